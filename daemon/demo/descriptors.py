@@ -1,8 +1,8 @@
 """Label-free image descriptors of the demo pack: shape, silhouette, colour, texture and gist of one photo.
 
-Every view takes one photo squashed to ``SIDE`` x ``SIDE`` pixels (uint8 RGB) and its mask of :func:`foreground`.
-Nothing here sees a label. Vectors are raw (not standardised, not whitened): scaling belongs to the map that a
-learner fits and freezes.
+Every view takes one photo squashed to ``SIDE`` x ``SIDE`` pixels (uint8 RGB) and its :func:`foreground`.
+Nothing here sees a label. Vectors are raw (not standardised, not whitened): scaling belongs to the map that
+a learner fits and freezes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def foreground(image: Image) -> Array:
     models = np.zeros((1, 65)), np.zeros((1, 65))
     cv2.grabCut(image, mask, None, models[0], models[1], 3, cv2.GC_INIT_WITH_MASK)
     cut = (mask == cv2.GC_FGD) | (mask == cv2.GC_PR_FGD)
-    return (cut if cut.mean() >= 0.03 else ellipse == 1).astype(np.float32)
+    return np.asarray(cut if cut.mean() >= 0.03 else ellipse == 1, dtype=np.float32)
 
 
 def shape(image: Image, mask: Array) -> Array:
