@@ -114,8 +114,14 @@ def gist(image: Image, mask: Array) -> Array:
 
 def _hog(gray: Image, cell: int) -> Array:
     """One 9-orientation histogram per cell, each block of one cell normalised on its own."""
-    vector = hog(gray, orientations=9, pixels_per_cell=(cell, cell), cells_per_block=(2, 2),
-                 block_norm="L2-Hys", feature_vector=False)
+    vector = hog(
+        gray,
+        orientations=9,
+        pixels_per_cell=(cell, cell),
+        cells_per_block=(2, 2),
+        block_norm="L2-Hys",
+        feature_vector=False,
+    )
     rows, columns = vector.shape[:2]
     # A cell appears in up to four overlapping blocks; the mean of its appearances keeps their contrast
     # normalisation at a quarter of the size.
@@ -123,11 +129,15 @@ def _hog(gray: Image, cell: int) -> Array:
     seen = np.zeros((rows + 1, columns + 1, 1))
     for dy in (0, 1):
         for dx in (0, 1):
-            total[dy:dy + rows, dx:dx + columns] += vector[:, :, dy, dx]
-            seen[dy:dy + rows, dx:dx + columns] += 1
+            total[dy : dy + rows, dx : dx + columns] += vector[:, :, dy, dx]
+            seen[dy : dy + rows, dx : dx + columns] += 1
     return np.asarray(total / seen, dtype=np.float32).ravel()
 
 
 VIEWS: dict[str, Callable[[Image, Array], Array]] = {
-    "shape": shape, "silhouette": silhouette, "colour": colour, "texture": texture, "gist": gist,
+    "shape": shape,
+    "silhouette": silhouette,
+    "colour": colour,
+    "texture": texture,
+    "gist": gist,
 }

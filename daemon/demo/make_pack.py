@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         photos = read_photos(options.photos)
     except (OSError, tarfile.TarError, ValueError) as error:
-        print(f"make_pack: cannot read {options.photos}: {error}", file=sys.stderr)
+        sys.stderr.write(f"make_pack: cannot read {options.photos}: {error}\n")
         return 65
     with Pool(os.cpu_count(), initializer=cv2.setNumThreads, initargs=(1,)) as pool:
         described = pool.map(describe, photos, chunksize=32)
@@ -117,9 +117,9 @@ def main(arguments: list[str] | None = None) -> int:
     for path in options.out.iterdir():
         path.chmod(0o644)  # safetensors writes 0600; the pack is shipped, not secret
     size = sum(path.stat().st_size for path in options.out.iterdir())
-    print(f"{len(photos)} photos, {len(descriptors.VIEWS)} views, {size / 1e6:.1f} MB in {options.out}")
+    sys.stdout.write(f"{len(photos)} photos, {len(descriptors.VIEWS)} views, {size / 1e6:.1f} MB\n")
     if size > SIZE_LIMIT:
-        print(f"make_pack: the pack is over its {SIZE_LIMIT / 1e6:.0f} MB", file=sys.stderr)
+        sys.stderr.write(f"make_pack: the pack is over its {SIZE_LIMIT / 1e6:.0f} MB\n")
         return 73
     return 0
 
