@@ -1,0 +1,82 @@
+"""Reading a configuration: file, then environment, then command line; the last one wins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from daemon.config.layers import Flat, coerce, env_layer, flatten, nest, read_toml
+from daemon.config.model import SECTIONS, Config, Origin, Section
+from daemon.config.paths import resolve_paths
+from daemon.config.problems import section_problems, unknown_keys
+from daemon.exits import EX_CONFIG, EX_USAGE, UserError
+
+
+def load_config(
+    path: Path | None,
+    overrides: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """The effective configuration.
+
+    Args:
+        path: a tripletd.toml; None starts from the defaults.
+        overrides: command-line values, nested or dotted ("learner.C"); they win over everything.
+        environ: environment to read TRIPLETD_SECTION__KEY from; the process's own when None.
+
+    Relative paths of the file (and of defaults) are relative to the file's folder, those of the
+    environment and the command line to the working directory.
+
+    Raises:
+        UserError: code 78, with a line for each thing wrong: file or origin, section.key, found, allowed.
+    """
+    layers: list[tuple[Origin, Flat]] = [
+        ("file", dict(flatten(read_toml(path))) if path else {}),
+        ("env", env_layer(os.environ if environ is None else environ)),
+        ("cli", {tuple(".".join(key).split(".")): value for key, value in flatten(overrides or {})}),
+    ]
+    merged: Flat = {}
+    origins: dict[str, Origin] = {}
+    for origin, layer in layers:
+        for key, value in layer.items():
+            merged[key] = value
+            origins[".".join(key)] = origin
+    sections = _validated(nest(merged), origins, path)
+    return resolve_paths(Config(**sections, file=path, origins=origins))  # type: ignore[arg-type]
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """("section.key", typed value) of a `--set section.key=value` argument."""
+    key, equals, value = text.partition("=")
+    if not equals or "." not in key:
+        message = f"--set {text}: not of the form section.key=value"
+        raise UserError(message, "for example --set learner.C=0.05", EX_USAGE)
+    return key.strip(), coerce(tuple(key.strip().split(".")), value.strip())
+
+
+def _validated(tree: dict[str, Any], origins: Mapping[str, Origin], path: Path | None) -> dict[str, Section]:
+    problems = unknown_keys(tree)
+    sections: dict[str, Section] = {}
+    for name, model in SECTIONS.items():
+        try:
+            sections[name] = model.model_validate(tree.get(name, {}))
+        except ValidationError as error:
+            problems += section_problems(name, error)
+    if problems:
+        lines = [f"{_place(key, origins, path)}: {sentence}" for key, sentence in problems]
+        raise UserError("\n".join(lines), "deploy/tripletd.toml explains every key", EX_CONFIG)
+    return sections
+
+
+def _place(key: tuple[str, ...], origins: Mapping[str, Origin], path: Path | None) -> str:
+    dotted = ".".join(key)
+    origin = origins.get(dotted, "file")
+    if origin == "env":
+        return f"environment TRIPLETD_{'__'.join(key).upper()}: {dotted}"
+    if origin == "cli":
+        return f"command line: {dotted}"
+    return f"{path or 'configuration'}: {dotted}"

@@ -1,0 +1,252 @@
+"""The configuration: one frozen model per TOML section, every key typed, bounded and described."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from daemon.config.units import parse_duration, parse_size
+from daemon.exits import UserError
+
+Origin = Literal["default", "file", "env", "cli"]
+
+
+def _positive_duration(text: str) -> str:
+    if parse_duration(text) <= 0:
+        raise ValueError("expected a duration above zero")
+    return text
+
+
+def _optional_duration(text: str) -> str:
+    return text if text == "" else _positive_duration(text)
+
+
+def _size(text: str) -> str:
+    if parse_size(text) <= 0:
+        raise ValueError("expected a size above zero")
+    return text
+
+
+def _optional_size(text: str) -> str:
+    return text if text == "" else _size(text)
+
+
+def _judgments(text: str) -> str:
+    kind, _, path = text.partition(":")
+    if text and (kind not in ("qrels", "labels") or not path):
+        raise ValueError('expected "qrels:PATH" (TREC, 4 columns), "labels:PATH" (id TAB label) or ""')
+    return text
+
+
+PositiveDuration = Annotated[str, AfterValidator(_positive_duration)]
+OptionalDuration = Annotated[str, AfterValidator(_optional_duration)]
+Size = Annotated[str, AfterValidator(_size)]
+OptionalSize = Annotated[str, AfterValidator(_optional_size)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class Section(BaseModel):
+    """A frozen table of the file; unknown keys and wrong types are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class StreamConfig(Section):
+    """[stream]: where events come from."""
+
+    address: str = Field("log:clicks.log", min_length=1, description="log:PATH or log:PATH#TOPIC")
+    partitions: int = Field(1, ge=1, le=4096, description="partitions of a topic that is created")
+    poll_records: int = Field(4096, ge=1, le=1_000_000, description="most records per poll and kernel call")
+    max_record_bytes: Size = Field("1MiB", description="a larger record is a dead letter")
+    retention: OptionalDuration = Field("", description="drop records older than this; empty keeps all")
+    retention_bytes: OptionalSize = Field("", description="drop the oldest above this size; empty keeps all")
+
+    @property
+    def max_record_size(self) -> int:
+        """`max_record_bytes` in bytes."""
+        return parse_size(self.max_record_bytes)
+
+    @property
+    def retention_s(self) -> float | None:
+        """`retention` in seconds; None keeps records for ever."""
+        return parse_duration(self.retention) if self.retention else None
+
+    @property
+    def retention_size(self) -> int | None:
+        """`retention_bytes` in bytes; None is no limit."""
+        return parse_size(self.retention_bytes) if self.retention_bytes else None
+
+
+class ViewConfig(Section):
+    """[space.views.NAME]: one named feature vector of an object and the map it goes through."""
+
+    kind: Literal["dense", "sparse"] = Field("dense", description="how the view's vectors are written")
+    dim: int = Field(ge=1, le=100_000_000, description="dimensions of the view")
+    map: Literal["identity", "unit", "standardise", "whiten", "tfidf"] = Field(
+        "unit", description="scaling before learning; default standardise when dense, unit when sparse"
+    )
+    components: int = Field(60, ge=1, description="dimensions kept by whiten")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _map_by_kind(cls, data: Any) -> Any:
+        # Dense features of unknown scale need standardising before any learner's figures hold.
+        if isinstance(data, dict) and "map" not in data and data.get("kind", "dense") == "dense":
+            return {**data, "map": "standardise"}
+        return data
+
+    @model_validator(mode="after")
+    def _map_suits_kind(self) -> ViewConfig:
+        dense_only = ("standardise", "whiten")
+        if self.kind == "sparse" and self.map in dense_only:
+            raise ValueError(
+                f'map "{self.map}" needs a dense view; for sparse use "tfidf", "unit" or "identity"'
+            )
+        if self.kind == "dense" and self.map == "tfidf":
+            raise ValueError(
+                'map "tfidf" needs a sparse view; for dense use "whiten", "standardise" or "unit"'
+            )
+        return self
+
+
+class SpaceConfig(Section):
+    """[space]: the feature space shared by events, catalog and learner."""
+
+    id: str = Field("default", min_length=1, max_length=200, description="name of the feature space")
+    warmup_objects: int = Field(5000, ge=1, description="distinct objects used to fit the maps")
+    views: dict[str, ViewConfig] = Field(default_factory=dict, description="the object's feature vectors")
+
+
+class CatalogConfig(Section):
+    """[catalog]: object id -> features."""
+
+    path: str = Field("", description="catalog file (.safetensors or .jsonl); empty: events carry features")
+
+
+class LearnerConfig(Section):
+    """[learner]: the algorithm and its constants."""
+
+    algorithm: Literal["oasis"] = Field("oasis", description="learning algorithm")
+    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
+    psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
+    seed: int = Field(0, ge=0, lt=2**63, description="seed of everything random in the learner")
+
+
+class CheckpointsConfig(Section):
+    """[checkpoints]: where versions are written and how often."""
+
+    path: str = Field("checkpoints", min_length=1, description="folder of the versions and the ledger")
+    every: PositiveDuration = Field("30s", description="time between versions")
+    every_events: int = Field(0, ge=0, description="also after this many events; 0 by time alone")
+    keep: int = Field(20, ge=1, description="newest versions kept; aliases and version 0 stay in addition")
+
+    @property
+    def every_s(self) -> float:
+        """`every` in seconds."""
+        return parse_duration(self.every)
+
+
+class FeedConfig(Section):
+    """[feed]: impressions -> triplets."""
+
+    rule: Literal["skip_above", "last_click", "skip_next", "all_skipped", "clicked_vs_random"] = Field(
+        "skip_above", description="how clicks become triplets"
+    )
+    random_negatives: int = Field(1, ge=0, le=100, description="random catalog objects per click as skipped")
+    holdout_share: float = Field(0.1, ge=0, lt=1, description="share of queries kept for validation only")
+    query_cap: int = Field(1000, ge=0, description="most impressions kept per query and stream; 0 no cap")
+    dedupe_window: int = Field(100_000, ge=0, description="impression ids remembered; 0 keeps duplicates")
+    seed: int = Field(0, ge=0, lt=2**63, description="seed of the holdout split and the negatives")
+
+
+class ServingConfig(Section):
+    """[serving]: the form in which a version is judged and served."""
+
+    score: Literal["normalised", "raw"] = Field("normalised", description="normalised is the learned cosine")
+    psd: Literal["auto", "full", "lanczos", "off"] = Field("auto", description="negative eigenvalues removed")
+    full_max_dim: int = Field(4096, ge=1, description="auto: full eigendecomposition up to this dimension")
+    lanczos_pairs: int = Field(50, ge=1, description="most negative eigenpairs removed by lanczos")
+
+
+class ValidateConfig(Section):
+    """[validate]: judging versions and early stopping."""
+
+    window: int = Field(2000, ge=1, description="newest holdout impressions kept")
+    min_impressions: int = Field(50, ge=1, description="no verdict on fewer usable impressions")
+    judgments: Annotated[str, AfterValidator(_judgments)] = Field("", description="qrels:PATH or labels:PATH")
+    max_queries: int = Field(1000, ge=1, description="judged queries per version")
+    patience: int = Field(5, ge=1, description="stop after this many versions without gain")
+    min_delta: float = Field(0.002, ge=0, allow_inf_nan=False, description="smallest gain that counts")
+    min_versions: int = Field(3, ge=1, description="never stop before this many judged versions")
+    on_stop: Literal["park", "exit"] = Field("park", description="what learn does on STOP")
+    drift: Literal["adwin", "page_hinkley", "off"] = Field("adwin", description="detector on holdout loss")
+
+
+class HttpConfig(Section):
+    """[http]: metrics and health, one port per process."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="address to bind")
+    learn_port: Port = Field(9101, description="port of learn; 0 any free port, printed")
+    validate_port: Port = Field(9102, description="port of validate; 0 any free port, printed")
+
+
+class LogConfig(Section):
+    """[log]: messages on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severity shown")
+    format: Literal["auto", "console", "json"] = Field("auto", description="auto: json unless a terminal")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration: one attribute per section of the file."""
+
+    stream: StreamConfig
+    space: SpaceConfig
+    catalog: CatalogConfig
+    learner: LearnerConfig
+    checkpoints: CheckpointsConfig
+    feed: FeedConfig
+    serving: ServingConfig
+    validate: ValidateConfig
+    http: HttpConfig
+    log: LogConfig
+    file: Path | None
+    origins: Mapping[str, Origin]
+
+    def values(self) -> dict[str, dict[str, Any]]:
+        """The effective configuration as nested plain data, keys as in the file."""
+        return {name: getattr(self, name).model_dump() for name in SECTIONS}
+
+    def origin_of(self, key: str) -> Origin:
+        """Where the value of "section.key" came from."""
+        return self.origins.get(key, "default")
+
+    def space_spec(self) -> dict[str, Any]:
+        """{"id", "views": [{"name", "kind", "dim"}]} in the file's order; UserError when there is no view."""
+        if not self.space.views:
+            raise UserError(
+                f"{self.file or 'configuration'}: no view is configured",
+                "add a table such as [space.views.x] with kind and dim (a plain `x` in events is view x)",
+            )
+        views = [{"name": n, "kind": view.kind, "dim": view.dim} for n, view in self.space.views.items()]
+        return {"id": self.space.id, "views": views}
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "stream": StreamConfig,
+    "space": SpaceConfig,
+    "catalog": CatalogConfig,
+    "learner": LearnerConfig,
+    "checkpoints": CheckpointsConfig,
+    "feed": FeedConfig,
+    "serving": ServingConfig,
+    "validate": ValidateConfig,
+    "http": HttpConfig,
+    "log": LogConfig,
+}
