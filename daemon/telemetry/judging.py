@@ -1,0 +1,66 @@
+"""The numbers `validate` exports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from daemon.telemetry.build import add_build_info
+
+ROLES = ("newest", "best", "zero", "shown_order")
+_JUDGE_EDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+
+
+class ValidateMetrics:
+    """Gauges and counters of one validator; `registry` goes to the HTTP server."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self._measures = Gauge(
+            "tripletd_holdout_map",
+            "Holdout measure by kind, for the newest and best version, version 0, the shown order",
+            ["kind", "role"],
+            registry=registry,
+        )
+        self._decision = Gauge(
+            "tripletd_holdout_decision", "Decision measure by version role", ["role"], registry=registry
+        )
+        self._versions = Gauge(
+            "tripletd_judged_version", "Version number by role", ["role"], registry=registry
+        )
+        self.judged = Counter("tripletd_judged_versions", "Versions judged", registry=registry)
+        self.passed_over = Counter(
+            "tripletd_passed_over_versions", "Versions never judged: a newer one was there", registry=registry
+        )
+        self.judge_seconds = Histogram(
+            "tripletd_judge_seconds", "Seconds per judgment", buckets=_JUDGE_EDGES, registry=registry
+        )
+        self.window = Gauge(
+            "tripletd_window_impressions", "Holdout impressions in the window", registry=registry
+        )
+        self._skipped = Counter(
+            "tripletd_skipped_impressions", "Holdout impressions not usable", ["reason"], registry=registry
+        )
+        self.drift = Counter("tripletd_drift", "Drifts detected on the holdout loss", registry=registry)
+        self.holdout_loss = Gauge("tripletd_holdout_loss", "Best version's holdout loss", registry=registry)
+        self.stopped = Gauge("tripletd_stopped", "1 after a STOP verdict", registry=registry)
+        ProcessCollector(registry=registry)
+        add_build_info(registry, "validate")
+
+    def record_measures(self, role: str, version: int | None, measures: Mapping[str, float | None]) -> None:
+        """Set the measures of the version in `role` (one of ROLES); values that are None are left out."""
+        if version is not None:
+            self._versions.labels(role).set(version)
+        for kind, value in measures.items():
+            if value is None:
+                continue
+            if kind == "decision":
+                self._decision.labels(role).set(value)
+            else:
+                self._measures.labels(kind, role).set(value)
+
+    def record_skipped(self, by_reason: Mapping[str, int]) -> None:
+        """Add impressions that could not be judged, by reason."""
+        for reason, count in by_reason.items():
+            self._skipped.labels(reason).inc(count)

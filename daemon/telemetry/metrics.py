@@ -1,0 +1,141 @@
+"""The numbers `learn` exports, each on its own registry so that several roles fit in one test process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from daemon.telemetry.build import add_build_info
+from daemon.telemetry.histogram import ArrayHistogram
+
+OUTCOMES = ("updated", "passive", "degenerate", "rejected")
+PHASES = ("poll", "decode", "step", "checkpoint", "idle")
+
+_LOSS_EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1, 1.5, 2.0, 3.0, 10.0)
+_TAU_EDGES = (1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
+_STEP_EDGES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.1, 1.0)
+_CHECKPOINT_EDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+_UPDATED, _REJECTED = 0, 3
+
+
+class LearnMetrics:
+    """Counters, gauges and histograms of one learner; `registry` goes to the HTTP server."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self._events = _preset(
+            Counter("tripletd_events", "Events by outcome of their step", ["outcome"], registry=registry),
+            OUTCOMES,
+        )
+        self._dead_letters = Counter(
+            "tripletd_dead_letters", "Dead letters by reason", ["reason"], registry=registry
+        )
+        self._lag_events = Gauge(
+            "tripletd_lag_events", "Records not yet learned", ["partition"], registry=registry
+        )
+        self._lag_seconds = Gauge(
+            "tripletd_lag_seconds",
+            "Age of the last learned event while records wait",
+            ["partition"],
+            registry=registry,
+        )
+        self._phases = _preset(
+            Counter("tripletd_loop_seconds", "Loop time by phase", ["phase"], registry=registry), PHASES
+        )
+        self._step = ArrayHistogram("tripletd_step_seconds", "Seconds of one step", _STEP_EDGES, registry)
+        self._loss = ArrayHistogram("tripletd_loss", "Hinge loss before the step", _LOSS_EDGES, registry)
+        self._tau = ArrayHistogram("tripletd_tau", "Step size tau of updates", _TAU_EDGES, registry)
+        self.weight_norm = Gauge("tripletd_weight_norm", "Frobenius norm of W", registry=registry)
+        self.version = Gauge("tripletd_version", "Newest version written", registry=registry)
+        self.watermark = Gauge(
+            "tripletd_watermark_seconds", "Newest event time learned, Unix seconds", registry=registry
+        )
+        self.parked = Gauge("tripletd_parked", "1 while parked by a STOP verdict", registry=registry)
+        self._checkpoints = _CheckpointMetrics(registry)
+        ProcessCollector(registry=registry)
+        add_build_info(registry, "learn")
+
+    def record_batch(
+        self,
+        outcome: npt.NDArray[np.uint8],
+        loss: npt.NDArray[np.float32],
+        tau: npt.NDArray[np.float32],
+        seconds: float,
+    ) -> None:
+        """Add one kernel call: per-event outcome, loss and tau [n] and the call's seconds."""
+        counts = np.bincount(outcome, minlength=len(OUTCOMES))
+        for name, count in zip(OUTCOMES, counts.tolist(), strict=True):
+            if count:
+                self._events[name].inc(count)
+        self._loss.observe_many(loss[outcome != _REJECTED])
+        self._tau.observe_many(tau[outcome == _UPDATED])
+        self._step.observe_mean(seconds, len(outcome))
+
+    def record_dead_letters(self, by_reason: Mapping[str, int]) -> None:
+        """Add dead letters; reasons are the closed list of the streams package."""
+        for reason, count in by_reason.items():
+            self._dead_letters.labels(reason).inc(count)
+
+    def record_lag(self, partition: int, events: int, seconds: float) -> None:
+        """Set what is still to be learned of a partition: records, and seconds behind."""
+        self._lag_events.labels(str(partition)).set(events)
+        self._lag_seconds.labels(str(partition)).set(seconds)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time the enclosed part of the loop; `name` is one of PHASES."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._phases[name].inc(time.perf_counter() - start)
+
+    def add_phase(self, name: str, seconds: float) -> None:
+        """Add seconds measured elsewhere (the reader thread's poll and decode)."""
+        self._phases[name].inc(seconds)
+
+    def record_checkpoint(self, number: int, seconds: float, size: int) -> None:
+        """A version is durable: its number, seconds from capture to durable, bytes."""
+        self.version.set(number)
+        self._checkpoints.written(seconds, size)
+
+    def checkpoint_failed(self) -> None:
+        """A version could not be written; learning goes on and the alarm counter rises."""
+        self._checkpoints.failures.inc()
+
+
+class _CheckpointMetrics:
+    """Seconds, bytes, age and failures of checkpoints; the age is taken when it is read."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "tripletd_checkpoint_seconds",
+            "From capture to durable",
+            buckets=_CHECKPOINT_EDGES,
+            registry=registry,
+        )
+        self._bytes = Gauge("tripletd_checkpoint_bytes", "Size of the newest version", registry=registry)
+        self.failures = Counter(
+            "tripletd_checkpoint_failures", "Versions that could not be written", registry=registry
+        )
+        self._written_at = time.monotonic()
+        age = Gauge(
+            "tripletd_checkpoint_age_seconds", "Since the newest version, or since start", registry=registry
+        )
+        age.set_function(lambda: time.monotonic() - self._written_at)
+
+    def written(self, seconds: float, size: int) -> None:
+        self._seconds.observe(seconds)
+        self._bytes.set(size)
+        self._written_at = time.monotonic()
+
+
+def _preset(counter: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """One child per name, so that every series exists from the start at zero."""
+    return {name: counter.labels(name) for name in names}

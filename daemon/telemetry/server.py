@@ -1,0 +1,104 @@
+"""One small HTTP server per process: /metrics /livez /readyz /startupz.
+
+The standard library's server: it imports in milliseconds, needs no event loop beside the learner's
+own, and these four pages are read a few times a minute.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
+from daemon.telemetry.health import Health
+
+_TEXT = "text/plain; charset=utf-8"
+_REQUEST_TIMEOUT_S = 5.0
+
+
+class TelemetryServer:
+    """A running server; `port` is the one it really got."""
+
+    def __init__(self, server: ThreadingHTTPServer) -> None:
+        self._server = server
+        self.host, self.port = str(server.server_address[0]), int(server.server_address[1])
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="http", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def serve_http(registry: CollectorRegistry, health: Health, host: str, port: int) -> TelemetryServer:
+    """Serve metrics and health from one thread; port 0 takes any free port.
+
+    Raises:
+        UserError: the port is taken (69), or the host or port may not be used (78).
+    """
+    try:
+        server = _Server((host, port), _handler(registry, health))
+    except OSError as error:
+        raise _refused(error, host, port) from None
+    return TelemetryServer(server)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Without this a restart within a minute of the last request would find its own port taken.
+    allow_reuse_address = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A reader that hung up is its own affair; nothing goes to stderr."""
+
+
+def _refused(error: OSError, host: str, port: int) -> UserError:
+    if error.errno == errno.EADDRINUSE:
+        return UserError(
+            f"http: port {port} on {host} is taken, perhaps by another tripletd",
+            f"see who holds it with `ss -ltnp 'sport = :{port}'`, or choose another port in [http] (0 = any free)",
+            EX_UNAVAILABLE,
+        )
+    remedy = (
+        "set http.host to an address of this machine, http.learn_port and http.validate_port to 1024 or above"
+    )
+    return UserError(
+        f"http: cannot listen on {host} port {port}: {error.strerror or error}", remedy, EX_CONFIG
+    )
+
+
+def _handler(registry: CollectorRegistry, health: Health) -> type[BaseHTTPRequestHandler]:
+    probes = {"/livez": health.liveness, "/readyz": health.readiness, "/startupz": health.startup}
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _REQUEST_TIMEOUT_S
+
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                self._answer(HTTPStatus.OK, generate_latest(registry), CONTENT_TYPE_LATEST)
+            elif path in probes:
+                reason = probes[path]()
+                status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
+                self._answer(status, f"{reason or 'ok'}\n".encode(), _TEXT)
+            else:
+                known = "/metrics /livez /readyz /startupz"
+                self._answer(HTTPStatus.NOT_FOUND, f"not here; there are {known}\n".encode(), _TEXT)
+
+        def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Requests are not logged: scrapes would drown everything else."""
+
+    return Handler
