@@ -1,0 +1,106 @@
+"""The ledger: one create-only numbered object per verdict; it is the only way back from judging to learning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from checkpoints.errors import Damaged, FutureFormat, KeyExists, KeyMissing
+from checkpoints.fields import Fields
+from checkpoints.keys import LEDGER, ledger_key, ledger_number
+from checkpoints.sealed import seal, unseal
+from checkpoints.store import BlobStore
+
+FORMAT = 1
+KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """One verdict. ``n`` orders entries (from 1); ``alias`` names what PROMOTE or ROLLBACK moves to ``version``."""
+
+    n: int
+    kind: str
+    version: int | None = None
+    alias: str | None = None
+    by: str = ""
+    reason: str = ""
+    measures: dict[str, Any] = field(default_factory=dict)
+    at: str = ""
+
+    def to_json(self) -> bytes:
+        """Sealed JSON. ValueError for values that JSON cannot carry."""
+        return seal({"format": FORMAT, "n": self.n, "kind": self.kind, "version": self.version, "alias": self.alias,
+                     "by": self.by, "reason": self.reason, "measures": self.measures, "at": self.at})
+
+    @staticmethod
+    def from_json(data: bytes, place: str) -> LedgerEntry:
+        """Strict inverse of :meth:`to_json`; raises Damaged or FutureFormat naming ``place``."""
+        record = unseal(data, place)
+        if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
+            raise FutureFormat(place, record.get("format"), f"ledger format {FORMAT}")
+        at = Fields(record, place)
+        at.integer("format")
+        entry = LedgerEntry(n=at.integer("n", low=1), kind=at.text("kind"),
+                            version=at.optional("version", at.integer), alias=at.optional("alias", at.text),
+                            by=at.text("by"), reason=at.text("reason"), measures=at.mapping("measures"),
+                            at=at.text("at"))
+        at.nothing_left()
+        if entry.kind not in KINDS:
+            raise Damaged("malformed", place, f"field kind: {entry.kind!r} is not one of {', '.join(KINDS)}")
+        return entry
+
+
+class Ledger:
+    """Append and read verdicts in ``store``; many processes may append at once."""
+
+    def __init__(self, store: BlobStore) -> None:
+        self._store = store
+        self._known: dict[int, LedgerEntry] = {}
+
+    def append(self, entry: dict[str, Any]) -> LedgerEntry:
+        """Write ``entry`` {kind, version?, alias?, by?, reason?, measures?} under the next free number, durably.
+
+        Loses a race -> takes the next number. ValueError for an unknown kind or field; WriteFailed from the disk.
+        """
+        if entry.get("kind") not in KINDS:
+            raise ValueError(f"ledger kind {entry.get('kind')!r} is not one of {', '.join(KINDS)}")
+        unknown = set(entry) - {"kind", "version", "alias", "by", "reason", "measures", "at"}
+        if unknown:
+            raise ValueError(f"unknown ledger fields: {', '.join(sorted(unknown))}")
+        stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
+        number = max(self._numbers(), default=0) + 1
+        while True:
+            wanted = LedgerEntry(**({"at": stamp} | entry), n=number)
+            try:
+                self._store.put_new(ledger_key(number), [wanted.to_json()])
+            except KeyExists:
+                number += 1
+            else:
+                return wanted
+
+    def entries(self, after: int = 0) -> list[LedgerEntry]:
+        """Entries with ``n > after``, ascending. Raises Damaged for an altered one."""
+        found = []
+        for number in self._numbers():
+            if number > after:
+                entry = self._read(number)
+                if entry is not None:
+                    found.append(entry)
+        return found
+
+    def _numbers(self) -> list[int]:
+        return sorted(n for n in map(ledger_number, self._store.list(LEDGER)) if n is not None)
+
+    def _read(self, number: int) -> LedgerEntry | None:
+        if number not in self._known:
+            key = ledger_key(number)
+            try:
+                entry = LedgerEntry.from_json(self._store.get(key), key)
+            except KeyMissing:
+                return None
+            if entry.n != number:
+                raise Damaged("mismatch", key, f"says it is entry {entry.n}")
+            self._known[number] = entry
+        return self._known[number]

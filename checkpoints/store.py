@@ -1,0 +1,90 @@
+"""Where checkpoints live: a small protocol over named, immutable objects.
+
+A local directory (:class:`checkpoints.local.LocalStore`) and a fake in memory
+(:class:`checkpoints.memory.MemoryStore`) implement it and pass one contract suite; an object store needs
+only create-only put, get, list and delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol, runtime_checkable
+
+import numpy as np
+
+Buffer = bytes | bytearray | memoryview | np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """Size in bytes and sha256 (hex) of a stored object."""
+
+    size: int
+    sha256: str
+
+
+class BlobStore(Protocol):
+    """Named immutable objects. Keys are relative, ``/``-separated, of ``[A-Za-z0-9._-]`` parts."""
+
+    def put_new(self, key: str, chunks: Iterable[Buffer], durable: bool = True) -> PutResult:
+        """Create ``key`` whole or not at all; durable when it returns.
+
+        Raises KeyExists when the key is taken, WriteFailed on an I/O error. After WriteFailed the key may
+        or may not be there, but never in part.
+        """
+        ...
+
+    def open(self, key: str) -> BinaryIO:
+        """A binary stream of the object with ``readinto``; KeyMissing when there is none."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """The whole object; KeyMissing when there is none."""
+        ...
+
+    def local_path(self, key: str) -> Path | None:
+        """The file behind ``key`` (for mapping it), None for a store without files."""
+        ...
+
+    def list(self, prefix: str = "") -> list[str]:
+        """Every key that starts with ``prefix``, ascending."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove ``key``; nothing happens when there is none."""
+        ...
+
+    def append(self, key: str, data: bytes) -> None:
+        """Add ``data`` at the end of ``key`` (created when missing), durably. One writer at a time."""
+        ...
+
+    def sweep(self) -> int:
+        """Remove what dead writers left half-written; returns how many files went."""
+        ...
+
+
+class Staged(Protocol):
+    """An object being written outside the namespace: nobody sees it before ``commit``."""
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        """Put ``data`` at ``offset``; may be repeated for the same place, not durable yet."""
+        ...
+
+    def commit(self) -> PutResult:
+        """Hash, make durable, give it its key. Raises as :meth:`BlobStore.put_new`."""
+        ...
+
+    def abort(self) -> None:
+        """Drop it. Safe at any time, any number of times."""
+        ...
+
+
+@runtime_checkable
+class StagingStore(Protocol):
+    """A store that can take bytes early and name them later (local disks)."""
+
+    def stage(self, key: str, size: int) -> Staged:
+        """Begin an object of ``size`` bytes that will be called ``key``. Raises WriteFailed."""
+        ...
