@@ -1,0 +1,150 @@
+"""Retrieval measures on NumPy arrays: average precision, P@k, nDCG, AUC, hinge loss, macro averages.
+
+Conventions, the same everywhere here: a higher score ranks first; **ties go to the lower candidate index**, so
+every measure is a deterministic function of its arrays; a query is never its own candidate (callers pass
+`exclude`); scores must be finite (`NaN` has no rank). Ranks are 1-based.
+
+Two families: `*_full` works on one query's scores over a whole catalog, `shown_*` on many short shown lists at
+once, padded to a common length (`valid` is False on padding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float: TypeAlias = NDArray[np.float64]
+Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
+Rows: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+MAX_PROPENSITY_WEIGHT = 10.0
+"""Clip of 1/propensity: below one exposure in ten the variance of a weighted click outgrows what it corrects."""
+
+
+def ranks_of(scores: Scores, targets: Rows, exclude: int | None = None) -> Rows:
+    """1-based ranks of the candidates `targets` when all candidates are sorted by falling score.
+
+    `rank(i) = 1 + #{j: s_j > s_i} + #{j < i: s_j = s_i}`, both counts without `exclude` (the query's own row).
+    scores [n], targets int64[k] -> int64[k]. One sort of the scores, no argsort: O(n log n), n extra floats.
+    """
+    ordered = np.sort(scores)
+    wanted = scores[targets]
+    upto = np.searchsorted(ordered, wanted, side="right")
+    equal = upto - np.searchsorted(ordered, wanted, side="left")
+    ranks = (scores.shape[0] - upto + 1).astype(np.int64)
+    for value in np.unique(wanted[equal > 1]):
+        rows = np.flatnonzero(scores == value)
+        tied = wanted == value
+        ranks[tied] += np.searchsorted(rows, targets[tied])
+    if exclude is not None:
+        own = scores[exclude]
+        ranks -= (own > wanted) | ((own == wanted) & (exclude < targets))
+    return ranks
+
+
+def average_precision(ranks: Rows) -> float:
+    """`AP = (1/R) sum_j j / r_j` over the ascending ranks `r_1 < .. < r_R` of the relevant candidates.
+
+    ranks int64[R], any order; NaN when R = 0 (the query does not count).
+    """
+    if ranks.shape[0] == 0:
+        return float("nan")
+    ordered = np.sort(ranks)
+    return float(np.mean(np.arange(1, ordered.shape[0] + 1) / ordered))
+
+
+def precision_at(ranks: Rows, k: int) -> float:
+    """Share of the first `k` places held by relevant candidates; divided by `k` however few candidates exist."""
+    return float(np.count_nonzero(ranks <= k) / k)
+
+
+def mean_over(values: Float) -> float:
+    """Mean over the entries that count (not NaN); NaN when none does. float64[n] -> float."""
+    counted = values[~np.isnan(values)]
+    return float(counted.mean()) if counted.shape[0] else float("nan")
+
+
+def macro_over(values: Float, labels: Sequence[str]) -> float:
+    """Mean over labels of the mean within a label: small classes count as much as large ones.
+
+    values float64[n] (NaN entries do not count), labels of length n; NaN when nothing counts.
+    """
+    groups: dict[str, list[float]] = {}
+    for value, label in zip(values.tolist(), labels, strict=True):
+        if value == value:
+            groups.setdefault(label, []).append(value)
+    means = [sum(group) / len(group) for group in groups.values()]
+    return float(np.mean(means)) if means else float("nan")
+
+
+def shown_ranks(scores: Scores, valid: Mask) -> Rows:
+    """1-based rank of every object inside its shown list; padding ranks last.
+
+    scores [n, L], valid bool[n, L] -> int64[n, L]; ties to the lower place in the shown order.
+    """
+    order = np.argsort(np.where(valid, -scores, np.inf), axis=1, kind="stable")
+    ranks = np.empty(order.shape, dtype=np.int64)
+    np.put_along_axis(ranks, order, np.arange(1, order.shape[1] + 1)[None, :].repeat(len(order), axis=0), axis=1)
+    return ranks
+
+
+def shown_average_precision(ranks: Rows, clicked: Mask, weights: Float | None = None) -> Float:
+    """Average precision inside each shown list with the clicked objects as the relevant ones.
+
+    `AP_w = sum_j w_j P(r_j) / sum_j w_j`, P(r) = share of clicked among the first r places: the self-normalised
+    inverse-propensity mean of the precision at each click; equal weights give plain AP.
+    ranks int64[n, L], clicked bool[n, L], weights float64[n, L] -> float64[n]; NaN for a list without a click.
+    """
+    length = ranks.shape[1]
+    hits = np.zeros(ranks.shape, dtype=np.float64)
+    np.put_along_axis(hits, ranks - 1, clicked.astype(np.float64), axis=1)
+    precision = np.cumsum(hits, axis=1) / np.arange(1, length + 1)
+    at_object = np.take_along_axis(precision, ranks - 1, axis=1)
+    share = clicked.astype(np.float64) if weights is None else np.where(clicked, weights, 0.0)
+    total = share.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(total > 0, (share * at_object).sum(axis=1) / total, np.nan)
+
+
+def shown_ndcg(ranks: Rows, clicked: Mask, k: int = 10) -> Float:
+    """nDCG@k inside each shown list, gain 1 for a click, discount `1/log2(1 + rank)`.
+
+    ranks int64[n, L], clicked bool[n, L] -> float64[n]; NaN for a list without a click.
+    """
+    discount = np.where(ranks <= k, 1.0 / np.log2(1.0 + ranks), 0.0)
+    dcg = np.where(clicked, discount, 0.0).sum(axis=1)
+    ideal = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(1.0 + np.arange(1, k + 1)))])
+    best = ideal[np.minimum(clicked.sum(axis=1), k)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(best > 0, dcg / best, np.nan)
+
+
+def propensity_weights(propensity: Float) -> Float:
+    """`min(1/p, 10)` per shown object; propensity float64 in (0, 1] -> float64 of the same shape."""
+    return np.minimum(1.0 / propensity, MAX_PROPENSITY_WEIGHT)
+
+
+def shown_hinge(scores: Scores, clicked: Mask, valid: Mask) -> Float:
+    """Mean hinge `max(0, 1 - s_c + s_u)` over all (clicked c, unclicked u) pairs of each shown list.
+
+    scores [n, L], clicked and valid bool[n, L] -> float64[n]; NaN for a list without such a pair.
+    """
+    unclicked = valid & ~clicked
+    loss = np.maximum(0.0, 1.0 - scores[:, :, None].astype(np.float64) + scores[:, None, :])
+    pairs = clicked[:, :, None] & unclicked[:, None, :]
+    count = pairs.sum(axis=(1, 2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(count > 0, np.where(pairs, loss, 0.0).sum(axis=(1, 2)) / count, np.nan)
+
+
+def auc(positives: Scores, negatives: Scores) -> float:
+    """Share of (positive, negative) pairs with the positive scored higher, ties one half; NaN without a pair."""
+    if positives.shape[0] == 0 or negatives.shape[0] == 0:
+        return float("nan")
+    above = positives[:, None] > negatives[None, :]
+    equal = positives[:, None] == negatives[None, :]
+    return float(np.mean(above + 0.5 * equal))

@@ -1,0 +1,134 @@
+"""Measures against scikit-learn (no ties) and against slow plain-Python oracles (ties)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
+
+from daemon.validate import measures
+
+
+def slow_order(scores, exclude=None):
+    """Candidates by falling score, ties by index, the query's own row left out."""
+    return sorted((i for i in range(len(scores)) if i != exclude), key=lambda i: (-scores[i], i))
+
+
+def slow_ap(order, relevant):
+    hits, total = 0, 0.0
+    for place, candidate in enumerate(order, 1):
+        if candidate in relevant:
+            hits += 1
+            total += hits / place
+    return total / len(relevant) if relevant else math.nan
+
+
+tied_scores = st.lists(st.integers(-2, 2).map(float), min_size=2, max_size=30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(tied_scores, st.data())
+def test_ranks_and_ap_agree_with_the_slow_oracle_under_ties(values, data):
+    scores = np.array(values, np.float32)
+    exclude = data.draw(st.none() | st.integers(0, len(values) - 1))
+    candidates = [i for i in range(len(values)) if i != exclude]
+    relevant = data.draw(st.lists(st.sampled_from(candidates), unique=True, max_size=8))
+    order = slow_order(values, exclude)
+    ranks = measures.ranks_of(scores, np.array(relevant, np.int64), exclude)
+    assert [order[r - 1] for r in ranks] == relevant
+    got = measures.average_precision(ranks)
+    want = slow_ap(order, set(relevant))
+    assert got == pytest.approx(want, nan_ok=True)
+    assert measures.precision_at(ranks, 3) == pytest.approx(len(set(order[:3]) & set(relevant)) / 3)
+
+
+def test_average_precision_equals_scikit_learn_without_ties():
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        scores = random.permutation(500).astype(np.float32)
+        relevant = random.choice(500, size=17, replace=False)
+        truth = np.zeros(500, int)
+        truth[relevant] = 1
+        got = measures.average_precision(measures.ranks_of(scores, relevant))
+        assert got == pytest.approx(average_precision_score(truth, scores), abs=1e-12)
+
+
+def padded(random, lists, length, ties):
+    scores = random.integers(0, 4, (lists, length)) if ties else random.permuted(
+        np.tile(np.arange(length), (lists, 1)), axis=1
+    )
+    valid = np.arange(length) < random.integers(2, length + 1, lists)[:, None]
+    clicked = (random.random((lists, length)) < 0.4) & valid
+    return scores.astype(np.float32), valid, clicked
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_shown_measures_agree_with_scikit_learn_and_the_oracle(ties):
+    random = np.random.default_rng(1)
+    scores, valid, clicked = padded(random, 40, 9, ties)
+    weights = random.random(scores.shape) + 0.1
+    ranks = measures.shown_ranks(scores, valid)
+    plain = measures.shown_average_precision(ranks, clicked)
+    weighted = measures.shown_average_precision(ranks, clicked, weights)
+    ndcg = measures.shown_ndcg(ranks, clicked)
+    for i in range(len(scores)):
+        n = valid[i].sum()
+        order = slow_order(scores[i, :n].tolist())
+        hits = set(np.flatnonzero(clicked[i]).tolist())
+        assert plain[i] == pytest.approx(slow_ap(order, hits), nan_ok=True)
+        if not hits:
+            assert math.isnan(weighted[i]) and math.isnan(ndcg[i])
+            continue
+        precision = {c: len(set(order[: p + 1]) & hits) / (p + 1) for p, c in enumerate(order)}
+        want = sum(weights[i, c] * precision[c] for c in hits) / sum(weights[i, c] for c in hits)
+        assert weighted[i] == pytest.approx(want)
+        if not ties:
+            assert plain[i] == pytest.approx(average_precision_score(clicked[i, :n], scores[i, :n]))
+            assert ndcg[i] == pytest.approx(ndcg_score([clicked[i, :n].astype(float)], [scores[i, :n]], k=10))
+
+
+def test_equal_weights_are_plain_average_precision():
+    scores, valid, clicked = padded(np.random.default_rng(2), 30, 6, True)
+    ranks = measures.shown_ranks(scores, valid)
+    np.testing.assert_allclose(
+        measures.shown_average_precision(ranks, clicked, np.full(scores.shape, 7.0)),
+        measures.shown_average_precision(ranks, clicked),
+    )
+
+
+def test_hinge_is_the_mean_over_clicked_unclicked_pairs():
+    scores = np.array([[0.9, 0.2, 0.5, 99.0]], np.float32)
+    valid = np.array([[True, True, True, False]])
+    clicked = np.array([[True, False, False, False]])
+    want = (max(0, 1 - 0.9 + 0.2) + max(0, 1 - 0.9 + 0.5)) / 2
+    assert measures.shown_hinge(scores, clicked, valid)[0] == pytest.approx(want, abs=1e-6)
+    assert math.isnan(measures.shown_hinge(scores, valid, valid)[0])
+
+
+def test_auc_agrees_with_scikit_learn_and_halves_ties():
+    random = np.random.default_rng(3)
+    positives, negatives = random.integers(0, 9, 12), random.integers(0, 7, 30)
+    truth = np.r_[np.ones(12), np.zeros(30)]
+    got = measures.auc(positives.astype(np.float32), negatives.astype(np.float32))
+    assert got == pytest.approx(roc_auc_score(truth, np.r_[positives, negatives]))
+    assert math.isnan(measures.auc(np.zeros(0, np.float32), np.ones(3, np.float32)))
+
+
+def test_macro_average_counts_small_labels_as_much_as_large_ones():
+    values = np.array([1.0, 1.0, 1.0, 0.0, np.nan])
+    assert measures.macro_over(values, ["a", "a", "a", "b", "c"]) == 0.5
+    assert measures.mean_over(values) == 0.75
+    assert math.isnan(measures.macro_over(np.array([np.nan]), ["a"]))
+
+
+def test_propensity_weights_are_clipped():
+    assert measures.propensity_weights(np.array([1.0, 0.5, 0.001])).tolist() == [1.0, 2.0, 10.0]
+
+
+def test_infinite_last_place_does_not_disturb_ranks():
+    scores = np.array([3.0, -np.inf, 3.0, 1.0], np.float32)
+    assert measures.ranks_of(scores, np.array([0, 2, 3])).tolist() == [1, 2, 3]
