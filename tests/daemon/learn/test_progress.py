@@ -1,0 +1,85 @@
+"""Progress is a function of the applied records alone, however they were batched."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checkpoints.manifest import PartitionPosition
+from daemon.learn.progress import Applied, Progress, add_in_order
+
+
+def applied(partition: int, start: int, stop: int, losses: np.ndarray, updated: int = 0) -> Applied:
+    digest = hashlib.sha256(str(stop - 1).encode()).hexdigest()
+    return Applied(partition, stop, digest, stop - start, {"updated": updated}, losses, newest_ts=stop)
+
+
+def fresh(*partitions: int) -> Progress:
+    return Progress({p: PartitionPosition(0, None) for p in partitions})
+
+
+@given(
+    losses=st.lists(st.floats(0, 1e6, width=32), min_size=1, max_size=60),
+    cuts=st.sets(st.integers(1, 59)),
+)
+def test_batch_sizes_leave_no_trace(losses: list[float], cuts: set[int]) -> None:
+    values = np.array(losses, dtype=np.float32)
+    whole, parts = fresh(0), fresh(0)
+    whole.advance(applied(0, 0, len(values), values, len(values)))
+    edges = [0, *sorted(c for c in cuts if c < len(values)), len(values)]
+    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+        parts.advance(applied(0, start, stop, values[start:stop], stop - start))
+    assert parts.snapshot() == whole.snapshot()
+
+
+def test_runs_join_only_when_adjacent_in_one_partition() -> None:
+    progress = fresh(0, 1)
+    none = np.zeros(0, np.float32)
+    for partition, start, stop in [(0, 0, 2), (0, 2, 3), (1, 0, 1), (0, 3, 4)]:
+        progress.advance(applied(partition, start, stop, none))
+    assert progress.snapshot().entries == ((0, 0, 3), (1, 0, 1), (0, 3, 4))
+    assert progress.next_offsets() == {0: 4, 1: 1}
+    assert progress.records == 5
+    assert progress.watermark == 4
+
+
+def test_a_published_snapshot_is_forgotten_and_a_failed_one_kept() -> None:
+    progress = fresh(0)
+    none = np.zeros(0, np.float32)
+    progress.advance(applied(0, 0, 2, none))
+    failed = progress.snapshot()
+    progress.advance(applied(0, 2, 5, none))
+    assert failed.entries == ((0, 0, 2),)
+    second = progress.snapshot()
+    assert second.entries == ((0, 0, 2), (0, 2, 5))
+    progress.advance(applied(0, 5, 6, none))
+    progress.published(second)
+    assert progress.moved
+    assert progress.snapshot().entries == ((0, 5, 6),)
+
+
+def test_control_entries_keep_their_place_and_set_positions() -> None:
+    progress = fresh(0)
+    none = np.zeros(0, np.float32)
+    progress.advance(applied(0, 0, 2, none))
+    progress.control({"control": "gap"}, {0: PartitionPosition(9, None)})
+    progress.advance(applied(0, 9, 10, none))
+    assert progress.snapshot().entries == ((0, 0, 2), {"control": "gap"}, (0, 9, 10))
+
+
+def test_moving_backwards_is_an_error() -> None:
+    progress = fresh(0)
+    with pytest.raises(ValueError, match="cannot move"):
+        progress.advance(applied(0, 0, 0, np.zeros(0, np.float32)))
+
+
+def test_losses_add_one_after_another() -> None:
+    losses = np.array([1e8, 1e-3, 1e-3], np.float32)
+    expected = 0.0
+    for loss in losses:
+        expected += float(loss)
+    assert add_in_order(0.0, losses) == expected
