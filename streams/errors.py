@@ -1,0 +1,88 @@
+"""What can go wrong with a stream.
+
+StreamError
+├── AddressError        the address cannot be read: correct it
+├── TopicMissing        no such log or topic: create it, or correct the address
+├── PartitionMissing    the topic has fewer partitions
+├── LogMismatch         another log, a re-created topic, or another partition count
+├── LogFileError        the file is not a log, or cannot be used as one
+├── RecordRefused       a record to be written breaks a limit; nothing of the call was written
+├── OffsetExpired       retention has removed records that were still to be read
+├── OffsetAhead         the position lies past the end: the log lost records or is another one
+└── StreamUnavailable   busy, full or failing storage: the same call may succeed later (retriable)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class StreamError(Exception):
+    """Any failure of a stream; the message names the place and the remedy."""
+
+    retriable: ClassVar[bool] = False
+
+
+class AddressError(StreamError):
+    """An address that cannot be read. Correct it: `log:path`, `log:path#topic` or `memory:name#topic`."""
+
+
+class TopicMissing(StreamError):
+    """No such log or topic. Create it by feeding into it, or correct the address."""
+
+
+class PartitionMissing(StreamError):
+    """A partition number the topic does not have."""
+
+    def __init__(self, topic: str, partition: int, partitions: int) -> None:
+        super().__init__(f"topic {topic!r} has partitions 0..{partitions - 1}, not {partition}")
+
+
+class LogMismatch(StreamError):
+    """Not the log that was meant: another file, a re-created topic, another number of partitions."""
+
+
+class LogFileError(StreamError):
+    """The path cannot serve as a log: not one of ours, damaged, a newer format, or not accessible."""
+
+
+class RecordRefused(StreamError):
+    """A record breaks a limit of the log. Nothing of the call was written."""
+
+
+class OffsetExpired(StreamError):
+    """Retention removed records `wanted`..`earliest - 1` before they were read."""
+
+    def __init__(self, partition: int, wanted: int, earliest: int) -> None:
+        super().__init__(
+            f"partition {partition}: offset {wanted} has expired, the log now starts at {earliest}: "
+            f"{earliest - wanted} records are gone; start from `earliest` to go on without them"
+        )
+        self.partition, self.wanted, self.earliest = partition, wanted, earliest
+
+    @property
+    def gap(self) -> int:
+        """How many records are gone."""
+        return self.earliest - self.wanted
+
+
+class OffsetAhead(StreamError):
+    """The position lies past the end of the log, which therefore lost records or is another log."""
+
+    def __init__(self, partition: int, wanted: int, end: int) -> None:
+        super().__init__(
+            f"partition {partition}: offset {wanted} is ahead of the log, which ends at {end}: "
+            f"{wanted - end} records are missing; the log was replaced or lost its tail"
+        )
+        self.partition, self.wanted, self.end = partition, wanted, end
+
+    @property
+    def gap(self) -> int:
+        """How many records are missing."""
+        return self.wanted - self.end
+
+
+class StreamUnavailable(StreamError):
+    """The storage is busy, full or failing. Nothing was lost: the same call may succeed later."""
+
+    retriable = True

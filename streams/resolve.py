@@ -1,0 +1,88 @@
+"""From an object as sent to where its features are: a catalog row, or checked inline vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from streams import poison
+from streams.catalog import Catalog
+from streams.codec import raw_vector
+from streams.columns import Parts, RoleColumns, build_role
+from streams.event import ObjectRef
+from streams.poison import Poison
+from streams.space import SpaceSpec
+from streams.wire import RawVector
+
+
+class Resolver:
+    """Checks objects against one space and looks ids up in one catalog (None: there is none)."""
+
+    def __init__(self, space: SpaceSpec, catalog: Catalog | None) -> None:
+        if catalog is not None and catalog.space != space:
+            raise ValueError(f"the catalog's space {catalog.space.id!r} is not the configured {space.id!r}")
+        self.space = space
+        self._row_of = catalog.row_of if catalog is not None else None
+
+    def check_space(self, space: str | None) -> None:
+        """Refuse a record that names another space; one that names none is taken to be of this one."""
+        if space is not None and space != self.space.id:
+            raise Poison(poison.WRONG_SPACE, "sp is not the configured space")
+
+    def resolve(
+        self, object_id: str | None, features: Mapping[str, RawVector] | None, where: str
+    ) -> tuple[int, Parts | None]:
+        """(catalog row, None), or (-1, vectors in the order of the space's views); raises Poison.
+
+        Inline features win over the catalog. Numbers inside the vectors are not looked at.
+        """
+        if features is not None:
+            return -1, self._inline(features, where)
+        if object_id is None:
+            raise Poison(poison.BAD_OBJECT, f"{where} has neither id nor features")
+        if self._row_of is None:
+            raise Poison(poison.NO_FEATURES, f"{where} is by id alone and no catalog is configured")
+        row = self._row_of(object_id)
+        if row is None:
+            raise Poison(poison.UNKNOWN_OBJECT, f"{where}.id is not in the catalog")
+        return row, None
+
+    def _inline(self, features: Mapping[str, RawVector], where: str) -> Parts:
+        parts = []
+        for view in self.space.views:
+            raw = features.get(view.name)
+            if raw is None:
+                raise Poison(poison.WRONG_VIEW, f"{where} lacks view {view.name}")
+            if isinstance(raw, bytes) != (view.kind == "dense"):
+                raise Poison(poison.WRONG_KIND, f"{where}: view {view.name} is {view.kind}")
+            if isinstance(raw, bytes) and len(raw) != 4 * view.dim:
+                raise Poison(poison.WRONG_DIM, f"{where}: view {view.name} has {view.dim} coordinates")
+            parts.append(raw)
+        if len(features) != len(parts):
+            raise Poison(poison.WRONG_VIEW, f"{where} has a view that space {self.space.id} does not know")
+        return tuple(parts)
+
+
+def gather_objects(refs: Sequence[ObjectRef], space: SpaceSpec, catalog: Catalog | None) -> RoleColumns:
+    """Where the features of these objects are, as columns; raises Poison naming the object's place.
+
+    Only structure is checked: objects that came through `decode_impression` have checked numbers,
+    except that a sparse index may lie beyond the view's size, which is refused here.
+    """
+    resolver = Resolver(space, catalog)
+    rows: list[int] = []
+    parts: list[Parts | None] = []
+    for place, ref in enumerate(refs):
+        features = ref.features()
+        raw = None if features is None else {name: raw_vector(vector) for name, vector in features.items()}
+        row, part = resolver.resolve(ref.id, raw, f"object {place}")
+        _check_indices(part, space, place)
+        rows.append(row)
+        parts.append(part)
+    return build_role(space, rows, parts)
+
+
+def _check_indices(parts: Parts | None, space: SpaceSpec, place: int) -> None:
+    for view, raw in zip(space.views, parts or (), strict=False):
+        # indices increase strictly, so the last one is the largest
+        if isinstance(raw, list) and int.from_bytes(raw[0][-4:], "little", signed=True) >= view.dim:
+            raise Poison(poison.INDEX_OUT_OF_RANGE, f"object {place}: view {view.name} has size {view.dim}")

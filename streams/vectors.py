@@ -1,0 +1,77 @@
+"""Feature vectors of one object, and columns holding one view of many objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+Float32Array = npt.NDArray[np.float32]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """One sparse vector: `indices` int32 [k], strictly increasing, and `values` float32 [k]."""
+
+    indices: Int32Array
+    values: Float32Array
+
+
+Vector = Float32Array | SparseVector
+"""A dense vector (float32, one-dimensional) or a `SparseVector`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseColumn:
+    """One sparse view of n objects, in compressed rows.
+
+    `indptr` int64 [n + 1], `indices` int32 [nnz], `values` float32 [nnz]; row i is the slice
+    `indptr[i]:indptr[i + 1]`. `dim` is the number of coordinates of the view.
+    """
+
+    indptr: Int64Array
+    indices: Int32Array
+    values: Float32Array
+    dim: int
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DenseColumn:
+    """One dense view of n objects: `values` float32 [n, dim], one object per row."""
+
+    values: Float32Array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def dim(self) -> int:
+        """The number of coordinates of the view."""
+        return int(self.values.shape[1])
+
+
+Column = SparseColumn | DenseColumn
+
+
+def row_of_column(column: Column, row: int) -> Vector:
+    """The vector in `row` of a column; a view of the column's memory, not a copy."""
+    if isinstance(column, DenseColumn):
+        return cast(Float32Array, column.values[row])
+    part = slice(int(column.indptr[row]), int(column.indptr[row + 1]))
+    return SparseVector(column.indices[part], column.values[part])
+
+
+def same_vector(a: Vector | None, b: Vector | None) -> bool:
+    """Whether two vectors are of the same kind and equal bit for bit (NaN equals the same NaN)."""
+    if isinstance(a, SparseVector) and isinstance(b, SparseVector):
+        return a.indices.tobytes() == b.indices.tobytes() and a.values.tobytes() == b.values.tobytes()
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.tobytes() == b.tobytes()
+    return a is None and b is None

@@ -1,0 +1,211 @@
+"""The wire format's structure: from bytes to checked fields, shared by both decoders.
+
+Maps are unpacked as tuples of (key, value) pairs and lists as lists, so that a repeated key is seen
+and a map is never mistaken for a list. Numbers inside vectors are not looked at here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+import msgpack
+
+from streams import poison
+from streams.poison import Poison
+from streams.space import UNNAMED_VIEW
+
+FORMAT_VERSION = 1
+MAX_VALUE_BYTES = 1024 * 1024
+MAX_TEXT_BYTES = 512
+MAX_MAP_ENTRIES = 32
+MAX_SHOWN = 1000
+MAX_TS = 2**53 - 1
+MAX_WEIGHT = 1e6
+
+RawVector = bytes | list[bytes]
+"""A vector as it is on the wire: dense bytes, or [index bytes, value bytes]."""
+
+_EVENT_REQUIRED = ("v", "id", "ts", "q", "c", "s")
+_EVENT_FIELDS = frozenset((*_EVENT_REQUIRED, "w", "src", "imp", "prop", "sp"))
+_IMPRESSION_REQUIRED = ("v", "id", "ts", "q", "shown", "clicked")
+_IMPRESSION_FIELDS = frozenset((*_IMPRESSION_REQUIRED, "prop", "src", "sp"))
+_OBJECT_FIELDS = frozenset(("id", "x", "views"))
+
+
+def _refuse_extension(code: int, data: bytes) -> object:
+    raise Poison(poison.WRONG_TYPE, "msgpack extension types are not used")
+
+
+def unpack(value: bytes | None, max_bytes: int, max_list: int) -> Any:
+    """The msgpack value in `value`; raises Poison and nothing else, whatever the bytes.
+
+    Lists are limited to `max_list` entries and texts, maps and depth to the format's limits, so the
+    memory taken is at most a small multiple of `max_bytes`.
+    """
+    if value is None:
+        raise Poison(poison.NULL_VALUE)
+    if len(value) > max_bytes:
+        raise Poison(poison.TOO_LARGE, f"{len(value)} bytes, the limit is {max_bytes}")
+    try:
+        return msgpack.unpackb(
+            value,
+            object_pairs_hook=tuple,
+            ext_hook=_refuse_extension,
+            max_str_len=MAX_TEXT_BYTES,
+            max_bin_len=max_bytes,
+            max_array_len=max_list,
+            max_map_len=MAX_MAP_ENTRIES,
+            max_ext_len=16,
+        )
+    except msgpack.ExtraData:
+        raise Poison(poison.TRAILING_BYTES) from None
+    except msgpack.StackError:
+        raise Poison(poison.TOO_DEEP) from None
+    except UnicodeDecodeError:
+        raise Poison(poison.BAD_TEXT) from None
+    except ValueError as error:
+        # msgpack has one exception for every limit; its text is the only thing that tells them apart.
+        reason = poison.TOO_LARGE if "exceeds max_" in str(error) else poison.NOT_MSGPACK
+        raise Poison(reason) from None
+
+
+def open_map(raw: Any, where: str) -> dict[str, Any]:
+    """The entries of a map, refusing anything else and any repeated key."""
+    if type(raw) is not tuple:
+        raise Poison(poison.WRONG_TYPE, f"{where} is not a map")
+    fields = dict(raw)
+    if len(fields) != len(raw):
+        raise Poison(poison.DUPLICATE_KEY, f"in {where}")
+    return fields
+
+
+def read_event(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[str, Any]:
+    """An event's fields, all checked except the objects `q`, `c` and `s`, which stay raw."""
+    fields = open_map(unpack(value, max_bytes, max_list=2), "the event")
+    _check_head(fields, _EVENT_REQUIRED, _EVENT_FIELDS)
+    if len(fields) > len(_EVENT_REQUIRED):
+        _check_texts(fields, ("src", "imp", "sp"))
+        if "w" in fields:
+            check_number(fields["w"], "w", MAX_WEIGHT)
+        if "prop" in fields:
+            check_number(fields["prop"], "prop", 1.0)
+    return fields
+
+
+def read_impression(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[str, Any]:
+    """An impression's fields, all checked except the objects in `q` and `shown`, which stay raw."""
+    fields = open_map(unpack(value, max_bytes, max_list=MAX_SHOWN), "the impression")
+    _check_head(fields, _IMPRESSION_REQUIRED, _IMPRESSION_FIELDS)
+    _check_texts(fields, ("src", "sp"))
+    if type(fields["shown"]) is not list or not fields["shown"]:
+        raise Poison(poison.WRONG_TYPE, "shown is not a list of at least one object")
+    check_clicked(fields["clicked"], len(fields["shown"]))
+    if "prop" in fields:
+        check_propensity(fields["prop"], len(fields["shown"]))
+    return fields
+
+
+def _check_head(fields: Mapping[str, Any], required: tuple[str, ...], known: frozenset[str]) -> None:
+    """Version first (a later version may have other fields), then fields, id and time."""
+    version = fields.get("v")
+    if type(version) is not int:
+        reason = poison.WRONG_TYPE if "v" in fields else poison.MISSING_FIELD
+        raise Poison(reason, "v is not a whole number" if "v" in fields else "v is missing")
+    if version != FORMAT_VERSION:
+        raise Poison(poison.UNSUPPORTED_VERSION, f"this release reads version {FORMAT_VERSION}")
+    for name in required:
+        if name not in fields:
+            raise Poison(poison.MISSING_FIELD, f"{name} is missing")
+    if len(fields) > len(required) and not known.issuperset(fields):
+        raise Poison(poison.UNKNOWN_FIELD, f"known are {', '.join(sorted(known))}")
+    check_text(fields["id"], "id")
+    ts = fields["ts"]
+    if type(ts) is not int:
+        raise Poison(poison.WRONG_TYPE, "ts is not a whole number of milliseconds")
+    if not 0 <= ts <= MAX_TS:
+        raise Poison(poison.OUT_OF_RANGE, "ts is not within 0 .. 2^53 - 1 milliseconds")
+
+
+def _check_texts(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        if name in fields:
+            check_text(fields[name], name)
+
+
+def check_text(raw: Any, where: str) -> None:
+    """A text, not empty; `unpack` has already refused any above 512 bytes."""
+    if type(raw) is not str:
+        raise Poison(poison.WRONG_TYPE, f"{where} is not a text")
+    if not raw:
+        raise Poison(poison.OUT_OF_RANGE, f"{where} is empty")
+
+
+def check_number(raw: Any, where: str, high: float) -> None:
+    """A finite number in (0, high]."""
+    if type(raw) is not float and type(raw) is not int:
+        raise Poison(poison.WRONG_TYPE, f"{where} is not a number")
+    if not (0 < raw <= high and isfinite(raw)):
+        raise Poison(poison.OUT_OF_RANGE, f"{where} is not above 0 and at most {high:g}")
+
+
+def check_clicked(raw: Any, shown: int) -> None:
+    """A list of ranks, ascending without repeats, each below `shown`."""
+    if type(raw) is not list:
+        raise Poison(poison.WRONG_TYPE, "clicked is not a list of ranks")
+    last = -1
+    for rank in raw:
+        if type(rank) is not int:
+            raise Poison(poison.WRONG_TYPE, "clicked holds something other than a rank")
+        if not last < rank < shown:
+            raise Poison(poison.OUT_OF_RANGE, "clicked ranks do not ascend within the shown list")
+        last = rank
+
+
+def check_propensity(raw: Any, shown: int) -> None:
+    """A list of one number in (0, 1] per shown rank."""
+    if type(raw) is not list:
+        raise Poison(poison.WRONG_TYPE, "prop is not a list of numbers")
+    if len(raw) != shown:
+        raise Poison(poison.OUT_OF_RANGE, "prop and shown differ in length")
+    for number in raw:
+        check_number(number, "prop", 1.0)
+
+
+def read_object(raw: Any, where: str) -> tuple[str | None, dict[str, RawVector] | None]:
+    """An object's id and its raw vectors by view name; None for what it does not have."""
+    fields = open_map(raw, where)
+    object_id = fields.get("id")
+    if "id" in fields:
+        check_text(object_id, f"{where}.id")
+        if len(fields) == 1:
+            return object_id, None
+    if not _OBJECT_FIELDS.issuperset(fields):
+        raise Poison(poison.UNKNOWN_FIELD, f"in {where}: an object has id, x and views")
+    if ("x" in fields) == ("views" in fields):
+        raise Poison(poison.BAD_OBJECT, f"{where} needs an id, or exactly one of x and views")
+    if "x" in fields:
+        return object_id, {UNNAMED_VIEW: _read_vector(fields["x"], where)}
+    views = open_map(fields["views"], f"{where}.views")
+    if not views:
+        raise Poison(poison.BAD_OBJECT, f"{where}.views is empty")
+    for name, vector in views.items():
+        check_text(name, f"a view name in {where}")
+        _read_vector(vector, where)
+    return object_id, views
+
+
+def _read_vector(raw: Any, where: str) -> RawVector:
+    if type(raw) is bytes:
+        if not raw or len(raw) & 3:
+            raise Poison(poison.BAD_VECTOR, f"{where}: a dense vector is not a whole number of float32")
+        return raw
+    if type(raw) is not list or len(raw) != 2:
+        raise Poison(poison.WRONG_TYPE, f"{where}: a vector is neither bytes nor [indices, values]")
+    indices, values = raw
+    if type(indices) is not bytes or type(values) is not bytes:
+        raise Poison(poison.WRONG_TYPE, f"{where}: indices and values are not bytes")
+    if len(indices) != len(values) or len(indices) & 3:
+        raise Poison(poison.BAD_VECTOR, f"{where}: indices and values are not equally many 4-byte numbers")
+    return raw
