@@ -1,0 +1,1 @@
+"""The feed: click logs -> impressions -> events in the stream, with an account of everything dropped."""

@@ -1,0 +1,163 @@
+"""What becomes of each item: fed to training, fed to the holdout, or dropped for a reason.
+
+Decisions are pure of I/O: records are encoded here and written elsewhere.  They depend on the items
+before only through the bounded memories (ids fed, impressions kept per query, objects seen).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from streams.codec import encode_event, encode_impression
+from streams.event import Event, ObjectRef
+from streams.feed import reasons
+from streams.feed.items import Dropped, Ignored, Item
+from streams.feed.negatives import Candidates
+from streams.feed.settings import FeedSettings
+from streams.feed.triplets import Made, as_impression, make_events, without
+from streams.feed.window import QueryCap, SeenIds
+from streams.impression import Impression
+from streams.poison import Poison
+from streams.routing import is_holdout, partition_of, route_key
+from streams.source import OutRecord
+
+Fate = Literal["training", "holdout", "dropped", "ignored"]
+
+_NO_RANKS: frozenset[int] = frozenset()
+
+_NOTHING_MADE = Made(())
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The fate of one item.  ``records`` go to the topic of the fate; ``made`` is of training alone."""
+
+    fate: Fate
+    reason: str = ""
+    detail: str = ""
+    records: tuple[OutRecord, ...] = ()
+    made: Made = _NOTHING_MADE
+
+
+class Decider:
+    """Decides item by item; ``known`` holds the catalog's ids, None where there is no catalog."""
+
+    def __init__(
+        self, settings: FeedSettings, candidates: Candidates, known: Container[str] | None = None
+    ) -> None:
+        self._settings = settings
+        self._candidates = candidates
+        self._known = known
+        self._seen = SeenIds(settings.dedupe_window)
+        self._cap = QueryCap(settings.query_cap)
+
+    def decide(self, item: Item) -> Decision:
+        """The fate of the next item.
+
+        The reasons are looked at in this order: malformed, duplicate, no_click, unknown_object,
+        query_cap, then whether anything can be learned from it.
+        """
+        if isinstance(item, Ignored):
+            return Decision("ignored", item.reason, item.detail)
+        if isinstance(item, Dropped):
+            return _drop(item.reason, item.detail)
+        if item.id in self._seen:
+            return _drop(reasons.DUPLICATE, f"id {item.id!r}")
+        try:
+            decision = self._triplet(item) if isinstance(item, Event) else self._impression(item)
+        except Poison as poison:
+            return _drop(reasons.MALFORMED + poison.reason, poison.detail)
+        except UnicodeEncodeError:
+            return _drop(reasons.NOT_UTF8, "an id holds half of a surrogate pair")
+        self._seen.add(item.id)
+        return decision
+
+    def _triplet(self, event: Event) -> Decision:
+        for field, ref in (("query", event.query), ("clicked", event.clicked), ("skipped", event.skipped)):
+            if self._is_unknown(ref):
+                return _unknown(field, ref)
+        key = route_key(event.query)
+        if self._cap.full(key):
+            return _drop(reasons.QUERY_CAP, f"query {_name(event.query)}")
+        event = event if event.space else replace(event, space=self._space(event.query, event.clicked))
+        if self._is_holdout(key):
+            return self._kept("holdout", key, self._holdout_record(as_impression(event), key))
+        return self._kept("training", key, *self._event_records((event,), key), made=Made((event,)))
+
+    def _impression(self, impression: Impression) -> Decision:
+        self._candidates.see(impression.shown)
+        if not impression.clicked:
+            return _drop(reasons.NO_CLICK, f"{len(impression.shown)} shown")
+        if self._is_unknown(impression.query):
+            return _unknown("query", impression.query)
+        unknown = self._unknown_ranks(impression)
+        if unknown.issuperset(impression.clicked):
+            return _unknown("clicked", impression.shown[impression.clicked[0]])
+        key = route_key(impression.query)
+        if self._cap.full(key):
+            return _drop(reasons.QUERY_CAP, f"query {_name(impression.query)}")
+        if not impression.space:
+            impression = replace(impression, space=self._space(impression.query, *impression.shown))
+        if self._is_holdout(key):
+            return self._to_holdout(without(impression, unknown), key)
+        return self._to_training(impression, unknown, key)
+
+    def _to_holdout(self, impression: Impression, key: bytes) -> Decision:
+        if len(impression.clicked) == len(impression.shown):
+            return _drop(reasons.ALL_CLICKED, f"{len(impression.shown)} shown, holdout")
+        return self._kept("holdout", key, self._holdout_record(impression, key))
+
+    def _to_training(self, impression: Impression, unknown: frozenset[int], key: bytes) -> Decision:
+        made = make_events(impression, unknown, self._candidates, self._settings)
+        if made.events:
+            return self._kept("training", key, *self._event_records(made.events, key), made=made)
+        shown = f"{len(impression.shown)} shown, clicked {list(impression.clicked)}"
+        if made.lost_pairs:
+            return _drop(reasons.UNKNOWN_OBJECT, f"{shown}: the skipped objects are not in the catalog")
+        if len(impression.clicked) == len(impression.shown):
+            return _drop(reasons.ALL_CLICKED, shown)
+        above = self._settings.rule in ("skip_above", "last_click")
+        return _drop(reasons.NO_SKIPPED_ABOVE if above else reasons.NO_PAIR, shown)
+
+    def _kept(self, fate: Fate, key: bytes, *records: OutRecord, made: Made = _NOTHING_MADE) -> Decision:
+        self._cap.add(key)
+        return Decision(fate, records=records, made=made)
+
+    def _event_records(self, events: tuple[Event, ...], key: bytes) -> list[OutRecord]:
+        partition = partition_of(key, self._settings.partitions)
+        return [OutRecord(encode_event(event), key, partition, event.ts) for event in events]
+
+    def _holdout_record(self, impression: Impression, key: bytes) -> OutRecord:
+        partition = partition_of(key, self._settings.partitions)
+        return OutRecord(encode_impression(impression), key, partition, impression.ts)
+
+    def _is_holdout(self, key: bytes) -> bool:
+        return is_holdout(key, self._settings.holdout_share, self._settings.seed)
+
+    def _is_unknown(self, ref: ObjectRef) -> bool:
+        """By id alone, and the catalog does not have it."""
+        return self._known is not None and ref.features() is None and ref.id not in self._known
+
+    def _unknown_ranks(self, impression: Impression) -> frozenset[int]:
+        if self._known is None:
+            return _NO_RANKS
+        return frozenset(rank for rank, ref in enumerate(impression.shown) if self._is_unknown(ref))
+
+    def _space(self, *refs: ObjectRef) -> str | None:
+        """The space to write: that of the settings where any object brings features of its own."""
+        space = self._settings.space
+        return space if space and any(ref.features() for ref in refs) else None
+
+
+def _drop(reason: str, detail: str) -> Decision:
+    return Decision("dropped", reason, detail)
+
+
+def _unknown(field: str, ref: ObjectRef) -> Decision:
+    return _drop(reasons.UNKNOWN_OBJECT, f"{field} {_name(ref)} is not in the catalog")
+
+
+def _name(ref: ObjectRef) -> str:
+    return repr(ref.id[:80]) if ref.id else "without id"

@@ -1,0 +1,116 @@
+"""Which format a source is in, and the items of several sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from streams.feed.inputs import Input
+from streams.feed.items import FeedError, Placed
+from streams.feed.readers.binary import read_binary
+from streams.feed.readers.impressions import read_impressions
+from streams.feed.readers.options import ReaderOptions
+from streams.feed.readers.relevance import read_relevance
+from streams.feed.readers.triplets import read_triplets
+from streams.feed.readers.ubi import read_ubi, unwrapped
+
+TRIPLETS = "triplets"
+MSGPACK = "msgpack"
+IMPRESSIONS = "impressions"
+RELEVANCE = "relevance"
+UBI = "ubi"
+UBI_QUERIES = "ubi-queries"
+UBI_EVENTS = "ubi-events"
+
+FORMATS = (IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE)
+"""What ``--format`` takes; which side of UBI a file holds is always told from its first line."""
+
+Reader = Callable[[Input, ReaderOptions], Iterator[Placed]]
+
+READERS: Mapping[str, Reader] = MappingProxyType(
+    {
+        IMPRESSIONS: read_impressions,
+        TRIPLETS: read_triplets,
+        MSGPACK: read_binary,
+        RELEVANCE: read_relevance,
+    }
+)
+
+_CHOICES = f"name it with --format ({', '.join(FORMATS)})"
+
+
+def read_sources(paths: Sequence[str], options: ReaderOptions, wanted: str | None = None) -> Iterator[Placed]:
+    """The items of all sources, in order; UBI query and event files are joined with each other.
+
+    ``wanted`` names the format; None tells it per source from its first line.  All sources are looked
+    at before the first item comes.  Raises FeedError, also for an empty or unrecognised source.
+    """
+    if wanted is not None and wanted not in FORMATS:
+        raise FeedError(f"unknown format {wanted!r}", f"use one of {', '.join(FORMATS)}")
+    sources = [(Input(path), path) for path in paths]
+    kinds = [_kind(source, wanted) for source, _ in sources]
+    queries = [source for (source, _), kind in zip(sources, kinds, strict=True) if kind == UBI_QUERIES]
+    events = [source for (source, _), kind in zip(sources, kinds, strict=True) if kind == UBI_EVENTS]
+    if events and not queries:
+        raise FeedError(f"{events[0].name} holds UBI events without queries", "give the ubi_queries file too")
+    return _items([source for source, _ in sources], kinds, queries, events, options)
+
+
+def _items(
+    sources: Sequence[Input],
+    kinds: Sequence[str],
+    queries: list[Input],
+    events: list[Input],
+    options: ReaderOptions,
+) -> Iterator[Placed]:
+    for source, kind in zip(sources, kinds, strict=True):
+        if kind in READERS:
+            with source:
+                yield from READERS[kind](source, options)
+    yield from read_ubi(queries, events, options)
+
+
+def _kind(source: Input, wanted: str | None) -> str:
+    """The format of a source, which is closed again (stdin excepted)."""
+    with source:
+        if wanted is not None and wanted != UBI:
+            source.first_byte()
+            return wanted
+        kind = detect(source)
+    if kind is None or (wanted == UBI and kind not in (UBI_QUERIES, UBI_EVENTS)):
+        expected = "UBI queries or events" if wanted == UBI else "any format known"
+        raise FeedError(f"{source.name}: its first line is not that of {expected}", _CHOICES)
+    return kind
+
+
+def detect(source: Input) -> str | None:
+    """The format by the first byte (msgpack maps) or the first line's fields; None for an unknown one.
+
+    Raises FeedError for an empty source.
+    """
+    first = source.first_byte()
+    if first and (0x80 <= first[0] <= 0x8F or first[0] in (0xDE, 0xDF)):
+        return MSGPACK
+    line = source.first_line()
+    if not line:
+        raise FeedError(f"{source.name} is empty", "give a click log with at least one line")
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return RELEVANCE if line.count(b"\t") == 2 and not line.lstrip().startswith(b"{") else None
+    return _by_fields(fields) if isinstance(fields, dict) else None
+
+
+def _by_fields(fields: dict[str, Any]) -> str | None:
+    if "shown" in fields or "clicked" in fields:
+        return IMPRESSIONS
+    if {"c", "s"} & set(fields):
+        return TRIPLETS
+    document = unwrapped(fields)
+    if "action_name" in document:
+        return UBI_EVENTS
+    if {"user_query", "query_response_hit_ids", "query_id"} & set(document):
+        return UBI_QUERIES
+    return None

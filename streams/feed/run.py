@@ -1,0 +1,127 @@
+"""Running a feed: items in, batches of records out, an account of what is durable."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from streams.feed.account import Account
+from streams.feed.decide import Decider, Decision
+from streams.feed.items import FeedError, Placed
+from streams.source import OutRecord, Sink
+
+BATCH_RECORDS = 5_000
+LINGER_S = 1.0
+"""A batch is written when it holds this many records, or when an item comes and it is this old."""
+
+Observe = Callable[[str, Decision], None]
+
+
+class Outlet(Protocol):
+    """Where records go."""
+
+    def write(self, training: list[OutRecord], holdout: list[OutRecord]) -> None:
+        """Write both; durable when it returns."""
+        ...
+
+
+class SinkOutlet:
+    """Writes to the two topics.  Holdout first: after a failure in between, the batch can be fed again."""
+
+    def __init__(self, training: Sink, holdout: Sink) -> None:
+        self._training = training
+        self._holdout = holdout
+
+    def write(self, training: list[OutRecord], holdout: list[OutRecord]) -> None:
+        """Write both; durable when it returns."""
+        if holdout:
+            self._holdout.send(holdout)
+        if training:
+            self._training.send(training)
+
+
+class NoOutlet:
+    """Writes nothing: a dry run."""
+
+    def write(self, training: list[OutRecord], holdout: list[OutRecord]) -> None:
+        """Nothing."""
+
+
+class FeedRun:
+    """One run over some items.
+
+    ``committed`` is the account of what was durably written (everything decided, in a dry run) and
+    ``place`` the place of its last item, ``items`` how many items that were, skipped and ignored ones
+    included: all stay true when ``run`` ends by an exception.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        outlet: Outlet,
+        observe: Observe | None = None,
+        shield: Callable[[], AbstractContextManager[object]] = nullcontext,
+        skip: int = 0,
+    ) -> None:
+        """``observe`` is told every decision; ``shield`` surrounds each write (to hold back signals).
+
+        The first ``skip`` items are decided, so that caps, duplicates and objects seen are as if they
+        had been fed in this run, but neither written nor entered: an earlier run wrote them.
+        """
+        self.committed = Account()
+        self.place = ""
+        self.items = 0
+        self._decider = decider
+        self._outlet = outlet
+        self._observe = observe
+        self._shield = shield
+        self._skip = skip
+        self._training: list[OutRecord] = []
+        self._holdout: list[OutRecord] = []
+
+    def run(self, source: Iterable[Placed]) -> Account:
+        """Feed all items and return the account.
+
+        A FeedError of the reader passes on after what came before it was written; an error of the
+        outlet, or an interruption, passes on at once and leaves the batch under way unwritten.
+        """
+        account = Account()
+        items_read, place = 0, ""
+        written_at = time.monotonic()
+        try:
+            for items_read, place, decision in self._decisions(source):
+                account.add(decision)
+                batch = self._holdout if decision.fate == "holdout" else self._training
+                batch.extend(decision.records)
+                if self._due(written_at):
+                    self._commit(account, items_read, place)
+                    written_at = time.monotonic()
+        except FeedError:
+            self._commit(account, items_read, place)
+            raise
+        self._commit(account, items_read, place)
+        return self.committed
+
+    def _decisions(self, source: Iterable[Placed]) -> Iterator[tuple[int, str, Decision]]:
+        """(items read so far, place, decision) of every item that is not skipped."""
+        decide = self._decider.decide
+        for number, (place, item) in enumerate(source, start=1):
+            decision = decide(item)
+            if number <= self._skip:
+                continue
+            if self._observe is not None:
+                self._observe(place, decision)
+            yield number, place, decision
+
+    def _due(self, written_at: float) -> bool:
+        pending = len(self._training) + len(self._holdout)
+        return pending >= BATCH_RECORDS or time.monotonic() - written_at >= LINGER_S
+
+    def _commit(self, account: Account, items: int, place: str) -> None:
+        with self._shield():
+            self._outlet.write(self._training, self._holdout)
+            self._training, self._holdout = [], []
+            self.committed = account.copy()
+            self.items, self.place = items, place
