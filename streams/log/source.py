@@ -1,0 +1,184 @@
+"""Reading an embedded log: short statements, no transaction held between polls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from streams.errors import LogMismatch, OffsetExpired, PartitionMissing, StreamError
+from streams.log.database import (
+    BUSY_TIMEOUT_S,
+    check_same_file,
+    errors_of,
+    file_identity,
+    open_log,
+    transaction,
+)
+from streams.log.topics import find_topic, first_at_least
+from streams.placing import Bounds, check_positions
+from streams.source import MAX_POLL_BYTES, Headers, RecordBatch, TopicIdentity
+
+_FIRST_SLEEP_S, _LONGEST_SLEEP_S = 0.001, 0.02
+
+
+class LogSource:
+    """Reads one topic of an embedded log (see `streams.source.Source`)."""
+
+    def __init__(self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        self._path = path
+        self._file = file_identity(path)
+        self._connection = open_log(path, durable=False, timeout_s=timeout_s)
+        self._positions: dict[int, int] | None = None
+        try:
+            self._topic = find_topic(self._connection, path, topic)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def identity(self) -> TopicIdentity:
+        """Which log and topic this is."""
+        return self._topic.identity
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from these next offsets, replacing any earlier assignment."""
+        check_positions(self._topic.identity.topic, positions, self.bounds())
+        self._positions = dict(positions)
+
+    def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
+        """Up to `max_records` next records of one partition, or None after `timeout_s` without any."""
+        if self._positions is None:
+            raise StreamError("assign partitions before polling")
+        if max_records < 1:
+            raise ValueError("max_records is at least 1")
+        deadline = time.monotonic() + timeout_s
+        with errors_of(self._path):
+            while True:
+                # read before the records are looked for, so that no commit in between goes unseen
+                version = self._data_version()
+                for partition in list(self._positions):
+                    batch = self._read(partition, max_records)
+                    if batch is not None:
+                        return batch
+                self._check_idle()
+                if not self._wait_for_commit(version, deadline):
+                    return None
+
+    def bounds(self) -> Bounds:
+        """Per partition: the earliest offset still there, and the end (one past the newest)."""
+        with errors_of(self._path):
+            rows = self._connection.execute(
+                "SELECT partition, start, next FROM partitions WHERE topic = ?", (self._topic.number,)
+            ).fetchall()
+        if not rows:
+            raise LogMismatch(
+                f"{self._path}: topic {self._topic.identity.topic!r} was removed or re-created while it "
+                "was open; open it again"
+            )
+        return {partition: (start, end) for partition, start, end in rows}
+
+    def offsets_at(self, ts_ms: int) -> dict[int, int]:
+        """Per partition: the first offset whose timestamp is >= `ts_ms`, else the end."""
+        with errors_of(self._path), transaction(self._connection, write=False):
+            return {
+                partition: self._offset_at(partition, ts_ms, start, end)
+                for partition, (start, end) in self.bounds().items()
+            }
+
+    def commit(self, positions: Mapping[int, int]) -> None:
+        """Note positions for lag dashboards; nothing ever resumes from them."""
+        partitions = self._topic.identity.partitions
+        for partition in positions:
+            if not 0 <= partition < partitions:
+                raise PartitionMissing(self._topic.identity.topic, partition, partitions)
+        rows = [(position, self._topic.number, partition) for partition, position in positions.items()]
+        with errors_of(self._path), transaction(self._connection, write=True):
+            self._connection.executemany(
+                "UPDATE partitions SET committed = ? WHERE topic = ? AND partition = ?", rows
+            )
+
+    def committed(self) -> dict[int, int]:
+        """The positions last noted by anybody, for lag dashboards."""
+        with errors_of(self._path):
+            rows = self._connection.execute(
+                "SELECT partition, committed FROM partitions WHERE topic = ? AND committed IS NOT NULL",
+                (self._topic.number,),
+            ).fetchall()
+        return dict(rows)
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+    def _read(self, partition: int, max_records: int) -> RecordBatch | None:
+        """The next records of a partition; it then goes to the end of the queue of partitions."""
+        assert self._positions is not None
+        position = self._positions[partition]
+        cursor = self._connection.execute(
+            f"SELECT offset, ts, value, key, headers FROM {self._topic.table(partition)}"  # noqa: S608
+            " WHERE offset >= ? ORDER BY offset LIMIT ?",
+            (position, max_records),
+        )
+        try:
+            rows = _fetch(cursor)
+        finally:
+            cursor.close()
+        if not rows:
+            return None
+        if rows[0][0] != position:
+            raise OffsetExpired(partition, position, rows[0][0])
+        del self._positions[partition]
+        self._positions[partition] = rows[-1][0] + 1
+        offsets, timestamps, values, keys, headers = map(list, zip(*rows, strict=True))
+        return RecordBatch(partition, offsets, timestamps, values, keys, [_headers(one) for one in headers])
+
+    def _check_idle(self) -> None:
+        """Nothing to read: because it expired, or because this is no longer the log it was?"""
+        assert self._positions is not None
+        check_same_file(self._path, self._file)
+        check_positions(self._topic.identity.topic, self._positions, self.bounds())
+
+    def _wait_for_commit(self, version: int, deadline: float) -> bool:
+        """Sleep until somebody commits; False once the deadline has passed."""
+        pause = _FIRST_SLEEP_S
+        while self._data_version() == version:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_SLEEP_S)
+        return True
+
+    def _data_version(self) -> int:
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def _offset_at(self, partition: int, ts_ms: int, start: int, end: int) -> int:
+        table = self._topic.table(partition)
+        first = first_at_least(self._connection, table, "high", ts_ms, range(start, end))
+        # the record that raised `high` may have expired; from here on look at the timestamps themselves
+        row = self._connection.execute(
+            f"SELECT offset FROM {table} WHERE offset >= ? AND ts >= ? ORDER BY offset LIMIT 1",  # noqa: S608
+            (first, ts_ms),
+        ).fetchone()
+        return end if row is None else int(row[0])
+
+
+def _fetch(cursor: Any) -> list[tuple[Any, ...]]:
+    """Rows up to the byte limit of one poll, at least one where there is any."""
+    rows: list[tuple[Any, ...]] = []
+    held = 0
+    for row in cursor:
+        rows.append(row)
+        if row[2] is not None:
+            held += len(row[2])
+            if held >= MAX_POLL_BYTES:
+                break
+    return rows
+
+
+def _headers(packed: bytes | None) -> Headers:
+    if packed is None:
+        return ()
+    return tuple((name, value) for name, value in msgpack.unpackb(packed))
