@@ -1,0 +1,202 @@
+"""Blocks: rows of feature vectors, sparse (CSR) or dense, float32, as the kernels read them.
+
+A block checks its own layout (types, shapes, row pointers), once and cheaply. What is *in* a row (finite
+values, indices in range and increasing) is checked by the kernels event by event, so that one bad row never
+stops the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .errors import BlockError
+
+Float32s: TypeAlias = NDArray[np.float32]
+Int32s: TypeAlias = NDArray[np.int32]
+Int64s: TypeAlias = NDArray[np.int64]
+
+MAX_DIM = np.iinfo(np.int32).max
+"""Indices are int32."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparseBlock:
+    """Rows as CSR.
+
+    indptr: int64 [n + 1], not decreasing, need not start at 0 (a slice shares the arrays of its parent).
+    indices: int32, strictly increasing within a row, in [0, dim); values: float32, same length; dim: columns.
+    Row i is `indices[indptr[i]:indptr[i + 1]]`. Raises BlockError on a layout that would read out of bounds.
+    """
+
+    indptr: Int64s
+    indices: Int32s
+    values: Float32s
+    dim: int
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("indptr", np.int64), ("indices", np.int32), ("values", np.float32)):
+            object.__setattr__(self, name, _flat(name, getattr(self, name), dtype))
+        _check_dim(self.dim)
+        pointers = self.indptr
+        if len(pointers) == 0:
+            raise BlockError("indptr is empty: give n + 1 row pointers, [0] for no rows")
+        if len(self.indices) != len(self.values):
+            raise BlockError(
+                f"{len(self.indices)} indices but {len(self.values)} values: give one value per index"
+            )
+        if pointers[0] < 0 or pointers[-1] > len(self.indices) or np.any(pointers[1:] < pointers[:-1]):
+            raise BlockError(
+                f"indptr must not decrease and stay within 0..{len(self.indices)}: rebuild the rows"
+            )
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def slice(self, start: int, stop: int) -> SparseBlock:
+        """Rows start..stop-1 without copying; bounds as in Python slices of non-negative numbers."""
+        start, stop = _bounds(start, stop, len(self))
+        return SparseBlock(self.indptr[start : stop + 1], self.indices, self.values, self.dim)
+
+    def take(self, rows: Any) -> SparseBlock:
+        """The rows named by an integer array, in its order, copied. Raises BlockError outside the block."""
+        chosen = _rows(rows, len(self))
+        starts = self.indptr[chosen]
+        lengths = self.indptr[chosen + 1] - starts
+        indptr = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(lengths, out=indptr[1:])
+        places = np.repeat(starts - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return SparseBlock(indptr, self.indices[places], self.values[places], self.dim)
+
+    def kernel_rows(self) -> tuple[Int64s, Int32s, Float32s]:
+        """(indptr, indices, values), as kernels take CSR rows."""
+        return self.indptr, self.indices, self.values
+
+    def check_indices(self) -> None:
+        """Raises BlockError naming the first row with an index out of range, for code that trusts its
+        indices."""
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        indices = self.indices[first:last]
+        wrong = np.flatnonzero((indices < 0) | (indices >= self.dim))
+        if len(wrong):
+            row = int(np.searchsorted(self.indptr, first + wrong[0], side="right")) - 1
+            raise BlockError(f"row {row}: index {indices[wrong[0]]} is outside 0..{self.dim - 1}")
+
+    def checked_csr(self) -> sparse.csr_array:
+        """The rows as a scipy CSR array of float32. Raises BlockError as `check_indices` does."""
+        self.check_indices()
+        part = slice(int(self.indptr[0]), int(self.indptr[-1]))
+        shape = (len(self), self.dim)
+        return sparse.csr_array(
+            (self.values[part], self.indices[part], self.indptr - self.indptr[0]), shape=shape
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseBlock:
+    """Rows as a C-contiguous float32 array [n, dim]. Raises BlockError on another number of axes."""
+
+    values: Float32s
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values)
+        if values.ndim != 2 or values.dtype.kind not in "fiub":
+            raise BlockError(
+                f"dense rows must be a 2-d array of numbers, not {values.ndim}-d of {values.dtype}"
+            )
+        with np.errstate(over="ignore"):
+            object.__setattr__(self, "values", np.require(values, np.float32, ["C", "A"]))
+        _check_dim(self.dim)
+
+    @property
+    def dim(self) -> int:
+        """Columns."""
+        return int(self.values.shape[1])
+
+    def __len__(self) -> int:
+        return int(self.values.shape[0])
+
+    def slice(self, start: int, stop: int) -> DenseBlock:
+        """Rows start..stop-1 without copying; bounds as in Python slices of non-negative numbers."""
+        start, stop = _bounds(start, stop, len(self))
+        return DenseBlock(self.values[start:stop])
+
+    def take(self, rows: Any) -> DenseBlock:
+        """The rows named by an integer array, in its order, copied. Raises BlockError outside the block."""
+        return DenseBlock(self.values[_rows(rows, len(self))])
+
+    def kernel_rows(self) -> Float32s:
+        """The values, as kernels take dense rows."""
+        return self.values
+
+
+Block: TypeAlias = SparseBlock | DenseBlock
+
+
+def as_block(x: Any, dim: int | None = None) -> Block:
+    """Read vectors as a block: a block itself, a scipy sparse array, or numbers in one or two axes.
+
+    x: one axis is one row; float64 is rounded to float32 (values beyond float32 become infinite and are then
+    rejected by the step). A scipy CSR array keeps its order of indices. dim: the expected columns.
+    Raises BlockError, naming what came, when x is none of these or has other columns than dim.
+    """
+    block = _read(x)
+    if dim is not None and block.dim != dim:
+        raise BlockError(f"vectors have {block.dim} dimensions where {dim} are expected")
+    return block
+
+
+def _read(x: Any) -> Block:
+    if isinstance(x, SparseBlock | DenseBlock):
+        return x
+    if sparse.issparse(x):
+        rows = sparse.csr_array(x) if x.ndim == 2 else sparse.csr_array(x.reshape(1, -1))
+        with np.errstate(over="ignore"):
+            return SparseBlock(rows.indptr, rows.indices, rows.data, int(rows.shape[1]))
+    try:
+        values = np.asarray(x)
+    except ValueError as error:
+        raise BlockError(f"cannot read rows of unequal length as vectors: {error}") from error
+    if values.dtype.kind not in "fiub" or values.ndim not in (1, 2):
+        raise BlockError(
+            f"cannot read {type(x).__name__} ({values.ndim}-d, {values.dtype}) as vectors: "
+            "give a numpy array with one or two axes, a scipy CSR array, or a block"
+        )
+    return DenseBlock(np.atleast_2d(values))
+
+
+def _flat(name: str, array: Any, dtype: Any) -> NDArray[Any]:
+    values = np.asarray(array)
+    if values.ndim != 1 or values.dtype.kind not in "fiub":
+        raise BlockError(f"{name} must be a 1-d array of numbers, not {values.ndim}-d of {values.dtype}")
+    if np.dtype(dtype).kind == "i":
+        info = np.iinfo(dtype)
+        if values.dtype.kind == "f":
+            raise BlockError(f"{name} must be integers, not {values.dtype}")
+        if values.dtype != dtype and len(values) and (values.min() < info.min or values.max() > info.max):
+            raise BlockError(f"{name} holds numbers beyond {np.dtype(dtype)}")
+    with np.errstate(over="ignore"):
+        return np.require(values, dtype, ["C", "A"])
+
+
+def _check_dim(dim: int) -> None:
+    if not 1 <= dim <= MAX_DIM:
+        raise BlockError(f"vectors need between 1 and {MAX_DIM} dimensions, not {dim}")
+
+
+def _bounds(start: int, stop: int, length: int) -> tuple[int, int]:
+    if start < 0 or stop < 0:
+        raise BlockError(f"slice bounds must not be negative: {start}, {stop}")
+    start = min(start, length)
+    return start, max(start, min(stop, length))
+
+
+def _rows(rows: Any, length: int) -> Int64s:
+    chosen = np.asarray(rows, np.int64).reshape(-1)
+    if len(chosen) and (chosen.min() < 0 or chosen.max() >= length):
+        raise BlockError(f"rows {chosen.min()}..{chosen.max()} asked from a block of {length}")
+    return chosen

@@ -1,0 +1,23 @@
+"""The errors of the learners: one tree, every message names the place and the remedy."""
+
+from __future__ import annotations
+
+
+class LearnerError(ValueError):
+    """Anything the learners refuse. Never retriable: the same input is refused again."""
+
+
+class BlockError(LearnerError):
+    """An array cannot be read as rows of vectors: wrong type, shape, length or dimension."""
+
+
+class ConfigError(LearnerError):
+    """A setting of a learner or map is outside its stated range."""
+
+
+class StateError(LearnerError):
+    """Saved arrays are not a state of this learner: missing, or wrong shape, dtype or values."""
+
+
+class MapError(LearnerError):
+    """A map cannot be fitted, loaded, or applied to the views it was given."""

@@ -1,0 +1,104 @@
+"""OASIS steps on dense rows, one event after another (Chechik et al., JMLR 11 (2010), section 2).
+
+One pass over W for the margin q^T W (c - s), row by row, and one for W <- W + tau q (c - s)^T; rows with q_i
+= 0 are skipped in both. W of a few hundred dimensions stays in the cache, so both passes are vectorised.
+"""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .checks import NONE, REJECTED, UPDATED, scan_dense, scan_weight, step_size
+from .compile import DOUBLES, ROWS, ROWS_OUT, STEPS_OUT, Steps, inlined, kernel
+
+from numba import njit, types  # isort: skip
+
+
+@njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _row_dot(W: Any, row: int, e: Any) -> Any:
+    """Row of W times e in float32. The compiler chooses the order once, for all events: NaN and infinity
+    still count."""
+    total = np.float32(0.0)
+    for column in range(len(e)):
+        total += W[row, column] * e[column]
+    return total
+
+
+@inlined
+def _accept(query: Any, clicked: Any, skipped: Any, weights: Any, row: int) -> tuple[int, float, float]:
+    """(reason, ||q||^2, weight) of one triplet."""
+    reason, squares = scan_dense(query, row)
+    if reason == NONE:
+        reason, _ = scan_dense(clicked, row)
+    if reason == NONE:
+        reason, _ = scan_dense(skipped, row)
+    fault, weight = scan_weight(weights, row)
+    return (fault if reason == NONE else reason), squares, weight
+
+
+@inlined
+def _add(W: Any, tau: Any, query: Any, t: int, e: Any) -> None:
+    """W <- W + tau q e^T."""
+    for row in range(W.shape[0]):
+        factor = tau * query[t, row]
+        if factor != 0:
+            for column in range(len(e)):
+                W[row, column] += factor * e[column]
+
+
+@inlined
+def _add_symmetric(W: Any, tau: Any, query: Any, t: int, e: Any) -> None:
+    """W <- W + tau/2 (q e^T + e q^T); (i, j) and (j, i) get the same bits: rounded products, one commutative
+    sum."""
+    half = np.float32(0.5) * tau
+    for row in range(W.shape[0]):
+        q_row, e_row = query[t, row], e[row]
+        for column in range(len(e)):
+            W[row, column] += half * (q_row * e[column] + e_row * query[t, column])
+
+
+@kernel(
+    types.UniTuple(types.int64, 2)(
+        ROWS_OUT, types.float64, types.boolean, types.int64, ROWS, ROWS, ROWS, DOUBLES, STEPS_OUT
+    )
+)
+def step_dense(
+    W: Any, C: float, symmetric: bool, budget: int,
+    query: Any, clicked: Any, skipped: Any, weights: Any, steps: Steps,
+) -> tuple[int, int]:  # fmt: skip
+    """Apply triplets in order until `budget` of them were accepted; (rows consumed, rows accepted).
+
+    W: float32 [dim, dim], overwritten. C: aggressiveness. symmetric: add (V + V^T)/2 instead of V.
+    query, clicked, skipped: float32 [n, dim]. weights: float64 [n], scales C, or empty. steps: written per
+    event. A rejected or degenerate event leaves W as it is.
+    Precision: rows of W times (c - s) in float32; their sum weighted by q, and both norms, in float64.
+    """
+    outcome, loss, tau, reason = steps
+    rows, dim = query.shape
+    e = np.empty(dim, np.float32)
+    accepted = 0
+    for t in range(rows):
+        if accepted == budget:
+            return t, accepted
+        reason[t], q_squared, weight = _accept(query, clicked, skipped, weights, t)
+        if reason[t] != NONE:
+            outcome[t], loss[t], tau[t] = REJECTED, 0, 0
+            continue
+        accepted += 1
+        e_squared, margin = 0.0, 0.0
+        for column in range(dim):
+            e[column] = clicked[t, column] - skipped[t, column]
+            e_squared += np.float64(e[column]) * np.float64(e[column])
+        for row in range(dim):
+            if query[t, row] != 0:
+                margin += np.float64(query[t, row]) * np.float64(_row_dot(W, row, e))
+        outcome[t], loss[t], tau[t] = step_size(margin, q_squared * e_squared, C * weight)
+        if outcome[t] == UPDATED and symmetric:
+            _add_symmetric(W, tau[t], query, t, e)
+        elif outcome[t] == UPDATED:
+            _add(W, tau[t], query, t, e)
+    return rows, accepted

@@ -1,0 +1,114 @@
+"""What a map of one view offers, and how its options are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..block import Block, DenseBlock, Float32s, SparseBlock
+from ..errors import MapError
+
+
+class ViewMap(Protocol):
+    """A fitted, frozen map of one view. Transforming has the same bits for every batch size.
+
+    kind: its name in a configuration. dim_in, dim: dimensions before and after. sparse: whether it gives CSR
+    rows.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def dim_in(self) -> int:
+        """Dimension of the vectors it reads."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors it gives."""
+        ...
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it gives CSR rows."""
+        ...
+
+    @classmethod
+    def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
+        """Learn the map from warm-up rows. Raises MapError on an unknown option or an unfit sample."""
+        ...
+
+    @classmethod
+    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The map of `spec` and `arrays`."""
+        ...
+
+    def transform(self, block: Block) -> Block:
+        """Map rows into new arrays. Malformed rows stay malformed, for the same reason."""
+        ...
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What was fitted."""
+        ...
+
+    def spec(self) -> dict[str, Any]:
+        """JSON-able: what `load` needs besides the arrays."""
+        ...
+
+
+def require_dense(kind: str, block: Block, dim: int | None = None) -> DenseBlock:
+    """The block, dense and of dimension `dim`; raises MapError with the remedy otherwise."""
+    if not isinstance(block, DenseBlock):
+        raise MapError(f"the map {kind} reads dense vectors, the view is sparse: use identity, unit or tfidf")
+    _require_dim(kind, block, dim)
+    return block
+
+
+def require_sparse(kind: str, block: Block, dim: int | None = None) -> SparseBlock:
+    """The block, sparse and of dimension `dim`; raises MapError with the remedy otherwise."""
+    if not isinstance(block, SparseBlock):
+        raise MapError(f"the map {kind} reads sparse vectors, the view is dense: use standardise or whiten")
+    _require_dim(kind, block, dim)
+    return block
+
+
+def _require_dim(kind: str, block: Block, dim: int | None) -> None:
+    if dim is not None and block.dim != dim:
+        raise MapError(f"the map {kind} was fitted on {dim} dimensions, the view has {block.dim}")
+
+
+def read_options(kind: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """`options` over `defaults`; raises MapError naming an unknown option and the known ones."""
+    unknown = sorted(set(options) - set(defaults))
+    if unknown:
+        known = ", ".join(sorted(defaults)) or "none"
+        raise MapError(f"the map {kind} has no option {unknown[0]!r}; it has: {known}")
+    return {**defaults, **options}
+
+
+def require_sample(kind: str, sample: DenseBlock) -> NDArray[np.float64]:
+    """The non-zero rows of a sample in float64 (a zero row is a missing view); raises MapError when none are
+    left or a value is not finite."""
+    rows = sample.values[sample.values.any(axis=1)].astype(np.float64)
+    if len(rows) == 0:
+        raise MapError(f"the map {kind} needs at least one sample row that is not zero")
+    if not np.isfinite(rows).all():
+        raise MapError(f"the sample of the map {kind} holds values that are not finite: drop those rows")
+    return rows
+
+
+def fitted_array(
+    kind: str, arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]
+) -> Float32s:
+    """A finite float32 array of a saved map; raises MapError naming it when it does not fit."""
+    array = arrays.get(name)
+    if array is None:
+        raise MapError(f"array {name} of the map {kind} is missing")
+    if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
+        raise MapError(
+            f"array {name} of the map {kind} must be finite float32 {shape}, not {array.dtype} {array.shape}"
+        )
+    return np.require(array, np.float32, ["C", "A"])

@@ -1,0 +1,99 @@
+"""Whiten dense vectors: standardise, then PCA directions of unit variance, with shrinkage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+
+from ..block import Block, DenseBlock, Float32s
+from ..errors import MapError
+from ..kernels.rows import project_dense
+from .base import fitted_array, read_options, require_dense, require_sample
+
+DEFAULTS: Mapping[str, Any] = {"components": 60, "epsilon": 1e-3}
+
+NULL_SHARE = 1e-6
+"""Directions with less variance than this share of the largest are dropped: float32 input (eps 1.2e-7) has no
+signal below, and division by their deviation would only amplify rounding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WhitenMap:
+    """x -> (x - mean) @ components, all sums in float64.
+
+    Options: components, at most so many directions, largest variance first (60); epsilon, shrinkage: a
+    direction of variance v is divided by sqrt(v + epsilon * mean variance) (1e-3).
+    mean: float32 [d]; components: float32 [d, k], standardisation and scaling folded in. A zero row stays
+    zero: that view is missing.
+    """
+
+    kind: ClassVar[str] = "whiten"
+    sparse: ClassVar[bool] = False
+    mean: Float32s
+    components: Float32s
+    options: Mapping[str, Any]
+
+    @property
+    def dim_in(self) -> int:
+        """Dimension of the vectors it reads."""
+        return int(self.components.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors it gives: directions kept."""
+        return int(self.components.shape[1])
+
+    @classmethod
+    def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
+        """Fit on the non-zero rows of the sample. Raises MapError when they do not vary."""
+        chosen = _checked(read_options(cls.kind, options, DEFAULTS))
+        rows = require_sample(cls.kind, require_dense(cls.kind, sample))
+        scaler = StandardScaler()
+        standard = scaler.fit_transform(rows)
+        pca = PCA(min(chosen["components"], *standard.shape), svd_solver="covariance_eigh").fit(standard)
+        variance = pca.explained_variance_
+        kept = variance > NULL_SHARE * variance.max() if len(rows) > 1 else np.zeros(len(variance), bool)
+        if not kept.any():
+            raise MapError("the map whiten needs sample rows that differ; all are alike")
+        shrunk = np.sqrt(variance + chosen["epsilon"] * variance.mean())
+        components = (pca.components_[kept] / shrunk[kept, None] / scaler.scale_).T
+        return cls(scaler.mean_.astype(np.float32), np.ascontiguousarray(components, np.float32), chosen)
+
+    @classmethod
+    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The map of `spec` and its arrays."""
+        dim, kept = int(spec["dim_in"]), int(spec["dim"])
+        mean = fitted_array(cls.kind, arrays, "mean", (dim,))
+        return cls(
+            mean, fitted_array(cls.kind, arrays, "components", (dim, kept)), _checked(dict(spec["options"]))
+        )
+
+    def transform(self, block: Block) -> DenseBlock:
+        """Whitened rows in new arrays."""
+        rows = require_dense(self.kind, block, self.dim_in).values
+        out = np.empty((len(rows), self.dim), np.float32)
+        project_dense(rows, self.mean, self.components, out)
+        return DenseBlock(out)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """mean and components."""
+        return {"mean": self.mean, "components": self.components}
+
+    def spec(self) -> dict[str, Any]:
+        """Dimensions and options."""
+        return {"dim_in": self.dim_in, "dim": self.dim, "options": dict(self.options)}
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    components, epsilon = options["components"], options["epsilon"]
+    if not isinstance(components, int) or components < 1:
+        raise MapError(f"the option components of whiten must be a whole number above 0, not {components!r}")
+    if not isinstance(epsilon, int | float) or not 0 <= epsilon < np.inf:
+        raise MapError(f"the option epsilon of whiten must be a number >= 0, not {epsilon!r}")
+    return options

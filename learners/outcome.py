@@ -1,0 +1,65 @@
+"""What a step did with each event: the info that telemetry shows, apart from the state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Outcome(IntEnum):
+    """updated: W changed. passive: nothing to learn (loss 0 or weight 0). degenerate: no step exists
+    (||V|| = 0, or tau is 0 or not finite in float32). rejected: the event is malformed. Only `updated`
+    changes W."""
+
+    UPDATED = 0
+    PASSIVE = 1
+    DEGENERATE = 2
+    REJECTED = 3
+
+
+class Reason(IntEnum):
+    """Why an event was rejected: the first fault met reading query, clicked, skipped, weight in this
+    order."""
+
+    NONE = 0
+    NOT_FINITE = 1
+    INDEX_OUT_OF_RANGE = 2
+    INDICES_NOT_INCREASING = 3
+    MAGNITUDE = 4
+
+
+UPDATED, PASSIVE, DEGENERATE, REJECTED = (np.uint8(outcome) for outcome in Outcome)
+
+
+@dataclass(slots=True, eq=False)
+class StepInfo:
+    """One entry per event, in order.
+
+    outcome: uint8 [n], see Outcome. loss: float32 [n], the hinge loss before the step, 0 where rejected.
+    tau: float32 [n], the step size as applied, 0 where W did not change. reason: uint8 [n], see Reason.
+    """
+
+    outcome: NDArray[np.uint8]
+    loss: NDArray[np.float32]
+    tau: NDArray[np.float32]
+    reason: NDArray[np.uint8]
+
+    @classmethod
+    def empty(cls, length: int) -> StepInfo:
+        """Room for `length` events, all zero."""
+        return cls(
+            np.zeros(length, np.uint8),
+            np.zeros(length, np.float32),
+            np.zeros(length, np.float32),
+            np.zeros(length, np.uint8),
+        )
+
+    def __len__(self) -> int:
+        return len(self.outcome)
+
+    def count(self, outcome: Outcome) -> int:
+        """How many events ended so."""
+        return int(np.count_nonzero(self.outcome == outcome))

@@ -1,0 +1,120 @@
+"""The positive semi-definite part of a learned W, and what tells how far W is from it.
+
+PSD projection in the Frobenius norm: sym(W) without its negative eigenpairs. Up to `MAX_FULL_DIM` dimensions
+all of them are found by a full eigendecomposition; beyond that the most negative ones by Lanczos iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator, eigsh
+from threadpoolctl import threadpool_limits
+
+from .block import Float32s
+from .errors import ConfigError
+
+MAX_FULL_DIM = 4096
+"""Largest dimension for a full eigendecomposition: about 10 s and 0.5 GB there, minutes and gigabytes at
+10,000."""
+
+LANCZOS_SEED = 20100
+LANCZOS_TOLERANCE = 1e-3
+"""Relative accuracy of the removed eigenvalues; the eigenvectors decide the ranking, and are far better than
+this."""
+
+TILE = 512
+
+
+def project_psd(W: Float32s) -> Float32s:
+    """The symmetric PSD matrix nearest to W, float32, symmetric bit for bit.
+
+    PSD up to float32 rounding: the smallest eigenvalue is above -1e-5 times the largest. W is not changed.
+    Raises ConfigError above MAX_FULL_DIM dimensions.
+    """
+    values, vectors = full_negative_pairs(W)
+    # One full precision copy besides W: the symmetric part, from which the negative pairs are taken away.
+    projected = _symmetric_part(W)
+    if len(values):
+        scaled = vectors * np.sqrt(-values)
+        with threadpool_limits(limits=1, user_api="blas"):
+            projected += scaled @ scaled.T
+        projected = (projected + projected.T) / 2
+    return np.asarray(projected, np.float32)
+
+
+def full_negative_pairs(W: Float32s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """All negative eigenpairs of sym(W): values float64 [k], most negative first, vectors float64 [d, k].
+
+    Values within rounding of zero count as zero. Raises ConfigError above MAX_FULL_DIM dimensions.
+    """
+    dim = W.shape[0]
+    if dim > MAX_FULL_DIM:
+        raise ConfigError(
+            f"a full eigendecomposition needs dim <= {MAX_FULL_DIM}, not {dim}: use the Lanczos form"
+        )
+    # W is float32: eigenvalues closer to zero than its rounding times the norm carry no sign.
+    rounding = float(np.finfo(np.float32).eps) * max(float(np.linalg.norm(W)), 1e-30)
+    with threadpool_limits(limits=1, user_api="blas"):
+        values, vectors = eigh(_symmetric_part(W), subset_by_value=(-np.inf, -rounding), overwrite_a=True)
+    return values, vectors
+
+
+def lanczos_negative_pairs(W: Float32s, k: int) -> tuple[Float32s, Float32s]:
+    """At most k negative eigenpairs of sym(W), the most negative ones: values [<= k], vectors [d, <= k],
+    float32.
+
+    Needs W and 4 k vectors, no second matrix. Deterministic: fixed start vector, one BLAS thread.
+    """
+    dim = W.shape[0]
+    if not 1 <= k < dim:
+        raise ConfigError(f"the number of eigenpairs must be in 1..{dim - 1}, not {k}")
+    operator = LinearOperator((dim, dim), matvec=lambda x: (W @ x + x @ W) / 2, dtype=np.float32)
+    start = np.random.default_rng(LANCZOS_SEED).standard_normal((dim,)).astype(np.float32)
+    with threadpool_limits(limits=1, user_api="blas"):
+        values, vectors = eigsh(operator, k=k, which="SA", v0=start, tol=LANCZOS_TOLERANCE)
+    order = np.argsort(values, kind="stable")
+    chosen = order[values[order] < 0]
+    return values[chosen].astype(np.float32), np.ascontiguousarray(vectors[:, chosen], np.float32)
+
+
+def factor(W: Float32s) -> Float32s:
+    """A float32 [r, d] with A^T A = the PSD part of W, r its rank: A x embeds x, the inner product is the
+    similarity.
+
+    Its Euclidean distance is another measure, which ranks alike only where ||A x|| is constant.
+    Raises ConfigError above MAX_FULL_DIM dimensions.
+    """
+    if W.shape[0] > MAX_FULL_DIM:
+        raise ConfigError(f"a factor needs dim <= {MAX_FULL_DIM}, not {W.shape[0]}")
+    rounding = float(np.finfo(np.float32).eps) * max(float(np.linalg.norm(W)), 1e-30)
+    with threadpool_limits(limits=1, user_api="blas"):
+        values, vectors = eigh(_symmetric_part(W), subset_by_value=(rounding, np.inf), overwrite_a=True)
+    return np.ascontiguousarray((vectors * np.sqrt(values)).T, np.float32)
+
+
+def symmetry_index(W: Float32s) -> float:
+    """rho(W) = ||sym(W)||_F^2 / ||W||_F^2, in [0, 1], 1 for a symmetric W; the papers see 0.94. 1 for W =
+    0."""
+    symmetric = total = 0.0
+    for rows, columns in _tiles(W.shape[0]):
+        tile = W[rows, columns].astype(np.float64)
+        total += float(np.sum(tile * tile))
+        symmetric += float(np.sum(np.square((tile + W[columns, rows].T) / 2)))
+    return symmetric / total if total else 1.0
+
+
+def _symmetric_part(W: Float32s) -> NDArray[np.float64]:
+    symmetric = W.astype(np.float64)
+    symmetric += W.T
+    symmetric /= 2
+    return symmetric
+
+
+def _tiles(dim: int) -> Iterator[tuple[slice, slice]]:
+    for row in range(0, dim, TILE):
+        for column in range(0, dim, TILE):
+            yield slice(row, row + TILE), slice(column, column + TILE)

@@ -1,0 +1,167 @@
+"""The serving form of a learned W: symmetric, positive semi-definite, and normalised.
+
+S = PSD part of sym(W); the normalised score is S(q, p) / sqrt(S(q, q) S(p, p)), a learned cosine. Learning
+from clicks on shown lists fills the negative eigenvectors of sym(W) and distorts item norms: retrieval over a
+whole catalog needs both undone. Score = (S q)^T p, so a new version folds into the query and never touches an
+index of items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .block import Block, DenseBlock, Float32s, as_block
+from .errors import StateError
+from .kernels.fold import fold_symmetric_sparse, self_products_sparse
+from .psd import MAX_FULL_DIM, lanczos_negative_pairs, project_psd
+from .scores import against, row_blocks, times
+
+DEFAULT_PAIRS = 50
+"""Eigenpairs removed beyond the full decomposition: enough where the stream carries random negatives."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServingForm:
+    """S = base - U diag(lambda) U^T, with base = `matrix`, or sym(`state_matrix`) where `matrix` is None.
+
+    matrix: float32 [d, d], symmetric, or None. state_matrix: the W it was made from, read and never copied,
+    needed only where matrix is None. correction_vectors: U, float32 [d, k]. correction_values: lambda < 0,
+    float32 [k]. normalised: whether `scores` divides by sqrt(S(q, q) S(p, p)); a query or item whose self
+    score is 0 then scores 0.
+    """
+
+    matrix: Float32s | None
+    correction_vectors: Float32s
+    correction_values: Float32s
+    normalised: bool
+    state_matrix: Float32s | None = None
+
+    @classmethod
+    def from_matrix(
+        cls, W: Float32s, normalised: bool = True, full_up_to: int = MAX_FULL_DIM, pairs: int = DEFAULT_PAIRS
+    ) -> Self:
+        """Make the form of W: PSD by eigendecomposition up to `full_up_to` dimensions, beyond that without
+        its `pairs` most negative eigenpairs (Lanczos), which keeps W itself, 2 pairs vectors and no second
+        matrix.
+        """
+        dim = W.shape[0]
+        if dim <= min(full_up_to, MAX_FULL_DIM):
+            return cls(project_psd(W), np.zeros((dim, 0), np.float32), np.zeros(0, np.float32), normalised)
+        values, vectors = lanczos_negative_pairs(W, pairs)
+        return cls(None, vectors, values, normalised, W)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return int(self.correction_vectors.shape[0])
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q for each query, float32 [n, d]; search any index of items with it by inner product.
+
+        Raises BlockError on another dimension or an index out of range.
+        """
+        block = as_block(queries, self.dim)
+        folded = self._fold_base(block)
+        if len(self.correction_values):
+            folded -= (
+                times(block, self.correction_vectors) * self.correction_values
+            ) @ self.correction_vectors.T
+        return folded
+
+    def _fold_base(self, block: Block) -> Float32s:
+        if self.matrix is not None:
+            return times(block, self.matrix)
+        W = self._state()
+        if isinstance(block, DenseBlock):
+            return np.asarray((block.values @ W + block.values @ W.T) / 2, np.float32)
+        block.check_indices()
+        folded = np.empty((len(block), self.dim), np.float32)
+        fold_symmetric_sparse(W, block.kernel_rows(), folded)
+        return folded
+
+    def self_scores(self, items: Any) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]; summed in float64."""
+        block = as_block(items, self.dim)
+        base = self.matrix if self.matrix is not None else self._state()
+        scores = np.empty(len(block), np.float64)
+        for part in row_blocks(len(block), self.dim):
+            rows = block.slice(part.start, part.stop)
+            if isinstance(rows, DenseBlock):
+                scores[part] = np.einsum("nd,nd->n", rows.values @ base, rows.values, dtype=np.float64)
+            else:
+                rows.check_indices()
+                self_products_sparse(base, rows.kernel_rows(), scores[part])
+            along = times(rows, self.correction_vectors).astype(np.float64)
+            scores[part] -= np.square(along) @ self.correction_values
+        return np.maximum(scores, 0).astype(np.float32)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        scores = np.empty((len(left), len(right)), np.float32)
+        for part in row_blocks(len(left), self.dim):
+            scores[part] = against(self.fold(left.slice(part.start, part.stop)), right)
+        if self.normalised:
+            scores *= inverse_roots(self.self_scores(left))[:, None]
+            scores *= inverse_roots(self.self_scores(right))
+        return scores
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint stores of it; W itself is stored with the state. `from_arrays` reads it back."""
+        arrays: dict[str, NDArray[Any]] = {
+            "correction_vectors": self.correction_vectors,
+            "correction_values": self.correction_values,
+            "normalised": np.array(self.normalised, np.uint8),
+        }
+        return arrays if self.matrix is None else {"matrix": self.matrix, **arrays}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], state_matrix: Float32s | None = None) -> Self:
+        """The form of these arrays; state_matrix: the W of the same version, needed where no matrix was
+        stored.
+
+        Raises StateError naming the array that is missing or does not fit.
+        """
+        vectors, values = _array(arrays, "correction_vectors", 2), _array(arrays, "correction_values", 1)
+        dim, pairs = vectors.shape
+        if values.shape != (pairs,):
+            raise StateError(f"array correction_values has shape {values.shape}, not ({pairs},)")
+        if "normalised" not in arrays:
+            raise StateError("array normalised is missing")
+        matrix = _array(arrays, "matrix", 2) if "matrix" in arrays else None
+        base = matrix if matrix is not None else state_matrix
+        if base is None:
+            raise StateError("the form holds no matrix: give the W of its version as state_matrix")
+        if base.shape != (dim, dim):
+            raise StateError(f"the matrix has shape {base.shape}, the corrections {dim} dimensions")
+        return cls(
+            matrix, vectors, values, bool(arrays["normalised"]), None if matrix is not None else state_matrix
+        )
+
+    def _state(self) -> Float32s:
+        if self.state_matrix is None:
+            raise StateError("the form holds no matrix: give the W of its version as state_matrix")
+        return self.state_matrix
+
+
+def inverse_roots(self_scores: Float32s) -> Float32s:
+    """1 / sqrt(s), float32, and 0 where s is 0: what has no similarity to itself has none to anything."""
+    roots = np.zeros(len(self_scores), np.float32)
+    np.divide(1, np.sqrt(self_scores), out=roots, where=self_scores > 0)
+    return roots
+
+
+def _array(arrays: Mapping[str, NDArray[Any]], name: str, axes: int) -> Float32s:
+    array = arrays.get(name)
+    if array is None:
+        raise StateError(f"array {name} is missing")
+    if array.ndim != axes or array.dtype != np.float32:
+        raise StateError(f"array {name} is {array.ndim}-d {array.dtype}: it must be {axes}-d float32")
+    if not np.isfinite(array).all():
+        raise StateError(f"array {name} holds values that are not finite")
+    return array
