@@ -34,7 +34,9 @@ class ArrayHistogram(Collector):
     def observe_many(self, values: npt.NDArray[np.floating]) -> None:
         """Add an array [n]; values that are not finite are left out (the step refused them)."""
         finite = values[np.isfinite(values)]
-        counts = np.bincount(np.searchsorted(self._edges, finite, side="left"), minlength=len(self._counts))
+        # In the values' own precision: float32 0.1 is above float64 0.1, yet belongs in the bucket "0.1".
+        edges = self._edges.astype(finite.dtype)
+        counts = np.bincount(np.searchsorted(edges, finite, side="left"), minlength=len(self._counts))
         total = float(finite.sum(dtype=np.float64))
         with self._lock:
             self._counts += counts

@@ -60,9 +60,10 @@ class _Server(ThreadingHTTPServer):
 
 def _refused(error: OSError, host: str, port: int) -> UserError:
     if error.errno == errno.EADDRINUSE:
+        who = f"see who holds it with `ss -ltnp 'sport = :{port}'`"
         return UserError(
             f"http: port {port} on {host} is taken, perhaps by another tripletd",
-            f"see who holds it with `ss -ltnp 'sport = :{port}'`, or choose another port in [http] (0 = any free)",
+            f"{who}, or choose another port in [http] (0 = any free one)",
             EX_UNAVAILABLE,
         )
     remedy = (

@@ -1,0 +1,136 @@
+"""Does the configuration meet the world? One finding for each thing a role would stumble over."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from daemon.config import Config
+from daemon.failures import as_user_error
+
+Grade = Literal["ok", "note", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found: ok, note (works, but look) or error; with its remedy."""
+
+    key: str
+    grade: Grade
+    text: str
+    remedy: str = ""
+
+
+def run_checks(config: Config) -> list[Finding]:
+    """Every finding; an error in one does not keep the others from running."""
+    findings: list[Finding] = []
+    for key, check in _CHECKS.items():
+        try:
+            findings += check(config)
+        except Exception as error:
+            readable = as_user_error(error)
+            if readable is None:
+                raise
+            findings.append(Finding(key, "error", readable.message, readable.remedy))
+    return findings
+
+
+def _space(config: Config) -> Iterator[Finding]:
+    from daemon.space import space_of
+
+    views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in space_of(config).views]
+    yield Finding("space.views", "ok", ", ".join(views))
+
+
+def _stream(config: Config) -> Iterator[Finding]:
+    from streams.address import parse_address
+    from streams.errors import TopicMissing
+    from streams.open import open_source
+
+    address = parse_address(config.stream.address)
+    try:
+        source = open_source(address)
+    except TopicMissing:
+        yield Finding("stream.address", "note", f"{address}: not there yet; feed and learn create it")
+        return
+    try:
+        partitions, bounds = source.identity().partitions, source.bounds()
+    finally:
+        source.close()
+    records = sum(end - earliest for earliest, end in bounds.values())
+    yield Finding("stream.address", "ok", f"{address}: {records:,} records in {partitions} partition(s)")
+    if partitions != config.stream.partitions:
+        text = f"the topic has {partitions} partition(s), configured are {config.stream.partitions}"
+        yield Finding("stream.partitions", "error", text, f"set stream.partitions = {partitions}")
+
+
+def _catalog(config: Config) -> Iterator[Finding]:
+    if not config.catalog.path:
+        yield Finding("catalog.path", "ok", "none: events carry their features; no random negatives")
+        return
+    from daemon.space import space_of
+    from streams.catalog import load_catalog
+
+    catalog = load_catalog(Path(config.catalog.path), space_of(config))
+    yield Finding("catalog.path", "ok", f"{len(catalog):,} objects, digest {catalog.digest[:12]}")
+
+
+def _judgments(config: Config) -> Iterator[Finding]:
+    if not config.validate.judgments:
+        yield Finding("validate.judgments", "ok", "none: shown lists decide")
+        return
+    from daemon.judgments import load_judgments
+
+    judgments = load_judgments(config.validate.judgments)
+    count = len(judgments.labels) or len(judgments.relevant)
+    yield Finding(
+        "validate.judgments", "ok", f"{count:,} {'labels' if judgments.labels else 'judged queries'}"
+    )
+    if not config.catalog.path:
+        text = "judgments rank the whole catalog, but there is no catalog"
+        yield Finding("catalog.path", "error", text, 'set catalog.path, or validate.judgments = ""')
+
+
+def _checkpoints(config: Config) -> Iterator[Finding]:
+    folder = Path(config.checkpoints.path)
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not existing.is_dir():
+        yield Finding("checkpoints.path", "error", f"{existing} is not a folder", "choose another path")
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        yield Finding(
+            "checkpoints.path", "error", f"{existing} cannot be written", "check its owner and mode"
+        )
+    elif existing != folder:
+        yield Finding("checkpoints.path", "ok", f"{folder}: will be created")
+    else:
+        yield Finding("checkpoints.path", "ok", str(folder))
+
+
+def _http(config: Config) -> Iterator[Finding]:
+    for role in ("learn", "validate"):
+        port: int = getattr(config.http, f"{role}_port")
+        with socket.socket(socket.AF_INET6 if ":" in config.http.host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((config.http.host, port))
+            except OSError as error:
+                text = f"{config.http.host}:{port}: {error.strerror or error}"
+                remedy = f"unless that is a running `tripletd {role}`, choose another port"
+                yield Finding(f"http.{role}_port", "note", text, remedy)
+            else:
+                text = "any free port" if port == 0 else f"{config.http.host}:{port} is free"
+                yield Finding(f"http.{role}_port", "ok", text)
+
+
+_CHECKS: dict[str, Callable[[Config], Iterator[Finding]]] = {
+    "space.views": _space,
+    "stream.address": _stream,
+    "catalog.path": _catalog,
+    "validate.judgments": _judgments,
+    "checkpoints.path": _checkpoints,
+    "http": _http,
+}

@@ -1,0 +1,90 @@
+"""The command line: `tripletd COMMAND`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import click
+import typer
+
+from daemon.commands import check, curves, demo, feed, learn, models, status, up, validate
+from daemon.exits import EX_OK, EX_USAGE
+from daemon.failures import report
+
+INTERRUPTED = 130
+"""What a shell reports for a program ended by Ctrl-C: 128 + SIGINT."""
+
+_EPILOG = (
+    "Exit codes: 0 done, 64 usage, 65 data, 69 not available, 70 bug, "
+    "73 cannot write, 75 try later, 78 configuration."
+)
+
+app = typer.Typer(
+    name="tripletd",
+    help="Learn similarity from clicks, one event at a time.",
+    epilog=_EPILOG,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo", rich_help_panel="Start here")(demo.demo)
+app.command("check", rich_help_panel="Start here")(check.check)
+app.command("feed", rich_help_panel="Run")(feed.feed)
+app.command("up", rich_help_panel="Run")(up.up)
+app.command("learn", rich_help_panel="Run")(learn.learn)
+app.command("validate", rich_help_panel="Run")(validate.validate)
+app.command("status", rich_help_panel="Look")(status.status)
+app.command("curves", rich_help_panel="Look")(curves.curves)
+app.add_typer(models.app, name="models", rich_help_panel="Look")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from daemon.telemetry.build import version
+
+        sys.stdout.write(f"tripletd {version()}\n")
+        raise typer.Exit()
+
+
+@app.callback()
+def _global_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
+) -> None:
+    """Learn similarity from clicks, one event at a time."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. Errors are told on stderr, never as a stack trace."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        from daemon.ownership import check_ownership
+
+        check_ownership()
+        result: Any = app(words, prog_name="tripletd", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        return _usage(error)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough; keep the interpreter from flushing into it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EX_OK
+    except Exception as error:  # noqa: BLE001  the one place where every error becomes a message
+        return report(error, debug="--debug" in words)
+    return result if isinstance(result, int) else EX_OK
+
+
+def _usage(error: click.ClickException) -> int:
+    context = getattr(error, "ctx", None)
+    sys.stderr.write(f"tripletd: {error.format_message()}\n")
+    if context is not None:
+        sys.stderr.write(f"  see {context.command_path} --help\n")
+    return EX_USAGE

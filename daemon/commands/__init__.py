@@ -1,0 +1,1 @@
+"""The commands of `tripletd`, one file each; whatever is slow to import is imported inside them."""

@@ -1,0 +1,97 @@
+"""`tripletd check`."""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
+from daemon.exits import EX_CONFIG, EX_OK, UserError
+
+if TYPE_CHECKING:
+    from daemon.checks import Finding
+    from daemon.config import Config
+
+_STYLES = {"ok": "green", "note": "yellow", "error": "bold red"}
+
+
+def check(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
+    """Check the configuration and what it names; print every value with its origin."""
+    from daemon.checks import run_checks
+
+    try:
+        effective = load(config, set_)
+    except UserError as error:
+        if not json:
+            raise
+        write_json({"ok": False, "errors": error.message.splitlines(), "findings": [], "config": None})
+        return error.code
+    findings = run_checks(effective)
+    errors = sum(finding.grade == "error" for finding in findings)
+    if json:
+        write_json(_document(effective, findings, errors == 0))
+    else:
+        _print_config(effective)
+        _print_findings(findings, errors)
+    return EX_CONFIG if errors else EX_OK
+
+
+def _document(config: Config, findings: list[Finding], ok: bool) -> dict[str, Any]:
+    return {
+        "ok": ok,
+        "errors": [f"{one.key}: {one.text}" for one in findings if one.grade == "error"],
+        "findings": [asdict(one) for one in findings],
+        "config": config.values(),
+        "origins": {key: config.origin_of(key) for key, _ in _flat(config)},
+    }
+
+
+def _flat(config: Config) -> list[tuple[str, Any]]:
+    """("section.key", value) for every key, in the file's order."""
+    from daemon.config.layers import flatten
+
+    return [(".".join(path), value) for path, value in flatten(config.values())]
+
+
+def _print_config(config: Config) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(f"configuration: {config.file or 'defaults alone, no file'}", style="bold"))
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column("key", no_wrap=True)
+    table.add_column("value", overflow="fold")
+    table.add_column("origin", no_wrap=True, justify="right")
+    section = ""
+    for key, value in _flat(config):
+        head, _, name = key.rpartition(".")
+        if head != section:
+            table.add_row(Text(f"[{head}]", style="bold cyan"), "", "")
+            section = head
+        origin = config.origin_of(key)
+        style = "dim" if origin == "default" else "green"
+        shown = json_text.dumps(value, ensure_ascii=False)
+        table.add_row(Text(f"  {name}"), Text(shown), Text(origin, style=style))
+    out.print(table)
+
+
+def _print_findings(findings: list[Finding], errors: int) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    out.print()
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for one in findings:
+        text = Text(one.text)
+        if one.remedy:
+            text.append(f"\n{one.remedy}", style="dim")
+        grid.add_row(Text(one.grade, style=_STYLES[one.grade]), Text(one.key, style="bold"), text)
+    out.print(grid)
+    summary = f"{errors} error(s)" if errors else "all is well"
+    out.print(Text(summary, style="bold red" if errors else "bold green"))

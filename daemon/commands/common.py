@@ -1,0 +1,70 @@
+"""What the commands share: the --config and --set options, the configuration, output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from daemon.config import Config
+
+DEFAULT_FILE = "tripletd.toml"
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        envvar="TRIPLETD_CONFIG",
+        help=f"Configuration file; ./{DEFAULT_FILE} when there is one.",
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
+
+
+def load(path: Path | None, settings: Sequence[str] | None) -> Config:
+    """The effective configuration of a command; UserError when it is not valid."""
+    from daemon.config import load_config, parse_setting
+
+    return load_config(config_file(path), dict(parse_setting(text) for text in settings or ()))
+
+
+def config_file(path: Path | None) -> Path | None:
+    """The file named, else ./tripletd.toml when there is one."""
+    here = Path(DEFAULT_FILE)
+    return path if path is not None or not here.is_file() else here
+
+
+def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> Config:
+    """Configuration and logging of a long-running role; it ends with whoever started it as a child."""
+    from daemon.lifeline import follow_lifeline
+    from daemon.logs import configure
+
+    follow_lifeline()
+    config = load(path, settings)
+    configure(config.log.level, config.log.format, name)
+    return config
+
+
+def write_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def console() -> Console:
+    """A console on stdout: as wide as the terminal, plain when it is not one or NO_COLOR is set."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=False, emoji=False)

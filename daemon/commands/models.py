@@ -1,0 +1,138 @@
+"""`tripletd models list|show`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
+from daemon.commands.text import ago, measure, size
+from daemon.exits import EX_OK, EX_USAGE, UserError
+
+if TYPE_CHECKING:
+    from checkpoints import Manifest
+    from daemon.overview import VersionRow
+
+app = typer.Typer(help="Look at the versions.", no_args_is_help=True)
+_SHOWN = ("decision", "map_full", "p10_full", "map_shown")
+
+
+@app.command("list")
+def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
+    """Every version with its events, size, names and measures."""
+    from daemon.overview import version_rows
+    from daemon.storage import open_for_reading
+
+    store, ledger = open_for_reading(load(config, set_))
+    numbers = store.versions()
+    manifests = [store.manifest(number) for number in numbers]
+    rows = version_rows(manifests, ledger.entries(), max(numbers, default=None))
+    if json:
+        write_json([asdict(row) for row in rows])
+    else:
+        _print_list(rows)
+    return EX_OK
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable.")],
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """One version: position, counters, files, measures."""
+    from checkpoints import resolve
+    from daemon.overview import version_rows
+    from daemon.storage import open_for_reading
+
+    store, ledger = open_for_reading(load(config, set_))
+    numbers, entries = store.versions(), ledger.entries()
+    number = resolve(name, numbers, entries)
+    if number is None:
+        known = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
+        raise UserError(
+            f"there is no version {name}", f"versions: {known}; see `tripletd models list`", EX_USAGE
+        )
+    manifest = store.manifest(number)
+    row = version_rows([manifest], entries, max(numbers))[0]
+    if json:
+        write_json(asdict(manifest) | {"aliases": row.aliases, "measures": dict(row.measures)})
+    else:
+        _print_one(manifest, row)
+    return EX_OK
+
+
+def _print_list(rows: list[VersionRow]) -> None:
+    from rich.table import Table
+
+    shown = [key for key in _SHOWN if any(row.measures.get(key) is not None for row in rows)]
+    wide = console().width >= 80
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("version", justify="right", no_wrap=True)
+    table.add_column("events", justify="right", no_wrap=True)
+    if wide:
+        table.add_column("written", justify="right", no_wrap=True)
+        table.add_column("size", justify="right", no_wrap=True)
+    for key in shown:
+        table.add_column(key.replace("_", " ", 1), justify="right")
+    table.add_column("names")
+    for row in rows:
+        cells = [str(row.number), f"{row.events:,}"]
+        cells += [ago(row.created), size(row.size)] if wide else []
+        cells += [measure(row.measures.get(key)) for key in shown]
+        best = "best" in row.aliases
+        table.add_row(*cells, ", ".join(row.aliases), style="bold green" if best else None)
+    console().print(table if rows else "no version yet")
+
+
+def _print_one(manifest: Manifest, row: VersionRow) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in _facts(manifest, row):
+        grid.add_row(name, Text(text))
+    console().print(grid)
+
+
+def _facts(manifest: Manifest, row: VersionRow) -> list[tuple[str, str]]:
+    names = f" ({', '.join(row.aliases)})" if row.aliases else ""
+    facts = [
+        ("version", f"{manifest.number}{names}"),
+        ("parent", "none" if manifest.parent is None else str(manifest.parent)),
+        ("written", f"{manifest.created} ({ago(manifest.created)})"),
+        ("learner", _pairs({"name": manifest.learner.get("name"), **manifest.learner.get("config", {})})),
+        ("space", manifest.space),
+        ("map", str(manifest.map.get("id", "-"))),
+        ("events", f"{row.events:,}"),
+        ("counters", _pairs(manifest.counters)),
+        ("stream", _pairs(manifest.stream)),
+    ]
+    positions = {f"partition {p}": at.next_offset for p, at in sorted(manifest.positions.items())}
+    facts.append(("position", _pairs(positions)))
+    facts += [
+        ("file", f"{file.name}, {size(file.size)}, sha256 {file.sha256[:16]}") for file in manifest.files
+    ]
+    facts.append(("state hash", manifest.state_hash))
+    if row.measures:
+        facts.append(("measures", _pairs(row.measures)))
+    return facts
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {_value(value)}" for key, value in values.items()) or "-"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)

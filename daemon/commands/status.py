@@ -1,0 +1,85 @@
+"""`tripletd status`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
+from daemon.commands.text import ago, measure
+from daemon.exits import EX_OK
+
+
+def status(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
+    """Where things stand: versions, best, why it stopped, lag, running roles."""
+    from daemon.status import collect
+
+    picture = collect(load(config, set_))
+    if json:
+        write_json(picture)
+        return EX_OK
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in _lines(picture):
+        grid.add_row(name, Text(text))
+    for problem in picture["problems"]:
+        grid.add_row("note", Text(problem, style="yellow"))
+    console().print(grid)
+    return EX_OK
+
+
+def _lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
+    numbers = picture["versions"]
+    lines = [("checkpoints", picture["checkpoints"])]
+    if numbers:
+        lines.append(
+            ("versions", f"{len(numbers)} kept, {numbers[0]} to {numbers[-1]}; {picture['judged']} judged")
+        )
+    for role in ("newest", "best"):
+        if picture[role]:
+            lines.append((role, _version(picture[role])))
+    if numbers:
+        lines.append(("state", _state(picture)))
+    stream = picture["stream"]
+    lines.append(("stream", stream["address"]))
+    if stream["lag"] is not None:
+        lines.append(("lag", _lag(stream)))
+    lines += [(role, _live(role, page)) for role, page in picture["live"].items()]
+    return lines
+
+
+def _version(row: Mapping[str, Any]) -> str:
+    parts = [f"version {row['number']}", f"{row['events']:,} events", ago(row["created"])]
+    parts += [
+        f"{key} {measure(row['measures'][key])}" for key in ("decision", "map_full") if key in row["measures"]
+    ]
+    return ", ".join(parts)
+
+
+def _state(picture: Mapping[str, Any]) -> str:
+    if picture["stopped_by"] is None:
+        return "learning"
+    return f"stopped at version {picture['stopped_at']}: {picture['stopped_by']}"
+
+
+def _lag(stream: Mapping[str, Any]) -> str:
+    total = sum(one["end"] - one["earliest"] for one in stream["partitions"])
+    text = f"{stream['lag']:,} of {total:,} records not in the newest version"
+    if len(stream["partitions"]) > 1 and stream["lag"]:
+        worst = max(stream["partitions"], key=lambda one: one["lag"])
+        text += f"; most in partition {worst['partition']} ({worst['lag']:,})"
+    return text
+
+
+def _live(role: str, page: Mapping[str, float] | None) -> str:
+    if page is None:
+        return "not running"
+    if role == "learn":
+        events = sum(value for name, value in page.items() if name.startswith("tripletd_events_total"))
+        parked = ", parked" if page.get("tripletd_parked") else ""
+        return f"running{parked}, {events:,.0f} events since its start"
+    return f"running, {page.get('tripletd_judged_versions_total', 0):.0f} versions judged since its start"

@@ -1,0 +1,42 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any
+
+_STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def size(count: int) -> str:
+    """1536 -> "1.5 KiB"."""
+    for step, unit in _STEPS:
+        if count >= step:
+            return f"{count / step:.1f} {unit}"
+    return f"{count} B"
+
+
+def ago(iso: str, now: float | None = None) -> str:
+    """An ISO time -> "3 m ago"; the text itself when it is not one."""
+    try:
+        seconds = (time.time() if now is None else now) - datetime.fromisoformat(iso).timestamp()
+    except ValueError:
+        return iso
+    return f"{span(seconds)} ago"
+
+
+def span(seconds: float) -> str:
+    """Seconds in their largest sensible unit: "45 s", "12 m", "3 h", "9 d"."""
+    seconds = max(0.0, seconds)
+    for limit, unit, divisor in ((90, "s", 1), (5400, "m", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / divisor:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"
+
+
+def measure(value: Any) -> str:
+    """A measure with three digits, "-" when there is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "-" if value is None else str(value)
+    return f"{value:.3f}"

@@ -1,0 +1,54 @@
+"""`tripletd up`: every role on this host from one file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from daemon.commands.common import ConfigOption, SetOption, config_file, load
+
+
+def up(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    exit_when_caught_up: Annotated[
+        bool, typer.Option("--exit-when-caught-up", help="End when all is learned and judged.")
+    ] = False,
+) -> int:
+    """Run learn and validate together; restart one that crashes."""
+    effective = load(config, set_)  # a mistake in the file is told once, not by every role
+    from daemon.logs import configure, get_logger
+    from daemon.roleprocess import RoleProcess
+    from daemon.signals import Signals
+    from daemon.supervise import RoleSpec, Supervisor
+
+    log_format = effective.log.format
+    prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    configure(effective.log.level, "console" if prefix else "json", "up")
+    shared = _arguments(config_file(config), set_, exit_when_caught_up)
+    ends_all = effective.validate.on_stop == "exit"
+    specs = [
+        RoleSpec("learn", ("learn", *shared), ends_all=ends_all and not exit_when_caught_up),
+        RoleSpec("validate", ("validate", *shared)),
+    ]
+
+    def start(spec: RoleSpec) -> RoleProcess:
+        return RoleProcess(spec.name, spec.arguments, prefix)
+
+    with Signals() as signals:
+        return Supervisor(specs, start, signals, get_logger()).run()
+
+
+def _arguments(file: Path | None, settings: Sequence[str] | None, exit_when_caught_up: bool) -> list[str]:
+    """The same file and overrides for every role."""
+    arguments = ["--config", str(file)] if file else []
+    for setting in settings or ():
+        arguments += ["--set", setting]
+    if exit_when_caught_up:
+        arguments.append("--exit-when-caught-up")
+    return arguments

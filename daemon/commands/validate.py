@@ -1,0 +1,25 @@
+"""`tripletd validate`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from daemon.commands.common import ConfigOption, SetOption, start_role
+
+
+def validate(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    exit_when_caught_up: Annotated[
+        bool, typer.Option("--exit-when-caught-up", help="Leave when the newest version is judged.")
+    ] = False,
+) -> int:
+    """Judge versions on the holdout stream: promote the best, stop when nothing improves."""
+    effective = start_role("validate", config, set_)
+    from daemon.validate.options import ValidateOptions
+    from daemon.validate.role import run
+
+    return run(effective, ValidateOptions(exit_when_caught_up))

@@ -1,0 +1,84 @@
+"""From an exception to what the user reads and the code the shell sees."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import traceback
+
+from daemon.exits import (
+    EX_CANTCREAT,
+    EX_CONFIG,
+    EX_DATAERR,
+    EX_SOFTWARE,
+    EX_TEMPFAIL,
+    EX_UNAVAILABLE,
+    UserError,
+)
+
+_CODES = {
+    "AddressError": EX_CONFIG,
+    "PartitionMissing": EX_CONFIG,
+    "TopicMissing": EX_UNAVAILABLE,
+    "StreamUnavailable": EX_TEMPFAIL,
+    "StreamError": EX_DATAERR,
+    "CatalogError": EX_DATAERR,
+    "Superseded": EX_CANTCREAT,
+    "WriteFailed": EX_CANTCREAT,
+    "CheckpointError": EX_DATAERR,
+    "JudgmentsError": EX_DATAERR,
+}
+_PACKAGES = ("streams", "learners", "checkpoints", "daemon")
+
+
+def as_user_error(error: Exception) -> UserError | None:
+    """The readable form of an error of streams or checkpoints, or of the file system; None for a bug.
+
+    The error's class decides, by name, nearest ancestor first: importing the islands here would cost every
+    command their start-up.
+    """
+    if isinstance(error, UserError):
+        return error
+    for kind in type(error).__mro__:
+        if kind.__name__ in _CODES and kind.__module__.partition(".")[0] in _PACKAGES:
+            return UserError(str(error), code=_CODES[kind.__name__])
+    if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError) and error.filename:
+        return UserError(f"{error.filename}: {error.strerror}", "check the path and its owner", EX_CANTCREAT)
+    return None
+
+
+def report(error: Exception, debug: bool) -> int:
+    """Tell the user on stderr and give the exit code; a bug's details go to a file, not to the terminal."""
+    readable = as_user_error(error)
+    if readable is not None:
+        _say(readable.message)
+        if readable.remedy:
+            sys.stderr.write(f"  {readable.remedy}\n")
+        if debug:
+            traceback.print_exception(error)
+        return readable.code
+    if debug:
+        traceback.print_exception(error)
+    where = "" if debug else f"; details are in {_crash_file(error)}"
+    _say(f"this is a bug: {type(error).__name__}: {error}{where}")
+    return EX_SOFTWARE
+
+
+def _say(message: str) -> None:
+    for line in message.splitlines() or [""]:
+        sys.stderr.write(f"tripletd: {line}\n")
+
+
+def _crash_file(error: Exception) -> str:
+    """Where the details were written, readable by the owner alone: a trace can hold anything."""
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    try:
+        descriptor, path = tempfile.mkstemp(prefix=f"tripletd-crash-{stamp}-", suffix=".txt")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"arguments: {sys.argv[1:]}\n")
+            traceback.print_exception(error, file=file)
+    except OSError as problem:
+        return f"nowhere ({problem.strerror}); run again with --debug"
+    return path

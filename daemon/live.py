@@ -1,0 +1,43 @@
+"""What a running role says of itself on its metrics page, if one answers."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Mapping
+
+from prometheus_client.parser import text_string_to_metric_families
+
+_TIMEOUT_S = 0.5
+
+
+def live_metrics(host: str, port: int) -> dict[str, float] | None:
+    """Metric name with its labels -> value of the role at host:port; None when nobody answers there.
+
+    Only `tripletd_*` without histogram buckets; names as on the page: `tripletd_lag_events{partition="0"}`.
+    """
+    if port == 0:
+        return None
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        return _parsed(text)
+    except (OSError, http.client.HTTPException, ValueError):
+        return None  # nobody there, or somebody who does not speak this format
+    finally:
+        connection.close()
+
+
+def is_role(metrics: Mapping[str, float] | None, role: str) -> bool:
+    """Whether the page really is that role's: another program may hold the port."""
+    return bool(metrics) and any(f'role="{role}"' in name for name in metrics or ())
+
+
+def _parsed(text: str) -> dict[str, float]:
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name.startswith("tripletd_") and not sample.name.endswith(("_bucket", "_created")):
+                labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
+                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found

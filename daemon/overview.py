@@ -1,0 +1,92 @@
+"""What the version store and the ledger say, put together for status, models and curves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checkpoints import LedgerEntry, Manifest, aliases
+
+_OUTCOMES = ("updated", "passive", "degenerate", "rejected")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """One version: what its manifest says, the measures of its newest judgment, the names it carries."""
+
+    number: int
+    parent: int | None
+    created: str
+    epoch: int
+    events: int
+    size: int
+    watermark: int | None
+    aliases: tuple[str, ...] = ()
+    measures: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the verdicts amount to: the best version, and the STOP in force with its reason."""
+
+    best: int | None
+    stopped_by: str | None
+    stopped_at: int | None
+    judged: int
+
+
+def events_of(counters: Mapping[str, int | float]) -> int:
+    """Events stepped over, whatever their outcome."""
+    return int(sum(counters.get(name, 0) for name in _OUTCOMES))
+
+
+def version_rows(
+    manifests: Iterable[Manifest], entries: Sequence[LedgerEntry], newest: int | None
+) -> list[VersionRow]:
+    """One row per version, ascending."""
+    named: dict[int, list[str]] = {}
+    for alias, number in sorted(aliases(entries).items()):
+        named.setdefault(number, []).append(alias)
+    if newest is not None:
+        named.setdefault(newest, []).append("latest")
+    judged = measures_by_version(entries)
+    return [
+        VersionRow(
+            number=manifest.number,
+            parent=manifest.parent,
+            created=manifest.created,
+            epoch=manifest.epoch,
+            events=events_of(manifest.counters),
+            size=sum(file.size for file in manifest.files),
+            watermark=manifest.watermark,
+            aliases=tuple(named.get(manifest.number, ())),
+            measures=judged.get(manifest.number, {}),
+        )
+        for manifest in sorted(manifests, key=lambda one: one.number)
+    ]
+
+
+def measures_by_version(entries: Iterable[LedgerEntry]) -> dict[int, Mapping[str, Any]]:
+    """The newest measures of each judged version."""
+    found: dict[int, Mapping[str, Any]] = {}
+    for entry in entries:
+        if entry.version is not None and entry.measures:
+            found[entry.version] = entry.measures
+    return found
+
+
+def standing(entries: Sequence[LedgerEntry]) -> Standing:
+    """Best version, stop in force (a later RESUME lifts it), number of judged versions."""
+    stop: LedgerEntry | None = None
+    for entry in entries:
+        if entry.kind == "STOP":
+            stop = entry
+        elif entry.kind == "RESUME":
+            stop = None
+    return Standing(
+        best=aliases(entries).get("best"),
+        stopped_by=stop.reason if stop else None,
+        stopped_at=stop.version if stop else None,
+        judged=len(measures_by_version(entries)),
+    )

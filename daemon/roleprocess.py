@@ -1,0 +1,90 @@
+"""One role as a child process: its own group, a lifeline to its parent, its name before its log lines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from typing import IO
+
+from daemon.lifeline import VARIABLE, open_lifeline
+from daemon.logs import wants_colour
+
+_NAME_WIDTH = 8
+_COLOURS = {"learn": "36", "validate": "35"}
+
+
+class RoleProcess:
+    """A started `tripletd` role.
+
+    It is its own process group, so that Ctrl-C reaches it once, through its parent, and not a second
+    time from the terminal (a second signal means "at once"). It ends when this process ends.
+
+    Args:
+        name: role name, put before its log lines.
+        arguments: command line after `tripletd`.
+        prefix: write its stderr line by line with its name, for a terminal; otherwise it goes through
+            untouched (JSON lines name their role themselves).
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str], prefix: bool) -> None:
+        self.name = name
+        self._reader: threading.Thread | None = None
+        read_end, self._keep_open = open_lifeline()
+        environment = {**os.environ, VARIABLE: str(read_end)}
+        if prefix:
+            environment["TRIPLETD_LOG__FORMAT"] = "console"
+            if wants_colour():
+                environment["FORCE_COLOR"] = "1"
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "daemon", *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE if prefix else None,
+                pass_fds=(read_end,),
+                process_group=0,
+            )
+        finally:
+            os.close(read_end)
+        if self._process.stderr is not None:
+            reader = threading.Thread(target=_relay, args=(self._process.stderr, name), daemon=True)
+            reader.start()
+            self._reader = reader
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Return code (minus the signal that killed it), None while it runs."""
+        return self._process.poll()
+
+    def terminate(self) -> None:
+        """Ask it to stop: finish the batch, checkpoint, exit 0."""
+        self._process.terminate()
+
+    def finish(self, timeout_s: float) -> int:
+        """Wait for its end, kill it after `timeout_s`; its last lines are out when this returns."""
+        try:
+            returncode = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            returncode = self._process.wait()
+        if self._reader is not None:
+            self._reader.join(1.0)
+        os.close(self._keep_open)
+        return returncode
+
+
+def _relay(stream: IO[bytes], name: str) -> None:
+    label = name.ljust(_NAME_WIDTH)
+    if wants_colour():
+        label = f"\x1b[{_COLOURS.get(name, '34')}m{label}\x1b[0m"
+    for line in stream:
+        # One write per line: two roles' lines may interleave, never mix.
+        sys.stderr.write(f"{label} | {line.decode(errors='replace').rstrip()}\n")
+        sys.stderr.flush()

@@ -1,0 +1,102 @@
+"""One picture of a running or resting installation: versions, verdicts, the stream's lag, live roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from checkpoints import CheckpointError, Manifest
+from daemon.config import Config
+from daemon.exits import UserError
+from daemon.live import is_role, live_metrics
+from daemon.overview import VersionRow, standing, version_rows
+from daemon.storage import open_for_reading
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """One partition: records the log holds as [earliest, end), and where the newest version stands."""
+
+    partition: int
+    earliest: int
+    end: int
+    position: int | None
+
+    @property
+    def lag(self) -> int:
+        """Records that the newest version has not learned; those that retention dropped are not counted."""
+        return self.end - max(self.earliest, self.position if self.position is not None else self.earliest)
+
+
+def lags(bounds: Mapping[int, tuple[int, int]], newest: Manifest | None) -> list[PartitionLag]:
+    """Lag of the newest version per partition. Pure."""
+    positions = newest.positions if newest else {}
+    return [
+        PartitionLag(
+            partition, earliest, end, positions[partition].next_offset if partition in positions else None
+        )
+        for partition, (earliest, end) in sorted(bounds.items())
+    ]
+
+
+def collect(config: Config) -> dict[str, Any]:
+    """The whole picture as plain data: keys checkpoints, versions, newest, best, verdicts, stream, live."""
+    picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
+    newest = _collect_versions(config, picture)
+    _collect_stream(config, newest, picture)
+    http = config.http
+    roles = {"learn": http.learn_port, "validate": http.validate_port}
+    pages = {role: live_metrics(http.host, port) for role, port in roles.items()}
+    picture["live"] = {role: page if is_role(page, role) else None for role, page in pages.items()}
+    return picture
+
+
+def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | None:
+    picture |= {"checkpoints": config.checkpoints.path, "versions": [], "newest": None, "best": None}
+    picture |= {"stopped_by": None, "stopped_at": None, "judged": 0, "problems": []}
+    try:
+        store, ledger = open_for_reading(config)
+    except UserError as error:
+        picture["problems"].append(error.message)
+        return None
+    manifests = []
+    for number in store.versions():
+        try:
+            manifests.append(store.manifest(number))
+        except CheckpointError as error:
+            picture["problems"].append(str(error))
+    entries = ledger.entries()
+    newest = max(manifests, key=lambda one: one.number, default=None)
+    rows = version_rows(manifests, entries, newest.number if newest else None)
+    stands = standing(entries)
+    by_number = {row.number: row for row in rows}
+    picture["versions"] = [row.number for row in rows]
+    picture["newest"] = _plain(by_number.get(newest.number)) if newest else None
+    picture["best"] = _plain(by_number.get(stands.best)) if stands.best is not None else None
+    picture |= {"stopped_by": stands.stopped_by, "stopped_at": stands.stopped_at, "judged": stands.judged}
+    return newest
+
+
+def _collect_stream(config: Config, newest: Manifest | None, picture: dict[str, Any]) -> None:
+    from streams.address import parse_address
+    from streams.errors import StreamError
+    from streams.open import open_source
+
+    stream: dict[str, Any] = {"address": config.stream.address, "partitions": [], "lag": None}
+    picture["stream"] = stream
+    try:
+        source = open_source(parse_address(config.stream.address))
+        try:
+            found = lags(source.bounds(), newest)
+        finally:
+            source.close()
+    except StreamError as error:
+        picture["problems"].append(str(error))
+        return
+    stream["partitions"] = [asdict(one) | {"lag": one.lag} for one in found]
+    stream["lag"] = sum(one.lag for one in found)
+
+
+def _plain(row: VersionRow | None) -> dict[str, Any] | None:
+    return asdict(row) if row else None

@@ -1,0 +1,126 @@
+"""Several roles on one host: start, watch, restart, stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from daemon.exits import EX_OK, EX_TEMPFAIL
+from daemon.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
+from daemon.roleprocess import RoleProcess
+from daemon.signals import Signals
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSpec:
+    """A role to run: its name in the logs and its arguments after `tripletd`.
+
+    When a role with `ends_all` finishes by itself, the others are asked to stop too.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    ends_all: bool = False
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A role: running (process), waiting for its start (start_at), or finished (neither)."""
+
+    spec: RoleSpec
+    process: RoleProcess | None = None
+    start_at: float | None = 0.0
+    failures: list[float] = field(default_factory=list)
+
+
+class Supervisor:
+    """Runs roles until all have finished, one is beyond help, or a stop is asked for.
+
+    Args:
+        specs: the roles.
+        start: starts one; RoleProcess in earnest.
+        signals: entered by the caller; a stop is handed to every role as one SIGTERM.
+        log: where starts, restarts and ends are told.
+        policy: bounds of the restarts.
+        grace_s: how long a role may take to stop before it is killed.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[RoleSpec],
+        start: Callable[[RoleSpec], RoleProcess],
+        signals: Signals,
+        log: Any,
+        *,
+        policy: RestartPolicy | None = None,
+        grace_s: float = 30.0,
+    ) -> None:
+        self._roles = [_Watched(spec) for spec in specs]
+        self._start = start
+        self._signals = signals
+        self._log = log
+        self._policy = policy or RestartPolicy()
+        self._grace_s = grace_s
+        self._given_up: int | None = None
+        self._ending = False
+
+    def run(self) -> int:
+        """Exit code: 0 when every role finished or stopped as asked, else that of the role given up."""
+        try:
+            while not self._signals.stopping and not self._ending and self._given_up is None:
+                for role in self._roles:
+                    self._look_after(role, time.monotonic())
+                if all(role.process is None and role.start_at is None for role in self._roles):
+                    break
+                self._signals.wait(_POLL_S)
+        finally:
+            stopped = self._stop_all()
+        return stopped if self._given_up is None else self._given_up
+
+    def _look_after(self, role: _Watched, now: float) -> None:
+        if role.process is not None:
+            returncode = role.process.poll()
+            if returncode is not None:
+                role.process.finish(0.0)
+                role.process = None
+                self._ended(role, returncode, now)
+        elif role.start_at is not None and role.start_at <= now:
+            role.start_at = None
+            role.process = self._start(role.spec)
+            self._log.info("started", role=role.spec.name, pid=role.process.pid)
+
+    def _ended(self, role: _Watched, returncode: int, now: float) -> None:
+        name = role.spec.name
+        match decide(returncode, role.failures, now, self._policy):
+            case Finished():
+                self._log.info("finished", role=name)
+                self._ending = self._ending or role.spec.ends_all
+            case Restart(delay_s):
+                role.failures = [*role.failures[-self._policy.max_failures :], now]
+                role.start_at = now + delay_s
+                self._log.warning("failed, starting it again", role=name, exit=returncode, in_s=delay_s)
+            case GiveUp(code, reason):
+                self._given_up = code
+                self._log.error("failed, giving up", role=name, exit=returncode, reason=reason)
+
+    def _stop_all(self) -> int:
+        """SIGTERM to all, then wait for each; the first exit code that is not 0."""
+        running = [role for role in self._roles if role.process is not None]
+        for role in running:
+            if role.process is not None:
+                role.process.terminate()
+        deadline = time.monotonic() + self._grace_s
+        worst = EX_OK
+        for role in running:
+            assert role.process is not None
+            returncode = role.process.finish(max(0.0, deadline - time.monotonic()))
+            role.process = None
+            if returncode != EX_OK:
+                self._log.error("did not stop cleanly", role=role.spec.name, exit=returncode)
+                # A signal is no exit code; killed for overstaying is temporary: its last version stands.
+                worst = worst or (returncode if returncode > 0 else EX_TEMPFAIL)
+        return worst
