@@ -27,7 +27,7 @@ class Step:
 
 
 def step(learner: Learner, ready: Ready, topic: str) -> Step:
-    """Run the kernel over the batch in order. Poison never reaches it; what it rejects becomes a dead letter."""
+    """Run the kernel over a batch in order. Poison never reaches it; what it rejects is a dead letter."""
     decoded = ready.decoded
     if ready.triplets is None:
         info = StepInfo.empty(0)
@@ -55,7 +55,9 @@ def rejected_letters(ready: Ready, info: StepInfo, topic: str) -> list[DeadLette
         offset = int(ready.decoded.offsets[row])
         value = records.values[bisect_left(records.offsets, offset)]
         reason = Reason(int(info.reason[row])).name.lower()
-        letters.append(DeadLetter(topic, records.partition, offset, reason, "refused by the learner's step", value))
+        letters.append(
+            DeadLetter(topic, records.partition, offset, reason, "refused by the learner's step", value)
+        )
     return letters
 
 

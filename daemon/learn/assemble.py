@@ -1,7 +1,7 @@
 """Decoded columns -> one batch of triplets in the learner's space.
 
-Objects named by id are rows of the catalog, mapped once at the start: a gather per role. Objects with features of
-their own go through the frozen map.
+Objects named by id are rows of the catalog, mapped once at the start: a gather per role. Objects with
+features of their own go through the frozen map.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from learners.batch import TripletBatch
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
-from streams.decode import DecodedBatch, RoleColumns
+from streams.columns import RoleColumns
+from streams.decode import DecodedBatch
 from streams.vectors import Column, DenseColumn
 
 
@@ -30,7 +31,7 @@ def map_catalog(catalog: Catalog, fitted: FittedSpaceMap) -> Block:
 
 
 class Assembler:
-    """Turns decoded batches into triplets. Holds the mapped catalog: 4 bytes per value of the learner's space."""
+    """Turns decoded batches into triplets. Holds the mapped catalog, float32."""
 
     def __init__(self, fitted: FittedSpaceMap, catalog: Catalog | None) -> None:
         self._map = fitted
@@ -40,7 +41,9 @@ class Assembler:
         """The batch's events in order; None when it has none (every record is poison)."""
         if len(decoded.offsets) == 0:
             return None
-        return TripletBatch(self._role(decoded.query), self._role(decoded.clicked), self._role(decoded.skipped))
+        return TripletBatch(
+            self._role(decoded.query), self._role(decoded.clicked), self._role(decoded.skipped)
+        )
 
     def _role(self, role: RoleColumns) -> Block:
         if role.inline is None:
@@ -53,7 +56,9 @@ class Assembler:
         return overlay(mapped, self._catalog, role.rows, named)
 
 
-def overlay(mapped: Block, catalog: Block, rows: npt.NDArray[np.int32], named: npt.NDArray[np.bool_]) -> Block:
+def overlay(
+    mapped: Block, catalog: Block, rows: npt.NDArray[np.int32], named: npt.NDArray[np.bool_]
+) -> Block:
     """`mapped` with the rows marked in `named` taken from the catalog instead (`rows` are theirs there)."""
     if isinstance(mapped, DenseBlock):
         assert isinstance(catalog, DenseBlock)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """`every_s`: seconds between versions (0: not by the clock). `every_events`: records between versions (0: off)."""
+    """`every_s`: seconds between versions (0: no clock). `every_events`: records between them (0: off)."""
 
     every_s: float
     every_events: int
 
     def due(self, seconds_since: float, records: int, records_at_last: int) -> bool:
-        """Whether a version is due now: `records` counts since version 0, `records_at_last` at the last capture.
+        """Whether a version is due: `records` counts since version 0, `records_at_last` at the last capture.
 
         By count, a version is due only exactly on a multiple: one that was missed waits for the next.
         """
@@ -24,7 +24,7 @@ class Cadence:
         return bool(self.every_s) and seconds_since >= self.every_s
 
     def poll_limit(self, most: int, records_polled: int) -> int:
-        """Records the next poll may return at most, so that a batch ends on every multiple of `every_events`."""
+        """The most records of the next poll, so that a batch ends on every multiple of `every_events`."""
         if not self.every_events:
             return most
         return min(most, self.every_events - records_polled % self.every_events)

@@ -23,13 +23,11 @@ def fitted(letter: DeadLetter) -> DeadLetter:
     return replace(letter, value=letter.value[:most], detail=detail)
 
 
-def send_durably(
-    sink: Sink, letters: Sequence[DeadLetter], wait: Callable[[float, Exception], bool]
-) -> bool:
-    """Write the letters; True once they are durable. Order is kept; after a restart some may be written twice.
+def send_durably(sink: Sink, letters: Sequence[DeadLetter], wait: Callable[[float, Exception], bool]) -> bool:
+    """Write the letters in order; True once durable. After a restart some may be written twice.
 
-    While the storage is unavailable `wait(seconds, error)` is called between attempts; it returns True to give
-    up, and then so does this, with False: the caller must not let its position pass the letters.
+    While the storage is unavailable `wait(seconds, error)` is called between attempts; it returns True to
+    give up, and then so does this, with False: the caller must not let its position pass the letters.
     """
     records = [dead_letter_record(fitted(letter)) for letter in letters]
     while records:

@@ -12,7 +12,9 @@ from typing import Any, Literal
 from daemon.config.units import parse_duration
 from daemon.exits import EX_USAGE, UserError
 
-START_HELP = 'checkpoint, earliest, latest, ts=2026-01-31T12:00:00Z, ts=1769860800000, last=1h or offset={"0": 1234}'
+START_HELP = (
+    'checkpoint, earliest, latest, ts=2026-01-31T12:00:00Z, ts=1769860800000, last=1h or offset={"0": 1234}'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class LearnOptions:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A parsed start position. `ts` is ms since the epoch, `back_s` seconds before now, `offsets` per partition."""
+    """A parsed start position: `ts` in ms since the epoch, `back_s` before now, `offsets` per partition."""
 
     kind: Literal["checkpoint", "earliest", "latest", "ts", "last", "offset"]
     ts: int = 0
@@ -55,10 +57,10 @@ def parse_start(text: str) -> Start:
 def choose_offsets(
     start: Start, bounds: Mapping[int, tuple[int, int]], at_ts: Mapping[int, int] | None
 ) -> dict[int, int]:
-    """Next offset per partition for any start but `checkpoint` (which counts as earliest here: an empty store).
+    """Next offset per partition; `checkpoint` counts as earliest here, for an empty store.
 
-    `bounds` is (earliest, end) per partition; `at_ts` the first offsets at the wanted time, for `ts` and `last`.
-    Raises UserError for partitions that do not exist and offsets outside what the stream holds.
+    `bounds` is (earliest, end) per partition; `at_ts` the first offsets at the time of `ts` or `last`.
+    Raises UserError for partitions and offsets that the stream does not hold.
     """
     if start.kind == "latest":
         return {partition: end for partition, (_, end) in bounds.items()}
@@ -75,7 +77,8 @@ def choose_offsets(
         if not earliest <= offset <= end:
             raise UserError(
                 f"start offset {offset} of partition {partition} is outside the stream",
-                f"it holds {earliest} up to {end}", EX_USAGE,
+                f"it holds {earliest} up to {end}",
+                EX_USAGE,
             )
         chosen[partition] = offset
     return chosen

@@ -108,11 +108,11 @@ class Reader:
             return None
 
     def silent_seconds(self) -> float:
-        """Seconds since the thread last moved. A slow broker keeps it moving; a poll that never returns does not."""
+        """Seconds since the thread last moved; a slow broker keeps it moving, a stuck poll does not."""
         return self._clock() - self._beat
 
     def close(self, timeout_s: float = 5.0) -> None:
-        """Stop reading; what was read ahead is dropped. A thread stuck in a poll is left behind (it is a daemon)."""
+        """Stop reading and drop what was read ahead. A thread stuck in a poll is left behind."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)

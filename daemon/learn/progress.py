@@ -1,8 +1,8 @@
-"""How far the learner is: positions, the run-length coded schedule since the parent version, counters, watermark.
+"""How far the learner is: positions, run-length coded schedule since the parent version, counters, watermark.
 
-No I/O and no clock. One `Progress` belongs to one learning loop and changes only in `advance` and `control`; what a
-version records is the frozen `Snapshot`. The schedule is appended to rather than copied because with many
-slow partitions it holds tens of thousands of runs between two versions.
+No I/O and no clock. One `Progress` belongs to one learning loop and changes only in `advance` and `control`;
+what a version records is the frozen `Snapshot`. The schedule is appended to rather than copied because with
+many slow partitions it holds tens of thousands of runs between two versions.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LOSS_SUM = "loss_sum"
 class Applied:
     """What applying one batch of one partition did.
 
-    `next_offset` is one past the last record of the batch, poison included; `last_digest` is that record's sha256
-    (hex). `counts` adds to the counters (events by outcome, dead letters by reason); `losses` float32[n] are the
-    hinge losses of the applied events in order; `newest_ts` is their newest event time (ms).
+    `next_offset` is one past the last record of the batch, poison included; `last_digest` is that record's
+    sha256 (hex). `counts` adds to the counters (events by outcome, dead letters by reason); `losses`
+    float32[n] are the hinge losses of the applied events in order; `newest_ts` their newest event time, ms.
     """
 
     partition: int
@@ -40,7 +40,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Progress at one event boundary, as a version records it. `entries` is the schedule since the parent version."""
+    """Progress at one event boundary, as a version records it. `entries`: the schedule since its parent."""
 
     positions: dict[int, PartitionPosition]
     entries: tuple[ScheduleEntry, ...]
@@ -50,7 +50,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Progress:
-    """Positions per partition, schedule since the last durable version, counters since version 0, newest event time."""
+    """Positions, schedule since the last durable version, counters since version 0, newest event time."""
 
     positions: dict[int, PartitionPosition]
     counters: dict[str, int | float] = field(default_factory=dict)
@@ -84,16 +84,20 @@ class Progress:
         self.counters[RECORDS] = self.records + applied.records
         self.counters[LOSS_SUM] = add_in_order(float(self.counters.get(LOSS_SUM, 0.0)), applied.losses)
         if applied.newest_ts is not None:
-            self.watermark = applied.newest_ts if self.watermark is None else max(self.watermark, applied.newest_ts)
+            self.watermark = (
+                applied.newest_ts if self.watermark is None else max(self.watermark, applied.newest_ts)
+            )
 
-    def control(self, entry: dict[str, Any], positions: Mapping[int, PartitionPosition] | None = None) -> None:
+    def control(
+        self, entry: dict[str, Any], positions: Mapping[int, PartitionPosition] | None = None
+    ) -> None:
         """Record a decision other than "apply the next events", and the positions it sets."""
         self._entries.append(entry)
         self._sealed = len(self._entries)
         self.positions.update(positions or {})
 
     def snapshot(self) -> Snapshot:
-        """The value a version records now. Later runs are kept apart from the captured ones, for `published`."""
+        """What a version records now. Later runs are kept apart from the captured ones, for `published`."""
         self._sealed = len(self._entries)
         return Snapshot(dict(self.positions), tuple(self._entries), dict(self.counters), self.watermark)
 
@@ -111,7 +115,7 @@ class Progress:
 
 
 def add_in_order(total: float, losses: npt.NDArray[np.float32]) -> float:
-    """`total` plus every loss, one after another in float64, so that the sum does not depend on the batch sizes."""
+    """`total` plus each loss in order, in float64, so that the sum does not depend on the batch sizes."""
     if losses.size == 0:
         return total
     return float(np.cumsum(np.concatenate(([total], losses.astype(np.float64))))[-1])

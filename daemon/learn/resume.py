@@ -1,4 +1,4 @@
-"""May this run continue from that version? Pure comparisons; the messages name what differs and the remedy."""
+"""May this run continue from that version? Pure comparisons; messages name what differs and the remedy."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def differences(manifest: Manifest, expected: Expected) -> list[str]:
     if manifest.space != expected.space:
         lines.append(f"space.id: version {manifest.space!r}, now {expected.space!r}")
     if manifest.catalog_digest != expected.catalog_digest:
-        lines.append(f"catalog: version has digest {_short(manifest.catalog_digest)}, "
-                     f"now {_short(expected.catalog_digest)}")
+        lines.append(
+            f"catalog: version has digest {_short(manifest.catalog_digest)}, "
+            f"now {_short(expected.catalog_digest)}"
+        )
     return lines
 
 
@@ -59,7 +61,8 @@ def refuse_other_settings(manifest: Manifest, expected: Expected) -> None:
     if lines:
         raise UserError(
             f"version {manifest.number} was learned with other settings:\n  " + "\n  ".join(lines),
-            "put the settings back, or set checkpoints.path to an empty folder to learn afresh", EX_CONFIG,
+            "put the settings back, or set checkpoints.path to an empty folder to learn afresh",
+            EX_CONFIG,
         )
 
 
@@ -75,20 +78,21 @@ def refuse_other_stream(manifest: Manifest, expected: Expected) -> None:
 
 
 def refuse_altered_record(manifest: Manifest, partition: int, found: str | None) -> None:
-    """Raise UserError (data) when the last record learned from a partition is not the one the log holds now."""
+    """Raise UserError (data) when the last record learned from a partition is not the one in the log."""
     position = manifest.positions[partition]
     if found is not None and found != position.last_digest:
         raise UserError(
-            f"version {manifest.number}: offset {position.next_offset - 1} of partition {partition} holds another "
-            f"record than the one that was learned (sha256 {_short(position.last_digest)}, now {_short(found)})",
-            "the log was recreated or altered; restore it, or set checkpoints.path to an empty folder", EX_DATAERR,
+            f"version {manifest.number}: offset {position.next_offset - 1} of partition {partition} holds "
+            f"another record than was learned (sha256 {_short(position.last_digest)}, now {_short(found)})",
+            "the log was recreated or altered; restore it, or set checkpoints.path to an empty folder",
+            EX_DATAERR,
         )
 
 
 def find_gaps(
     positions: Mapping[int, PartitionPosition], bounds: Mapping[int, tuple[int, int]], accept: bool
 ) -> list[Gap]:
-    """Gaps between the position and the oldest records kept. Raises UserError (data) unless they are accepted.
+    """Gaps between the position and the oldest records kept; UserError (data) unless they are accepted.
 
     A position past the end of the log is always refused: records that were learned are no longer there.
     """
@@ -96,18 +100,23 @@ def find_gaps(
         end = bounds[partition][1]
         if position.next_offset > end:
             raise UserError(
-                f"the version is at offset {position.next_offset} of partition {partition}, the log ends at {end}: "
+                f"version at offset {position.next_offset} of partition {partition}, whose end is {end}: "
                 f"{position.next_offset - end} learned records are missing",
-                "the log was recreated or restored from an older copy; set checkpoints.path to an empty folder",
+                "the log was recreated or is an older copy; set checkpoints.path to an empty folder",
                 EX_DATAERR,
             )
-    gaps = [Gap(p, position.next_offset, bounds[p][0]) for p, position in sorted(positions.items())
-            if position.next_offset < bounds[p][0]]
+    gaps = [
+        Gap(p, position.next_offset, bounds[p][0])
+        for p, position in sorted(positions.items())
+        if position.next_offset < bounds[p][0]
+    ]
     if gaps and not accept:
-        named = "; ".join(f"partition {g.partition}: {g.records} records ({g.wanted} up to {g.earliest})" for g in gaps)
+        named = "; ".join(
+            f"partition {g.partition}: {g.records} records ({g.wanted} up to {g.earliest})" for g in gaps
+        )
         raise UserError(
             f"records were dropped from the log before they were learned: {named}",
-            "continue without them with --accept-gap (recorded in the schedule), and lengthen stream.retention",
+            "go on without them with --accept-gap (recorded in the schedule); lengthen stream.retention",
             EX_DATAERR,
         )
     return gaps

@@ -24,4 +24,6 @@ def learner_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
 
 def map_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
     """The map's part of a version's arrays."""
-    return {name.removeprefix(MAP_PREFIX): array for name, array in arrays.items() if name.startswith(MAP_PREFIX)}
+    return {
+        name.removeprefix(MAP_PREFIX): array for name, array in arrays.items() if name.startswith(MAP_PREFIX)
+    }

@@ -12,7 +12,7 @@ LOOK_EVERY_S = 0.3
 
 
 def standing_stop(standing: LedgerEntry | None, entries: Iterable[LedgerEntry]) -> LedgerEntry | None:
-    """The STOP in force after `entries` (in order), given the one in force before; None when learning may go on."""
+    """The STOP in force after `entries` (in order), given the one before; None when learning may go on."""
     for entry in entries:
         if entry.kind == STOP:
             standing = entry

@@ -28,8 +28,20 @@ def test_forms(text: str, start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "now", "ts=", "ts=2026-01-01T00:00:00", "last=soon", "offset=3", 'offset={"0": -1}',
-             'offset={"a": 1}', "offset={", 'offset={"0": "x"}', "latest=1"],
+    "text",
+    [
+        "",
+        "now",
+        "ts=",
+        "ts=2026-01-01T00:00:00",
+        "last=soon",
+        "offset=3",
+        'offset={"0": -1}',
+        'offset={"a": 1}',
+        "offset={",
+        'offset={"0": "x"}',
+        "latest=1",
+    ],
 )
 def test_refusals_list_the_forms(text: str) -> None:
     with pytest.raises(UserError) as refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_batch_sizes_leave_no_trace(losses: list[float], cuts: set[int]) -> None
     whole, parts = fresh(0), fresh(0)
     whole.advance(applied(0, 0, len(values), values, len(values)))
     edges = [0, *sorted(c for c in cuts if c < len(values)), len(values)]
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         parts.advance(applied(0, start, stop, values[start:stop], stop - start))
     assert parts.snapshot() == whole.snapshot()
 

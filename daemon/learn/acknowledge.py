@@ -1,0 +1,41 @@
+"""After a version is durable: its position for lag dashboards, and old versions out of the way."""
+
+from __future__ import annotations
+
+import structlog
+from checkpoints.retention import prune
+
+from checkpoints.errors import CheckpointError
+from checkpoints.publisher import Published
+from daemon.learn.inputs import Inputs
+from daemon.learn.observe import Observer
+from streams.errors import StreamError
+
+log = structlog.get_logger("tripletd.learn")
+
+
+class Acknowledger:
+    """Hears of versions. A durable version stands whatever happens here, so failures are only logged."""
+
+    def __init__(self, inputs: Inputs, observer: Observer, keep: int) -> None:
+        self._inputs = inputs
+        self._observer = observer
+        self._keep = keep
+
+    def published(self, result: Published) -> None:
+        """Commit the position (dashboards only; nothing resumes from it), prune."""
+        self._observer.published(result)
+        positions = {p: at.next_offset for p, at in result.manifest.positions.items()}
+        try:
+            self._inputs.control.commit(positions)
+            prune(self._inputs.versions, self._inputs.ledger, self._keep)
+        except (StreamError, CheckpointError) as error:
+            log.warning("after a version", error=str(error))
+
+    def failed(self, error: CheckpointError) -> None:
+        """A version could not be written."""
+        self._observer.failed(error)
+
+    def skipped(self) -> None:
+        """A version was due too soon."""
+        self._observer.skipped()

@@ -1,0 +1,74 @@
+"""What a learner reads and writes, opened: stream, dead letters, catalog, versions, ledger."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoints.ledger import Ledger
+from checkpoints.local import LocalStore
+from checkpoints.versions import VersionStore
+from daemon.config.model import Config
+from streams.address import Address, parse_address
+from streams.catalog import Catalog, load_catalog
+from streams.decode import BatchDecoder
+from streams.errors import TopicMissing
+from streams.open import ensure_topic, open_sink, open_source
+from streams.source import Sink, Source, TopicIdentity
+from streams.space import SpaceSpec, ViewSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Opened once per run. `control` is the main thread's own source: bounds, checks and commits."""
+
+    address: Address
+    identity: TopicIdentity
+    control: Source
+    dead: Sink
+    catalog: Catalog | None
+    decoder: BatchDecoder
+    store: LocalStore
+    versions: VersionStore
+    ledger: Ledger
+
+    @property
+    def catalog_digest(self) -> str | None:
+        """The catalog's digest, None without one."""
+        return None if self.catalog is None else self.catalog.digest
+
+    def open_reader(self) -> Source:
+        """A source for the reader thread."""
+        return open_source(self.address)
+
+
+def open_inputs(stack: ExitStack, config: Config) -> Inputs:
+    """Open everything; `stack` closes it. Raises the errors of streams and checkpoints."""
+    space = space_of(config)
+    catalog = load_catalog(config.catalog.path, space) if config.catalog.path else None
+    address = parse_address(config.stream.address)
+    identity = ensure_topic(address, config.stream.partitions)
+    control = open_source(address)
+    stack.callback(control.close)
+    dead = _open_dead(address.dead)
+    stack.callback(dead.close)
+    store = LocalStore(Path(config.checkpoints.path))
+    decoder = BatchDecoder(space, catalog, address.topic, config.stream.max_record_size)
+    return Inputs(
+        address, identity, control, dead, catalog, decoder, store, VersionStore(store), Ledger(store)
+    )
+
+
+def space_of(config: Config) -> SpaceSpec:
+    """The configured feature space in the streams' terms."""
+    spec = config.space_spec()
+    return SpaceSpec(spec["id"], tuple(ViewSpec(**view) for view in spec["views"]))
+
+
+def _open_dead(address: Address) -> Sink:
+    try:
+        return open_sink(address)
+    except TopicMissing:
+        ensure_topic(address, 1)
+        return open_sink(address)

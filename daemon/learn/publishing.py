@@ -1,0 +1,136 @@
+"""Versions on a cadence: capture at an event boundary, write off the loop, then let go of what is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from checkpoints.errors import CheckpointError
+from checkpoints.manifest import VersionMeta
+from checkpoints.publisher import AsyncPublisher, Failed, Published
+from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, UserError
+from daemon.learn.cadence import Cadence
+from daemon.learn.progress import Progress, Snapshot
+from daemon.learn.state import Arrays
+
+FINAL_ATTEMPTS = 3
+
+log = structlog.get_logger("tripletd.learn")
+
+
+class Describe(Protocol):
+    """What a version records beside its arrays, for a snapshot and its parent's number."""
+
+    def __call__(self, snapshot: Snapshot, parent: int | None) -> VersionMeta: ...
+
+
+class Watcher(Protocol):
+    """Who hears of versions: metrics, retention, lag dashboards."""
+
+    def published(self, result: Published) -> None:
+        """A version is durable."""
+        ...
+
+    def failed(self, error: CheckpointError) -> None:
+        """A version could not be written."""
+        ...
+
+    def skipped(self) -> None:
+        """A version was due while the one before was still being written."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _InFlight:
+    snapshot: Snapshot
+    records: int
+
+
+class Publishing:
+    """Decides when versions are due and follows each until it is durable. `parent`: the newest durable."""
+
+    def __init__(
+        self,
+        publisher: AsyncPublisher,
+        progress: Progress,
+        *,
+        arrays: Callable[[], Arrays],
+        describe: Describe,
+        cadence: Cadence,
+        watcher: Watcher,
+        parent: int | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._publisher = publisher
+        self._progress = progress
+        self._arrays = arrays
+        self._describe = describe
+        self._cadence = cadence
+        self._watcher = watcher
+        self.parent = parent
+        self._clock = clock
+        self._in_flight: _InFlight | None = None
+        self._last_at = clock()
+        self._last_records = progress.records
+
+    def tick(self, asked: bool) -> None:
+        """Once per turn of the loop, at an event boundary: take a result, capture when due or `asked`."""
+        self._take(self._publisher.result())
+        records = self._progress.records
+        due = self._cadence.due(self._clock() - self._last_at, records, self._last_records)
+        if not due and not (asked and self._progress.moved):
+            return
+        self._last_at, self._last_records = self._clock(), records
+        if not self._begin():
+            self._watcher.skipped()
+
+    def finish(self) -> None:
+        """Make everything applied so far durable; returns when it is. Nothing to do when nothing moved.
+
+        Raises UserError: 75 when another writer took over, 73 when the disk keeps refusing.
+        """
+        error = self._take(self._publisher.drain())
+        attempts = 0
+        while self._progress.moved and attempts < FINAL_ATTEMPTS:
+            attempts += 1
+            self._begin()
+            error = self._take(self._publisher.drain())
+        if not self._progress.moved:
+            self._last_at, self._last_records = self._clock(), self._progress.records
+            return
+        raise UserError(
+            f"the last version could not be written: {error}",
+            f"version {self.parent} stands; nothing is lost: what came later is learned at the next start",
+            EX_CANTCREAT,
+        )
+
+    def _begin(self) -> bool:
+        if self._in_flight is not None:
+            return False
+        snapshot = self._progress.snapshot()
+        if not self._publisher.begin(self._arrays(), self._describe(snapshot, self.parent)):
+            return False
+        self._in_flight = _InFlight(snapshot, self._progress.records)
+        return True
+
+    def _take(self, result: Published | Failed | None) -> CheckpointError | None:
+        if result is None:
+            return None
+        assert self._in_flight is not None
+        snapshot, self._in_flight = self._in_flight.snapshot, None
+        if isinstance(result, Published):
+            self._progress.published(snapshot)
+            self.parent = result.manifest.number
+            self._watcher.published(result)
+            return None
+        if result.superseded:
+            raise UserError(
+                f"another learner has taken over these checkpoints: {result.error}",
+                "this one stops without writing; run one learner per checkpoint folder",
+                EX_TEMPFAIL,
+            )
+        self._watcher.failed(result.error)
+        return result.error

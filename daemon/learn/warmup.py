@@ -1,0 +1,144 @@
+"""The sample on which the maps are fitted, once, before anything is learned.
+
+From the catalog where there is one, else from the first objects of the stream. The sample is a function of
+the catalog, or of the events' order: where polls end leaves no trace in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+
+import numpy as np
+
+from daemon.learn.assemble import as_blocks
+from learners.block import Block, DenseBlock, SparseBlock
+from streams.catalog import Catalog
+from streams.columns import RoleColumns
+from streams.decode import BatchDecoder, DecodedBatch
+from streams.source import Source
+from streams.vectors import Column, DenseColumn, SparseColumn
+
+MOST_CATALOG_ROWS = 100_000  # more change the fitted moments by less than their float32 rounding
+MENTIONS_PER_OBJECT = 10  # a stream of few objects must not be waited for until it shows more
+POLL_RECORDS = 500
+POLL_SECONDS = 0.2
+
+
+def catalog_sample(catalog: Catalog) -> dict[str, Block]:
+    """All objects of the catalog, or `MOST_CATALOG_ROWS` of them at equal distances."""
+    blocks = as_blocks(catalog.views)
+    if len(catalog) <= MOST_CATALOG_ROWS:
+        return blocks
+    rows = np.linspace(0, len(catalog) - 1, MOST_CATALOG_ROWS).astype(np.int64)
+    return {name: block.take(rows) for name, block in blocks.items()}
+
+
+class Sample:
+    """Distinct objects in order of first mention (query, clicked, skipped of one event after another).
+
+    Full with `wanted` distinct objects, or after `MENTIONS_PER_OBJECT * wanted` mentions. Objects with values
+    the learner would refuse (not finite, indices out of range or order) are left out.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._mentions = 0
+        self._seen: set[bytes] = set()
+        self._rows: list[dict[str, Block]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def full(self) -> bool:
+        """Whether more would not change it."""
+        return len(self._rows) >= self._wanted or self._mentions >= MENTIONS_PER_OBJECT * self._wanted
+
+    def add(self, decoded: DecodedBatch) -> None:
+        """Add the objects of a batch that came with features of their own."""
+        roles = (decoded.query, decoded.clicked, decoded.skipped)
+        for row in range(len(decoded.offsets)):
+            for role in roles:
+                if not self.full:
+                    self._mention(role, row)
+
+    def blocks(self) -> dict[str, Block]:
+        """The sample, one block per view."""
+        names = self._rows[0].keys() if self._rows else ()
+        return {name: concatenate([row[name] for row in self._rows]) for name in names}
+
+    def _mention(self, role: RoleColumns, row: int) -> None:
+        self._mentions += 1
+        if role.inline is None or role.rows[row] >= 0:
+            return
+        views = {name: _row(column, row) for name, column in role.inline.items()}
+        key = _key(views)
+        if key not in self._seen and all(usable(block) for block in views.values()):
+            self._seen.add(key)
+            self._rows.append(views)
+
+
+def stream_sample(
+    source: Source,
+    positions: Mapping[int, int],
+    decoder: BatchDecoder,
+    wanted: int,
+    go_on: Callable[[Sample, bool], bool],
+) -> Sample:
+    """Read the sample from `positions` on. Poison is passed over here; learning deals with it.
+
+    `go_on(sample, idle)` is asked after every poll; False ends it with what there is.
+    """
+    sample = Sample(wanted)
+    source.assign(dict(positions))
+    while not sample.full:
+        batch = source.poll(POLL_RECORDS, POLL_SECONDS)
+        if batch is not None:
+            sample.add(decoder.decode(batch))
+        if not go_on(sample, batch is None):
+            break
+    return sample
+
+
+def usable(row: Block) -> bool:
+    """Whether one row could be learned from: finite values, sparse indices in range and increasing."""
+    if not np.isfinite(row.values).all():
+        return False
+    if isinstance(row, DenseBlock) or not len(row.indices):
+        return True
+    rising = bool(np.all(np.diff(row.indices) > 0))
+    return rising and int(row.indices[0]) >= 0 and int(row.indices[-1]) < row.dim
+
+
+def concatenate(blocks: list[Block]) -> Block:
+    """Rows of all blocks, one below the other; at least one block, all of one kind."""
+    if isinstance(blocks[0], DenseBlock):
+        return DenseBlock(np.concatenate([block.values for block in blocks]))
+    sparse = [block for block in blocks if isinstance(block, SparseBlock)]
+    lengths = np.concatenate([np.diff(block.indptr) for block in sparse])
+    indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    parts = [slice(int(block.indptr[0]), int(block.indptr[-1])) for block in sparse]
+    indices = np.concatenate([block.indices[part] for block, part in zip(sparse, parts, strict=True)])
+    values = np.concatenate([block.values[part] for block, part in zip(sparse, parts, strict=True)])
+    return SparseBlock(indptr, indices, values, sparse[0].dim)
+
+
+def _row(column: Column, row: int) -> Block:
+    if isinstance(column, DenseColumn):
+        return DenseBlock(column.values[row : row + 1])
+    assert isinstance(column, SparseColumn)
+    part = slice(int(column.indptr[row]), int(column.indptr[row + 1]))
+    indptr = np.array([0, part.stop - part.start], np.int64)
+    return SparseBlock(indptr, column.indices[part], column.values[part], column.dim)
+
+
+def _key(views: Mapping[str, Block]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for name in sorted(views):
+        block = views[name]
+        digest.update(name.encode())
+        if isinstance(block, SparseBlock):
+            digest.update(block.indices.tobytes())
+        digest.update(block.values.tobytes())
+    return digest.digest()
