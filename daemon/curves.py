@@ -67,10 +67,14 @@ def curves_of(entries: Iterable[LedgerEntry]) -> Curves:
     for entry in entries:
         values = _numbers(entry.measures)
         events = entry.measures.get("events")
-        if entry.version is not None and isinstance(events, int) and any(kind in values for kind in TITLES):
+        if (
+            entry.version is not None
+            and isinstance(events, int | float)
+            and any(kind in values for kind in TITLES)
+        ):
             reference = entry.measures.get(REFERENCE)
             known = _numbers(reference) if isinstance(reference, Mapping) else {}
-            points[entry.version] = Point(entry.version, events, values, known)
+            points[entry.version] = Point(entry.version, int(events), values, known)
     ordered = sorted(points.values(), key=lambda point: (point.events, point.version))
     stands = standing(entries)
     return Curves(tuple(ordered), stands.best, stands.stopped_by)

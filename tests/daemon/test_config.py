@@ -1,0 +1,248 @@
+"""The configuration: layers, origins, units, paths, and one readable line for each mistake."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from daemon.config import SECTIONS, ViewConfig, load_config, parse_duration, parse_setting, parse_size
+from daemon.config.layers import flatten
+from daemon.exits import EX_CONFIG, EX_USAGE, UserError
+
+TEMPLATE = Path(__file__).parents[2] / "deploy" / "tripletd.toml"
+NO_ENV: dict[str, str] = {}
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "tripletd.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def complaint(folder: Path, text: str, environ: dict[str, str] = NO_ENV) -> str:
+    with pytest.raises(UserError) as caught:
+        load_config(write(folder, text), environ=environ)
+    assert caught.value.code == EX_CONFIG
+    return caught.value.message
+
+
+def test_command_line_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
+    path = write(tmp_path, "[learner]\nC = 0.2\nseed = 1\npsd_every = 5\n")
+    environ = {"TRIPLETD_LEARNER__C": "0.3", "TRIPLETD_LEARNER__SEED": "2"}
+    config = load_config(path, {"learner.C": 0.4}, environ)
+    assert (config.learner.C, config.learner.seed, config.learner.psd_every) == (0.4, 2, 5)
+    assert config.learner.symmetric == "off"
+    keys = ("learner.C", "learner.seed", "learner.psd_every", "learner.symmetric")
+    assert [config.origin_of(key) for key in keys] == ["cli", "env", "file", "default"]
+
+
+def test_environment_is_typed_and_reaches_views() -> None:
+    environ = {
+        "TRIPLETD_SPACE__VIEWS__X__DIM": "7",
+        "TRIPLETD_SPACE__VIEWS__X__KIND": "sparse",
+        "TRIPLETD_VALIDATE__MIN_DELTA": "1e-3",
+        "TRIPLETD_CONFIG": "elsewhere.toml",
+    }
+    config = load_config(None, environ=environ)
+    assert config.space_spec() == {"id": "default", "views": [{"name": "x", "kind": "sparse", "dim": 7}]}
+    assert config.validate.min_delta == 0.001
+
+
+def test_nested_and_dotted_overrides_mean_the_same() -> None:
+    nested = load_config(None, {"stream": {"partitions": 3}}, NO_ENV)
+    dotted = load_config(None, {"stream.partitions": 3}, NO_ENV)
+    assert nested.stream == dotted.stream
+    assert nested.origin_of("stream.partitions") == "cli"
+
+
+def test_views_keep_the_order_of_the_file(tmp_path: Path) -> None:
+    text = "[space.views.zeta]\ndim = 2\n[space.views.alpha]\ndim = 3\n"
+    spec = load_config(write(tmp_path, text), environ=NO_ENV).space_spec()
+    assert [view["name"] for view in spec["views"]] == ["zeta", "alpha"]
+
+
+def test_map_default_depends_on_the_kind(tmp_path: Path) -> None:
+    text = '[space.views.a]\ndim = 2\n[space.views.b]\ndim = 2\nkind = "sparse"\n'
+    views = load_config(write(tmp_path, text), environ=NO_ENV).space.views
+    assert (views["a"].map, views["b"].map) == ("standardise", "unit")
+
+
+def test_a_space_without_views_says_what_to_add() -> None:
+    with pytest.raises(UserError, match="no view") as caught:
+        load_config(None, environ=NO_ENV).space_spec()
+    assert "[space.views.x]" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[learner]\nc = 1\n", "learner.c: unknown key; did you mean C?"),
+        ("[strem]\n", "strem: unknown section; did you mean stream?"),
+        ("[zzz]\n", "zzz: unknown section; allowed: stream, space"),
+        ("partitions = 3\n", "partitions: unknown key"),
+        ('[learner]\nC = "big"\n', 'learner.C: found "big"; expected a number'),
+        ("[learner]\nC = nan\n", "learner.C: found nan"),
+        ("[learner]\nC = 0\n", "learner.C: found 0; expected above 0"),
+        ("[checkpoints]\nkeep = true\n", "checkpoints.keep: found true; expected a whole number"),
+        ("[checkpoints]\nkeep = 2.5\n", "checkpoints.keep: found 2.5; expected a whole number"),
+        ('[checkpoints]\nevery = "30"\n', 'checkpoints.every: found "30"; expected a duration such as'),
+        ('[checkpoints]\nevery = "0s"\n', 'checkpoints.every: found "0s"; expected a duration above zero'),
+        ('[stream]\nmax_record_bytes = "1 parsec"\n', 'found "1 parsec"; expected a size such as'),
+        ('[feed]\nrule = "skip"\n', 'feed.rule: found "skip"; allowed: "skip_above", "last_click"'),
+        ("[feed]\nholdout_share = 1.0\n", "feed.holdout_share: found 1.0; expected below 1"),
+        ("[http]\nlearn_port = 70000\n", "http.learn_port: found 70000; expected at most 65535"),
+        ('[validate]\njudgments = "file.tsv"\n', 'expected "qrels:PATH"'),
+        ("[space.views.x]\n", "space.views.x.dim: this key is required"),
+        ("[space.views.x]\ndims = 3\ndim = 3\n", "space.views.x.dims: unknown key; did you mean dim?"),
+        ('[space.views.x]\ndim = 3\nmap = "tfidf"\n', 'space.views.x: map "tfidf" needs a sparse view'),
+        ("stream = 3\n", "stream: found 3; expected a table"),
+    ],
+)
+def test_each_mistake_names_file_key_found_and_allowed(tmp_path: Path, text: str, expected: str) -> None:
+    message = complaint(tmp_path, text)
+    assert message.startswith(f"{tmp_path / 'tripletd.toml'}: ")
+    assert expected in message
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    lines = complaint(tmp_path, '[learner]\nC = "big"\nseeds = 3\n[log]\nlevel = "loud"\n').splitlines()
+    assert len(lines) == 3
+
+
+def test_a_mistake_in_the_environment_names_the_variable(tmp_path: Path) -> None:
+    message = complaint(tmp_path, "", {"TRIPLETD_HTTP__LEARN_PORT": "abc"})
+    assert message.startswith('environment TRIPLETD_HTTP__LEARN_PORT: http.learn_port: found "abc"')
+
+
+def test_an_unknown_variable_is_a_mistake_too(tmp_path: Path) -> None:
+    message = complaint(tmp_path, "", {"TRIPLETD_LEARNER__SED": "1"})
+    assert "did you mean seed?" in message
+
+
+def test_broken_toml_names_the_line(tmp_path: Path) -> None:
+    assert "line 2" in complaint(tmp_path, "[learner]\nC = = 3\n")
+
+
+def test_missing_folder_and_binary_files_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        load_config(tmp_path / "none.toml", environ=NO_ENV)
+    with pytest.raises(UserError, match="cannot be read"):
+        load_config(tmp_path, environ=NO_ENV)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="not UTF-8"):
+        load_config(tmp_path / "binary", environ=NO_ENV)
+
+
+def test_paths_of_the_file_are_relative_to_it_and_typed_ones_to_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, here = tmp_path / "etc", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    monkeypatch.chdir(here)
+    text = '[stream]\naddress = "log:../d/c.log#t"\n[catalog]\npath = "cat.jsonl"\n'
+    text += '[validate]\njudgments = "labels:l.tsv"\n'
+    path = write(home, text)
+    config = load_config(path, {"catalog.path": "mine.jsonl"}, NO_ENV)
+    assert config.stream.address == f"log:{tmp_path}/d/c.log#t"
+    assert config.validate.judgments == f"labels:{home}/l.tsv"
+    assert config.checkpoints.path == f"{home}/checkpoints"
+    assert config.catalog.path == f"{here}/mine.jsonl"
+
+
+def test_only_log_addresses_hold_a_path() -> None:
+    config = load_config(None, {"stream.address": "memory:clicks#t"}, NO_ENV)
+    assert config.stream.address == "memory:clicks#t"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("5m", 300), ("1h30m", 5400), ("250ms", 0.25), ("1.5s", 1.5), ("2w", 1209600)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "30", "s", "-3s", "3 s", "1h30", "3x", "1e3s"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("64MiB", 64 << 20), ("1kB", 1000), ("1.5 GiB", 3 << 29), ("7B", 7)]
+)
+def test_sizes(text: str, count: int) -> None:
+    assert parse_size(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "64", "MiB", "-1MiB", "1mib", "1 M iB"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(ValueError, match="size"):
+        parse_size(text)
+
+
+@given(st.text(max_size=20))
+def test_units_never_fail_otherwise(text: str) -> None:
+    for parse in (parse_duration, parse_size):
+        try:
+            assert parse(text) >= 0
+        except ValueError:
+            pass
+
+
+def test_durations_and_sizes_are_numbers_where_they_are_used() -> None:
+    overrides = {"stream.retention": "7d", "stream.retention_bytes": "2GiB", "checkpoints.every": "5s"}
+    config = load_config(None, overrides, NO_ENV)
+    assert (config.stream.retention_s, config.stream.retention_size) == (604_800.0, 2 << 30)
+    assert (config.checkpoints.every_s, config.stream.max_record_size) == (5.0, 1 << 20)
+    assert load_config(None, environ=NO_ENV).stream.retention_s is None
+
+
+def test_set_arguments() -> None:
+    assert parse_setting("learner.C=0.5") == ("learner.C", 0.5)
+    assert parse_setting("feed.rule=last_click") == ("feed.rule", "last_click")
+    for text in ("learner.C", "C=3", "=3"):
+        with pytest.raises(UserError) as caught:
+            parse_setting(text)
+        assert caught.value.code == EX_USAGE
+
+
+def test_the_template_is_complete_commented_and_true() -> None:
+    stated = dict(flatten(tomllib.loads(TEMPLATE.read_text(encoding="utf-8"))))
+    views = {("space", "views", "x", name) for name in ViewConfig.model_fields}
+    known = {(s, name) for s, model in SECTIONS.items() for name in model.model_fields} - {("space", "views")}
+    assert set(stated) == known | views
+    example = load_config(None, {"space": {"views": {"x": {"dim": 300}}}}, NO_ENV)
+    assert nested(stated) == {**example.values(), **{s: plain(s) for s in ("stream", "checkpoints")}}
+
+
+def nested(flat: dict[tuple[str, ...], object]) -> dict[str, object]:
+    from daemon.config.layers import nest
+
+    return nest(flat)
+
+
+def plain(section: str) -> dict[str, object]:
+    """Defaults before their paths are made absolute."""
+    return SECTIONS[section]().model_dump()
+
+
+def test_every_key_of_the_template_has_a_comment_above_it() -> None:
+    lines = TEMPLATE.read_text(encoding="utf-8").splitlines()
+    bare = [
+        line
+        for before, line in zip(lines, lines[1:], strict=False)
+        if re.match(r"\w+ = ", line) and not before.startswith("#") and not re.match(r"(\w+) = ", before)
+    ]
+    assert bare == []
+
+
+def test_the_template_loads_as_it_is(tmp_path: Path) -> None:
+    path = write(tmp_path, TEMPLATE.read_text(encoding="utf-8"))
+    assert load_config(path, environ=NO_ENV).space.views["x"].dim == 300
