@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import structlog
-from checkpoints.retention import prune
 
+from checkpoints.aliases import aliases
 from checkpoints.errors import CheckpointError
 from checkpoints.publisher import Published
+from checkpoints.retention import prune
 from daemon.learn.inputs import Inputs
 from daemon.learn.observe import Observer
 from streams.errors import StreamError
@@ -28,7 +29,8 @@ class Acknowledger:
         positions = {p: at.next_offset for p, at in result.manifest.positions.items()}
         try:
             self._inputs.control.commit(positions)
-            prune(self._inputs.versions, self._inputs.ledger, self._keep)
+            protected = aliases(self._inputs.ledger.entries()).values()
+            prune(self._inputs.versions, protected, self._keep)
         except (StreamError, CheckpointError) as error:
             log.warning("after a version", error=str(error))
 

@@ -12,16 +12,15 @@ class Cadence:
     every_s: float
     every_events: int
 
-    def due(self, seconds_since: float, records: int, records_at_last: int) -> bool:
+    def due(self, seconds_since: float, records: int, records_at_last: int, moved: bool) -> bool:
         """Whether a version is due: `records` counts since version 0, `records_at_last` at the last capture.
 
-        By count, a version is due only exactly on a multiple: one that was missed waits for the next.
+        `moved`: something is applied that is in no version. By count, a version is due only exactly on a
+        multiple: one that was missed waits for the next. One that failed is due again by the clock.
         """
-        if records == records_at_last:
-            return False
-        if self.every_events and records % self.every_events == 0:
+        if self.every_events and records % self.every_events == 0 and records != records_at_last:
             return True
-        return bool(self.every_s) and seconds_since >= self.every_s
+        return moved and bool(self.every_s) and seconds_since >= self.every_s
 
     def poll_limit(self, most: int, records_polled: int) -> int:
         """The most records of the next poll, so that a batch ends on every multiple of `every_events`."""

@@ -27,6 +27,7 @@ from daemon.telemetry import Health, LearnMetrics
 from learners.batch import TripletBatch
 from learners.maps import FittedSpaceMap
 from streams.decode import DecodedBatch
+from streams.errors import StreamUnavailable
 from streams.source import RecordBatch
 
 
@@ -53,7 +54,11 @@ class Crew:
     def caught_up(self) -> bool:
         """Whether every record now in the log is applied."""
         offsets = self.origin.progress.next_offsets()
-        return all(offsets[p] >= end for p, (_, end) in self.inputs.control.bounds().items())
+        try:
+            bounds = self.inputs.control.bounds()
+        except StreamUnavailable:
+            return False
+        return all(offsets[partition] >= end for partition, (_, end) in bounds.items())
 
 
 def assemble_crew(stack: ExitStack, config: Config, options: LearnOptions, outside: Outside) -> Crew | None:

@@ -10,13 +10,13 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config
+from daemon.space import space_of
 from streams.address import Address, parse_address
 from streams.catalog import Catalog, load_catalog
 from streams.decode import BatchDecoder
 from streams.errors import TopicMissing
 from streams.open import ensure_topic, open_sink, open_source
 from streams.source import Sink, Source, TopicIdentity
-from streams.space import SpaceSpec, ViewSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,6 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
     return Inputs(
         address, identity, control, dead, catalog, decoder, store, VersionStore(store), Ledger(store)
     )
-
-
-def space_of(config: Config) -> SpaceSpec:
-    """The configured feature space in the streams' terms."""
-    spec = config.space_spec()
-    return SpaceSpec(spec["id"], tuple(ViewSpec(**view) for view in spec["views"]))
 
 
 def _open_dead(address: Address) -> Sink:

@@ -18,6 +18,7 @@ from daemon.learn.apply import Step
 from daemon.learn.pipeline import Reader, Ready
 from daemon.learn.state import Arrays
 from daemon.telemetry import Health, LearnMetrics
+from streams.errors import StreamUnavailable
 
 STUCK_SECONDS = 30.0  # a poll returns within a fraction of a second, whatever the broker does
 LAG_EVERY_S = 1.0
@@ -133,7 +134,11 @@ class Observer:
             return
         self._lag_at = self._clock()
         now_ms = time.time() * 1000
-        for partition, (_, end) in bounds().items():
+        try:
+            ends = bounds()
+        except StreamUnavailable:
+            return
+        for partition, (_, end) in ends.items():
             waiting = max(0, end - offsets[partition])
             newest = self._newest.get(partition)
             behind = max(0.0, (now_ms - newest) / 1000) if waiting and newest is not None else 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -43,12 +42,6 @@ class Watcher(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _InFlight:
-    snapshot: Snapshot
-    records: int
-
-
 class Publishing:
     """Decides when versions are due and follows each until it is durable. `parent`: the newest durable."""
 
@@ -72,20 +65,22 @@ class Publishing:
         self._watcher = watcher
         self.parent = parent
         self._clock = clock
-        self._in_flight: _InFlight | None = None
+        self._in_flight: Snapshot | None = None
+        self._asked = False
         self._last_at = clock()
         self._last_records = progress.records
 
     def tick(self, asked: bool) -> None:
         """Once per turn of the loop, at an event boundary: take a result, capture when due or `asked`."""
         self._take(self._publisher.result())
-        records = self._progress.records
-        due = self._cadence.due(self._clock() - self._last_at, records, self._last_records)
-        if not due and not (asked and self._progress.moved):
-            return
-        self._last_at, self._last_records = self._clock(), records
-        if not self._begin():
-            self._watcher.skipped()
+        self._asked = (self._asked or asked) and self._progress.moved
+        records, since = self._progress.records, self._clock() - self._last_at
+        if self._cadence.due(since, records, self._last_records, self._progress.moved):
+            self._last_at, self._last_records = self._clock(), records
+            if not self._begin():
+                self._watcher.skipped()
+        elif self._asked and self._begin():
+            self._asked = False
 
     def finish(self) -> None:
         """Make everything applied so far durable; returns when it is. Nothing to do when nothing moved.
@@ -113,14 +108,14 @@ class Publishing:
         snapshot = self._progress.snapshot()
         if not self._publisher.begin(self._arrays(), self._describe(snapshot, self.parent)):
             return False
-        self._in_flight = _InFlight(snapshot, self._progress.records)
+        self._in_flight = snapshot
         return True
 
     def _take(self, result: Published | Failed | None) -> CheckpointError | None:
         if result is None:
             return None
         assert self._in_flight is not None
-        snapshot, self._in_flight = self._in_flight.snapshot, None
+        snapshot, self._in_flight = self._in_flight, None
         if isinstance(result, Published):
             self._progress.published(snapshot)
             self.parent = result.manifest.number

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from checkpoints.encoding import state_hash
 from checkpoints.manifest import ScheduleEntry
+from checkpoints.retention import history
 from checkpoints.versions import VersionStore
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.algorithms import restored
@@ -71,13 +73,22 @@ def replay(
 
 
 def schedule_between(versions: VersionStore, from_version: int, to_version: int) -> list[ScheduleEntry]:
-    """The schedules of all versions after `from_version` up to `to_version`, along their parents."""
-    parts: list[tuple[ScheduleEntry, ...]] = []
+    """The schedules of all versions after `from_version` up to `to_version`, along their parents.
+
+    Versions that were pruned meanwhile are found in the history their pruning left.
+    """
+    pruned = {record["number"]: record for record in history(versions.store)}
+    kept = set(versions.versions())
+    parts: list[Sequence[ScheduleEntry]] = []
     number: int | None = to_version
     while number is not None and number > from_version:
-        manifest = versions.manifest(number)
-        parts.append(manifest.schedule)
-        number = manifest.parent
+        if number in kept:
+            manifest = versions.manifest(number)
+            schedule, parent = manifest.schedule, manifest.parent
+        else:
+            schedule, parent = _recorded(pruned, number)
+        parts.append(schedule)
+        number = parent
     if number != from_version:
         raise UserError(
             f"version {to_version} does not descend from version {from_version}",
@@ -85,6 +96,20 @@ def schedule_between(versions: VersionStore, from_version: int, to_version: int)
             EX_DATAERR,
         )
     return [entry for part in reversed(parts) for entry in part]
+
+
+def _recorded(
+    pruned: Mapping[object, Mapping[str, Any]], number: int
+) -> tuple[tuple[ScheduleEntry, ...], int | None]:
+    record = pruned.get(number, {})
+    if "schedule" not in record:
+        raise UserError(
+            f"the schedule of version {number} is lost: neither the version nor its line of history can be read",
+            "replay from a later version",
+            EX_DATAERR,
+        )
+    entries = (entry if isinstance(entry, dict) else tuple(entry) for entry in record["schedule"])
+    return tuple(entries), record["parent"]
 
 
 def runs_of(schedule: Iterable[ScheduleEntry]) -> Iterator[Run]:

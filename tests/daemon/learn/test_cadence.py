@@ -8,20 +8,23 @@ from daemon.learn.cadence import Cadence
 
 
 @pytest.mark.parametrize(
-    ("every_s", "every_events", "since", "records", "at_last", "due"),
+    ("every_s", "every_events", "since", "records", "at_last", "moved", "due"),
     [
-        (30, 0, 29.9, 10, 0, False),
-        (30, 0, 30.0, 10, 0, True),
-        (30, 0, 99.0, 10, 10, False),  # nothing learned since
-        (30, 100, 1.0, 99, 0, False),
-        (30, 100, 1.0, 100, 0, True),
-        (30, 100, 1.0, 100, 100, False),  # once per multiple
-        (30, 100, 1.0, 101, 0, False),  # a missed multiple waits for the next
-        (0, 100, 1e9, 101, 0, False),
+        (30, 0, 29.9, 10, 0, True, False),
+        (30, 0, 30.0, 10, 0, True, True),
+        (30, 0, 99.0, 10, 10, False, False),  # nothing learned since
+        (30, 0, 30.0, 10, 10, True, True),  # the last one failed
+        (30, 100, 1.0, 99, 0, True, False),
+        (30, 100, 1.0, 100, 0, True, True),
+        (30, 100, 1.0, 100, 100, True, False),  # once per multiple
+        (30, 100, 1.0, 101, 0, True, False),  # a missed multiple waits for the next
+        (0, 100, 1e9, 101, 0, True, False),
     ],
 )
-def test_due(every_s: float, every_events: int, since: float, records: int, at_last: int, due: bool) -> None:
-    assert Cadence(every_s, every_events).due(since, records, at_last) is due
+def test_due(
+    every_s: float, every_events: int, since: float, records: int, at_last: int, moved: bool, due: bool
+) -> None:
+    assert Cadence(every_s, every_events).due(since, records, at_last, moved) is due
 
 
 @pytest.mark.parametrize(
