@@ -1,7 +1,7 @@
 """Relevance judgments from a file: TREC qrels (`qrels:path`) or labels (`labels:path`).
 
-They are used to judge versions, never to learn. `load_judgments` reads a file, `Judgments.bind` ties it to the
-rows of a catalog.
+They are used to judge versions, never to learn. `load_judgments` reads a file, `Judgments.bind` ties it to
+the rows of a catalog.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ class JudgmentsError(Exception):
 
 @dataclass(frozen=True)
 class Judgments:
-    """What a judgments file says: `relevant` (query id -> object ids) for qrels, `labels` (id -> label) else."""
+    """What a judgments file says: `relevant` (query id -> object ids) for qrels, `labels` (id -> label)
+    else.
+    """
 
     relevant: dict[str, frozenset[str]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
 
     def bind(self, ids: Sequence[str]) -> BoundJudgments:
-        """Tie the judgments to a catalog, `ids` in row order. Objects outside the catalog are no candidates."""
+        """Tie the judgments to a catalog, `ids` in row order. Objects outside the catalog are no
+        candidates.
+        """
         row_of = {object_id: row for row, object_id in enumerate(ids)}
         by_query = {
             query: _rows(row_of[other] for other in others if other in row_of)
@@ -79,7 +83,9 @@ def load_judgments(address: str) -> Judgments:
         raise JudgmentsError(f"{name}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     judgments = _READERS[kind](name, lines)
     if not judgments.relevant and not judgments.labels:
-        raise JudgmentsError(f"{name}: no judgment in the file; give it at least one line or leave the key empty")
+        raise JudgmentsError(
+            f"{name}: no judgment in the file; give it at least one line or leave the key empty"
+        )
     return judgments
 
 
@@ -116,7 +122,8 @@ def _read_labels(name: str, lines: list[str]) -> Judgments:
             raise JudgmentsError(f"{name}, line {number}: not 'id<TAB>label' (one tab between id and label)")
         if labels.setdefault(object_id, label) != label:
             raise JudgmentsError(
-                f"{name}, line {number}: {object_id!r} already has label {labels[object_id]!r}; keep one line per id"
+                f"{name}, line {number}: {object_id!r} already has label {labels[object_id]!r}; "
+                "keep one line per id"
             )
     return Judgments(labels=labels)
 

@@ -1,8 +1,8 @@
 """Which version is best and when to stop: pure functions over the judged versions.
 
-Every version is judged together with version 0 (the untrained similarity) on the same holdout window, and what
-decides is the **gain**: the decision measure minus version 0's. A moving window makes all versions easier or
-harder together; the gain does not move with it.
+Every version is judged together with version 0 (the untrained similarity) on the same holdout window, and
+what decides is the **gain**: the decision measure minus version 0's. A moving window makes all versions
+easier or harder together; the gain does not move with it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 SHOWN_GUARD_TOLERANCE = 0.01
-"""How far `clicked_vs_random` may fall below version 0's: with 1,000 impressions of 100 draws its standard error
-is below 0.01, so a smaller tolerance would refuse versions for noise."""
+"""How far `clicked_vs_random` may fall below version 0's: with 1,000 impressions of 100 draws its standard
+error is below 0.01, so a smaller tolerance would refuse versions for noise.
+"""
 
 STOP_PATIENCE = "patience"
+Positions = dict[int, int]
 Kind = Literal["KEEP", "PROMOTE", "STOP", "RESUME"]
 
 
@@ -35,8 +37,9 @@ class DecisionRule:
 FULL_CATALOG = DecisionRule("map_full", "p10_full", 0.0)
 """With judgments: mAP over the whole catalog; P@10 must not pay for it."""
 SHOWN_LIST = DecisionRule("map_shown", "clicked_vs_random", SHOWN_GUARD_TOLERANCE)
-"""Without: AP inside the shown lists, which can rise while retrieval over the catalog collapses; the guard sees
-that collapse, because it compares clicked objects with random ones instead of with near neighbours."""
+"""Without: AP inside the shown lists, which can rise while retrieval over the catalog collapses; the guard
+sees that collapse, because it compares clicked objects with random ones instead of with near neighbours.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class StopRule:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged version: its decision measure, version 0's on the same window, and whether the guard held."""
+    """One judged version: its decision measure, version 0's on the same window, and if the guard held."""
 
     version: int
     value: float
@@ -69,14 +72,20 @@ class History:
     """What the ledger says since the last RESUME: judged versions in order, and the verdicts already given.
 
     `baseline` holds the versions judged only as a yardstick (version 0, and the best version carried over a
-    RESUME): they may be best, but patience does not count them.
+    RESUME): they may be best, but patience does not count them. `stopped_at` holds the holdout positions at
+    which a STOP was given (empty when it was not given by the validator), None while learning goes on.
     """
 
     judged: tuple[Judged, ...] = ()
     baseline: frozenset[int] = frozenset({0})
     refused: frozenset[int] = frozenset()
     promoted: int | None = None
-    stopped: bool = False
+    stopped_at: Positions | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a STOP is in force."""
+        return self.stopped_at is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +98,12 @@ class Verdict:
     measures: Mapping[str, Any] = field(default_factory=dict)
 
 
-def judge_by(rule: DecisionRule, version: int, own: Mapping[str, Any], reference: Mapping[str, Any]) -> Judged:
-    """Apply a rule to a version's measures and version 0's on the same window. KeyError: the measure is absent."""
+def judge_by(
+    rule: DecisionRule, version: int, own: Mapping[str, Any], reference: Mapping[str, Any]
+) -> Judged:
+    """Apply a rule to a version's measures and version 0's on the same window. KeyError: the measure is
+    absent.
+    """
     return Judged(
         version, float(own[rule.measure]), float(reference[rule.measure]), guard_holds(rule, own, reference)
     )
@@ -105,10 +118,11 @@ def guard_holds(rule: DecisionRule, own: Mapping[str, Any], reference: Mapping[s
 
 
 def best_version(judged: Sequence[Judged]) -> int:
-    """The version with the highest gain among those whose guard held; version 0 (gain 0) is always a candidate.
+    """The version with the highest gain among those whose guard held; version 0 (gain 0) is always a
+    candidate.
 
-    A version judged twice counts by its later judgement; equal gains go to the lower number. Never a version
-    with a gain below 0, so the best is never below version 0 on the decision measure.
+    A version judged twice counts by its later judgement; equal gains go to the lower number. Never a
+    version with a gain below 0, so the best is never below version 0 on the decision measure.
     """
     latest = {entry.version: entry for entry in judged}
     best, best_gain = 0, 0.0
@@ -120,9 +134,11 @@ def best_version(judged: Sequence[Judged]) -> int:
 
 
 def out_of_patience(history: History, rule: StopRule) -> bool:
-    """Early stop: the last `patience` judged versions brought no gain of `min_delta` over the best before them.
+    """Early stop: the last `patience` judged versions brought no gain of `min_delta` over the best before
+    them.
 
-    Small gains add up: the mark moves only when it is beaten by `min_delta`, so slow steady learning goes on.
+    Small gains add up: the mark moves only when it is beaten by `min_delta`, so slow steady learning goes
+    on.
     """
     mark = max((e.gain for e in history.judged if e.version in history.baseline and e.guarded), default=0.0)
     mark = max(mark, 0.0)

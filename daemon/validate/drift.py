@@ -1,11 +1,14 @@
-"""Has the users' behaviour drifted? A river detector over the best version's holdout loss, impression by impression.
+"""Has the users' behaviour drifted? A river detector over the best version's holdout loss, impression by
+impression.
 
 Only a *rising* loss counts: a detector also fires when the loss falls, which asks for no action.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from river.drift import ADWIN, PageHinkley
@@ -14,6 +17,14 @@ DriftKind = Literal["adwin", "page_hinkley", "off"]
 
 RECENT = 0.02
 """Step of the exponential mean that tells a rise from a fall: about the last 50 impressions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Risen:
+    """A drift: the mean loss before it and the recent mean at its detection."""
+
+    before: float
+    now: float
 
 
 class Detector(Protocol):
@@ -28,9 +39,9 @@ class Detector(Protocol):
 class LossDrift:
     """Drift of one version's holdout loss.
 
-    `kind`: `adwin` (Bifet and Gavalda, SDM 2007; delta = 0.002), `page_hinkley` (mean shift upwards, threshold
-    10 in units of summed loss) or `off`. `primed` with the losses of the window it was chosen on: what happened
-    before then is known to the judge and never reported.
+    `kind`: `adwin` (Bifet and Gavalda, SDM 2007; delta = 0.002), `page_hinkley` (mean shift upwards,
+    threshold 10 in units of summed loss) or `off`. `primed` with the losses of the window it was chosen on:
+    what happened before then is known to the judge and never reported.
     """
 
     def __init__(self, kind: DriftKind, primed: Iterable[float] = ()) -> None:
@@ -47,20 +58,19 @@ class LossDrift:
         """Mean loss since the last drift (0 before the first value)."""
         return self._mean
 
-    def update(self, loss: float) -> bool:
-        """Take the loss of one impression; True when it has risen for good. NaN is ignored."""
-        if self._detector is None or loss != loss:
-            return False
+    def update(self, loss: float) -> Risen | None:
+        """Take the loss of one impression; how it rose, when it has risen for good. NaN is ignored."""
+        if self._detector is None or math.isnan(loss):
+            return None
         self._recent = loss if self._count == 0 else self._recent + RECENT * (loss - self._recent)
         before = self._mean
         self._count += 1
         self._mean += (loss - self._mean) / self._count
         self._detector.update(loss)
         if not self._detector.drift_detected:
-            return False
-        rising = self._recent > before
+            return None
         self._count, self._mean = 1, self._recent
-        return rising
+        return Risen(before, self._recent) if self._recent > before else None
 
 
 def _detector(kind: DriftKind) -> Detector | None:

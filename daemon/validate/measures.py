@@ -1,11 +1,11 @@
 """Retrieval measures on NumPy arrays: average precision, P@k, nDCG, AUC, hinge loss, macro averages.
 
-Conventions, the same everywhere here: a higher score ranks first; **ties go to the lower candidate index**, so
-every measure is a deterministic function of its arrays; a query is never its own candidate (callers pass
+Conventions, the same everywhere here: a higher score ranks first; **ties go to the lower candidate index**,
+so every measure is a deterministic function of its arrays; a query is never its own candidate (callers pass
 `exclude`); scores must be finite (`NaN` has no rank). Ranks are 1-based.
 
-Two families: `*_full` works on one query's scores over a whole catalog, `shown_*` on many short shown lists at
-once, padded to a common length (`valid` is False on padding).
+Two families: `*_full` works on one query's scores over a whole catalog, `shown_*` on many short shown lists
+at once, padded to a common length (`valid` is False on padding).
 """
 
 from __future__ import annotations
@@ -21,21 +21,27 @@ Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 Rows: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
+TOP = 10
+"""The k of P@k and nDCG@k in every report."""
+
 MAX_PROPENSITY_WEIGHT = 10.0
-"""Clip of 1/propensity: below one exposure in ten the variance of a weighted click outgrows what it corrects."""
+"""Clip of 1/propensity: below one exposure in ten the variance of a weighted click outgrows what it
+corrects.
+"""
 
 
 def ranks_of(scores: Scores, targets: Rows, exclude: int | None = None) -> Rows:
     """1-based ranks of the candidates `targets` when all candidates are sorted by falling score.
 
-    `rank(i) = 1 + #{j: s_j > s_i} + #{j < i: s_j = s_i}`, both counts without `exclude` (the query's own row).
-    scores [n], targets int64[k] -> int64[k]. One sort of the scores, no argsort: O(n log n), n extra floats.
+    `rank(i) = 1 + #{j: s_j > s_i} + #{j < i: s_j = s_i}`, both counts without `exclude` (the query's own
+    row). scores [n], targets int64[k] -> int64[k]. One sort of the scores, no argsort: O(n log n), n extra
+    floats.
     """
     ordered = np.sort(scores)
     wanted = scores[targets]
     upto = np.searchsorted(ordered, wanted, side="right")
     equal = upto - np.searchsorted(ordered, wanted, side="left")
-    ranks = (scores.shape[0] - upto + 1).astype(np.int64)
+    ranks: Rows = (scores.shape[0] - upto + 1).astype(np.int64)
     for value in np.unique(wanted[equal > 1]):
         rows = np.flatnonzero(scores == value)
         tied = wanted == value
@@ -58,7 +64,9 @@ def average_precision(ranks: Rows) -> float:
 
 
 def precision_at(ranks: Rows, k: int) -> float:
-    """Share of the first `k` places held by relevant candidates; divided by `k` however few candidates exist."""
+    """Share of the first `k` places held by relevant candidates; divided by `k` however few candidates
+    exist.
+    """
     return float(np.count_nonzero(ranks <= k) / k)
 
 
@@ -75,7 +83,7 @@ def macro_over(values: Float, labels: Sequence[str]) -> float:
     """
     groups: dict[str, list[float]] = {}
     for value, label in zip(values.tolist(), labels, strict=True):
-        if value == value:
+        if not np.isnan(value):
             groups.setdefault(label, []).append(value)
     means = [sum(group) / len(group) for group in groups.values()]
     return float(np.mean(means)) if means else float("nan")
@@ -88,16 +96,18 @@ def shown_ranks(scores: Scores, valid: Mask) -> Rows:
     """
     order = np.argsort(np.where(valid, -scores, np.inf), axis=1, kind="stable")
     ranks = np.empty(order.shape, dtype=np.int64)
-    np.put_along_axis(ranks, order, np.arange(1, order.shape[1] + 1)[None, :].repeat(len(order), axis=0), axis=1)
+    places = np.tile(np.arange(1, order.shape[1] + 1), (len(order), 1))
+    np.put_along_axis(ranks, order, places, axis=1)
     return ranks
 
 
 def shown_average_precision(ranks: Rows, clicked: Mask, weights: Float | None = None) -> Float:
     """Average precision inside each shown list with the clicked objects as the relevant ones.
 
-    `AP_w = sum_j w_j P(r_j) / sum_j w_j`, P(r) = share of clicked among the first r places: the self-normalised
-    inverse-propensity mean of the precision at each click; equal weights give plain AP.
-    ranks int64[n, L], clicked bool[n, L], weights float64[n, L] -> float64[n]; NaN for a list without a click.
+    `AP_w = sum_j w_j P(r_j) / sum_j w_j`, P(r) = share of clicked among the first r places: the
+    self-normalised inverse-propensity mean of the precision at each click; equal weights give plain AP.
+    ranks int64[n, L], clicked bool[n, L], weights float64[n, L] -> float64[n]; NaN for a list without a
+    click.
     """
     length = ranks.shape[1]
     hits = np.zeros(ranks.shape, dtype=np.float64)
@@ -142,7 +152,9 @@ def shown_hinge(scores: Scores, clicked: Mask, valid: Mask) -> Float:
 
 
 def auc(positives: Scores, negatives: Scores) -> float:
-    """Share of (positive, negative) pairs with the positive scored higher, ties one half; NaN without a pair."""
+    """Share of (positive, negative) pairs with the positive scored higher, ties one half; NaN without a
+    pair.
+    """
     if positives.shape[0] == 0 or negatives.shape[0] == 0:
         return float("nan")
     above = positives[:, None] > negatives[None, :]

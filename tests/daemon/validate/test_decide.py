@@ -84,7 +84,7 @@ def test_verdicts_are_promote_then_stop_and_nothing_twice():
     promoted = History(history.judged, promoted=1)
     stop = outstanding(promoted, RULE)
     assert [(v.kind, v.version, v.reason) for v in stop] == [("STOP", 1, "patience")]
-    assert outstanding(History(history.judged, promoted=1, stopped=True), RULE) == ()
+    assert outstanding(History(history.judged, promoted=1, stopped_at={0: 3}), RULE) == ()
     assert outstanding(History(), RULE) == ()
 
 
@@ -104,7 +104,7 @@ def test_version_0_is_promoted_first_and_again_when_the_best_falls_below_it():
         (History((ZERO, Judged(5, 0.3, 0.2))), 5, None),
         (History((ZERO,), refused=frozenset({5})), 5, None),
         (History((ZERO,), baseline=frozenset({0, 3})), 5, 3),
-        (History((ZERO,), stopped=True), 5, None),
+        (History((ZERO,), stopped_at={0: 3}), 5, None),
     ],
 )
 def test_next_to_judge(history, newest, wanted):
@@ -116,8 +116,18 @@ def test_next_to_judge(history, newest, wanted):
     [
         (FULL_CATALOG, {"map_full": 0.4, "p10_full": 0.5}, {"map_full": 0.2, "p10_full": 0.5}, True),
         (FULL_CATALOG, {"map_full": 0.4, "p10_full": 0.49}, {"map_full": 0.2, "p10_full": 0.5}, False),
-        (SHOWN_LIST, {"map_shown": 0.4, "clicked_vs_random": 0.895}, {"map_shown": 0.3, "clicked_vs_random": 0.9}, True),
-        (SHOWN_LIST, {"map_shown": 0.4, "clicked_vs_random": 0.88}, {"map_shown": 0.3, "clicked_vs_random": 0.9}, False),
+        (
+            SHOWN_LIST,
+            {"map_shown": 0.4, "clicked_vs_random": 0.895},
+            {"map_shown": 0.3, "clicked_vs_random": 0.9},
+            True,
+        ),
+        (
+            SHOWN_LIST,
+            {"map_shown": 0.4, "clicked_vs_random": 0.88},
+            {"map_shown": 0.3, "clicked_vs_random": 0.9},
+            False,
+        ),
         (SHOWN_LIST, {"map_shown": 0.4}, {"map_shown": 0.3}, False),
     ],
 )
@@ -150,7 +160,8 @@ def test_best_is_never_worse_than_version_0(judged):
     best = best_version(judged)
     if best:
         latest = {entry.version: entry for entry in judged}
-        assert latest[best].guarded and latest[best].value > latest[best].reference
+        assert latest[best].guarded
+        assert latest[best].value > latest[best].reference
         assert all(latest[best].gain >= e.gain for v, e in latest.items() if v and e.guarded)
 
 

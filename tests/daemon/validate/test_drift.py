@@ -17,7 +17,8 @@ def test_a_rise_is_reported_soon(kind):
     drift = LossDrift(kind, losses(1, 0.5, 1000))
     assert not any(drift.update(loss) for loss in losses(2, 0.5, 1000))
     alarms = [i for i, loss in enumerate(losses(3, 1.1, 500)) if drift.update(loss)]
-    assert alarms and alarms[0] < 200
+    assert alarms
+    assert alarms[0] < 200
 
 
 @pytest.mark.parametrize("kind", ["adwin", "page_hinkley"])

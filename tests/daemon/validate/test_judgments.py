@@ -47,7 +47,8 @@ def test_broken_lines_are_named(tmp_path, kind, text, place):
     path = write(tmp_path, text)
     with pytest.raises(JudgmentsError) as error:
         load_judgments(f"{kind}:{path}")
-    assert place in str(error.value) and str(path) in str(error.value)
+    assert place in str(error.value)
+    assert str(path) in str(error.value)
 
 
 def test_wrong_addresses_and_missing_files_say_what_to_do(tmp_path):

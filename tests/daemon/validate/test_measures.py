@@ -58,8 +58,10 @@ def test_average_precision_equals_scikit_learn_without_ties():
 
 
 def padded(random, lists, length, ties):
-    scores = random.integers(0, 4, (lists, length)) if ties else random.permuted(
-        np.tile(np.arange(length), (lists, 1)), axis=1
+    scores = (
+        random.integers(0, 4, (lists, length))
+        if ties
+        else random.permuted(np.tile(np.arange(length), (lists, 1)), axis=1)
     )
     valid = np.arange(length) < random.integers(2, length + 1, lists)[:, None]
     clicked = (random.random((lists, length)) < 0.4) & valid
@@ -81,7 +83,8 @@ def test_shown_measures_agree_with_scikit_learn_and_the_oracle(ties):
         hits = set(np.flatnonzero(clicked[i]).tolist())
         assert plain[i] == pytest.approx(slow_ap(order, hits), nan_ok=True)
         if not hits:
-            assert math.isnan(weighted[i]) and math.isnan(ndcg[i])
+            assert math.isnan(weighted[i])
+            assert math.isnan(ndcg[i])
             continue
         precision = {c: len(set(order[: p + 1]) & hits) / (p + 1) for p, c in enumerate(order)}
         want = sum(weights[i, c] * precision[c] for c in hits) / sum(weights[i, c] for c in hits)

@@ -1,0 +1,58 @@
+"""The validator's memory is the ledger: a pure fold of its entries into the history the decisions need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from checkpoints.ledger import LedgerEntry
+from daemon.validate.decide import DecisionRule, History, Judged, Positions, is_finite, judge_by
+
+BEST = "best"
+VALIDATE = "validate"
+REFERENCE = "version_0"
+REFUSED = "refused"
+POSITIONS = "holdout_positions"
+
+
+def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> History:
+    """History since the last RESUME. Entries judged by another rule (the judgments came or went) do not
+    count.
+    """
+    judged: list[Judged] = []
+    refused: set[int] = set()
+    baseline = frozenset({0})
+    promoted: int | None = None
+    stopped: Positions | None = None
+    for entry in sorted(entries, key=lambda e: e.n):
+        if entry.kind == "KEEP" and entry.version is not None:
+            if entry.measures.get(REFUSED):
+                refused.add(entry.version)
+            else:
+                judged += _judged(entry.version, entry.measures, rule)
+        elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
+            promoted = entry.version
+        elif entry.kind == "STOP":
+            stopped = positions_of(entry.measures)
+        elif entry.kind == "RESUME":
+            stopped, judged = None, []
+            baseline = frozenset({0} if promoted is None else {0, promoted})
+    return History(tuple(judged), baseline, frozenset(refused), promoted, stopped)
+
+
+def measured_positions(positions: Positions) -> dict[str, int]:
+    """Holdout positions as they stand in an entry's measures (JSON has no whole numbers as keys)."""
+    return {str(partition): offset for partition, offset in sorted(positions.items())}
+
+
+def positions_of(measures: Mapping[str, Any]) -> Positions:
+    """The inverse of `measured_positions`; empty for an entry written by somebody else."""
+    found = measures.get(POSITIONS)
+    return {int(partition): int(offset) for partition, offset in found.items()} if found else {}
+
+
+def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> list[Judged]:
+    reference = measures.get(REFERENCE)
+    if not isinstance(reference, Mapping) or not is_finite(measures, rule) or not is_finite(reference, rule):
+        return []
+    return [judge_by(rule, version, measures, reference)]

@@ -1,0 +1,122 @@
+"""Reads the holdout topic into the window; what cannot be judged is counted, what cannot be read is a dead
+letter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from daemon.learn.deadletters import send_durably
+from daemon.validate.objects import check_impression
+from daemon.validate.window import Held, Window, is_usable, rebuild_from
+from streams.catalog import Catalog
+from streams.codec import decode_impression
+from streams.deadletter import DeadLetter
+from streams.errors import OffsetExpired
+from streams.poison import Poison
+from streams.source import RecordBatch, Sink, Source
+from streams.space import SpaceSpec
+
+NO_CLICK = "no_click"
+ALL_CLICKED = "all_clicked"
+POLL_RECORDS = 256
+
+
+class Holdout:
+    """The holdout stream of one topic.
+
+    Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
+    written again after a restart.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        dead: Sink,
+        *,
+        space: SpaceSpec,
+        catalog: Catalog | None,
+        size: int,
+        upto: Mapping[int, int] | None = None,
+    ) -> None:
+        self._source = source
+        self._dead = dead
+        self._space = space
+        self._catalog = catalog
+        self._size = size
+        self._topic = source.identity().topic
+        self._upto = None if upto is None else dict(upto)
+        self._counts: Counter[str] = Counter()
+        self.window = self._rewind()
+
+    def poll(self, timeout_s: float, give_up: Callable[[float, Exception], bool]) -> list[Held]:
+        """Read one batch into the window; the usable impressions that came. Empty after `timeout_s` without
+        any.
+
+        `give_up(seconds, error)` waits while the dead-letter topic is unavailable; True ends the attempt
+        and the batch is read again later. When retention overtook the position, reading goes on from what
+        is left.
+        """
+        try:
+            batch = self._source.poll(POLL_RECORDS, timeout_s)
+        except OffsetExpired:
+            self.window = self._rewind()
+            return []
+        if batch is None:
+            return []
+        fresh, letters, left_out = self._decode(batch)
+        if letters and not send_durably(self._dead, letters, give_up):
+            self._source.assign(self.window.positions)
+            return []
+        self._counts += left_out
+        for held in fresh:
+            self.window.add(held)
+        end = batch.offsets[-1] + 1
+        self.window.move(
+            batch.partition, end if self._upto is None else min(end, self._upto[batch.partition])
+        )
+        return fresh
+
+    def take_counts(self) -> Counter[str]:
+        """Impressions left out since the last call, by reason: a poison reason, `no_click` or
+        `all_clicked`.
+        """
+        taken, self._counts = self._counts, Counter()
+        return taken
+
+    def caught_up(self) -> bool:
+        """Every record that is in the topic now, or before `upto`, has been read."""
+        positions = self.window.positions
+        ends = self._upto or {partition: end for partition, (_, end) in self._source.bounds().items()}
+        return all(positions[partition] >= end for partition, end in ends.items())
+
+    def _decode(self, batch: RecordBatch) -> tuple[list[Held], list[DeadLetter], Counter[str]]:
+        fresh: list[Held] = []
+        letters: list[DeadLetter] = []
+        left_out: Counter[str] = Counter()
+        for offset, value in zip(batch.offsets, batch.values, strict=True):
+            if self._upto is not None and offset >= self._upto[batch.partition]:
+                break
+            try:
+                impression = decode_impression(value)
+                check_impression(impression, self._space, self._catalog)
+            except Poison as error:
+                left_out[error.reason] += 1
+                letters.append(
+                    DeadLetter(self._topic, batch.partition, offset, error.reason, error.detail, value)
+                )
+                continue
+            if is_usable(impression):
+                fresh.append(Held(batch.partition, offset, impression))
+            else:
+                left_out[ALL_CLICKED if impression.clicked else NO_CLICK] += 1
+        return fresh, letters, left_out
+
+    def _rewind(self) -> Window:
+        bounds = self._source.bounds()
+        if self._upto is not None:
+            bounds = {partition: (bounds[partition][0], end) for partition, end in self._upto.items()}
+        starts = rebuild_from(bounds, self._size)
+        self._source.assign(starts)
+        return Window(self._size, starts)

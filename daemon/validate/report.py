@@ -1,0 +1,44 @@
+"""Judgements as metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from daemon.telemetry import ValidateMetrics
+from daemon.validate.decide import History
+from daemon.validate.history import REFERENCE, REFUSED
+
+EXPORTED = (
+    "decision",
+    "map_full",
+    "p10_full",
+    "macro_map_full",
+    "macro_p10_full",
+    "map_shown",
+    "ndcg_shown",
+    "map_clicks",
+    "clicked_vs_random",
+    "loss",
+)
+
+
+def report(metrics: ValidateMetrics, history: History, number: int, measures: Mapping[str, Any]) -> None:
+    """Export what was judged: the version, version 0, the order the user saw, and the best when it is this
+    one.
+    """
+    metrics.stopped.set(history.stopped)
+    if measures.get(REFUSED):
+        return
+    metrics.record_measures("newest", number, _exported(measures))
+    if history.promoted == number:
+        metrics.record_measures("best", number, _exported(measures))
+    reference = dict(measures[REFERENCE])
+    reference["decision"] = reference[measures["decision_measure"]]
+    metrics.record_measures("zero", 0, _exported(reference))
+    seen = {"map_shown": measures["shown_order_map"], "ndcg_shown": measures["shown_order_ndcg"]}
+    metrics.record_measures("shown_order", None, seen)
+
+
+def _exported(measures: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: measures.get(name) for name in EXPORTED}

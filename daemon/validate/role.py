@@ -1,0 +1,62 @@
+"""The `validate` role: the holdout stream and the newest version in, verdicts out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import structlog
+from threadpoolctl import threadpool_limits
+
+from daemon.config.model import Config
+from daemon.exits import EX_OK
+from daemon.learn.faults import readable_faults
+from daemon.signals import Signals
+from daemon.telemetry import Health, ValidateMetrics, serve_http
+from daemon.validate.bench import open_bench
+from daemon.validate.options import ValidateOptions
+from daemon.validate.validator import Validator
+
+WAIT_SECONDS = 0.2
+MAX_JUDGE_SECONDS = 600.0
+"""Liveness: judging 1,000 queries against a million objects takes minutes, in which the loop does not move.
+"""
+
+log = structlog.get_logger("tripletd.validate")
+
+
+def run(config: Config, options: ValidateOptions) -> int:
+    """Judge until told to stop; the exit code. Raises UserError for what the user can put right."""
+    with ExitStack() as stack:
+        stack.enter_context(readable_faults())
+        stack.enter_context(threadpool_limits(limits=1))
+        signals = stack.enter_context(Signals())
+        metrics, health = ValidateMetrics(), Health(MAX_JUDGE_SECONDS)
+        server = serve_http(metrics.registry, health, config.http.host, config.http.validate_port)
+        stack.callback(server.close)
+        log.info("metrics and health", url=f"http://{server.host}:{server.port}")
+        bench = open_bench(stack, config, metrics)
+        validator = Validator(bench, config.validate, bench.rule)
+        return _loop(validator, signals, health, options)
+
+
+def _loop(validator: Validator, signals: Signals, health: Health, options: ValidateOptions) -> int:
+    """Read what is there, watch it for drift, judge the newest version, rest when there was nothing to do."""
+
+    def give_up(seconds: float, error: Exception) -> bool:
+        health.beat()
+        health.set_ready(f"dead letters cannot be written: {error}")
+        return signals.wait(seconds)
+
+    health.started()
+    while not signals.stopping:
+        health.beat()
+        fresh = validator.read(0.0, give_up)
+        validator.watch_drift(fresh)
+        judged = validator.judge_next()
+        health.set_ready(validator.waiting_for())
+        if options.exit_when_caught_up and validator.finished():
+            log.info("caught up", waiting_for=validator.waiting_for())
+            break
+        if not fresh and judged is None:
+            signals.wait(WAIT_SECONDS)
+    return EX_OK

@@ -1,0 +1,105 @@
+"""Versions ready to be judged: loaded, verified, in their serving form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkpoints.errors import Damaged, KeyMissing
+from checkpoints.manifest import Manifest
+from checkpoints.versions import Version, VersionStore
+from daemon.config.model import ServingConfig
+from daemon.exits import EX_DATAERR, UserError
+from daemon.learn.state import map_arrays
+from daemon.serving_form import serving_form
+from daemon.validate.objects import MappedObjects
+from daemon.validate.scorer import Scorer
+from learners.errors import LearnerError
+from learners.maps import FittedSpaceMap
+from streams.catalog import Catalog
+from streams.space import SpaceSpec
+
+APPLIED = ("updated", "passive", "degenerate")
+
+
+class Refused(Exception):
+    """The version must never be best: damaged, not finite, not of these objects, or pruned meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An opened version."""
+
+    manifest: Manifest
+    scorer: Scorer
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.manifest.number
+
+    @property
+    def events(self) -> int:
+        """Events applied up to it, rejected ones left out."""
+        return int(sum(self.manifest.counters.get(outcome, 0) for outcome in APPLIED))
+
+
+class Shelf:
+    """Opens versions and keeps those in use open: version 0, the best, the one being judged.
+
+    Memory: the catalog as read and as mapped, and per open version its serving form (a matrix of the
+    learner's dimension, 4 d^2 bytes) and one float32 per catalog object.
+    """
+
+    def __init__(
+        self, versions: VersionStore, space: SpaceSpec, catalog: Catalog | None, serving: ServingConfig
+    ) -> None:
+        self._versions = versions
+        self._space = space
+        self._catalog = catalog
+        self._serving = serving
+        self._open: dict[int, Candidate] = {}
+        self._objects: MappedObjects | None = None
+
+    @property
+    def objects(self) -> MappedObjects:
+        """The objects under the map of the versions opened so far; open one first."""
+        assert self._objects is not None
+        return self._objects
+
+    def open(self, number: int) -> Candidate:
+        """The version, loaded and checked unless it is open already. Raises Refused, UserError."""
+        if number not in self._open:
+            try:
+                self._open[number] = self._load(number)
+            except (Damaged, KeyMissing, LearnerError) as error:
+                raise Refused(str(error)) from error
+        return self._open[number]
+
+    def keep(self, *numbers: int | None) -> None:
+        """Close every open version but these."""
+        self._open = {number: one for number, one in self._open.items() if number in numbers}
+
+    def _load(self, number: int) -> Candidate:
+        version = self._versions.load(number)
+        self._refuse_other_inputs(version.manifest)
+        objects = self._mapped(version)
+        form = serving_form(self._versions, version, self._serving)
+        if form.dim != objects.dim:
+            raise Refused(f"W has {form.dim} dimensions, the map gives {objects.dim}")
+        return Candidate(version.manifest, Scorer(form, objects))
+
+    def _mapped(self, version: Version) -> MappedObjects:
+        if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):
+            fitted = FittedSpaceMap.load(version.manifest.map.get("spec", {}), map_arrays(version.arrays))
+            self._objects = MappedObjects(self._space, self._catalog, fitted)
+        return self._objects
+
+    def _refuse_other_inputs(self, manifest: Manifest) -> None:
+        digest = None if self._catalog is None else self._catalog.digest
+        if manifest.space != self._space.id or manifest.catalog_digest != digest:
+            raise UserError(
+                f"version {manifest.number} was learned in space {manifest.space!r} with catalog "
+                f"{manifest.catalog_digest}; configured are {self._space.id!r} and {digest}",
+                "put space.id and catalog.path back, or point checkpoints.path to the folder learned from them",
+                EX_DATAERR,
+            )

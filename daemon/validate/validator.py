@@ -1,0 +1,196 @@
+"""The validator's work: judge the newest version, write the verdicts, watch for drift, know when it is
+done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from daemon.config.model import ValidateConfig
+from daemon.exits import EX_DATAERR, UserError
+from daemon.validate.bench import Bench
+from daemon.validate.decide import (
+    DecisionRule,
+    History,
+    Positions,
+    StopRule,
+    is_finite,
+    next_to_judge,
+    outstanding,
+)
+from daemon.validate.history import fold
+from daemon.validate.judge import Judge
+from daemon.validate.report import report
+from daemon.validate.scorer import NotFinite
+from daemon.validate.shelf import Candidate, Refused
+from daemon.validate.verdicts import keep_entry, refused_entry, resume_entry, verdict_entry
+from daemon.validate.watch import DriftWatch
+from daemon.validate.window import Held
+
+MAX_POLLS = 64
+"""Batches read between two judgements at most, so that a fast holdout stream cannot keep the judge from
+work.
+"""
+
+log = structlog.get_logger("tripletd.validate")
+
+
+class Validator:
+    """One validator. Its memory is the ledger, its window the holdout topic: it can be killed at any
+    moment.
+    """
+
+    def __init__(self, bench: Bench, config: ValidateConfig, rule: DecisionRule) -> None:
+        self._bench = bench
+        self._config = config
+        self._rule = rule
+        self._stop = StopRule(config.patience, config.min_delta, config.min_versions)
+        self._watch = DriftWatch(config.drift)
+        self._judge: Judge | None = None
+        self._undecidable: Positions | None = None
+
+    def read(self, timeout_s: float, give_up: Callable[[float, Exception], bool]) -> list[Held]:
+        """New usable impressions, already in the window; waits up to `timeout_s` when there are none."""
+        fresh: list[Held] = []
+        for turn in range(MAX_POLLS):
+            before = self._bench.holdout.window.positions
+            fresh += self._bench.holdout.poll(0.0 if turn else timeout_s, give_up)
+            if self._bench.holdout.window.positions == before:
+                break
+        self._bench.metrics.window.set(len(self._bench.holdout.window))
+        self._bench.metrics.record_skipped(self._bench.holdout.take_counts())
+        return fresh
+
+    def judge_next(self) -> int | None:
+        """Judge one version and write what follows; its number, None when there is nothing to judge."""
+        history = self._complete(self._history())
+        number = None if self.waiting_for() else next_to_judge(history, self._newest())
+        if number is None:
+            return None
+        self._passed_over(history, number)
+        began = time.perf_counter()
+        entry = self._entry_for(number)
+        if entry is None:
+            return None
+        self._bench.ledger.append(entry)
+        self._bench.metrics.judged.inc()
+        self._bench.metrics.judge_seconds.observe(time.perf_counter() - began)
+        log.info("version judged", version=number, verdict=entry["reason"])
+        history = self._complete(self._history())
+        self._bench.shelf.keep(0, history.promoted)
+        report(self._bench.metrics, history, number, entry["measures"])
+        return number
+
+    def watch_drift(self, fresh: Sequence[Held]) -> None:
+        """Feed new impressions to the drift detector of the best version; RESUME when it fires after a
+        STOP.
+        """
+        history = self._history()
+        if history.promoted is None or self._config.drift == "off":
+            return
+        try:
+            best = self._bench.shelf.open(history.promoted)
+            window = self._bench.holdout.window
+            risen = self._watch.take(self._judge_now(), best.scorer, history, window, fresh)
+        except (Refused, NotFinite) as error:
+            log.error("best version cannot be watched", version=history.promoted, reason=str(error))
+            return
+        self._bench.metrics.holdout_loss.set(self._watch.mean)
+        if risen is None:
+            return
+        self._bench.metrics.drift.inc()
+        log.warning("drift", version=best.number, before=risen.before, now=risen.now, stopped=history.stopped)
+        if history.stopped:
+            self._bench.ledger.append(resume_entry(best.number, risen, window.positions))
+            self._bench.metrics.stopped.set(0)
+
+    def waiting_for(self) -> str | None:
+        """Why no version can be judged yet; None when nothing stands in the way."""
+        if self._newest() is None:
+            return "no version yet"
+        window = self._bench.holdout.window
+        if len(window) < self._config.min_impressions:
+            need = self._config.min_impressions
+            return f"{len(window)} of {need} holdout impressions (validate.min_impressions)"
+        if window.positions == self._undecidable:
+            return f"no holdout query that {self._rule.measure} can be judged by (validate.judgments)"
+        return None
+
+    def finished(self) -> bool:
+        """Nothing more will come: the holdout is read, and either a STOP is in force or the newest version
+        stands at the end of the training topic and is judged, or cannot be for want of impressions.
+        """
+        if not self._bench.holdout.caught_up():
+            return False
+        history = self._history()
+        newest = self._newest()
+        if history.stopped or newest is None:
+            return history.stopped
+        if self.waiting_for() is None and next_to_judge(history, newest) is not None:
+            return False
+        at = self._bench.versions.manifest(newest).positions
+        ends = self._bench.training.bounds()
+        return all(p in at and at[p].next_offset >= end for p, (_, end) in ends.items())
+
+    def _history(self) -> History:
+        return fold(self._bench.ledger.entries(), self._rule)
+
+    def _newest(self) -> int | None:
+        return max(self._bench.versions.versions(), default=None)
+
+    def _complete(self, history: History) -> History:
+        """Write the verdicts that follow from the history; the history with them."""
+        positions = self._bench.holdout.window.positions
+        for verdict in outstanding(history, self._stop):
+            self._bench.ledger.append(verdict_entry(verdict, positions))
+            log.info(verdict.kind, version=verdict.version, reason=verdict.reason)
+            history = self._history()
+        return history
+
+    def _entry_for(self, number: int) -> dict[str, Any] | None:
+        """The KEEP of a version, judged or refused; None when the window cannot decide yet."""
+        window = self._bench.holdout.window
+        impressions = [held.impression for held in window]
+        zero = self._open_zero()
+        try:
+            candidate = self._bench.shelf.open(number)
+            reference = self._judge_now().judge(zero.scorer, impressions)
+            if not is_finite(reference, self._rule):
+                self._undecidable = window.positions
+                return None
+            own = reference if number == 0 else self._judge_now().judge(candidate.scorer, impressions)
+        except (Refused, NotFinite) as error:
+            return refused_entry(number, str(error), window.positions)
+        return keep_entry(candidate, own, reference, self._rule, (len(impressions), window.positions))
+
+    def _open_zero(self) -> Candidate:
+        try:
+            return self._bench.shelf.open(0)
+        except Refused as error:
+            raise UserError(
+                f"version 0 cannot be read, and every version is judged against it: {error}",
+                "restore it from a copy, or set checkpoints.path to an empty folder",
+                EX_DATAERR,
+            ) from error
+
+    def _judge_now(self) -> Judge:
+        """The judge for the objects as mapped now; a version must be open."""
+        objects = self._bench.shelf.objects
+        if self._judge is None or self._judge.objects is not objects:
+            judgments = self._bench.judgments
+            bound = None if judgments is None else judgments.bind(objects.ids)
+            self._judge = Judge(objects, bound, self._config.max_queries)
+        return self._judge
+
+    def _passed_over(self, history: History, number: int) -> None:
+        seen = {entry.version for entry in history.judged} | history.refused
+        skipped = [n for n in self._bench.versions.versions() if max(seen, default=0) < n < number]
+        if skipped:
+            self._bench.metrics.passed_over.inc(len(skipped))
+            log.info(
+                "versions passed over for a newer one", first=skipped[0], last=skipped[-1], count=len(skipped)
+            )

@@ -1,0 +1,65 @@
+"""Watches the best version's holdout loss for drift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from daemon.validate.decide import History, Positions
+from daemon.validate.drift import DriftKind, LossDrift, Risen
+from daemon.validate.judge import Judge
+from daemon.validate.scorer import Scorer
+from daemon.validate.window import Held, Window
+
+
+class DriftWatch:
+    """One detector, made anew when another version becomes best or a STOP is given.
+
+    It is primed with what the window held before, at a STOP with what it held when the STOP was given:
+    after a restart the impressions since then are taken again, so that a restart hides no drift.
+    """
+
+    def __init__(self, kind: DriftKind) -> None:
+        self._kind = kind
+        self._watched: tuple[int, Positions | None] | None = None
+        self._drift = LossDrift(kind)
+
+    @property
+    def mean(self) -> float:
+        """Mean holdout loss of the best version."""
+        return self._drift.mean
+
+    def take(
+        self, judge: Judge, scorer: Scorer, history: History, window: Window, fresh: Sequence[Held]
+    ) -> Risen | None:
+        """Feed new impressions to the detector; how the loss rose when it has. `scorer` is the best
+        version's.
+        """
+        if self._kind == "off":
+            return None
+        if self._watched != (history.promoted or 0, history.stopped_at):
+            self._watched = (history.promoted or 0, history.stopped_at)
+            before, fresh = _split(window, fresh, history.stopped_at)
+            losses = judge.losses(scorer, [held.impression for held in before])
+            self._drift = LossDrift(self._kind, losses.tolist())
+        if not fresh:
+            return None
+        risen: Risen | None = None
+        for loss in judge.losses(scorer, [held.impression for held in fresh]).tolist():
+            risen = self._drift.update(loss) or risen
+        return risen
+
+
+def _split(
+    window: Window, fresh: Sequence[Held], stopped_at: Positions | None
+) -> tuple[list[Held], list[Held]]:
+    """The window before and after the point from which drift counts."""
+    new = {(held.partition, held.offset) for held in fresh}
+    before: list[Held] = []
+    after: list[Held] = []
+    for held in window:
+        if stopped_at:
+            known = held.offset < stopped_at.get(held.partition, 0)
+        else:
+            known = (held.partition, held.offset) not in new
+        (before if known else after).append(held)
+    return before, after
