@@ -1,6 +1,8 @@
 """Numbered, immutable, verified checkpoints of a learner, the ledger of verdicts, and their aliases."""
 
 from checkpoints.aliases import aliases, resolve
+from checkpoints.commit import Epoch
+from checkpoints.encoding import state_hash
 from checkpoints.errors import (
     BadKey,
     CheckpointError,
@@ -12,14 +14,47 @@ from checkpoints.errors import (
     WriteFailed,
 )
 from checkpoints.ledger import Ledger, LedgerEntry
+from checkpoints.local import LocalStore
 from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
+from checkpoints.memory import MemoryStore
 from checkpoints.publisher import AsyncPublisher, Failed, Published
+from checkpoints.retention import history, plan, prune
 from checkpoints.store import BlobStore, PutResult
-from checkpoints.versions import Epoch, Version, VersionStore
+from checkpoints.versions import Version, VersionStore
+from checkpoints.watcher import Changes, Watcher
 
 __all__ = [
-    "ArraySpec", "AsyncPublisher", "BadKey", "BlobStore", "CheckpointError", "Damaged", "Epoch", "Failed",
-    "FileEntry", "FutureFormat", "KeyExists", "KeyMissing", "Ledger", "LedgerEntry", "Manifest",
-    "PartitionPosition", "Published", "PutResult", "Superseded", "Version", "VersionMeta", "VersionStore",
-    "WriteFailed", "aliases", "resolve",
+    "ArraySpec",
+    "AsyncPublisher",
+    "BadKey",
+    "BlobStore",
+    "Changes",
+    "CheckpointError",
+    "Damaged",
+    "Epoch",
+    "Failed",
+    "FileEntry",
+    "FutureFormat",
+    "KeyExists",
+    "KeyMissing",
+    "Ledger",
+    "LedgerEntry",
+    "LocalStore",
+    "Manifest",
+    "MemoryStore",
+    "PartitionPosition",
+    "Published",
+    "PutResult",
+    "Superseded",
+    "Version",
+    "VersionMeta",
+    "VersionStore",
+    "Watcher",
+    "WriteFailed",
+    "aliases",
+    "history",
+    "plan",
+    "prune",
+    "resolve",
+    "state_hash",
 ]

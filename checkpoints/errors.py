@@ -32,19 +32,21 @@ class CheckpointError(Exception):
 class Damaged(CheckpointError):
     """A stored file is truncated, altered, missing or contradicts its manifest. It is never loaded.
 
-    ``kind`` is one of ``missing``, ``truncated``, ``altered``, ``malformed``, ``mismatch``.
+    ``kind`` is one of ``missing``, ``truncated``, ``altered``, ``malformed``, ``mismatch``, ``unreadable``,
+    ``future_format``.
     """
 
     def __init__(self, kind: str, place: str, problem: str, remedy: str = "") -> None:
         self.kind = kind
-        super().__init__(place, problem, remedy or "an older version is used; delete this one or restore a copy")
+        super().__init__(place, problem, remedy or "restore a copy or delete it; older ones are not affected")
 
 
 class FutureFormat(Damaged):
     """The file names a format that this release does not know."""
 
     def __init__(self, place: str, found: object, known: str) -> None:
-        super().__init__("future_format", place, f"format {found!r} is not known to this release (it reads {known})",
+        super().__init__("future_format", place,
+                         f"format {found!r} is not known to this release (it reads {known})",
                          "upgrade tripletd, or point it at another checkpoint folder")
 
 

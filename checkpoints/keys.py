@@ -7,6 +7,7 @@ import re
 from checkpoints.errors import BadKey
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_FOLDER = re.compile(r"versions/([0-9]{10})/[^/]+")
 _MANIFEST = re.compile(r"versions/([0-9]{10})/manifest\.json")
 _LEDGER = re.compile(r"ledger/([0-9]{10})\.json")
 VERSIONS = "versions/"
@@ -32,6 +33,12 @@ def check_key(key: str) -> str:
 def folder(number: int) -> str:
     """``versions/0000000012/`` for 12."""
     return f"{VERSIONS}{number:010d}/"
+
+
+def folder_number(key: str) -> int | None:
+    """The version in whose folder ``key`` lies, None for other keys."""
+    match = _FOLDER.fullmatch(key)
+    return int(match.group(1)) if match else None
 
 
 def manifest_key(number: int) -> str:

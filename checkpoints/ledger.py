@@ -1,4 +1,4 @@
-"""The ledger: one create-only numbered object per verdict; it is the only way back from judging to learning."""
+"""The ledger: one create-only numbered object per verdict, the only way back from judging to learning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
-    """One verdict. ``n`` orders entries (from 1); ``alias`` names what PROMOTE or ROLLBACK moves to ``version``."""
+    """One verdict. ``n`` orders entries (from 1); PROMOTE and ROLLBACK move ``alias`` to ``version``."""
 
     n: int
     kind: str
@@ -31,8 +31,9 @@ class LedgerEntry:
 
     def to_json(self) -> bytes:
         """Sealed JSON. ValueError for values that JSON cannot carry."""
-        return seal({"format": FORMAT, "n": self.n, "kind": self.kind, "version": self.version, "alias": self.alias,
-                     "by": self.by, "reason": self.reason, "measures": self.measures, "at": self.at})
+        return seal({"format": FORMAT, "n": self.n, "kind": self.kind, "version": self.version,
+                     "alias": self.alias, "by": self.by, "reason": self.reason,
+                     "measures": self.measures, "at": self.at})
 
     @staticmethod
     def from_json(data: bytes, place: str) -> LedgerEntry:
@@ -60,9 +61,10 @@ class Ledger:
         self._known: dict[int, LedgerEntry] = {}
 
     def append(self, entry: dict[str, Any]) -> LedgerEntry:
-        """Write ``entry`` {kind, version?, alias?, by?, reason?, measures?} under the next free number, durably.
+        """Write ``entry`` {kind, version?, alias?, by?, reason?, measures?} under the next free number.
 
-        Loses a race -> takes the next number. ValueError for an unknown kind or field; WriteFailed from the disk.
+        Durable when it returns; the loser of a race takes the next number. ValueError for an unknown kind or
+        field; WriteFailed from the disk.
         """
         if entry.get("kind") not in KINDS:
             raise ValueError(f"ledger kind {entry.get('kind')!r} is not one of {', '.join(KINDS)}")

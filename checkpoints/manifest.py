@@ -101,7 +101,7 @@ class Manifest(VersionMeta):
 
     @staticmethod
     def from_json(data: bytes, place: str) -> Manifest:
-        """Strict inverse of :meth:`to_json`. Raises FutureFormat or Damaged naming ``place`` and the field."""
+        """Strict inverse of :meth:`to_json`. Raises FutureFormat, or Damaged naming place and field."""
         record = unseal(data, place)
         if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
             raise FutureFormat(place, record.get("format"), f"manifest format {FORMAT}")
@@ -120,7 +120,8 @@ def _parse(at: Fields) -> Manifest:
         space=at.text("space"), map=at.mapping("map"), catalog_digest=at.optional("catalog_digest", at.text),
         seed=at.integer("seed", low=None), positions=_positions(at), stream=at.mapping("stream"),
         schedule=tuple(_schedule_entry(at, i, e) for i, e in enumerate(at.sequence("schedule"))),
-        counters=at.numbers("counters"), watermark=at.optional("watermark", lambda f: at.integer(f, low=None)),
+        counters=at.numbers("counters"),
+        watermark=at.optional("watermark", lambda name: at.integer(name, low=None)),
         files=tuple(FileEntry(f.file_name("name"), f.integer("size"), f.digest("sha256"))
                     for f in at.records("files", ("name", "size", "sha256"))),
         arrays=tuple(ArraySpec(a.text("name"), a.text("dtype"), a.shape("shape"))
@@ -150,4 +151,4 @@ def _schedule_entry(at: Fields, index: int, entry: object) -> ScheduleEntry:
             and entry[1] < entry[2]):
         return entry[0], entry[1], entry[2]
     raise Damaged("malformed", at.place,
-                  f"field schedule[{index}]: neither [partition, from, to] with from < to nor {{\"control\": ...}}")
+                  f"field schedule[{index}]: neither [partition, from, to], from < to, nor a control entry")

@@ -1,17 +1,32 @@
-"""Durable publishing off the learner's loop."""
+"""Durable publishing off the learner's loop: a short stand-still to capture, then a thread does the rest.
+
+Measured on 2 cores with a float32 W of 400 MB (10,000 x 10,000) and a compiled loop that touches random rows:
+see FORMAT.md, "What a checkpoint costs".
+"""
 
 from __future__ import annotations
 
+import threading
+import time
 from dataclasses import dataclass
 
-from checkpoints.errors import CheckpointError, Superseded
+from checkpoints.capture import Capture
+from checkpoints.commit import Epoch, StateFile, commit, discard, next_state_key
+from checkpoints.encoding import Encoded, encode
+from checkpoints.errors import CheckpointError, Superseded, WriteFailed
 from checkpoints.manifest import Manifest, VersionMeta
-from checkpoints.versions import Arrays, Epoch, VersionStore
+from checkpoints.store import BlobStore, PutResult, StagingStore
+from checkpoints.versions import Arrays, VersionStore
+
+# Below this size a plain copy (<= 10 ms) stalls less than waiting for a thread that writes.
+COPY_BELOW = 64 << 20
+# How long the loop waits for the page cache before it copies the rest to memory.
+STALL_BUDGET_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A version is durable. Seconds the loop stood still, seconds until durable, bytes written."""
+    """A version is durable. Seconds the loop stood still, seconds until durable, bytes of state written."""
 
     manifest: Manifest
     stall_seconds: float
@@ -35,8 +50,89 @@ class Failed:
 class AsyncPublisher:
     """One version at a time: ``begin`` at an event boundary, ``result`` later. Call from one thread."""
 
-    def __init__(self, version_store: VersionStore, epoch: Epoch) -> None: ...
-    def begin(self, arrays: Arrays, meta: VersionMeta) -> bool: """False while the previous one is still being written or its result was not taken."""; ...
-    def result(self) -> Published | Failed | None: """Not blocking; each result is given once."""; ...
-    def drain(self, timeout: float | None = None) -> Published | Failed | None: """Wait for the one in flight; None when idle or out of time."""; ...
-    def close(self) -> None: ...
+    def __init__(self, version_store: VersionStore, epoch: Epoch, stall_budget_s: float = STALL_BUDGET_S,
+                 copy_below: int = COPY_BELOW) -> None:
+        self._store = version_store.store
+        self._epoch = epoch
+        self._stall_budget_s = stall_budget_s
+        self._copy_below = copy_below
+        self._thread: threading.Thread | None = None
+        self._outcome: Manifest | CheckpointError | None = None
+        self._meta = VersionMeta()
+        self._started = self._stall = self._seconds = 0.0
+
+    def begin(self, arrays: Arrays, meta: VersionMeta) -> bool:
+        """Capture ``arrays`` as they are now; they may change as soon as this returns.
+
+        False (and nothing done) while the previous version is being written or its result was not taken.
+        A disk that refuses shows in :meth:`result`. ValueError for arrays or values that cannot be stored.
+        """
+        if self._thread is not None:
+            return False
+        self._started, self._meta, self._outcome = time.perf_counter(), meta, None
+        encoded = encode(arrays)
+        capture = Capture(encoded)
+        in_place = isinstance(self._store, StagingStore) and encoded.size > self._copy_below
+        if not in_place:
+            capture.detach()
+        self._thread = threading.Thread(target=self._run, args=(capture, encoded, meta), daemon=True)
+        self._thread.start()
+        if in_place and not capture.wait_written(self._stall_budget_s):
+            capture.detach()
+        self._stall = time.perf_counter() - self._started
+        return True
+
+    def result(self) -> Published | Failed | None:
+        """What became of the last ``begin``; None while it is being written or there is none. Given once."""
+        if self._thread is None or self._thread.is_alive():
+            return None
+        self._thread.join()
+        self._thread = None
+        if isinstance(self._outcome, Manifest):
+            return Published(self._outcome, self._stall, self._seconds, self._outcome.files[0].size)
+        return Failed(self._outcome or WriteFailed("checkpoint", "the writer thread ended early"), self._meta)
+
+    def drain(self, timeout: float | None = None) -> Published | Failed | None:
+        """Wait up to ``timeout`` seconds (None: for ever) for the one in flight, then as :meth:`result`."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return self.result()
+
+    def close(self) -> None:
+        """Wait for the one in flight and forget its result."""
+        self.drain()
+
+    def _run(self, capture: Capture, encoded: Encoded, meta: VersionMeta) -> None:
+        try:
+            self._outcome = write_version(self._store, self._epoch, capture, encoded, meta)
+        except CheckpointError as error:
+            self._outcome = error
+        except (OSError, ValueError, MemoryError) as error:
+            self._outcome = WriteFailed("checkpoint", f"cannot be written: {error!r}")
+        finally:
+            capture.release()
+            self._seconds = time.perf_counter() - self._started
+
+
+def write_version(store: BlobStore, epoch: Epoch, capture: Capture, encoded: Encoded,
+                  meta: VersionMeta) -> Manifest:
+    """Put the captured state, then its manifest. Raises as :meth:`VersionStore.publish`."""
+    key = next_state_key(store, epoch)
+    try:
+        put = _put_state(store, key, capture, encoded.size)
+    except CheckpointError:
+        discard(store, key)
+        raise
+    return commit(store, epoch, meta, StateFile(key, put, encoded.specs))
+
+
+def _put_state(store: BlobStore, key: str, capture: Capture, size: int) -> PutResult:
+    if not isinstance(store, StagingStore):
+        return store.put_new(key, (piece for _, piece in capture.pieces()))
+    staged = store.stage(key, size)
+    try:
+        for offset, piece in capture.pieces():
+            staged.write_at(offset, piece)
+        return staged.commit()
+    finally:
+        staged.abort()

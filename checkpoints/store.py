@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
 
-import numpy as np
-
-Buffer = bytes | bytearray | memoryview | np.ndarray
+Buffer = bytes | bytearray | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +54,11 @@ class BlobStore(Protocol):
         """Remove ``key``; nothing happens when there is none."""
         ...
 
-    def append(self, key: str, data: bytes) -> None:
-        """Add ``data`` at the end of ``key`` (created when missing), durably. One writer at a time."""
+    def append_line(self, key: str, line: bytes) -> None:
+        """Add ``line`` and a newline to ``key`` (created when missing), durably. One writer at a time.
+
+        A torn last line of an earlier, failed call stays as a line of its own.
+        """
         ...
 
     def sweep(self) -> int:

@@ -1,4 +1,4 @@
-"""Numbered versions in a store: claim, publish, load. See FORMAT.md for the rules on disk."""
+"""Numbered versions in a store: claim, publish, load. FORMAT.md has the rules on disk."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints.errors import CheckpointError
+from checkpoints import derived
+from checkpoints.commit import Epoch, StateFile, claim, commit, discard, next_state_key
+from checkpoints.encoding import encode, load_arrays, specs_of
+from checkpoints.errors import CheckpointError, Damaged
+from checkpoints.keys import folder
+from checkpoints.listing import Listing, read_manifest
 from checkpoints.manifest import Manifest, VersionMeta
 from checkpoints.store import BlobStore
 
 Arrays = Mapping[str, np.ndarray]
-
-
-@dataclass(slots=True)
-class Epoch:
-    """A writer's right to publish: fencing number, its random token, the next number it may put."""
-
-    number: int
-    writer: str
-    next_number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +31,81 @@ class Version:
 class VersionStore:
     """Versions in ``store``. Reading needs no claim; publishing does."""
 
-    def __init__(self, store: BlobStore) -> None: ...
-    def versions(self) -> list[int]: """Committed versions, ascending; claims are hidden."""; ...
-    def manifest(self, number: int) -> Manifest: ...
-    def load(self, number: int) -> Version: ...
-    def newest_valid(self, report: Callable[[CheckpointError], None] | None = None) -> Version | None: ...
-    def claim(self) -> Epoch: """Become the writer. Do this before newest_valid(); on an empty store publish version 0 next."""; ...
-    def publish(self, epoch: Epoch, arrays: Arrays, meta: VersionMeta) -> Manifest: """Raises Superseded, WriteFailed."""; ...
-    def attach(self, number: int, name: str, arrays: Arrays, meta: dict[str, Any]) -> None: """KeyExists when there."""; ...
-    def attached(self, number: int, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None: ...
+    def __init__(self, store: BlobStore) -> None:
+        self.store = store
+        self._listing = Listing(store)
+
+    def versions(self) -> list[int]:
+        """Committed versions, ascending; claims are hidden, damaged ones are not."""
+        return self._listing.versions()
+
+    def claims(self) -> list[int]:
+        """Numbers that writers took to fence off older ones, ascending."""
+        return self._listing.claims()
+
+    def manifest(self, number: int) -> Manifest:
+        """The manifest of ``number``. Raises Damaged or FutureFormat."""
+        return read_manifest(self.store, number)
+
+    def load(self, number: int) -> Version:
+        """Version ``number``, every size and hash verified while reading, without a second copy.
+
+        Raises Damaged, or FutureFormat by name; nothing unverified is ever returned.
+        """
+        manifest = self.manifest(number)
+        place = folder(number)
+        if manifest.kind != "version" or len(manifest.files) != 1:
+            raise Damaged("mismatch", place,
+                          f"is a {manifest.kind} with {len(manifest.files)} files, not a version with one")
+        entry = manifest.files[0]
+        key = place + entry.name
+        arrays = load_arrays(self.store, key, entry.size, entry.sha256)
+        if specs_of(arrays) != set(manifest.arrays):
+            raise Damaged("mismatch", key, "its arrays are not the names, dtypes and shapes of its manifest")
+        if manifest.state_hash != entry.sha256:
+            raise Damaged("mismatch", place, "state_hash is not the sha256 of the state file")
+        return Version(manifest, arrays)
+
+    def newest_valid(self, report: Callable[[CheckpointError], None] | None = None) -> Version | None:
+        """The newest version that loads, None when there is none. Damaged newer ones go to ``report``.
+
+        A writer calls it after :meth:`claim`, so that no older writer can add a newer version meanwhile.
+        """
+        for number in reversed(self.versions()):
+            try:
+                return self.load(number)
+            except Damaged as error:
+                if report is not None:
+                    report(error)
+        return None
+
+    def claim(self) -> Epoch:
+        """Become the writer, fencing off older ones, then read :meth:`newest_valid`. Raises WriteFailed.
+
+        On an empty store nothing is written yet: publish version 0 next, that put is the claim.
+        """
+        return claim(self.store)
+
+    def publish(self, epoch: Epoch, arrays: Arrays, meta: VersionMeta) -> Manifest:
+        """Write ``arrays`` and ``meta`` as the epoch's next number; durable when it returns.
+
+        Raises Superseded (stop at once), WriteFailed (the previous version stands, try again later),
+        ValueError for arrays or values that cannot be stored.
+        """
+        encoded = encode(arrays)
+        key = next_state_key(self.store, epoch)
+        try:
+            put = self.store.put_new(key, encoded.parts())
+        except CheckpointError:
+            discard(self.store, key)
+            raise
+        return commit(self.store, epoch, meta, StateFile(key, put, encoded.specs))
+
+    def attach(self, number: int, name: str, arrays: Arrays, meta: dict[str, Any]) -> None:
+        """Add derived arrays to a version, create-only. KeyExists when attached, Damaged without it."""
+        self.manifest(number)
+        derived.attach(self.store, number, name, arrays, meta)
+
+    def attached(self, number: int, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Derived (arrays, meta) of a version, verified; None when not attached. Raises Damaged."""
+        return derived.attached(self.store, number, name)

@@ -1,0 +1,178 @@
+"""State arrays as one canonical safetensors file: equal arrays give equal bytes, hence equal sha256.
+
+Layout: 8-byte little-endian header length, JSON header padded with spaces so that the data begins at a
+multiple of 4096 bytes, then the arrays without gaps, widest dtype first, then by name; little-endian C order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from checkpoints.errors import BadKey, Damaged, FutureFormat, KeyMissing
+from checkpoints.manifest import ArraySpec
+from checkpoints.store import BlobStore, Buffer
+
+FORMAT = "tripletd.arrays/1"
+PAGE = 4096
+ALIGN = 64
+MAX_HEADER = 16 << 20
+READ_CHUNK = 4 << 20
+DTYPES = {"BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "F16": "<f2",
+          "U32": "<u4", "I32": "<i4", "F32": "<f4", "U64": "<u8", "I64": "<i8", "F64": "<f8"}
+_NAMES = {np.dtype(code).str: name for name, code in DTYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Arrays ready to be written: header bytes, then ``arrays`` in this order; ``size`` is all of it."""
+
+    header: bytes
+    arrays: tuple[np.ndarray, ...]
+    specs: tuple[ArraySpec, ...]
+    size: int
+
+    def parts(self) -> list[Buffer]:
+        """The file's bytes as consecutive flat buffers; array parts are views, not copies."""
+        return [self.header, *(a.reshape(-1).view(np.uint8).data for a in self.arrays if a.size)]
+
+
+def encode(arrays: Mapping[str, np.ndarray]) -> Encoded:
+    """Lay out ``arrays``. Only arrays that are not C-contiguous are copied.
+
+    ValueError for a dtype that safetensors cannot hold, or big-endian data.
+    """
+    for name, array in arrays.items():
+        if array.dtype.str not in _NAMES:
+            raise ValueError(f"array {name!r} has dtype {array.dtype}, which a checkpoint cannot hold")
+    names = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    ordered = tuple(np.asarray(arrays[name], order="C") for name in names)
+    header: dict[str, Any] = {"__metadata__": {"format": FORMAT}}
+    at = 0
+    for name, array in zip(names, ordered, strict=True):
+        header[name] = {"dtype": _NAMES[array.dtype.str], "shape": list(array.shape),
+                        "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % PAGE)
+    specs = tuple(_spec(name, array) for name, array in zip(names, ordered, strict=True))
+    return Encoded(len(text).to_bytes(8, "little") + text, ordered, specs, 8 + len(text) + at)
+
+
+def state_hash(arrays: Mapping[str, np.ndarray]) -> str:
+    """sha256 (hex) over names, dtypes, shapes and bytes of ``arrays``: that of their canonical file."""
+    digest = hashlib.sha256()
+    for part in encode(arrays).parts():
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def read_arrays(stream: BinaryIO, size: int, sha256: str, place: str) -> dict[str, np.ndarray]:
+    """Arrays of the file behind ``stream``, verified against ``size`` and ``sha256`` while reading, one copy.
+
+    Every array is writable, C-contiguous and aligned to 64 bytes. Raises Damaged or FutureFormat.
+    """
+    digest = hashlib.sha256()
+    length = int.from_bytes(_read(stream, 8, digest, place), "little")
+    if not 2 <= length <= min(size - 8, MAX_HEADER):
+        raise Damaged("malformed", place, f"states a header of {length} bytes in a file of {size}")
+    specs = _parse_header(_read(stream, length, digest, place), size - 8 - length, place)
+    arrays = {}
+    for spec in specs:
+        arrays[spec.name] = array = empty_aligned(spec.shape, np.dtype(DTYPES[spec.dtype]))
+        _fill(stream, array.reshape(-1).view(np.uint8).data, digest, place)
+    if stream.read(1):
+        raise Damaged("mismatch", place, f"is longer than the {size} bytes that its manifest states")
+    if digest.hexdigest() != sha256:
+        raise Damaged("altered", place, "its bytes do not match the sha256 in its manifest")
+    return arrays
+
+
+def load_arrays(store: BlobStore, key: str, size: int, sha256: str) -> dict[str, np.ndarray]:
+    """:func:`read_arrays` of ``key`` in ``store``; a missing or unreadable file is Damaged too."""
+    try:
+        with store.open(key) as stream:
+            return read_arrays(stream, size, sha256, key)
+    except KeyMissing:
+        raise Damaged("missing", key, "is named in a manifest and not there") from None
+    except BadKey as error:
+        raise Damaged("mismatch", error.place, error.problem) from error
+    except OSError as error:
+        raise Damaged("unreadable", key, f"cannot be read: {error.strerror or error}") from error
+
+
+def specs_of(arrays: Mapping[str, np.ndarray]) -> set[ArraySpec]:
+    """Name, dtype and shape of each array."""
+    return {_spec(name, array) for name, array in arrays.items()}
+
+
+def empty_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Uninitialised C-contiguous array whose first byte sits at a multiple of 64."""
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.empty(size + ALIGN, np.uint8)
+    skip = -raw.ctypes.data % ALIGN
+    return raw[skip:skip + size].view(dtype).reshape(shape)
+
+
+def _spec(name: str, array: np.ndarray) -> ArraySpec:
+    return ArraySpec(name, _NAMES[array.dtype.str], tuple(array.shape))
+
+
+def _read(stream: BinaryIO, size: int, digest: Any, place: str) -> bytes:
+    data = bytearray(size)
+    _fill(stream, memoryview(data), digest, place)
+    return bytes(data)
+
+
+def _fill(stream: BinaryIO, view: memoryview, digest: Any, place: str) -> None:
+    while view:
+        got = stream.readinto(view[:READ_CHUNK])  # type: ignore[attr-defined]
+        if not got:
+            raise Damaged("truncated", place, f"ends {len(view)} bytes early")
+        digest.update(view[:got])
+        view = view[got:]
+
+
+def _parse_header(text: bytes, data_size: int, place: str) -> list[ArraySpec]:
+    """Arrays in file order; they must cover the data without gap or overlap."""
+    try:
+        header = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Damaged("malformed", place, f"its header is not JSON: {error}") from error
+    if not isinstance(header, dict):
+        raise Damaged("malformed", place, "its header is not a JSON object")
+    metadata = header.pop("__metadata__", None)
+    found = metadata.get("format") if isinstance(metadata, dict) else None
+    if found != FORMAT:
+        raise FutureFormat(place, found, FORMAT)
+    parsed = [_parse_entry(name, entry, place) for name, entry in header.items()]
+    entries = sorted(parsed, key=lambda entry: entry[:2])
+    at = 0
+    for begin, end, _ in entries:
+        if begin != at:
+            raise Damaged("malformed", place, f"its arrays leave a gap or overlap at byte {at}")
+        at = end
+    if at != data_size:
+        raise Damaged("mismatch", place, f"its arrays cover {at} bytes of {data_size}")
+    return [spec for _, _, spec in entries]
+
+
+def _parse_entry(name: str, entry: object, place: str) -> tuple[int, int, ArraySpec]:
+    """(begin, end, spec) of one header entry."""
+    if isinstance(entry, dict) and set(entry) == {"dtype", "shape", "data_offsets"}:
+        dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+        if (isinstance(dtype, str) and dtype in DTYPES and _naturals(shape) and _naturals(offsets)
+                and len(offsets) == 2
+                and offsets[1] - offsets[0] == math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize):
+            return offsets[0], offsets[1], ArraySpec(name, dtype, tuple(shape))
+    raise Damaged("malformed", place, f"array {name!r} has no consistent dtype, shape and data_offsets")
+
+
+def _naturals(value: object) -> bool:
+    return isinstance(value, list) and all(type(part) is int and part >= 0 for part in value)

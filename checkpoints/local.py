@@ -1,0 +1,152 @@
+"""A local directory as a store: temporary file, fsync, link(2), fsync of the folders."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from checkpoints.errors import BadKey, Damaged, KeyMissing
+from checkpoints.fs import Fs
+from checkpoints.keys import check_key
+from checkpoints.staging import LocalStaged, sweep_temps, write_failed
+from checkpoints.store import Buffer, PutResult
+
+TEMP = "tmp"
+
+
+def unreadable(path: Path, error: OSError) -> Damaged:
+    """``error`` while reading ``path`` as Damaged."""
+    return Damaged("unreadable", str(path), f"cannot be read: {error.strerror or error}",
+                   "check the disk and the permissions of the checkpoint folder")
+
+
+class LocalStore:
+    """Objects as files under ``root`` (created when missing, mode 0700; files 0600).
+
+    Raises WriteFailed when the folder cannot be made.
+    """
+
+    def __init__(self, root: Path, fs: Fs | None = None) -> None:
+        self.root = Path(root)
+        self._fs = fs or Fs()
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._fs.folders.make(self.root / TEMP)
+        except OSError as error:
+            raise write_failed(str(self.root), error) from error
+        self.sweep()
+
+    def put_new(self, key: str, chunks: Iterable[Buffer], durable: bool = True) -> PutResult:
+        """See :class:`checkpoints.store.BlobStore`."""
+        staged = LocalStaged(self._fs, self.root, self._checked(key))
+        digest, at = hashlib.sha256(), 0
+        try:
+            for chunk in chunks:
+                view = memoryview(chunk).cast("B")
+                staged.write_at(at, view)
+                digest.update(view)
+                at += len(view)
+            return staged.commit(digest.hexdigest(), durable)
+        finally:
+            staged.abort()
+
+    def stage(self, key: str, size: int) -> LocalStaged:
+        """See :class:`checkpoints.store.StagingStore`."""
+        staged = LocalStaged(self._fs, self.root, self._checked(key))
+        staged.allocate(size)
+        return staged
+
+    def open(self, key: str) -> BinaryIO:
+        """See :class:`checkpoints.store.BlobStore`. BadKey for links and whatever is not a regular file."""
+        path = self._path(key)
+        try:
+            return os.fdopen(self._fs.files.open(path), "rb", buffering=0)
+        except (FileNotFoundError, NotADirectoryError):
+            raise KeyMissing(str(path), "there is no such file") from None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EACCES, None):
+                raise BadKey(str(path), "is not a regular file that can be read") from error
+            raise unreadable(path, error) from error
+
+    def get(self, key: str) -> bytes:
+        """See :class:`checkpoints.store.BlobStore`."""
+        with self.open(key) as stream:
+            try:
+                return stream.read()
+            except OSError as error:
+                raise unreadable(self.root / key, error) from error
+
+    def local_path(self, key: str) -> Path | None:
+        """See :class:`checkpoints.store.BlobStore`."""
+        return self._path(key)
+
+    def list(self, prefix: str = "") -> list[str]:
+        """See :class:`checkpoints.store.BlobStore`. Links are listed, and refused when opened."""
+        start = prefix.rpartition("/")[0]
+        if start:
+            check_key(start)
+        try:
+            return sorted(key for key in self._walk(start) if key.startswith(prefix))
+        except OSError as error:
+            raise unreadable(self.root / start, error) from error
+
+    def delete(self, key: str) -> None:
+        """See :class:`checkpoints.store.BlobStore`. A folder goes with its last file."""
+        path = self._path(key)
+        try:
+            self._fs.folders.unlink(path)
+            self._fs.folders.sync(path.parent)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise write_failed(str(path), error) from error
+        if path.parent != self.root:
+            with contextlib.suppress(OSError):
+                self._fs.folders.remove(path.parent)
+
+    def append_line(self, key: str, line: bytes) -> None:
+        """See :class:`checkpoints.store.BlobStore`."""
+        path = self._path(key)
+        try:
+            for folder in reversed(Path(key).parents[:-1]):
+                self._fs.folders.make(self.root / folder)
+            fd = self._fs.files.open_append(path)
+            try:
+                last, size = memoryview(bytearray(1)), os.fstat(fd).st_size
+                torn = size > 0 and self._fs.files.read(fd, size - 1, last) == 1 and last.tobytes() != b"\n"
+                self._fs.files.write(fd, size, (b"\n" if torn else b"") + line + b"\n")
+                self._fs.files.fsync(fd)
+            finally:
+                self._fs.files.close(fd)
+            self._fs.folders.sync(path.parent)
+        except OSError as error:
+            raise write_failed(str(path), error) from error
+
+    def sweep(self) -> int:
+        """See :class:`checkpoints.store.BlobStore`: temporary files whose lock is free."""
+        return sweep_temps(self._fs, self.root / TEMP)
+
+    def _walk(self, folder: str) -> Iterator[str]:
+        for name, is_folder in self._fs.folders.names(self.root / folder):
+            key = f"{folder}/{name}" if folder else name
+            if not is_folder:
+                yield key
+            elif key != TEMP:
+                yield from self._walk(key)
+
+    def _checked(self, key: str) -> str:
+        check_key(key)
+        if key == TEMP or key.startswith(TEMP + "/"):
+            raise BadKey(key, "is where temporary files live")
+        for folder in Path(key).parents[:-1]:
+            if self._fs.folders.is_link(self.root / folder):
+                raise BadKey(str(self.root / folder), "is a symbolic link")
+        return key
+
+    def _path(self, key: str) -> Path:
+        return self.root / self._checked(key)

@@ -1,0 +1,70 @@
+"""A store in memory with the rules of a real one, for tests and for learners without a disk."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from checkpoints.errors import KeyExists, KeyMissing
+from checkpoints.keys import check_key
+from checkpoints.store import Buffer, PutResult
+
+
+class MemoryStore:
+    """Objects in a dictionary; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def put_new(self, key: str, chunks: Iterable[Buffer], durable: bool = True) -> PutResult:
+        """See :class:`checkpoints.store.BlobStore`."""
+        check_key(key)
+        data = b"".join(memoryview(chunk).cast("B") for chunk in chunks)
+        with self._lock:
+            if key in self._objects:
+                raise KeyExists(key, "is taken")
+            self._objects[key] = data
+        return PutResult(len(data), hashlib.sha256(data).hexdigest())
+
+    def open(self, key: str) -> BinaryIO:
+        """See :class:`checkpoints.store.BlobStore`."""
+        return io.BytesIO(self.get(key))
+
+    def get(self, key: str) -> bytes:
+        """See :class:`checkpoints.store.BlobStore`."""
+        check_key(key)
+        with self._lock:
+            if key not in self._objects:
+                raise KeyMissing(key, "there is no such object")
+            return self._objects[key]
+
+    def local_path(self, key: str) -> Path | None:
+        """None: there are no files."""
+        check_key(key)
+        return None
+
+    def list(self, prefix: str = "") -> list[str]:
+        """See :class:`checkpoints.store.BlobStore`."""
+        with self._lock:
+            return sorted(key for key in self._objects if key.startswith(prefix))
+
+    def delete(self, key: str) -> None:
+        """See :class:`checkpoints.store.BlobStore`."""
+        check_key(key)
+        with self._lock:
+            self._objects.pop(key, None)
+
+    def append_line(self, key: str, line: bytes) -> None:
+        """See :class:`checkpoints.store.BlobStore`."""
+        check_key(key)
+        with self._lock:
+            self._objects[key] = self._objects.get(key, b"") + line + b"\n"
+
+    def sweep(self) -> int:
+        """0: nothing is ever half-written."""
+        return 0

@@ -1,0 +1,71 @@
+"""Which versions go, decided purely, and the pruning that leaves a line of history behind each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from checkpoints.errors import Damaged
+from checkpoints.keys import HISTORY, folder, manifest_key
+from checkpoints.store import BlobStore
+from checkpoints.versions import VersionStore
+
+# A frozen writer wakes up fenced as long as the claim that fenced it is kept: this many restarts later.
+KEEP_CLAIMS = 16
+
+
+def plan(versions: Sequence[int], protected: Iterable[int], keep: int) -> list[int]:
+    """Versions to prune, ascending: all but version 0, the newest ``keep`` (at least 1) and ``protected``."""
+    ordered = sorted(versions)
+    kept = {0, *protected, *ordered[-max(keep, 1):]}
+    return [number for number in ordered if number not in kept]
+
+
+def plan_claims(claims: Sequence[int]) -> list[int]:
+    """Claims to prune, ascending: all but the newest ``KEEP_CLAIMS``."""
+    return sorted(claims)[:-KEEP_CLAIMS]
+
+
+def prune(version_store: VersionStore, protected: Iterable[int], keep: int) -> list[int]:
+    """Delete what :func:`plan` and :func:`plan_claims` name; returns the versions that went. WriteFailed.
+
+    Each version's manifest is appended to ``history.jsonl`` durably before anything of it is deleted; then
+    the manifest goes first, so that no listed version ever lacks a file. The writer calls it, nobody else.
+    """
+    store = version_store.store
+    gone = plan(version_store.versions(), protected, keep)
+    for number in gone:
+        store.append_line(HISTORY, _history_line(version_store, number))
+        _delete(store, number)
+    for number in plan_claims(version_store.claims()):
+        _delete(store, number)
+    return gone
+
+
+def history(store: BlobStore) -> list[dict[str, object]]:
+    """Manifests of pruned versions, oldest first, as JSON objects; torn or repeated lines are left out."""
+    if HISTORY not in store.list(HISTORY):
+        return []
+    found: dict[int, dict[str, object]] = {}
+    for line in store.get(HISTORY).splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and type(record.get("number")) is int:
+            found.setdefault(record["number"], record)
+    return [found[number] for number in sorted(found)]
+
+
+def _history_line(version_store: VersionStore, number: int) -> bytes:
+    try:
+        record = json.loads(version_store.manifest(number).to_json())
+    except Damaged as error:
+        record = {"number": number, "damaged": str(error)}
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+def _delete(store: BlobStore, number: int) -> None:
+    store.delete(manifest_key(number))
+    for key in store.list(folder(number)):
+        store.delete(key)

@@ -1,0 +1,123 @@
+"""A file on its way into a local store: written under a temporary name, then linked to its key."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+from checkpoints.errors import KeyExists, WriteFailed
+from checkpoints.fs import Fs
+from checkpoints.store import Buffer, PutResult
+
+HASH_CHUNK = 4 << 20
+
+
+def write_failed(place: str, error: OSError) -> WriteFailed:
+    """``error`` as WriteFailed with what to do about it."""
+    return WriteFailed(place, f"cannot be written: {error.strerror or error}",
+                       "free space or repair the disk; the last good version stands, writing is tried again")
+
+
+def open_temp(fs: Fs, folder: Path) -> tuple[int, Path]:
+    """A new locked temporary file. The lock tells a sweeper that its writer lives."""
+    while True:
+        path = folder / f"{os.urandom(8).hex()}.tmp"
+        fd = fs.files.create(path)
+        # A sweeper may take the file between create and lock: then it holds the lock, or has unlinked it.
+        if fs.files.lock(fd) and os.fstat(fd).st_nlink > 0:
+            return fd, path
+        fs.files.close(fd)
+
+
+def sweep_temps(fs: Fs, folder: Path) -> int:
+    """Remove temporary files whose writer is dead (their lock is free); returns how many."""
+    gone = 0
+    for name, _ in fs.folders.names(folder):
+        with contextlib.suppress(OSError):
+            fd = fs.files.open(folder / name)
+            try:
+                if fs.files.lock(fd):
+                    fs.folders.unlink(folder / name)
+                    gone += 1
+            finally:
+                fs.files.close(fd)
+    return gone
+
+
+class LocalStaged:
+    """One temporary file. After ``commit`` or ``abort`` the temporary name and the descriptor are gone."""
+
+    def __init__(self, fs: Fs, root: Path, key: str) -> None:
+        self._fs = fs
+        self._root = root
+        self._key = key
+        self._size = 0
+        self._fd = -1
+        try:
+            self._fd, self._temp = open_temp(fs, root / "tmp")
+        except OSError as error:
+            raise write_failed(str(root / "tmp"), error) from error
+
+    def allocate(self, size: int) -> None:
+        """Reserve room. Raises WriteFailed (and aborts) on a full disk."""
+        self._guard(self._fs.files.allocate, self._fd, size)
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        """Put ``data`` at ``offset`` in the page cache. Raises WriteFailed, after which only abort helps."""
+        view = memoryview(data).cast("B")
+        self._size = max(self._size, offset + len(view))
+        self._guard(self._fs.files.write, self._fd, offset, view)
+
+    def commit(self, sha256: str | None = None, durable: bool = True) -> PutResult:
+        """Hash unless ``sha256`` is known, fsync, link to the key, fsync folders. KeyExists, WriteFailed."""
+        try:
+            digest = sha256 or self._hash()
+            if durable:
+                self._fs.files.fsync(self._fd)
+            target = self._root / self._key
+            parents = [self._root / part for part in reversed(Path(self._key).parents)]
+            for folder in parents[1:]:
+                self._fs.folders.make(folder)
+            self._fs.folders.link(self._temp, target)
+            if durable:
+                for folder in reversed(parents):
+                    self._fs.folders.sync(folder)
+        except FileExistsError as error:
+            raise KeyExists(self._key, "is taken") from error
+        except OSError as error:
+            raise write_failed(str(self._root / self._key), error) from error
+        finally:
+            self.abort()
+        return PutResult(self._size, digest)
+
+    def abort(self) -> None:
+        """Drop the temporary name; what was linked stays."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            with contextlib.suppress(OSError):
+                self._fs.folders.unlink(self._temp)
+            with contextlib.suppress(OSError):
+                self._fs.files.close(fd)
+
+    def _guard(self, call, *args) -> None:  # type: ignore[no-untyped-def]
+        try:
+            call(*args)
+        except OSError as error:
+            self.abort()
+            raise write_failed(str(self._root / self._key), error) from error
+
+    def _hash(self) -> str:
+        """sha256 of the file, from the page cache, while the disk already writes what was hashed."""
+        digest = hashlib.sha256()
+        buffer = memoryview(bytearray(min(HASH_CHUNK, max(self._size, 1))))
+        at = 0
+        while at < self._size:
+            got = self._fs.files.read(self._fd, at, buffer)
+            if got == 0:
+                raise OSError(f"only {at} of {self._size} bytes can be read back")
+            digest.update(buffer[:got])
+            self._fs.files.start_writeback(self._fd, at, got)
+            at += got
+        return digest.hexdigest()
