@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import click
 import typer
 
 from daemon.commands import check, curves, demo, feed, learn, models, status, up, validate
@@ -16,6 +15,9 @@ from daemon.failures import report
 
 INTERRUPTED = 130
 """What a shell reports for a program ended by Ctrl-C: 128 + SIGINT."""
+
+# Typer brings its own copy of click: its errors are not those of an installed click.
+_Refused = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 _EPILOG = (
     "Exit codes: 0 done, 64 usage, 65 data, 69 not available, 70 bug, "
@@ -53,9 +55,14 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _global_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", metavar="", help="Show the stack trace of an error.")
+    ] = False,
 ) -> None:
     """Learn similarity from clicks, one event at a time."""
 
@@ -69,22 +76,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_ownership()
         result: Any = app(words, prog_name="tripletd", standalone_mode=False)
         sys.stdout.flush()
-    except click.ClickException as error:
-        return _usage(error)
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
         # The reader (`| head`) has seen enough; keep the interpreter from flushing into it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EX_OK
     except Exception as error:  # noqa: BLE001  the one place where every error becomes a message
-        return report(error, debug="--debug" in words)
+        return _usage(error) if isinstance(error, _Refused) else report(error, debug="--debug" in words)
     return result if isinstance(result, int) else EX_OK
 
 
-def _usage(error: click.ClickException) -> int:
-    context = getattr(error, "ctx", None)
-    sys.stderr.write(f"tripletd: {error.format_message()}\n")
-    if context is not None:
-        sys.stderr.write(f"  see {context.command_path} --help\n")
+def _usage(error: Any) -> int:
+    """What was wrong with the command line; without any command the help is out already."""
+    message = error.format_message()
+    if message:
+        sys.stderr.write(f"tripletd: {message}\n")
+        if error.ctx is not None:
+            sys.stderr.write(f"  see {error.ctx.command_path} --help\n")
     return EX_USAGE

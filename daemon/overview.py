@@ -9,6 +9,7 @@ from typing import Any
 from checkpoints import LedgerEntry, Manifest, aliases
 
 _OUTCOMES = ("updated", "passive", "degenerate", "rejected")
+_REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,10 @@ def version_rows(
 
 
 def measures_by_version(entries: Iterable[LedgerEntry]) -> dict[int, Mapping[str, Any]]:
-    """The newest measures of each judged version."""
+    """The newest measures of each judged version. A version that was refused has none."""
     found: dict[int, Mapping[str, Any]] = {}
     for entry in entries:
-        if entry.version is not None and entry.measures:
+        if entry.kind == "KEEP" and entry.version is not None and not entry.measures.get(_REFUSED):
             found[entry.version] = entry.measures
     return found
 

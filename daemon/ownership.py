@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 
 import daemon
@@ -15,7 +16,8 @@ def foreign_packages(home: Path, search_path: list[str] | None = None) -> list[t
     """(package, where it would be imported from) for each package that does not lie in the folder `home`."""
     found = []
     for name in PACKAGES:
-        spec = PathFinder.find_spec(name, search_path)
+        # The whole import system, editable installs included, unless a path is named.
+        spec = find_spec(name) if search_path is None else PathFinder.find_spec(name, search_path)
         origin = spec.origin if spec is not None else None
         if origin is None or Path(origin).resolve().parent != home / name:
             found.append((name, origin or "nowhere"))

@@ -27,9 +27,18 @@ class RoleProcess:
         arguments: command line after `tripletd`.
         prefix: write its stderr line by line with its name, for a terminal; otherwise it goes through
             untouched (JSON lines name their role themselves).
+        stdin: what it reads, instead of nothing.
+        log: an open file its stderr goes to instead; `prefix` must be False then.
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], prefix: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        prefix: bool,
+        stdin: IO[bytes] | None = None,
+        log: IO[bytes] | None = None,
+    ) -> None:
         self.name = name
         self._reader: threading.Thread | None = None
         read_end, self._keep_open = open_lifeline()
@@ -42,8 +51,8 @@ class RoleProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "daemon", *arguments],
                 env=environment,
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.PIPE if prefix else None,
+                stdin=subprocess.DEVNULL if stdin is None else stdin,
+                stderr=subprocess.PIPE if prefix else log,
                 pass_fds=(read_end,),
                 process_group=0,
             )

@@ -31,7 +31,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of text.")]
+JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="One JSON document instead of text.")]
 
 
 def load(path: Path | None, settings: Sequence[str] | None) -> Config:

@@ -14,7 +14,10 @@ def learn(
     config: ConfigOption = None,
     set_: SetOption = None,
     exit_when_caught_up: Annotated[
-        bool, typer.Option("--exit-when-caught-up", help="Leave when every record of the stream is learned.")
+        bool,
+        typer.Option(
+            "--exit-when-caught-up", metavar="", help="Leave when every record of the stream is learned."
+        ),
     ] = False,
     start: Annotated[
         str,
@@ -27,7 +30,10 @@ def learn(
         int | None, typer.Option(metavar="VERSION", help="Branch: go on from this version's state.")
     ] = None,
     accept_gap: Annotated[
-        bool, typer.Option("--accept-gap", help="Go on although the log dropped records not yet learned.")
+        bool,
+        typer.Option(
+            "--accept-gap", metavar="", help="Go on although the log dropped records not yet learned."
+        ),
     ] = False,
 ) -> int:
     """Learn from the stream and write numbered versions."""

@@ -17,7 +17,7 @@ def up(
     config: ConfigOption = None,
     set_: SetOption = None,
     exit_when_caught_up: Annotated[
-        bool, typer.Option("--exit-when-caught-up", help="End when all is learned and judged.")
+        bool, typer.Option("--exit-when-caught-up", metavar="", help="End when all is learned and judged.")
     ] = False,
 ) -> int:
     """Run learn and validate together; restart one that crashes."""

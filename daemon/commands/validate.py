@@ -14,7 +14,8 @@ def validate(
     config: ConfigOption = None,
     set_: SetOption = None,
     exit_when_caught_up: Annotated[
-        bool, typer.Option("--exit-when-caught-up", help="Leave when the newest version is judged.")
+        bool,
+        typer.Option("--exit-when-caught-up", metavar="", help="Leave when the newest version is judged."),
     ] = False,
 ) -> int:
     """Judge versions on the holdout stream: promote the best, stop when nothing improves."""

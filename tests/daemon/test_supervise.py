@@ -1,0 +1,284 @@
+"""Restart decisions as tables; supervision, lifelines and signals with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemon.exits import (
+    EX_CANTCREAT,
+    EX_CONFIG,
+    EX_DATAERR,
+    EX_SOFTWARE,
+    EX_TEMPFAIL,
+    EX_UNAVAILABLE,
+    EX_USAGE,
+)
+from daemon.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
+from daemon.roleprocess import RoleProcess
+from daemon.signals import Signals
+from daemon.supervise import RoleSpec, Supervisor
+
+ROOT = Path(__file__).parents[2]
+POLICY = RestartPolicy(max_failures=3, window_s=100.0, first_delay_s=1.0, max_delay_s=3.0)
+QUICK = RestartPolicy(max_failures=3, window_s=100.0, first_delay_s=0.01, max_delay_s=0.02)
+
+
+@pytest.mark.parametrize(
+    ("returncode", "failures", "expected"),
+    [
+        (0, (), Finished()),
+        (0, (99.0, 99.5), Finished()),
+        (EX_SOFTWARE, (), Restart(1.0)),
+        (EX_TEMPFAIL, (99.0,), Restart(2.0)),
+        (EX_UNAVAILABLE, (98.0, 99.0), Restart(3.0)),
+        (-signal.SIGKILL, (), Restart(1.0)),
+        (1, (-50.0, -1.0, -0.5), Restart(1.0)),
+    ],
+)
+def test_what_is_started_again(returncode: int, failures: tuple[float, ...], expected: object) -> None:
+    assert decide(returncode, failures, 100.0, POLICY) == expected
+
+
+@pytest.mark.parametrize("code", [EX_USAGE, EX_DATAERR, EX_CANTCREAT, EX_CONFIG])
+def test_what_another_start_cannot_cure_is_given_up_at_once(code: int) -> None:
+    decision = decide(code, (), 100.0, POLICY)
+    assert isinstance(decision, GiveUp)
+    assert decision.code == code
+
+
+@pytest.mark.parametrize(("returncode", "code"), [(EX_TEMPFAIL, EX_TEMPFAIL), (-9, EX_SOFTWARE)])
+def test_too_many_failures_are_given_up(returncode: int, code: int) -> None:
+    decision = decide(returncode, (97.0, 98.0, 99.0), 100.0, POLICY)
+    assert isinstance(decision, GiveUp)
+    assert decision.code == code
+
+
+class Recorder:
+    """A log that keeps its lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.lines.append((event, fields))
+
+    warning = error = info
+
+    def count(self, event: str) -> int:
+        return sum(line == event for line, _ in self.lines)
+
+
+def role(name: str, script: str, ends_all: bool = False) -> RoleSpec:
+    return RoleSpec(name, (sys.executable, "-c", textwrap.dedent(script)), ends_all)
+
+
+def supervise(
+    *specs: RoleSpec, grace_s: float = 10.0, signals: Signals | None = None
+) -> tuple[int, Recorder]:
+    log = Recorder()
+    supervisor = Supervisor(
+        specs,
+        lambda spec: RoleProcess(spec.name, spec.command, prefix=False),
+        signals or Signals(),
+        log,
+        policy=QUICK,
+        grace_s=grace_s,
+    )
+    return supervisor.run(), log
+
+
+PATIENT = """
+    import signal, sys, time
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    time.sleep(60)
+"""
+STUBBORN = """
+    import pathlib, signal, sys, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    pathlib.Path({path!r}).touch()
+    time.sleep(60)
+"""
+
+
+def test_all_finished_is_success() -> None:
+    code, log = supervise(role("a", "pass"), role("b", "pass"))
+    assert code == 0
+    assert log.count("finished") == 2
+
+
+def test_a_crashed_role_is_started_again(tmp_path: Path) -> None:
+    marker = tmp_path / "once"
+    script = f"""
+        import os, pathlib
+        marker = pathlib.Path({str(marker)!r})
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), 9)
+    """
+    code, log = supervise(role("a", script))
+    assert code == 0
+    assert log.count("started") == 2
+
+
+def test_crash_after_crash_ends_with_the_roles_code() -> None:
+    code, log = supervise(role("a", "raise SystemExit(75)"), role("b", PATIENT))
+    assert code == EX_TEMPFAIL
+    assert log.count("started") == 1 + 1 + QUICK.max_failures
+
+
+def test_a_configuration_failure_stops_the_others_at_once() -> None:
+    code, log = supervise(role("a", "raise SystemExit(78)"), role("b", PATIENT))
+    assert code == EX_CONFIG
+    assert log.count("started") == 2
+
+
+def test_a_role_that_ends_all_stops_the_others() -> None:
+    code, _ = supervise(role("a", "import time; time.sleep(0.5)", ends_all=True), role("b", PATIENT))
+    assert code == 0
+
+
+def test_a_stop_reaches_every_role_and_the_stubborn_are_killed(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    signals = Signals()
+
+    def stop_when_ready() -> None:
+        wait_for(ready.exists)
+        signals.request_stop()
+
+    threading.Thread(target=stop_when_ready).start()
+    spec = role("a", STUBBORN.format(path=str(ready)))
+    code, log = supervise(spec, role("b", PATIENT), grace_s=0.5, signals=signals)
+    assert code == EX_TEMPFAIL
+    assert log.count("did not stop cleanly") == 1
+
+
+def test_prefixed_lines_carry_the_roles_name(capfd: pytest.CaptureFixture[str]) -> None:
+    script = "import sys; sys.stderr.write('one\\ntwo'); print('data')"
+    process = RoleProcess("learn", (sys.executable, "-c", script), prefix=True)
+    assert process.finish(10.0) == 0
+    out, err = capfd.readouterr()
+    assert err == "learn    | one\nlearn    | two\n"
+    assert out == "data\n"
+
+
+PARENT = """
+import sys, time
+from daemon.roleprocess import RoleProcess
+process = RoleProcess("child", (sys.executable, "-c", {child!r}), prefix=False)
+print(process.pid, flush=True)
+time.sleep(60)
+"""
+CHILD = """
+import pathlib, signal, sys, time
+from daemon.lifeline import follow_lifeline
+def stop(*_):
+    pathlib.Path({marker!r}).write_text("stopped gently")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+assert follow_lifeline() is not None
+pathlib.Path({ready!r}).touch()
+time.sleep(60)
+"""
+
+
+def test_a_child_ends_gently_when_its_parent_is_killed(tmp_path: Path) -> None:
+    ready, marker = tmp_path / "ready", tmp_path / "marker"
+    child = CHILD.format(marker=str(marker), ready=str(ready))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT.format(child=child)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    with parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        wait_for(ready.exists)
+        parent.kill()
+    wait_for(lambda: not alive(pid))
+    assert marker.read_text() == "stopped gently"
+
+
+def test_a_process_without_a_lifeline_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    from daemon.lifeline import VARIABLE, follow_lifeline
+
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert follow_lifeline() is None
+
+
+SIGNALLED = """
+import sys
+from daemon.signals import Signals
+with Signals() as signals:
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(signals.stopping, signals.take_checkpoint_request(), signals.take_checkpoint_request(), flush=True)
+"""
+
+
+@pytest.fixture
+def signalled() -> Any:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SIGNALLED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def ask(process: Any) -> str:
+    process.stdin.write("?\n")
+    process.stdin.flush()
+    return str(process.stdout.readline()).strip()
+
+
+def test_the_first_signal_asks_the_second_ends(signalled: Any) -> None:
+    assert ask(signalled) == "False False False"
+    signalled.send_signal(signal.SIGTERM)
+    assert ask(signalled) == "True False False"
+    signalled.send_signal(signal.SIGINT)
+    assert signalled.wait(10) == 128 + signal.SIGINT
+
+
+def test_a_checkpoint_request_is_taken_once(signalled: Any) -> None:
+    signalled.send_signal(signal.SIGUSR1)
+    assert ask(signalled) == "False True False"
+
+
+def test_sigusr2_shows_the_stacks_and_nothing_ends(signalled: Any) -> None:
+    signalled.send_signal(signal.SIGUSR2)
+    assert ask(signalled) == "False False False"
+    signalled.stdin.close()
+    assert signalled.wait(10) == 0
+    assert "most recent call first" in signalled.stderr.read()
+
+
+def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # A killed parent leaves its child to init, or to nobody in a container: a zombie has ended.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

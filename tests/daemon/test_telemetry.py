@@ -1,0 +1,186 @@
+"""Metrics, health and the HTTP server, read over a real socket."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import time
+
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
+from daemon.live import is_role, live_metrics
+from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http
+from daemon.telemetry.histogram import ArrayHistogram
+
+HOST = "127.0.0.1"
+
+
+def samples(registry: CollectorRegistry) -> dict[str, float]:
+    found = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for one in family.samples:
+            found[one.name + "".join(f"|{key}={value}" for key, value in sorted(one.labels.items()))] = (
+                one.value
+            )
+    return found
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_a_batch_is_counted_by_outcome_with_loss_and_tau() -> None:
+    metrics = LearnMetrics()
+    outcome = np.array([0, 0, 1, 2, 3], dtype=np.uint8)
+    loss = np.array([0.5, 2.5, 0.0, 0.7, np.nan], dtype=np.float32)
+    tau = np.array([0.1, 0.05, 0.0, 0.0, np.nan], dtype=np.float32)
+    metrics.record_batch(outcome, loss, tau, seconds=0.0005)
+    found = samples(metrics.registry)
+    counted = [
+        found[f"tripletd_events_total|outcome={n}"] for n in ("updated", "passive", "degenerate", "rejected")
+    ]
+    assert counted == [2, 1, 1, 1]
+    assert found["tripletd_loss_count"] == 4
+    assert found["tripletd_loss_sum"] == pytest.approx(3.7)
+    assert found["tripletd_tau_count"] == 2
+    assert found["tripletd_step_seconds_count"] == 5
+    assert found["tripletd_step_seconds_bucket|le=0.0001"] == 5
+    assert found["tripletd_step_seconds_bucket|le=3e-05"] == 0
+
+
+def test_a_float32_value_on_an_edge_falls_into_its_bucket() -> None:
+    metrics = LearnMetrics()
+    tau = np.full(3, 0.1, dtype=np.float32)
+    metrics.record_batch(np.zeros(3, dtype=np.uint8), tau, tau, 0.0)
+    assert samples(metrics.registry)["tripletd_tau_bucket|le=0.1"] == 3
+
+
+def test_array_histogram_equals_counting_one_by_one() -> None:
+    registry = CollectorRegistry()
+    edges = (0.0, 1.0, 2.0)
+    histogram = ArrayHistogram("h", "help", edges, registry)
+    values = np.array([-1.0, 0.0, 0.5, 1.0, 1.5, 9.0, np.inf, np.nan])
+    histogram.observe_many(values[:4])
+    histogram.observe_many(values[4:])
+    histogram.observe_many(np.zeros(0))
+    histogram.observe_mean(0.0, 0)
+    found = samples(registry)
+    finite = [float(v) for v in values if np.isfinite(v)]
+    for edge in edges:
+        assert found[f"h_bucket|le={edge}"] == sum(v <= edge for v in finite)
+    assert found["h_bucket|le=+Inf"] == found["h_count"] == len(finite)
+    assert found["h_sum"] == sum(finite)
+
+
+def test_phases_dead_letters_lag_and_checkpoints() -> None:
+    metrics = LearnMetrics()
+    with metrics.phase("poll"):
+        time.sleep(0.002)
+    metrics.add_phase("decode", 1.5)
+    metrics.record_dead_letters({"not_finite": 2})
+    metrics.record_lag(3, 17, 2.5)
+    metrics.record_checkpoint(4, 0.02, 1000)
+    metrics.checkpoint_failed()
+    found = samples(metrics.registry)
+    assert found["tripletd_loop_seconds_total|phase=poll"] >= 0.002
+    assert found["tripletd_loop_seconds_total|phase=decode"] == 1.5
+    assert found["tripletd_loop_seconds_total|phase=idle"] == 0
+    assert found["tripletd_dead_letters_total|reason=not_finite"] == 2
+    assert found["tripletd_lag_events|partition=3"] == 17
+    assert found["tripletd_lag_seconds|partition=3"] == 2.5
+    assert (found["tripletd_version"], found["tripletd_checkpoint_bytes"]) == (4, 1000)
+    assert found["tripletd_checkpoint_failures_total"] == 1
+    assert found["tripletd_checkpoint_age_seconds"] < 60
+
+
+def test_validate_measures_by_kind_and_role() -> None:
+    metrics = ValidateMetrics()
+    metrics.record_measures("best", 7, {"map_full": 0.4, "decision": 0.4, "map_clicks": None})
+    metrics.record_skipped({"no_click": 3})
+    found = samples(metrics.registry)
+    assert found["tripletd_holdout_map|kind=map_full|role=best"] == 0.4
+    assert found["tripletd_holdout_decision|role=best"] == 0.4
+    assert found["tripletd_judged_version|role=best"] == 7
+    assert "tripletd_holdout_map|kind=map_clicks|role=best" not in found
+    assert found["tripletd_skipped_impressions_total|reason=no_click"] == 3
+
+
+def test_two_roles_in_one_process_do_not_clash() -> None:
+    first, second = LearnMetrics(), LearnMetrics()
+    first.version.set(1)
+    assert samples(second.registry)["tripletd_version"] == 0
+
+
+def test_health_goes_from_starting_to_ready_to_stuck() -> None:
+    health = Health(max_silence_s=0.05)
+    assert health.startup() == health.readiness() == "starting"
+    time.sleep(0.06)
+    assert health.liveness() is None  # a slow start is not a stuck loop
+    health.started()
+    assert (health.startup(), health.liveness(), health.readiness()) == (None, None, None)
+    health.set_ready("lag")
+    assert (health.readiness(), health.liveness()) == ("lag", None)
+    time.sleep(0.06)
+    assert "has not moved" in (health.liveness() or "")
+    health.beat()
+    assert health.liveness() is None
+
+
+def test_every_page_over_http() -> None:
+    metrics, health = LearnMetrics(), Health()
+    server = serve_http(metrics.registry, health, HOST, 0)
+    try:
+        assert get(server.port, "/startupz") == (503, "starting\n")
+        assert get(server.port, "/livez") == (200, "ok\n")
+        health.started()
+        health.set_ready("waiting")
+        assert get(server.port, "/readyz") == (503, "waiting\n")
+        health.set_ready(None)
+        assert get(server.port, "/readyz?verbose") == (200, "ok\n")
+        status, text = get(server.port, "/metrics")
+        assert status == 200
+        assert "tripletd_build_info" in text
+        assert get(server.port, "/../../etc/passwd")[0] == 404
+        page = live_metrics(HOST, server.port)
+        assert is_role(page, "learn")
+        assert not is_role(page, "validate")
+    finally:
+        server.close()
+    assert live_metrics(HOST, server.port) is None
+    assert live_metrics(HOST, 0) is None
+
+
+def test_a_silent_client_does_not_block_the_others() -> None:
+    server = serve_http(LearnMetrics().registry, Health(), HOST, 0)
+    try:
+        with socket.create_connection((HOST, server.port)):
+            assert get(server.port, "/livez")[0] == 200
+    finally:
+        server.close()
+
+
+def test_a_taken_port_names_the_port_and_the_remedy() -> None:
+    server = serve_http(LearnMetrics().registry, Health(), HOST, 0)
+    try:
+        with pytest.raises(UserError, match=str(server.port)) as caught:
+            serve_http(LearnMetrics().registry, Health(), HOST, server.port)
+    finally:
+        server.close()
+    assert caught.value.code == EX_UNAVAILABLE
+    assert "another port" in caught.value.remedy
+
+
+def test_an_address_that_is_not_ours_is_a_configuration_mistake() -> None:
+    with pytest.raises(UserError) as caught:
+        serve_http(LearnMetrics().registry, Health(), "192.0.2.1", 0)
+    assert caught.value.code == EX_CONFIG
