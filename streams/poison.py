@@ -29,7 +29,7 @@ MAGNITUDE = "magnitude"
 
 REASONS: dict[str, str] = {
     NULL_VALUE: "the record has no value",
-    TOO_LARGE: "the record, or a text, list or map in it, is over its limit",
+    TOO_LARGE: "the record, or a text, list, map or byte string in it, is over its limit",
     NOT_MSGPACK: "the bytes are not one msgpack value",
     TRAILING_BYTES: "bytes follow the msgpack value",
     TOO_DEEP: "maps or lists are nested too deeply",

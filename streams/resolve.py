@@ -21,6 +21,8 @@ class Resolver:
         if catalog is not None and catalog.space != space:
             raise ValueError(f"the catalog's space {catalog.space.id!r} is not the configured {space.id!r}")
         self.space = space
+        # per view: its name, and the bytes of its dense vectors or 0 for a sparse view
+        self._sizes = [(view.name, 4 * view.dim if view.kind == "dense" else 0) for view in space.views]
         self._row_of = catalog.row_of if catalog is not None else None
 
     def check_space(self, space: str | None) -> None:
@@ -48,18 +50,23 @@ class Resolver:
 
     def _inline(self, features: Mapping[str, RawVector], where: str) -> Parts:
         parts = []
-        for view in self.space.views:
-            raw = features.get(view.name)
-            if raw is None:
-                raise Poison(poison.WRONG_VIEW, f"{where} lacks view {view.name}")
-            if isinstance(raw, bytes) != (view.kind == "dense"):
-                raise Poison(poison.WRONG_KIND, f"{where}: view {view.name} is {view.kind}")
-            if isinstance(raw, bytes) and len(raw) != 4 * view.dim:
-                raise Poison(poison.WRONG_DIM, f"{where}: view {view.name} has {view.dim} coordinates")
+        for name, size in self._sizes:
+            raw = features.get(name)
+            # a dense vector on the wire is never empty, so that 0 fits sparse ones only
+            if raw is None or (len(raw) != size if type(raw) is bytes else size):
+                raise _misfit(raw, name, size, where)
             parts.append(raw)
         if len(features) != len(parts):
             raise Poison(poison.WRONG_VIEW, f"{where} has a view that space {self.space.id} does not know")
         return tuple(parts)
+
+
+def _misfit(raw: RawVector | None, name: str, size: int, where: str) -> Poison:
+    if raw is None:
+        return Poison(poison.WRONG_VIEW, f"{where} lacks view {name}")
+    if isinstance(raw, bytes) != (size > 0):
+        return Poison(poison.WRONG_KIND, f"{where}: view {name} is {'dense' if size else 'sparse'}")
+    return Poison(poison.WRONG_DIM, f"{where}: view {name} has {size // 4} coordinates")
 
 
 def gather_objects(refs: Sequence[ObjectRef], space: SpaceSpec, catalog: Catalog | None) -> RoleColumns:

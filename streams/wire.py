@@ -27,10 +27,10 @@ MAX_WEIGHT = 1e6
 RawVector = bytes | list[bytes]
 """A vector as it is on the wire: dense bytes, or [index bytes, value bytes]."""
 
-_EVENT_REQUIRED = ("v", "id", "ts", "q", "c", "s")
-_EVENT_FIELDS = frozenset((*_EVENT_REQUIRED, "w", "src", "imp", "prop", "sp"))
-_IMPRESSION_REQUIRED = ("v", "id", "ts", "q", "shown", "clicked")
-_IMPRESSION_FIELDS = frozenset((*_IMPRESSION_REQUIRED, "prop", "src", "sp"))
+_EVENT_REQUIRED = frozenset(("v", "id", "ts", "q", "c", "s"))
+_EVENT_FIELDS = _EVENT_REQUIRED | {"w", "src", "imp", "prop", "sp"}
+_IMPRESSION_REQUIRED = frozenset(("v", "id", "ts", "q", "shown", "clicked"))
+_IMPRESSION_FIELDS = _IMPRESSION_REQUIRED | {"prop", "src", "sp"}
 _OBJECT_FIELDS = frozenset(("id", "x", "views"))
 
 
@@ -107,7 +107,7 @@ def read_impression(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> di
     return fields
 
 
-def _check_head(fields: Mapping[str, Any], required: tuple[str, ...], known: frozenset[str]) -> None:
+def _check_head(fields: dict[str, Any], required: frozenset[str], known: frozenset[str]) -> None:
     """Version first (a later version may have other fields), then fields, id and time."""
     version = fields.get("v")
     if type(version) is not int:
@@ -115,9 +115,8 @@ def _check_head(fields: Mapping[str, Any], required: tuple[str, ...], known: fro
         raise Poison(reason, "v is not a whole number" if "v" in fields else "v is missing")
     if version != FORMAT_VERSION:
         raise Poison(poison.UNSUPPORTED_VERSION, f"this release reads version {FORMAT_VERSION}")
-    for name in required:
-        if name not in fields:
-            raise Poison(poison.MISSING_FIELD, f"{name} is missing")
+    if not required <= fields.keys():
+        raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(required - fields.keys()))} missing")
     if len(fields) > len(required) and not known.issuperset(fields):
         raise Poison(poison.UNKNOWN_FIELD, f"known are {', '.join(sorted(known))}")
     check_text(fields["id"], "id")
@@ -175,6 +174,12 @@ def check_propensity(raw: Any, shown: int) -> None:
 
 def read_object(raw: Any, where: str) -> tuple[str | None, dict[str, RawVector] | None]:
     """An object's id and its raw vectors by view name; None for what it does not have."""
+    if type(raw) is tuple and len(raw) == 1:  # the two common forms, without the way through a dict
+        ((name, only),) = raw
+        if name == "x":
+            return None, {UNNAMED_VIEW: _read_vector(only, where)}
+        if name == "id" and type(only) is str and only:
+            return only, None
     fields = open_map(raw, where)
     object_id = fields.get("id")
     if "id" in fields:

@@ -50,8 +50,14 @@ def create_log(path: str) -> None:
     finds a finished log. Raises LogFileError naming a missing folder or one that cannot be written.
     """
     _check_place(path)
+    stale = os.path.exists(path + "-wal")  # looked at first: a log is there before its journal is
     if os.path.exists(path):
         return
+    if stale:
+        raise LogFileError(
+            f"{path}-wal is left of a log that was moved or removed; move it along with the log it "
+            f"belongs to, or stop whatever still uses that log and remove {path}-wal and {path}-shm"
+        )
     building = f"{path}.{uuid.uuid4().hex}.new"
     try:
         os.close(os.open(building, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

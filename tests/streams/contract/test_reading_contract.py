@@ -1,0 +1,201 @@
+"""What every source does: order, position, timeouts, fairness."""
+
+import threading
+import time
+
+import pytest
+
+from streams.errors import OffsetAhead, OffsetExpired, PartitionMissing, StreamError, TopicMissing
+from streams.source import OutRecord
+
+
+def values(*texts):
+    return [OutRecord(text.encode()) for text in texts]
+
+
+def drain(source, poll=3):
+    """Everything there is, as (partition, offset, value)."""
+    got = []
+    while (batch := source.poll(poll, 0)) is not None:
+        got += [
+            (batch.partition, offset, value)
+            for offset, value in zip(batch.offsets, batch.values, strict=True)
+        ]
+    return got
+
+
+def test_records_come_back_in_order_with_all_they_carry(backend):
+    backend.create()
+    sent = [
+        OutRecord(b"a", key=b"k", timestamp=7, headers=(("reason", b"x"), ("reason", b"\xff"))),
+        OutRecord(None, timestamp=9),
+        OutRecord(b"", key=b"", timestamp=8),
+    ]
+    assert backend.sink().send(sent) == [(0, 0), (0, 1), (0, 2)]
+    source = backend.source()
+    source.assign({0: 0})
+    batch = source.poll(10, 0)
+    assert (batch.partition, batch.offsets, batch.timestamps) == (0, [0, 1, 2], [7, 9, 8])
+    assert batch.values == [b"a", None, b""]
+    assert batch.keys == [b"k", None, b""]
+    assert batch.headers == [(("reason", b"x"), ("reason", b"\xff")), (), ()]
+    assert len(batch) == 3
+
+
+def test_a_poll_takes_at_most_what_is_asked_and_goes_on_where_it_stopped(backend):
+    backend.create()
+    backend.sink().send(values(*"abcdefg"))
+    source = backend.source()
+    source.assign({0: 0})
+    polled = [source.poll(3, 0).offsets for _ in range(3)]
+    assert polled == [[0, 1, 2], [3, 4, 5], [6]]
+    assert source.poll(3, 0) is None
+
+
+def test_a_position_is_the_next_record_wanted_not_the_last_one_read(backend):
+    backend.create()
+    sink = backend.sink()
+    sink.send(values(*"abc"))
+    source = backend.source()
+    source.assign({0: 2})
+    assert source.poll(10, 0).values == [b"c"]
+    source.assign({0: 3})
+    assert source.poll(10, 0) is None
+    sink.send(values("d"))
+    assert source.poll(10, 0).values == [b"d"]
+
+
+def test_assigning_again_seeks(backend):
+    backend.create()
+    backend.sink().send(values(*"abc"))
+    source = backend.source()
+    source.assign({0: 0})
+    assert source.poll(10, 0).offsets == [0, 1, 2]
+    source.assign({0: 1})
+    assert source.poll(10, 0).offsets == [1, 2]
+
+
+def test_a_poll_of_an_empty_topic_returns_after_its_timeout(backend):
+    backend.create(2)
+    source = backend.source()
+    source.assign({0: 0, 1: 0})
+    began = time.monotonic()
+    assert source.poll(10, 0.05) is None
+    assert time.monotonic() - began >= 0.05
+    assert source.bounds() == {0: (0, 0), 1: (0, 0)}
+
+
+def test_a_waiting_poll_sees_a_record_sent_meanwhile(backend):
+    backend.create()
+    source, sink = backend.source(), backend.sink()
+    source.assign({0: 0})
+    timer = threading.Timer(0.05, lambda: sink.send(values("late")))
+    timer.start()
+    batch = source.poll(10, 30)
+    timer.join()
+    assert batch.values == [b"late"]
+
+
+def test_no_assigned_partition_starves(backend):
+    backend.create(3)
+    sink = backend.sink()
+    sink.send([OutRecord(b"x", partition=p) for p, many in ((0, 50), (1, 3), (2, 1)) for _ in range(many)])
+    source = backend.source()
+    source.assign({0: 0, 1: 0, 2: 0})
+    turns = []
+    for _ in range(6):
+        turns.append(source.poll(1, 0).partition)
+        sink.send([OutRecord(b"more", partition=0)])
+    assert [turns.count(partition) for partition in range(3)] == [3, 2, 1]
+    assert sorted(turns[:3]) == [0, 1, 2]
+
+
+def test_only_assigned_partitions_are_read_each_in_order(backend):
+    backend.create(3)
+    backend.sink().send([OutRecord(str(n).encode(), partition=n % 3) for n in range(20)])
+    source = backend.source()
+    source.assign({0: 0, 2: 1})
+    got = drain(source)
+    assert {partition for partition, _, _ in got} == {0, 2}
+    assert [value for p, _, value in got if p == 0] == [str(n).encode() for n in range(0, 20, 3)]
+    assert [value for p, _, value in got if p == 2] == [str(n).encode() for n in range(5, 20, 3)]
+
+
+def test_positions_that_cannot_be_read_from_are_refused_with_the_gap(backend):
+    backend.create()
+    backend.sink().send(values(*"abcde"))
+    backend.retain(max_bytes=2)
+    source = backend.source()
+    source.assign({0: 4})
+    with pytest.raises(OffsetExpired) as expired:
+        source.assign({0: 1})
+    assert (expired.value.wanted, expired.value.earliest, expired.value.gap) == (1, 3, 2)
+    with pytest.raises(OffsetAhead) as ahead:
+        source.assign({0: 9})
+    assert (ahead.value.wanted, ahead.value.end, ahead.value.gap) == (9, 5, 4)
+    with pytest.raises(PartitionMissing, match=r"0\.\.0, not 1"):
+        source.assign({1: 0})
+    assert source.poll(10, 0).values == [b"e"], "a refused assignment leaves the earlier one"
+
+
+def test_polling_before_assigning_is_an_error(backend):
+    backend.create()
+    source = backend.source()
+    with pytest.raises(StreamError, match="assign"):
+        source.poll(1, 0)
+    source.assign({})
+    assert source.poll(1, 0) is None
+
+
+def test_one_poll_holds_a_bounded_number_of_bytes(backend, monkeypatch):
+    backend.create()
+    backend.sink().send([OutRecord(bytes(1000)) for _ in range(10)])
+    for module in ("streams.memory", "streams.log.source"):
+        monkeypatch.setattr(f"{module}.MAX_POLL_BYTES", 2500)
+    source = backend.source()
+    source.assign({0: 0})
+    assert [source.poll(100, 0).offsets for _ in range(4)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+
+
+def test_offsets_at_a_time(backend):
+    backend.create(2)
+    assert backend.source().offsets_at(0) == {0: 0, 1: 0}
+    stamps = [10, 20, 15, 30, 30, 25, 40]
+    backend.sink().send([OutRecord(b"x", partition=0, timestamp=ts) for ts in stamps])
+    source = backend.source()
+    found = {ts: source.offsets_at(ts)[0] for ts in (0, 10, 11, 20, 21, 30, 31, 40, 41)}
+    assert found == {ts: next((i for i, s in enumerate(stamps) if s >= ts), 7) for ts in found}
+    assert source.offsets_at(0)[1] == 0
+
+
+def test_offsets_at_a_time_after_the_newest_of_several_expired(backend):
+    backend.create()
+    stamps = [99, 10, 20, 30, 40]
+    backend.sink().send([OutRecord(b"x", timestamp=ts) for ts in stamps])
+    backend.retain(max_bytes=4)
+    source = backend.source()
+    assert [source.offsets_at(ts)[0] for ts in (5, 15, 35, 50)] == [1, 2, 4, 5]
+
+
+def test_committed_positions_are_seen_by_others_and_move_nothing(backend):
+    backend.create(2)
+    backend.sink().send([OutRecord(b"x", partition=1)])
+    source = backend.source()
+    assert source.committed() == {}
+    source.commit({1: 1})
+    assert backend.source().committed() == {1: 1}
+    with pytest.raises(PartitionMissing):
+        source.commit({5: 1})
+    source.assign({1: 0})
+    assert source.poll(5, 0).offsets == [0]
+
+
+def test_opening_a_topic_that_is_not_there_names_it(backend):
+    with pytest.raises(TopicMissing):
+        backend.source()
+    backend.create()
+    backend.delete()
+    with pytest.raises(TopicMissing, match="clicks"):
+        backend.source()
+    with pytest.raises(TopicMissing, match="clicks"):
+        backend.sink()
