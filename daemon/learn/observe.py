@@ -18,10 +18,12 @@ from daemon.learn.apply import Step
 from daemon.learn.pipeline import Reader, Ready
 from daemon.learn.state import Arrays
 from daemon.telemetry import Health, LearnMetrics
+from streams.deadletter import DeadLetter
 from streams.errors import StreamUnavailable
 
 STUCK_SECONDS = 30.0  # a poll returns within a fraction of a second, whatever the broker does
 LAG_EVERY_S = 1.0
+DEAD_LINE_EVERY_S = 5.0
 NORM_EVERY_S = 30.0  # reading 400 MB takes about 0.1 s
 POISON_WINDOW = 10_000  # records
 POISON_SHARE = 0.5
@@ -71,7 +73,8 @@ class Observer:
         self._clock = clock
         self._poison = PoisonShare()
         self._newest: dict[int, int] = {}
-        self._lag_at = self._norm_at = float("-inf")
+        self._lag_at = self._norm_at = self._dead_at = float("-inf")
+        self._dead_unsaid = 0
         self._unready: str | None = None
         self._skipped = Counter(
             "tripletd_checkpoint_skipped",
@@ -105,14 +108,7 @@ class Observer:
             metrics.record_batch(step.info.outcome, step.info.loss, step.info.tau, seconds)
         if step.dead:
             metrics.record_dead_letters(Tally(letter.reason for letter in step.dead))
-            log.warning(
-                "dead letters",
-                count=len(step.dead),
-                first=step.dead[0].offset,
-                partition=step.dead[0].partition,
-                reason=step.dead[0].reason,
-                detail=step.dead[0].detail,
-            )
+            self._say_dead(step.dead)
         self._poison.add(ready.records, len(step.dead))
         if step.applied.newest_ts is not None:
             self._newest[step.applied.partition] = step.applied.newest_ts
@@ -167,6 +163,22 @@ class Observer:
         """A version was due too soon."""
         self._skipped.inc()
         log.info("version skipped: the one before is still being written")
+
+    def _say_dead(self, letters: list[DeadLetter]) -> None:
+        """A line for the first and then at most one per `DEAD_LINE_EVERY_S`: each letter is in its topic."""
+        self._dead_unsaid += len(letters)
+        if self._clock() - self._dead_at < DEAD_LINE_EVERY_S:
+            return
+        newest = letters[-1]
+        log.warning(
+            "dead letters",
+            count=self._dead_unsaid,
+            partition=newest.partition,
+            offset=newest.offset,
+            reason=newest.reason,
+            detail=newest.detail,
+        )
+        self._dead_at, self._dead_unsaid = self._clock(), 0
 
     def _weight_norm(self) -> None:
         if self._clock() - self._norm_at >= NORM_EVERY_S:

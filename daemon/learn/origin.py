@@ -10,9 +10,9 @@ from typing import Any
 
 import structlog
 
+from checkpoints import Epoch, Version
 from checkpoints.errors import CheckpointError
 from checkpoints.manifest import Manifest, PartitionPosition
-from checkpoints.versions import Epoch, Version
 from daemon.config.model import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.learn.algorithms import restored, untrained

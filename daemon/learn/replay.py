@@ -104,7 +104,7 @@ def _recorded(
     record = pruned.get(number, {})
     if "schedule" not in record:
         raise UserError(
-            f"the schedule of version {number} is lost: neither the version nor its line of history can be read",
+            f"the schedule of version {number} is lost: neither it nor its line of history can be read",
             "replay from a later version",
             EX_DATAERR,
         )
