@@ -65,6 +65,8 @@ def curves_of(entries: Iterable[LedgerEntry]) -> Curves:
     entries = list(entries)
     points: dict[int, Point] = {}
     for entry in entries:
+        if entry.kind != "KEEP":
+            continue
         values = _numbers(entry.measures)
         events = entry.measures.get("events")
         if (
