@@ -44,8 +44,10 @@ def serving_form(versions: VersionStore, version: Version, config: ServingConfig
     except CheckpointError as error:
         log.warning("serving form cannot be read; made anew", version=number, error=str(error))
         return make_form(W, number, config)
-    if kept is not None and kept[0].get("settings_digest") == digest:
-        return ServingForm.from_arrays(kept[1], W)
+    if kept is not None:
+        arrays, meta = kept
+        if meta.get("settings_digest") == digest:
+            return ServingForm.from_arrays(arrays, W)
     form = make_form(W, number, config)
     if kept is None:
         _keep(versions, number, form, {"settings": config.model_dump(), "settings_digest": digest})

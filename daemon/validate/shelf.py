@@ -100,6 +100,6 @@ class Shelf:
             raise UserError(
                 f"version {manifest.number} was learned in space {manifest.space!r} with catalog "
                 f"{manifest.catalog_digest}; configured are {self._space.id!r} and {digest}",
-                "put space.id and catalog.path back, or point checkpoints.path to the folder learned from them",
+                "put space.id and catalog.path back, or point checkpoints.path to the folder learned so",
                 EX_DATAERR,
             )

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from checkpoints.errors import Damaged
 from daemon.config.model import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.bench import Bench
@@ -132,7 +133,10 @@ class Validator:
             return history.stopped
         if self.waiting_for() is None and next_to_judge(history, newest) is not None:
             return False
-        at = self._bench.versions.manifest(newest).positions
+        try:
+            at = self._bench.versions.manifest(newest).positions
+        except Damaged:
+            return False  # refused as a version; the learner's next one tells
         ends = self._bench.training.bounds()
         return all(p in at and at[p].next_offset >= end for p, (_, end) in ends.items())
 

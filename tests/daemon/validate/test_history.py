@@ -1,0 +1,60 @@
+"""The fold of ledger entries into the history."""
+
+from __future__ import annotations
+
+from checkpoints.ledger import LedgerEntry
+from daemon.validate.decide import FULL_CATALOG, SHOWN_LIST, Judged
+from daemon.validate.history import fold
+
+MEASURES = {"map_full": 0.3, "p10_full": 0.5, "version_0": {"map_full": 0.2, "p10_full": 0.5}}
+
+
+def entries(*rows):
+    return [LedgerEntry(n=n, **row) for n, row in enumerate(rows, 1)]
+
+
+def keep(version, **changes):
+    return {"kind": "KEEP", "version": version, "measures": MEASURES | changes}
+
+
+def test_keep_refused_promote_and_stop():
+    history = fold(
+        entries(
+            keep(1),
+            {"kind": "KEEP", "version": 2, "measures": {"refused": True}},
+            {"kind": "PROMOTE", "version": 1, "alias": "best"},
+            {"kind": "PROMOTE", "version": 2, "alias": "stable"},
+            {"kind": "STOP", "version": 1, "measures": {"holdout_positions": {"0": 7, "1": 9}}},
+        ),
+        FULL_CATALOG,
+    )
+    assert history.judged == (Judged(1, 0.3, 0.2, True),)
+    assert history.refused == {2}
+    assert history.promoted == 1
+    assert history.stopped_at == {0: 7, 1: 9}
+
+
+def test_resume_forgets_judgements_and_keeps_the_best_as_a_yardstick():
+    history = fold(
+        entries(
+            keep(0),
+            keep(4),
+            {"kind": "PROMOTE", "version": 4, "alias": "best"},
+            {"kind": "STOP", "version": 4},
+            {"kind": "RESUME"},
+        ),
+        FULL_CATALOG,
+    )
+    assert history.judged == ()
+    assert not history.stopped
+    assert history.baseline == {0, 4}
+
+
+def test_a_stop_by_hand_is_a_stop():
+    history = fold(entries({"kind": "STOP", "by": "operator"}), FULL_CATALOG)
+    assert history.stopped
+
+
+def test_judgements_by_another_measure_do_not_count():
+    assert fold(entries(keep(1)), SHOWN_LIST).judged == ()
+    assert fold(entries(keep(1, map_full=None)), FULL_CATALOG).judged == ()

@@ -1,0 +1,135 @@
+"""The window is a pure function of the holdout positions; what cannot be judged is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.validate.holdout import Holdout
+from daemon.validate.window import rebuild_from
+from streams.codec import encode_impression
+from streams.deadletter import parse_dead_letter
+from streams.errors import StreamUnavailable
+from streams.event import ObjectRef
+from streams.impression import Impression
+from streams.open import ensure_topic, open_sink, open_source, retain
+
+
+def never(seconds, error):
+    raise AssertionError(error)
+
+
+def open_holdout(world, size=1000, upto=None):
+    ensure_topic(world.address.dead, 1)
+    source, dead = open_source(world.address.holdout), open_sink(world.address.dead)
+    return Holdout(source, dead, space=world.space, catalog=world.catalog, size=size, upto=upto)
+
+
+def read(holdout):
+    fresh = []
+    while not holdout.caught_up():
+        fresh += holdout.poll(0.0, never)
+    return fresh
+
+
+def ids(holdout):
+    return [held.impression.id for held in holdout.window]
+
+
+def test_the_window_holds_the_newest_records(world):
+    world.feed(30)
+    holdout = open_holdout(world, size=10)
+    read(holdout)
+    newest = ids(holdout)
+    assert newest == [f"i{n}" for n in range(21, 31) if f"i{n}" in newest]
+    world.feed(4)
+    fresh = read(holdout)
+    assert [held.impression.id for held in fresh] == ids(holdout)[-len(fresh) :]
+    assert holdout.window.positions == {0: 34}
+    assert min(held.offset for held in holdout.window) >= 24
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_window_read_again_at_its_positions_is_the_same(make_world, partitions):
+    world = make_world(partitions=partitions)
+    world.feed(50)
+    holdout = open_holdout(world, size=20)
+    read(holdout)
+    world.feed(17)
+    read(holdout)
+    positions, before = holdout.window.positions, ids(holdout)
+    assert len(before) > 10
+    assert ids(open_and_read(world, 20)) == before  # after a restart
+    world.feed(40)
+    assert ids(open_and_read(world, 20)) != before
+    again = open_and_read(world, 20, upto=positions)  # long after
+    assert ids(again) == before
+    assert again.window.positions == positions
+
+
+def open_and_read(world, size, upto=None):
+    holdout = open_holdout(world, size, upto)
+    read(holdout)
+    return holdout
+
+
+def test_rebuild_starts_a_share_back_and_never_before_the_log_begins():
+    assert rebuild_from({0: (0, 100), 1: (95, 100)}, 20) == {0: 90, 1: 95}
+    assert rebuild_from({0: (0, 5)}, 20) == {0: 0}
+
+
+def shown(world, clicked, count=3):
+    refs = tuple(world.ref(row) for row in range(count))
+    return Impression("one", 1, world.ref(9), refs, clicked)
+
+
+def test_lists_without_a_comparison_are_counted_and_left_out(world):
+    world.send([encode_impression(shown(world, clicked)) for clicked in [(), (0, 1, 2), (1,)]])
+    holdout = open_holdout(world)
+    assert len(read(holdout)) == 1
+    assert holdout.take_counts() == {"no_click": 1, "all_clicked": 1}
+    assert holdout.take_counts() == {}
+
+
+def test_what_cannot_be_read_becomes_a_dead_letter_with_its_reason(world):
+    unknown = Impression("u", 1, ObjectRef("nobody"), (world.ref(1), world.ref(2)), (0,))
+    narrow = Impression("n", 1, ObjectRef("q", x=world.values[0][:5]), (world.ref(1), world.ref(2)), (0,))
+    other = Impression("o", 1, world.ref(0), (world.ref(1), world.ref(2)), (0,), space="elsewhere")
+    values = [b"\xc1", *map(encode_impression, (unknown, narrow, other, shown(world, (1,))))]
+    world.send(values)
+    holdout = open_holdout(world)
+    assert len(read(holdout)) == 1
+    dead = open_source(world.address.dead)
+    dead.assign({0: 0})
+    batch = dead.poll(100, 0.0)
+    letters = [parse_dead_letter(v, h) for v, h in zip(batch.values, batch.headers, strict=True)]
+    reasons = ["not_msgpack", "unknown_object", "wrong_dim", "wrong_space"]
+    assert [letter.reason for letter in letters] == reasons
+    assert [letter.offset for letter in letters] == [0, 1, 2, 3]
+    assert [letter.value for letter in letters] == values[:4]
+    assert holdout.take_counts() == dict.fromkeys(reasons, 1)
+
+
+def test_without_dead_letters_durable_the_position_stays(world):
+    class Full:
+        def send(self, records):
+            raise StreamUnavailable("disk full")
+
+    world.send([b"\xc1", encode_impression(shown(world, (1,)))])
+    ensure_topic(world.address.dead, 1)
+    source = open_source(world.address.holdout)
+    holdout = Holdout(source, Full(), space=world.space, catalog=world.catalog, size=10)
+    assert holdout.poll(0.0, lambda seconds, error: True) == []
+    assert holdout.window.positions == {0: 0}
+    assert len(holdout.window) == 0
+
+
+def test_retention_that_overtakes_the_position_costs_only_what_is_gone(world):
+    world.feed(20)
+    holdout = open_holdout(world)
+    world.feed(20)
+    retain(world.address.holdout, None, 2000)
+    left = next(iter(open_source(world.address.holdout).bounds().values()))
+    assert left[0] > 0
+    read(holdout)
+    assert holdout.window.positions == {0: 40}
+    assert min(held.offset for held in holdout.window) >= left[0]

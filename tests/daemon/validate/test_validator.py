@@ -1,0 +1,189 @@
+"""Verdicts over time: reproducible, complete after a crash, STOP, drift and RESUME."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from checkpoints.aliases import aliases
+from daemon.serving_form import serving_form
+from daemon.telemetry import ValidateMetrics
+from daemon.validate.bench import open_bench
+from daemon.validate.decide import FULL_CATALOG
+from daemon.validate.history import fold
+from daemon.validate.holdout import Holdout
+from daemon.validate.judge import Judge
+from daemon.validate.scorer import Scorer
+from daemon.validate.validator import Validator
+from streams.open import open_sink, open_source
+
+
+def never(seconds, error):
+    raise AssertionError(error)
+
+
+@pytest.fixture
+def start(world):
+    """Open a validator on the world, as a fresh process would."""
+    with ExitStack() as stack:
+
+        def opened(**settings):
+            config = world.config(**settings)
+            bench = open_bench(stack, config, ValidateMetrics())
+            return Validator(bench, config.validate, bench.rule), bench
+
+        yield opened
+
+
+def turn(validator):
+    validator.watch_drift(validator.read(0.0, never))
+    return validator.judge_next()
+
+
+def kinds(world):
+    return [(entry.kind, entry.version) for entry in world.ledger.entries()]
+
+
+def test_a_verdict_can_be_recomputed_from_version_hash_and_holdout_positions(world, start):
+    world.feed(40)
+    world.publish()
+    world.learn(2000)
+    world.publish()
+    validator, bench = start(validate__window=30)
+    turn(validator)
+    world.feed(13)
+    assert turn(validator) == 1
+    keep = next(e.measures for e in world.ledger.entries() if e.kind == "KEEP" and e.version == 1)
+    world.feed(50)
+    upto = {int(partition): offset for partition, offset in keep["holdout_positions"].items()}
+    source, dead = open_source(world.address.holdout), open_sink(world.address.dead)
+    holdout = Holdout(source, dead, space=world.space, catalog=world.catalog, size=30, upto=upto)
+    while not holdout.caught_up():
+        holdout.poll(0.0, never)
+    version = world.versions.load(1)
+    assert version.manifest.state_hash == keep["state_hash"]
+    objects = bench.shelf.objects
+    judge = Judge(objects, bench.judgments.bind(world.ids), 1000)
+    scorer = Scorer(serving_form(world.versions, version, world.config().serving), objects)
+    again = judge.judge(scorer, [held.impression for held in holdout.window])
+    assert again == {name: keep[name] for name in again}
+
+
+def test_verdicts_lost_in_a_crash_are_written_at_the_next_start(world, start):
+    world.feed(40)
+    world.publish()
+    validator, bench = start()
+    append = bench.ledger.append
+
+    def crash_at_promote(entry):
+        if entry["kind"] == "PROMOTE":
+            raise KeyboardInterrupt
+        return append(entry)
+
+    bench.ledger.append = crash_at_promote
+    with pytest.raises(KeyboardInterrupt):
+        turn(validator)
+    assert kinds(world) == [("KEEP", 0)]
+    validator, _ = start()
+    assert turn(validator) is None
+    assert kinds(world) == [("KEEP", 0), ("PROMOTE", 0)]
+
+
+def test_waiting_says_for_what(world, start):
+    validator, _ = start()
+    assert turn(validator) is None
+    assert validator.waiting_for() == "no version yet"
+    world.publish()
+    world.feed(2)
+    assert turn(validator) is None
+    assert "of 5 holdout impressions" in validator.waiting_for()
+    world.feed(10)
+    assert turn(validator) == 0
+    assert validator.waiting_for() is None
+
+
+def test_a_window_without_a_judged_query_waits_for_one(world, start):
+    (world.path / "labels.tsv").write_text("stranger\tx\nother\tx\n")
+    world.publish()
+    world.feed(20)
+    validator, _ = start()
+    assert turn(validator) is None
+    assert "map_full" in validator.waiting_for()
+    assert validator.finished()
+    assert kinds(world) == []
+
+
+def stop(world, start, **settings):
+    """A world stopped by patience on version 1, and the validator that wrote it."""
+    settings = {"validate__patience": 1, "validate__min_versions": 1, "validate__window": 400} | settings
+    validator, bench = start(**settings)
+    world.feed(350)
+    world.publish()
+    turn(validator)
+    world.learn(3000)
+    world.publish()
+    turn(validator)
+    world.publish()
+    turn(validator)
+    assert kinds(world)[-1] == ("STOP", 1)
+    return validator, bench
+
+
+@pytest.mark.parametrize("kind", ["adwin", "page_hinkley"])
+def test_flipped_clicks_after_a_stop_resume_learning(world, start, kind):
+    validator, bench = stop(world, start, validate__drift=kind)
+    for _ in range(5):
+        world.feed(60)
+        turn(validator)
+    assert kinds(world)[-1] == ("STOP", 1)
+    turns = 0
+    while kinds(world)[-1][0] == "STOP":
+        world.feed(60, flipped=True)
+        turn(validator)
+        turns += 1
+        assert turns < 12
+    assert bench.metrics.registry.get_sample_value("tripletd_drift_total") == 1
+    resume = next(entry for entry in world.ledger.entries() if entry.kind == "RESUME")
+    assert "holdout loss of version 1 rose" in resume.reason
+    # Version 0 and the best are judged again on what users do now, and the count of patience starts anew.
+    for _ in range(4):
+        turn(validator)
+    after = [(e.kind, e.version) for e in world.ledger.entries() if e.n > resume.n]
+    assert [entry for entry in after if entry[0] == "KEEP"] == [("KEEP", 0), ("KEEP", 1), ("KEEP", 2)]
+    history = fold(world.ledger.entries(), FULL_CATALOG)
+    assert history.baseline == {0, 1}
+
+
+def test_drift_since_the_stop_is_seen_after_a_restart(world, start):
+    stop(world, start)
+    world.feed(300, flipped=True)
+    validator, _ = start(validate__patience=1, validate__min_versions=1, validate__window=400)
+    turn(validator)
+    assert ("RESUME", 1) in kinds(world)
+
+
+def test_drift_off_never_resumes(world, start):
+    validator, _ = stop(world, start, validate__drift="off")
+    for _ in range(4):
+        world.feed(100, flipped=True)
+        turn(validator)
+    assert kinds(world)[-1] == ("STOP", 1)
+
+
+def test_metrics_show_newest_best_and_zero(world, start):
+    world.feed(40)
+    world.publish()
+    world.learn(3000)
+    world.publish()
+    validator, bench = start()
+    while turn(validator) is not None:
+        pass
+    value = bench.metrics.registry.get_sample_value
+    keep = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"][-1].measures
+    assert value("tripletd_holdout_decision", {"role": "best"}) == keep["map_full"]
+    assert value("tripletd_holdout_decision", {"role": "zero"}) == keep["version_0"]["map_full"]
+    shown = {"kind": "map_shown", "role": "shown_order"}
+    assert value("tripletd_holdout_map", shown) == keep["shown_order_map"]
+    assert value("tripletd_judged_version", {"role": "best"}) == 1
+    assert aliases(world.ledger.entries()) == {"best": 1}
