@@ -17,14 +17,14 @@ _COLOURS = {"learn": "36", "validate": "35"}
 
 
 class RoleProcess:
-    """A started `tripletd` role.
+    """A started role.
 
     It is its own process group, so that Ctrl-C reaches it once, through its parent, and not a second
     time from the terminal (a second signal means "at once"). It ends when this process ends.
 
     Args:
         name: role name, put before its log lines.
-        arguments: command line after `tripletd`.
+        command: the whole command line, see `role_command`.
         prefix: write its stderr line by line with its name, for a terminal; otherwise it goes through
             untouched (JSON lines name their role themselves).
         stdin: what it reads, instead of nothing.
@@ -49,7 +49,7 @@ class RoleProcess:
                 environment["FORCE_COLOR"] = "1"
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "daemon", *arguments],
+                list(command),
                 env=environment,
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stderr=subprocess.PIPE if prefix else log,
@@ -87,6 +87,11 @@ class RoleProcess:
             self._reader.join(1.0)
         os.close(self._keep_open)
         return returncode
+
+
+def role_command(arguments: Sequence[str]) -> list[str]:
+    """`tripletd ARGUMENTS` as this very interpreter would run it, whatever is on the PATH."""
+    return [sys.executable, "-m", "daemon", *arguments]
 
 
 def _relay(stream: IO[bytes], name: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -190,10 +192,8 @@ def test_what_is_no_size(text: str) -> None:
 @given(st.text(max_size=20))
 def test_units_never_fail_otherwise(text: str) -> None:
     for parse in (parse_duration, parse_size):
-        try:
+        with contextlib.suppress(ValueError):
             assert parse(text) >= 0
-        except ValueError:
-            pass
 
 
 def test_durations_and_sizes_are_numbers_where_they_are_used() -> None:
@@ -237,7 +237,7 @@ def test_every_key_of_the_template_has_a_comment_above_it() -> None:
     lines = TEMPLATE.read_text(encoding="utf-8").splitlines()
     bare = [
         line
-        for before, line in zip(lines, lines[1:], strict=False)
+        for before, line in pairwise(lines)
         if re.match(r"\w+ = ", line) and not before.startswith("#") and not re.match(r"(\w+) = ", before)
     ]
     assert bare == []

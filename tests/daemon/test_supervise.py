@@ -201,8 +201,10 @@ def test_a_child_ends_gently_when_its_parent_is_killed(tmp_path: Path) -> None:
     with parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
-        wait_for(ready.exists)
-        parent.kill()
+        try:
+            wait_for(ready.exists)
+        finally:
+            parent.kill()
     wait_for(lambda: not alive(pid))
     assert marker.read_text() == "stopped gently"
 
@@ -220,7 +222,8 @@ from daemon.signals import Signals
 with Signals() as signals:
     print("ready", flush=True)
     for line in sys.stdin:
-        print(signals.stopping, signals.take_checkpoint_request(), signals.take_checkpoint_request(), flush=True)
+        requests = signals.take_checkpoint_request(), signals.take_checkpoint_request()
+        print(signals.stopping, *requests, flush=True)
 """
 
 
@@ -238,7 +241,9 @@ def signalled() -> Any:
     assert process.stdout.readline() == "ready\n"
     yield process
     process.kill()
-    process.communicate()
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
 
 
 def ask(process: Any) -> str:
