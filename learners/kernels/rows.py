@@ -102,12 +102,12 @@ def project_dense(rows: Any, mean: Any, components: Any, out: Any) -> None:
 
 @kernel(types.void(CSR, FLOATS, FLOATS_OUT))
 def scale_sparse(rows: Csr, factors: Any, out: Any) -> None:
-    """out = value times the factor of its column; an index out of range keeps its value."""
+    """out = value times the factor of its column; a refused value or one at an index out of range is kept."""
     indptr, indices, values = rows
     for place in range(indptr[0], indptr[len(indptr) - 1]):
-        index = indices[place]
-        inside = index >= 0 and index < len(factors)
-        out[place - indptr[0]] = values[place] * factors[index] if inside else values[place]
+        index, value = indices[place], values[place]
+        sound = index >= 0 and index < len(factors) and scan_value(np.float64(value)) == NONE
+        out[place - indptr[0]] = value * factors[index] if sound else value
 
 
 @kernel(types.void(CSR, types.int64, types.int64, types.int64, POINTERS_OUT, INDICES_OUT, FLOATS_OUT))

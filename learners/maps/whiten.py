@@ -56,11 +56,11 @@ class WhitenMap:
         rows = require_sample(cls.kind, require_dense(cls.kind, sample))
         scaler = StandardScaler()
         standard = scaler.fit_transform(rows)
+        if not standard.any():
+            raise MapError("the map whiten needs sample rows that differ; all are alike")
         pca = PCA(min(chosen["components"], *standard.shape), svd_solver="covariance_eigh").fit(standard)
         variance = pca.explained_variance_
-        kept = variance > NULL_SHARE * variance.max() if len(rows) > 1 else np.zeros(len(variance), bool)
-        if not kept.any():
-            raise MapError("the map whiten needs sample rows that differ; all are alike")
+        kept = variance > NULL_SHARE * variance[0]
         shrunk = np.sqrt(variance + chosen["epsilon"] * variance.mean())
         components = (pca.components_[kept] / shrunk[kept, None] / scaler.scale_).T
         return cls(scaler.mean_.astype(np.float32), np.ascontiguousarray(components, np.float32), chosen)

@@ -1,0 +1,109 @@
+"""Kernels are compiled for a stated CPU level, release the GIL, and survive a damaged cache."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+
+from learners import CPU_LEVEL, Oasis
+from learners.kernels import cpu
+from learners.kernels.cpu import V3_FEATURES, best_level
+from learners.kernels.oasis_dense import step_dense
+from learners.kernels.oasis_sparse import step_sparse
+
+from .examples import triplets
+
+
+def level(first: str = "", **environment: str) -> str:
+    """CPU_LEVEL of a fresh interpreter that runs `first` before."""
+    path = Path(cpu.__file__)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    code = f"{first}\nimport runpy; print(runpy.run_path({str(path)!r})['CPU_LEVEL'])"
+    run = subprocess.run(
+        [sys.executable, "-c", code], env={**clean, **environment}, capture_output=True, text=True, check=True
+    )
+    return run.stdout.strip()
+
+
+def test_the_level_is_fixed_not_the_hosts() -> None:
+    assert best_level("x86_64", V3_FEATURES) == "x86-64-v3"
+    assert best_level("x86_64", V3_FEATURES | {"avx512f"}) == "x86-64-v3"
+    assert best_level("x86_64", V3_FEATURES - {"fma"}) == "generic"
+    assert best_level("aarch64", frozenset()) == "generic"
+
+
+@pytest.mark.skipif(CPU_LEVEL != cpu.X86_64_V3, reason="this host is of another level")
+def test_machine_code_uses_no_instruction_beyond_the_level() -> None:
+    fresh = njit("void(float32[::1], float32[::1])")(_add_to)
+    code = "".join(fresh.inspect_asm().values())
+    assert "%ymm" in code
+    assert "%zmm" not in code
+
+
+def _add_to(total: Any, values: Any) -> None:
+    for i in range(len(total)):
+        total[i] += values[i]
+
+
+@pytest.mark.parametrize("kernel", [step_sparse, step_dense])
+def test_one_kernel_has_one_signature(kernel: object) -> None:
+    assert len(kernel.signatures) == 1  # type: ignore[attr-defined]
+
+
+def test_learning_releases_the_gil() -> None:
+    batch, learner = triplets(0, 3000, 300, "dense"), Oasis(300)
+    worker = threading.Thread(target=learner.learn_many, args=(batch,))
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        worker.start()
+        turns = 0
+        while worker.is_alive():
+            turns += 1
+        worker.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert turns > 100
+
+
+def test_a_damaged_cache_only_costs_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "tiny.py"
+    source.write_text(
+        "from learners.kernels.compile import kernel\n"
+        "@kernel('float64(float64)')\n"
+        "def double(x):\n    return 2 * x\n"
+    )
+    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "cache"))
+    assert runpy.run_path(str(source))["double"](4.0) == 8.0
+    files = list(tmp_path.rglob("*.nb?"))
+    assert len(files) == 2
+    for path in files:
+        whole = path.read_bytes()
+        for length in (0, 7, len(whole) // 2, len(whole) - 1):
+            path.write_bytes(whole[:length])
+            assert runpy.run_path(str(source))["double"](4.0) == 8.0
+
+
+def test_the_users_own_level_wins_and_is_told() -> None:
+    assert level(NUMBA_CPU_NAME="generic") == "generic"
+    assert level(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="+sse2") == "generic,+sse2"
+    assert "host" in level("import numba")
+
+
+def test_a_batch_in_fortran_or_strided_memory_learns_the_same() -> None:
+    batch = triplets(1, 40, 7, "dense")
+    values = [part.kernel_rows() for part in (batch.query, batch.clicked, batch.skipped)]
+    plain, strided = Oasis(7), Oasis(7)
+    plain.learn_many(batch)
+    for t in range(40):
+        strided.learn_one(*(np.repeat(v, 2, axis=1)[t, ::2] for v in values))  # type: ignore[arg-type]
+    assert plain.W.tobytes() == strided.W.tobytes()

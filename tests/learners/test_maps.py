@@ -1,0 +1,304 @@
+"""Maps are fitted once, then frozen: the same bits for every batch size and after loading, and an id that
+tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from learners import (
+    REJECTED,
+    Block,
+    DenseBlock,
+    FittedSpaceMap,
+    MapError,
+    Oasis,
+    Reason,
+    SpaceMap,
+    SparseBlock,
+    TripletBatch,
+    ViewConfig,
+    as_block,
+)
+
+from . import oracle
+from .examples import block, dense
+
+N = 60
+
+
+def sample() -> dict[str, Block]:
+    """Two dense views, one of them with a constant column and of low rank, and one sparse view of counts."""
+    rng = np.random.default_rng(0)
+    colour = (rng.standard_normal((N, 5)) * [1, 2, 30, 0.1, 0] + [5, -3, 0, 0.5, 7]).astype(np.float32)
+    shape = (rng.standard_normal((N, 3)) @ rng.standard_normal((3, 8)) + 2).astype(np.float32)
+    words = rng.poisson(0.6, (N, 10)).astype(np.float32)
+    return {"colour": DenseBlock(colour), "shape": DenseBlock(shape), "words": block(words, "sparse")}
+
+
+PLANS = {
+    "identity": SpaceMap({"colour": ViewConfig("identity"), "words": ViewConfig("identity")}, unit=False),
+    "unit": SpaceMap({"colour": ViewConfig("unit"), "words": ViewConfig("unit")}),
+    "standardise": SpaceMap({"colour": ViewConfig("standardise"), "shape": ViewConfig("identity")}),
+    "whiten": SpaceMap({"colour": ViewConfig("whiten"), "shape": ViewConfig("whiten", {"components": 2})}),
+    "tfidf": SpaceMap({"words": ViewConfig("tfidf")}),
+    "mixed": SpaceMap(
+        {"shape": ViewConfig("whiten"), "words": ViewConfig("tfidf"), "colour": ViewConfig("unit")}
+    ),
+}
+EVERY = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
+
+
+def row_bits(part: Block) -> list[tuple[bytes, ...]]:
+    """Each row to the bit."""
+    if isinstance(part, DenseBlock):
+        return [(row.tobytes(),) for row in part.values]
+    cuts = [slice(a, b) for a, b in pairwise(part.indptr)]
+    return [(part.indices[cut].tobytes(), part.values[cut].tobytes()) for cut in cuts]
+
+
+@EVERY
+@given(cuts=st.lists(st.integers(0, N), max_size=5))
+@settings(max_examples=15, deadline=None)
+def test_transform_has_the_same_bits_for_every_batch_size(plan: SpaceMap, cuts: list[int]) -> None:
+    views = sample()
+    fitted = plan.fit(views)
+    edges = [0, *sorted(cuts), N]
+    parts: list[tuple[bytes, ...]] = []
+    for start, stop in pairwise(edges):
+        parts += row_bits(fitted.transform({name: view.slice(start, stop) for name, view in views.items()}))
+    assert parts == row_bits(fitted.transform(views))
+
+
+@EVERY
+def test_loading_gives_the_same_bits_and_id(plan: SpaceMap) -> None:
+    fitted = plan.fit(sample())
+    spec = json.loads(json.dumps(fitted.spec()))
+    again = FittedSpaceMap.load(spec, {name: array.copy() for name, array in fitted.arrays().items()})
+    assert again.id == fitted.id
+    assert (again.dim, again.sparse) == (fitted.dim, fitted.sparse)
+    assert row_bits(again.transform(sample())) == row_bits(fitted.transform(sample()))
+
+
+@EVERY
+def test_fitting_repeats(plan: SpaceMap) -> None:
+    assert plan.fit(sample()).id == plan.fit(sample()).id
+
+
+@EVERY
+def test_the_id_tells_every_array_and_parameter_apart(plan: SpaceMap) -> None:
+    fitted = plan.fit(sample())
+    ids = {fitted.id}
+    for name, array in fitted.arrays().items():
+        changed = array.copy()
+        changed.reshape(-1)[-1] = np.nextafter(changed.reshape(-1)[-1], np.float32(np.inf))
+        ids.add(FittedSpaceMap.load(fitted.spec(), {**fitted.arrays(), name: changed}).id)
+    ids.add(FittedSpaceMap(fitted.views, not fitted.unit).id)
+    ids.add(FittedSpaceMap({f"other-{name}": view for name, view in fitted.views.items()}, fitted.unit).id)
+    assert len(ids) == len(fitted.arrays()) + 3
+
+
+@EVERY
+def test_input_is_not_changed(plan: SpaceMap) -> None:
+    views = sample()
+    fitted = plan.fit(views)
+    fitted.transform(views)
+    for name, view in sample().items():
+        np.testing.assert_array_equal(dense(view), dense(views[name]))
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "identity"])
+def test_rows_and_views_have_unit_length(name: str) -> None:
+    fitted = PLANS[name].fit(sample())
+    joined = dense(fitted.transform(sample()))
+    np.testing.assert_allclose(np.linalg.norm(joined, axis=1), 1, atol=1e-6)
+    offset = 0
+    for view in fitted.views.values():
+        lengths = np.linalg.norm(joined[:, offset : offset + view.dim], axis=1)
+        np.testing.assert_allclose(lengths[lengths > 0], 1 / np.sqrt(len(fitted.views)), atol=0.3)
+        offset += view.dim
+
+
+def test_identity_joins_what_it_gets() -> None:
+    views = sample()
+    joined = dense(PLANS["identity"].fit(views).transform(views))
+    np.testing.assert_array_equal(joined, np.hstack([dense(views["colour"]), dense(views["words"])]))
+
+
+def test_standardised_columns_have_mean_0_and_deviation_1() -> None:
+    views = sample()
+    plan = SpaceMap({"colour": ViewConfig("standardise")}, unit=False)
+    mapped = dense(plan.fit(views).transform(views))
+    np.testing.assert_allclose(mapped.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(mapped[:, :4].std(axis=0), 1, atol=1e-5)
+    np.testing.assert_array_equal(mapped[:, 4], 0)
+
+
+def test_whitened_directions_are_uncorrelated_of_variance_1_and_null_ones_are_dropped() -> None:
+    views = sample()
+    plan = SpaceMap({"shape": ViewConfig("whiten", {"epsilon": 0.0})}, unit=False)
+    mapped = dense(plan.fit(views).transform(views))
+    assert mapped.shape == (N, 3)
+    np.testing.assert_allclose(np.cov(mapped.T), np.eye(3), atol=1e-4)
+    few = SpaceMap({"shape": ViewConfig("whiten", {"components": 2})}).fit(views)
+    assert few.dim == 2
+
+
+def test_shrinkage_damps_the_weak_directions_most() -> None:
+    views = sample()
+    plan = SpaceMap({"colour": ViewConfig("whiten", {"epsilon": 0.5})}, unit=False)
+    variance = dense(plan.fit(views).transform(views)).var(axis=0)
+    assert np.all(np.diff(variance) < 1e-6)
+    assert variance.max() < 1
+
+
+def test_tfidf_equals_the_oracle() -> None:
+    words = dense(sample()["words"])
+    mapped = PLANS["tfidf"].fit(sample()).transform(sample())
+    np.testing.assert_allclose(dense(mapped), oracle.tfidf(words, words), atol=1e-6)
+
+
+def test_a_missing_view_contributes_zeros() -> None:
+    views = sample()
+    fitted = PLANS["mixed"].fit(views)
+    full = dense(fitted.transform(views))
+    without = dense(fitted.transform({"words": views["words"], "unknown": views["colour"]}))
+    assert not without[:, : fitted.views["shape"].dim].any()
+    present = slice(fitted.views["shape"].dim, fitted.views["shape"].dim + 10)
+    lengths = np.linalg.norm(full[:, present], axis=1, keepdims=True)
+    scaled = full[:, present] / np.where(lengths > 0, lengths, 1)
+    np.testing.assert_allclose(without[:, present], scaled, atol=1e-6)
+
+
+@EVERY
+def test_a_zero_object_stays_zero(plan: SpaceMap) -> None:
+    fitted = plan.fit(sample())
+    zeros = {name: block(np.zeros((2, view.dim), np.float32), "sparse" if name == "words" else "dense")
+             for name, view in sample().items()}  # fmt: skip
+    assert not dense(fitted.transform(zeros)).any()
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (np.nan, Reason.NOT_FINITE),
+        (np.inf, Reason.NOT_FINITE),
+        (1.2e18, Reason.MAGNITUDE),
+        (-3e38, Reason.MAGNITUDE),
+    ],
+)
+def test_a_malformed_value_is_rejected_by_the_step_for_its_own_reason(
+    plan: SpaceMap, value: float, reason: Reason
+) -> None:
+    fitted, whole = plan.fit(sample()), sample()
+    good = fitted.transform(whole)
+    for name in fitted.views:
+        part = whole[name].take([0, 1])
+        values = part.values.copy()
+        values.reshape(-1)[0] = value
+        bad = (
+            DenseBlock(values)
+            if isinstance(part, DenseBlock)
+            else SparseBlock(part.indptr, part.indices, values, 10)
+        )
+        mapped = fitted.transform({**{key: view.slice(0, 2) for key, view in whole.items()}, name: bad})
+        assert step_reason(fitted, mapped, good) == [reason, Reason.NONE]
+
+
+@pytest.mark.parametrize("name", ["identity", "unit", "tfidf", "mixed"])
+@pytest.mark.parametrize(
+    ("indices", "reason"),
+    [
+        ([2, 10], Reason.INDEX_OUT_OF_RANGE),
+        ([-1, 2], Reason.INDEX_OUT_OF_RANGE),
+        ([-(2**31), 2**31 - 1], Reason.INDEX_OUT_OF_RANGE),
+        ([3, 3], Reason.INDICES_NOT_INCREASING),
+        ([4, 1], Reason.INDICES_NOT_INCREASING),
+    ],
+)
+def test_a_malformed_index_is_rejected_by_the_step_for_its_own_reason(
+    name: str, indices: list[int], reason: Reason
+) -> None:
+    fitted, whole = PLANS[name].fit(sample()), sample()
+    words = SparseBlock(np.array([0, 2, 3]), np.int32([*indices, 1]), np.ones(3, np.float32), 10)
+    mapped = fitted.transform({**{key: view.slice(0, 2) for key, view in whole.items()}, "words": words})
+    assert step_reason(fitted, mapped, fitted.transform(whole)) == [reason, Reason.NONE]
+
+
+def step_reason(fitted: FittedSpaceMap, mapped: Block, good: Block) -> list[int]:
+    """What the learner says about two mapped rows as queries; it must not learn from a malformed one."""
+    learner = Oasis(fitted.dim)
+    info = learner.learn_many(TripletBatch(mapped, good.slice(2, 4), good.slice(4, 6)))
+    assert info.outcome[0] == REJECTED
+    assert np.isfinite(learner.W).all()
+    return [int(reason) for reason in info.reason]
+
+
+@pytest.mark.parametrize(
+    ("views", "word"),
+    [
+        ({}, "at least one view"),
+        ({"smell": ViewConfig("unit")}, "view smell: not in the sample"),
+        ({"colour": ViewConfig("magic")}, "view colour: unknown kind"),
+        ({"colour": ViewConfig("tfidf")}, "view colour: .*sparse"),
+        ({"words": ViewConfig("whiten")}, "view words: .*dense"),
+        ({"colour": ViewConfig("unit", {"k": 1})}, "no option 'k'"),
+        ({"colour": ViewConfig("whiten", {"component": 1})}, "no option 'component'"),
+        ({"colour": ViewConfig("whiten", {"components": 0})}, "components"),
+        ({"colour": ViewConfig("whiten", {"epsilon": -1})}, "epsilon"),
+    ],
+)
+def test_plans_that_cannot_be_fitted_are_refused_by_view(views: Mapping[str, ViewConfig], word: str) -> None:
+    with pytest.raises(MapError, match=word):
+        SpaceMap(views).fit(sample())
+
+
+@pytest.mark.parametrize("kind", ["standardise", "whiten"])
+@pytest.mark.parametrize("rows_", [np.zeros((3, 2)), np.full((3, 2), np.nan), np.zeros((0, 2))])
+def test_samples_that_teach_nothing_are_refused(kind: str, rows_: np.ndarray) -> None:
+    with pytest.raises(MapError, match="view v"):
+        SpaceMap({"v": ViewConfig(kind)}).fit({"v": as_block(rows_)})
+
+
+@pytest.mark.parametrize("rows_", [np.ones((1, 2)), np.ones((4, 2))])
+def test_whitening_needs_rows_that_differ(rows_: np.ndarray) -> None:
+    with pytest.raises(MapError, match="differ"):
+        SpaceMap({"v": ViewConfig("whiten")}).fit({"v": as_block(rows_)})
+
+
+def test_views_that_do_not_fit_the_map_are_refused() -> None:
+    fitted, views = PLANS["mixed"].fit(sample()), sample()
+    for given_, word in (
+        ({}, "none of its views"),
+        ({"nothing": views["words"]}, "none of its views"),
+        ({"words": views["words"], "shape": views["shape"].slice(0, 3)}, "unequal lengths"),
+        ({"shape": views["colour"]}, "view shape: .*8 dimensions"),
+        ({"words": views["colour"]}, "view words: .*sparse"),
+    ):
+        with pytest.raises(MapError, match=word):
+            fitted.transform(given_)
+
+
+def test_descriptions_and_arrays_that_do_not_fit_are_refused() -> None:
+    fitted = PLANS["mixed"].fit(sample())
+    spec, arrays = fitted.spec(), fitted.arrays()
+    broken: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({}, arrays, "incomplete"),
+        ({**spec, "format": 2}, arrays, "format 2"),
+        ({**spec, "views": [{**spec["views"][0], "kind": "magic"}]}, arrays, "magic"),
+        (spec, {name: array for name, array in arrays.items() if name != "words.idf"}, "idf .*missing"),
+        (spec, {**arrays, "words.idf": arrays["words.idf"][:3]}, "idf"),
+        (spec, {**arrays, "words.idf": arrays["words.idf"].astype(float)}, "idf"),
+        (spec, {**arrays, "words.idf": arrays["words.idf"] * np.float32(np.nan)}, "idf"),
+    ]
+    for bad_spec, bad_arrays, word in broken:
+        with pytest.raises(MapError, match=word):
+            FittedSpaceMap.load(bad_spec, bad_arrays)
