@@ -12,6 +12,7 @@ from typing import IO
 from daemon.lifeline import VARIABLE, open_lifeline
 from daemon.logs import wants_colour
 
+TRIPLETD = (sys.executable, "-m", "daemon")
 _NAME_WIDTH = 8
 _COLOURS = {"learn": "36", "validate": "35"}
 
@@ -24,11 +25,12 @@ class RoleProcess:
 
     Args:
         name: role name, put before its log lines.
-        command: the whole command line, see `role_command`.
+        arguments: command line after `tripletd`.
         prefix: write its stderr line by line with its name, for a terminal; otherwise it goes through
             untouched (JSON lines name their role themselves).
         stdin: what it reads, instead of nothing.
         log: an open file its stderr goes to instead; `prefix` must be False then.
+        program: what is run with the arguments: `tripletd` by this very interpreter, whatever is on the PATH.
     """
 
     def __init__(
@@ -38,6 +40,8 @@ class RoleProcess:
         prefix: bool,
         stdin: IO[bytes] | None = None,
         log: IO[bytes] | None = None,
+        *,
+        program: Sequence[str] = TRIPLETD,
     ) -> None:
         self.name = name
         self._reader: threading.Thread | None = None
@@ -49,7 +53,7 @@ class RoleProcess:
                 environment["FORCE_COLOR"] = "1"
         try:
             self._process = subprocess.Popen(
-                list(command),
+                [*program, *arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stderr=subprocess.PIPE if prefix else log,
@@ -87,11 +91,6 @@ class RoleProcess:
             self._reader.join(1.0)
         os.close(self._keep_open)
         return returncode
-
-
-def role_command(arguments: Sequence[str]) -> list[str]:
-    """`tripletd ARGUMENTS` as this very interpreter would run it, whatever is on the PATH."""
-    return [sys.executable, "-m", "daemon", *arguments]
 
 
 def _relay(stream: IO[bytes], name: str) -> None:

@@ -17,13 +17,13 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """A role to run: its name in the logs and its command line.
+    """A role to run: its name in the logs and its arguments after `tripletd`.
 
     When a role with `ends_all` finishes by itself, the others are asked to stop too.
     """
 
     name: str
-    command: tuple[str, ...]
+    arguments: tuple[str, ...]
     ends_all: bool = False
 
 

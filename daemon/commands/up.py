@@ -23,7 +23,7 @@ def up(
     """Run learn and validate together; restart one that crashes."""
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
     from daemon.logs import configure, get_logger
-    from daemon.roleprocess import RoleProcess, role_command
+    from daemon.roleprocess import RoleProcess
     from daemon.signals import Signals
     from daemon.supervise import RoleSpec, Supervisor
 
@@ -34,12 +34,12 @@ def up(
     # When caught up, validate goes on until it has judged what learn wrote last.
     ends_all = effective.validate.on_stop == "exit" and not exit_when_caught_up
     specs = [
-        RoleSpec("learn", tuple(role_command(["learn", *shared])), ends_all),
-        RoleSpec("validate", tuple(role_command(["validate", *shared]))),
+        RoleSpec("learn", ("learn", *shared), ends_all),
+        RoleSpec("validate", ("validate", *shared)),
     ]
 
     def start(spec: RoleSpec) -> RoleProcess:
-        return RoleProcess(spec.name, spec.command, prefix)
+        return RoleProcess(spec.name, spec.arguments, prefix)
 
     with Signals() as signals:
         return Supervisor(specs, start, signals, get_logger()).run()

@@ -29,6 +29,7 @@ from daemon.roleprocess import RoleProcess
 from daemon.signals import Signals
 from daemon.supervise import RoleSpec, Supervisor
 
+PYTHON = (sys.executable,)
 ROOT = Path(__file__).parents[2]
 POLICY = RestartPolicy(max_failures=3, window_s=100.0, first_delay_s=1.0, max_delay_s=3.0)
 QUICK = RestartPolicy(max_failures=3, window_s=100.0, first_delay_s=0.01, max_delay_s=0.02)
@@ -80,7 +81,7 @@ class Recorder:
 
 
 def role(name: str, script: str, ends_all: bool = False) -> RoleSpec:
-    return RoleSpec(name, (sys.executable, "-c", textwrap.dedent(script)), ends_all)
+    return RoleSpec(name, ("-c", textwrap.dedent(script)), ends_all)
 
 
 def supervise(
@@ -89,7 +90,7 @@ def supervise(
     log = Recorder()
     supervisor = Supervisor(
         specs,
-        lambda spec: RoleProcess(spec.name, spec.command, prefix=False),
+        lambda spec: RoleProcess(spec.name, spec.arguments, prefix=False, program=PYTHON),
         signals or Signals(),
         log,
         policy=QUICK,
@@ -165,7 +166,7 @@ def test_a_stop_reaches_every_role_and_the_stubborn_are_killed(tmp_path: Path) -
 
 def test_prefixed_lines_carry_the_roles_name(capfd: pytest.CaptureFixture[str]) -> None:
     script = "import sys; sys.stderr.write('one\\ntwo'); print('data')"
-    process = RoleProcess("learn", (sys.executable, "-c", script), prefix=True)
+    process = RoleProcess("learn", ("-c", script), prefix=True, program=PYTHON)
     assert process.finish(10.0) == 0
     out, err = capfd.readouterr()
     assert err == "learn    | one\nlearn    | two\n"
@@ -175,7 +176,7 @@ def test_prefixed_lines_carry_the_roles_name(capfd: pytest.CaptureFixture[str]) 
 PARENT = """
 import sys, time
 from daemon.roleprocess import RoleProcess
-process = RoleProcess("child", (sys.executable, "-c", {child!r}), prefix=False)
+process = RoleProcess("child", ("-c", {child!r}), prefix=False, program=(sys.executable,))
 print(process.pid, flush=True)
 time.sleep(60)
 """
