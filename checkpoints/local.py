@@ -143,9 +143,13 @@ class LocalStore:
         check_key(key)
         if key == TEMP or key.startswith(TEMP + "/"):
             raise BadKey(key, "is where temporary files live")
-        for folder in Path(key).parents[:-1]:
-            if self._fs.folders.is_link(self.root / folder):
-                raise BadKey(str(self.root / folder), "is a symbolic link")
+        for folder in (self.root / part for part in Path(key).parents[:-1]):
+            try:
+                linked = self._fs.folders.is_link(folder)
+            except OSError as error:
+                raise unreadable(folder, error) from error
+            if linked:
+                raise BadKey(str(folder), "is a symbolic link")
         return key
 
     def _path(self, key: str) -> Path:

@@ -20,8 +20,8 @@ from checkpoints.versions import Arrays, VersionStore
 
 # Below this size a plain copy (<= 10 ms) stalls less than waiting for a thread that writes.
 COPY_BELOW = 64 << 20
-# How long the loop waits for the page cache before it copies the rest to memory.
-STALL_BUDGET_S = 0.5
+# The longest that the loop waits for the page cache before it copies the rest to memory.
+STALL_BUDGET_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class AsyncPublisher:
             capture.detach()
         self._thread = threading.Thread(target=self._run, args=(capture, encoded, meta), daemon=True)
         self._thread.start()
-        if in_place and not capture.wait_written(self._stall_budget_s):
-            capture.detach()
+        if in_place:
+            capture.settle(self._stall_budget_s)
         self._stall = time.perf_counter() - self._started
         return True
 

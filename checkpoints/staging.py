@@ -25,16 +25,32 @@ def open_temp(fs: Fs, folder: Path) -> tuple[int, Path]:
     while True:
         path = folder / f"{os.urandom(8).hex()}.tmp"
         fd = fs.files.create(path)
-        # A sweeper may take the file between create and lock: then it holds the lock, or has unlinked it.
-        if fs.files.lock(fd) and os.fstat(fd).st_nlink > 0:
-            return fd, path
+        try:
+            # A sweeper may take the file between create and lock: then it holds the lock, or has unlinked it.
+            if fs.files.lock(fd) and os.fstat(fd).st_nlink > 0:
+                return fd, path
+        except OSError:
+            drop(fs, fd, path)
+            raise
+        drop(fs, fd, path)
+
+
+def drop(fs: Fs, fd: int, path: Path) -> None:
+    """Close and unlink a temporary file as far as the disk lets us; a sweep takes the rest."""
+    with contextlib.suppress(OSError):
+        fs.folders.unlink(path)
+    with contextlib.suppress(OSError):
         fs.files.close(fd)
 
 
 def sweep_temps(fs: Fs, folder: Path) -> int:
     """Remove temporary files whose writer is dead (their lock is free); returns how many."""
     gone = 0
-    for name, _ in fs.folders.names(folder):
+    try:
+        names = fs.folders.names(folder)
+    except OSError:
+        return 0  # sweeping is no reason to stop; the next one takes them
+    for name, _ in names:
         with contextlib.suppress(OSError):
             fd = fs.files.open(folder / name)
             try:
@@ -96,10 +112,7 @@ class LocalStaged:
         """Drop the temporary name; what was linked stays."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            with contextlib.suppress(OSError):
-                self._fs.folders.unlink(self._temp)
-            with contextlib.suppress(OSError):
-                self._fs.files.close(fd)
+            drop(self._fs, fd, self._temp)
 
     def _guard(self, call, *args) -> None:  # type: ignore[no-untyped-def]
         try:

@@ -1,0 +1,97 @@
+"""What only a directory can get wrong: links, FIFOs, modes, temporary files of dead and of living writers."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from checkpoints import BadKey, KeyMissing, LocalStore, VersionStore, WriteFailed
+
+from .samples import meta, state
+
+
+def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    root = tmp_path / "new" / "store"
+    versions = VersionStore(LocalStore(root))
+    versions.publish(versions.claim(), state(), meta())
+    LocalStore(root).append_line("history.jsonl", b"x")
+    files = [path for path in root.rglob("*") if path.is_file()]
+    assert len(files) == 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in [root, *root.rglob("*")] if path.is_dir()} == {0o700}
+
+
+def test_links_and_fifos_are_refused_without_hanging(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    store = LocalStore(tmp_path / "store")
+    os.symlink(tmp_path / "secret", store.root / "link")
+    os.mkfifo(store.root / "fifo")
+    (store.root / "folder").mkdir()
+    for key in ("link", "fifo", "folder"):
+        with pytest.raises(BadKey):
+            store.get(key)
+
+
+def test_a_linked_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "k").write_bytes(b"secret")
+    store = LocalStore(tmp_path / "store")
+    os.symlink(tmp_path / "elsewhere", store.root / "versions")
+    with pytest.raises(BadKey, match="symbolic link"):
+        store.get("versions/k")
+    with pytest.raises(BadKey, match="symbolic link"):
+        store.put_new("versions/new", [b"x"])
+    assert store.list("versions/") == []
+
+
+def test_a_put_does_not_follow_a_link_in_its_place(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    os.symlink(tmp_path / "target", store.root / "k")
+    with pytest.raises(Exception, match="is taken"):
+        store.put_new("k", [b"x"])
+    assert not (tmp_path / "target").exists()
+
+
+def test_the_folder_of_temporary_files_is_no_place_for_keys(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    with pytest.raises(BadKey):
+        store.put_new("tmp/x", [b""])
+    (tmp_path / "tmp" / "half").write_bytes(b"half")
+    assert store.list() == []
+
+
+def test_temporary_files_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+    living = LocalStore(tmp_path).stage("versions/state", 4)
+    (tmp_path / "tmp" / "dead.tmp").write_bytes(b"half")
+    store = LocalStore(tmp_path)
+    assert not (tmp_path / "tmp" / "dead.tmp").exists()
+    living.write_at(0, b"good")
+    living.commit()
+    assert store.get("versions/state") == b"good"
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_an_aborted_file_is_gone(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    staged = store.stage("k", 4)
+    staged.write_at(0, b"ab")
+    staged.abort()
+    staged.abort()
+    assert list((tmp_path / "tmp").iterdir()) == []
+    with pytest.raises(KeyMissing):
+        store.get("k")
+
+
+def test_a_torn_last_line_does_not_swallow_the_next(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"one\ntw")
+    LocalStore(tmp_path).append_line("log", b"three")
+    assert (tmp_path / "log").read_bytes() == b"one\ntw\nthree\n"
+
+
+def test_a_root_that_is_a_file_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(WriteFailed, match="file"):
+        LocalStore(tmp_path / "file")
