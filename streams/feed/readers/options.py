@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+
+PAIRS = ("items", "queries", "co_click")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,18 @@ class RelevanceOptions:
 
     ``pairs``: ``items`` (R_II of two objects), ``queries`` (the text query is the query object) or
     ``co_click`` (the largest ``share`` of C^T C).  ``theta`` is the threshold of ``items``.
+    Raises ValueError for any other ``pairs``.
     """
 
     triplets: int = 100_000
-    pairs: Literal["items", "queries", "co_click"] = "items"
+    pairs: str = "items"
     theta: float = 0.0
     share: float = 0.01
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pairs not in PAIRS:
+            raise ValueError(f"unknown pairs {self.pairs!r}; use one of {', '.join(PAIRS)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,85 @@
+"""`tripletd feed`."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from daemon.commands import feedoptions as o
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, config_file, write_json
+from daemon.exits import EX_USAGE, UserError
+
+if TYPE_CHECKING:
+    from daemon.config import Config
+
+
+def feed(
+    *,
+    sources: o.Sources,
+    to: o.To = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    catalog: o.CatalogFile = None,
+    format_: o.Format = None,
+    rule: o.RuleName = None,
+    random_negatives: o.RandomNegatives = None,
+    holdout_share: o.HoldoutShare = None,
+    source_name: o.SourceName = None,
+    skip: o.Skip = 0,
+    explain: o.Explain = False,
+    dry_run: o.DryRun = False,
+    json_: JsonOption = False,
+    triplets: o.Triplets = 100_000,
+    pairs: o.Pairs = "items",
+    theta: o.Theta = 0.0,
+    ubi_query: o.UbiQuery = "user_query",
+    ubi_click: o.UbiClicks = None,
+) -> int:
+    """Turn click logs into triplets and feed them into the stream.
+
+    A share of the queries goes to the holdout as whole impressions; everything dropped is accounted for.
+    """
+    for option, value, known in (("--rule", rule, o.RULES), ("--format", format_, o.FORMATS)):
+        _one_of(option, value, known)
+    _one_of("--pairs", pairs, o.PAIRS)
+    typed = {
+        "stream.address": to,
+        "catalog.path": str(catalog) if catalog is not None else None,
+        "feed.rule": rule,
+        "feed.random_negatives": random_negatives,
+        "feed.holdout_share": holdout_share,
+    }
+    effective = _load(config, set_, {key: value for key, value in typed.items() if value is not None})
+    from daemon.feeding import FeedJob, run_feed
+    from daemon.feedreport import FeedReport, stderr_console
+    from streams.feed.readers.options import ReaderOptions, RelevanceOptions, UbiOptions
+
+    clicks = {} if ubi_click is None else {"click_actions": frozenset(ubi_click)}
+    sampling = RelevanceOptions(triplets, pairs, theta, seed=effective.feed.seed)
+    options = ReaderOptions(int(time.time() * 1000), source_name, UbiOptions(ubi_query, **clicks), sampling)
+    job = FeedJob(sources, format_, options, dry_run, skip)
+    run, code = run_feed(effective, job, FeedReport(stderr_console(), explain))
+    if json_:
+        head = {"complete": code == 0, "dry_run": dry_run, "to": effective.stream.address, "items": run.items}
+        write_json({**head, **run.committed.to_dict()})
+    return code
+
+
+def _one_of(option: str, value: str | None, known: Sequence[str]) -> None:
+    """UserError 64 for a value that is not one of the known, naming the nearest."""
+    if value is None or value in known:
+        return
+    close = difflib.get_close_matches(value.lower().replace("-", "_"), known, n=1, cutoff=0.5)
+    remedy = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
+    raise UserError(f"{option} {value!r} is not known", remedy, EX_USAGE)
+
+
+def _load(path: Path | None, settings: Sequence[str] | None, typed: dict[str, Any]) -> Config:
+    """The configuration with what was typed on top of it."""
+    from daemon.config import load_config, parse_setting
+
+    overrides = dict(parse_setting(text) for text in settings or ())
+    return load_config(config_file(path), {**overrides, **typed})

@@ -1,0 +1,147 @@
+"""One run of `tripletd feed`: configuration -> decider, topics and readers; what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemon.config import Config
+from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.feedreport import FeedReport
+from daemon.interrupts import Interrupted, Interrupts
+from daemon.space import space_of
+from streams.address import Address, parse_address
+from streams.catalog import Catalog, load_catalog
+from streams.errors import AddressError, StreamError, TopicMissing
+from streams.feed.decide import Decider
+from streams.feed.formats import read_sources
+from streams.feed.items import FeedError, Placed
+from streams.feed.negatives import Candidates, CatalogCandidates, SeenCandidates
+from streams.feed.readers.options import ReaderOptions
+from streams.feed.run import FeedRun, NoOutlet, Outlet, SinkOutlet
+from streams.feed.settings import FeedSettings
+from streams.open import ensure_topic, open_sink
+
+
+@dataclass(frozen=True, slots=True)
+class FeedJob:
+    """What to feed: the sources, their format (None: told from the first line), and how to go about it."""
+
+    sources: Sequence[str]
+    format: str | None
+    options: ReaderOptions
+    dry_run: bool = False
+    skip: int = 0
+
+
+def run_feed(config: Config, job: FeedJob, report: FeedReport) -> tuple[FeedRun, int]:
+    """Feed everything and report; the run (its account) and the exit code, 75 where it was interrupted.
+
+    Raises UserError for what the user can put right, after reporting what is durable by then.
+    """
+    address = stream_address(config)
+    catalog = _catalog(config)
+    if catalog is None and config.feed.random_negatives:
+        report.note(
+            "no catalog: random negatives are drawn from the objects shown so far; "
+            "give --catalog to draw from all of them"
+        )
+    with ExitStack() as stack, Interrupts() as interrupts:
+        try:
+            items = read_sources(job.sources, job.options, job.format)
+            outlet, partitions = _outlet(address, config, stack, job.dry_run)
+            decider = _decider(config, catalog, partitions)
+            run = FeedRun(decider, outlet, report.observe, interrupts.shield, job.skip)
+            with report:
+                code = _run(run, items, report)
+        except FeedError as error:
+            raise UserError(error.message, error.remedy, EX_DATAERR) from None
+    report.summary(run.committed, job.dry_run)
+    return run, code
+
+
+def _run(run: FeedRun, items: Iterator[Placed], report: FeedReport) -> int:
+    """Feed the items; says how far it came where it does not come to the end."""
+    try:
+        run.run(items)
+    except Interrupted:
+        report.note(_how_far("interrupted", run))
+        return EX_TEMPFAIL
+    except (FeedError, StreamError):
+        report.note(_how_far("ended early", run))
+        raise
+    return EX_OK
+
+
+def _how_far(what: str, run: FeedRun) -> str:
+    at = f", the last one at {run.place}" if run.place else ""
+    again = f"go on with the same command and --skip {run.items}"
+    return f"{what}: the first {run.items:,} items are safe{at}; {again}"
+
+
+def stream_address(config: Config) -> Address:
+    """Where to feed to; UserError (64 where it was typed, 78 from the configuration) for a bad address."""
+    try:
+        return parse_address(config.stream.address)
+    except AddressError as error:
+        typed = config.origin_of("stream.address") in ("cli", "env")
+        raise UserError(str(error), code=EX_USAGE if typed else EX_CONFIG) from None
+
+
+def _catalog(config: Config) -> Catalog | None:
+    """The catalog, checked against the space where views are configured."""
+    if not config.catalog.path:
+        return None
+    if not Path(config.catalog.path).is_file():
+        raise UserError(
+            f"the catalog {config.catalog.path} does not exist",
+            "correct --catalog or catalog.path",
+            EX_CONFIG,
+        )
+    return load_catalog(config.catalog.path, space_of(config) if config.space.views else None)
+
+
+def _outlet(address: Address, config: Config, stack: ExitStack, dry_run: bool) -> tuple[Outlet, int]:
+    """Both topics, created where missing, and their number of partitions."""
+    if dry_run:
+        return NoOutlet(), config.stream.partitions
+    training = ensure_topic(address, _partitions(address, config))
+    ensure_topic(address.holdout, training.partitions)
+    sinks = []
+    for topic in (address, address.holdout):
+        sink = open_sink(topic)
+        stack.callback(sink.close)
+        sinks.append(sink)
+    return SinkOutlet(*sinks), training.partitions
+
+
+def _partitions(address: Address, config: Config) -> int:
+    """As configured; where that was left to the default, as many as the topic already has."""
+    if config.origin_of("stream.partitions") == "default":
+        try:
+            with closing(open_sink(address)) as sink:
+                return sink.identity().partitions
+        except TopicMissing:
+            pass
+    return config.stream.partitions
+
+
+def _decider(config: Config, catalog: Catalog | None, partitions: int) -> Decider:
+    settings = FeedSettings(
+        rule=config.feed.rule,
+        random_negatives=config.feed.random_negatives,
+        holdout_share=config.feed.holdout_share,
+        query_cap=config.feed.query_cap,
+        dedupe_window=config.feed.dedupe_window,
+        seed=config.feed.seed,
+        partitions=partitions,
+        space=config.space.id if config.space.views else None,
+    )
+    candidates: Candidates
+    if catalog is None:
+        candidates = SeenCandidates(seed=settings.seed)
+    else:
+        candidates = CatalogCandidates(catalog.ids)
+    return Decider(settings, candidates, None if catalog is None else frozenset(catalog.ids))

@@ -1,0 +1,209 @@
+"""`tripletd feed` from the command line into a real embedded log, read back."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemon.cli import main
+from streams.address import parse_address
+from streams.codec import decode_event, decode_impression
+from streams.event import Event
+from streams.impression import Impression
+from streams.open import ensure_topic, open_source
+
+
+def tripletd(
+    *words: str, stdin: bytes | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*COMMAND, *words], input=stdin, capture_output=True, cwd=cwd, check=False, timeout=120
+    )
+
+
+COMMAND = [sys.executable, "-c", "import sys; from daemon.cli import main; sys.exit(main())", "feed"]
+
+
+def read_all(address: str) -> list[bytes]:
+    source = open_source(parse_address(address))
+    source.assign({partition: earliest for partition, (earliest, _) in source.bounds().items()})
+    values: list[bytes] = []
+    while batch := source.poll(10_000, 0.0):
+        values += [value for value in batch.values if value is not None]
+    source.close()
+    return values
+
+
+def events_of(address: str) -> list[Event]:
+    return [decode_event(value) for value in read_all(address)]
+
+
+def impressions_of(log: Path) -> list[Impression]:
+    return [decode_impression(value) for value in read_all(f"log:{log}#triplets.holdout")]
+
+
+@pytest.fixture
+def clicks(tmp_path: Path) -> Path:
+    """300 impressions over 40 queries, and a torn line."""
+    draw = random.Random(3)
+    lines = []
+    for number in range(300):
+        shown = [f"p{one}" for one in draw.sample(range(50), 6)]
+        clicked = [rank for rank in range(6) if draw.random() < 0.3]
+        line = {"id": f"i{number}", "ts": 1000 + number, "q": f"q{draw.randrange(40)}", "shown": shown}
+        lines.append(json.dumps({**line, "clicked": clicked}))
+    lines.insert(100, "{torn")
+    path = tmp_path / "clicks.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def account(result: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+    assert result.returncode == 0, result.stderr.decode()
+    return json.loads(result.stdout)
+
+
+def test_feed_into_the_log_and_again(tmp_path: Path, clicks: Path) -> None:
+    log = tmp_path / "clicks.log"
+    words = (str(clicks), "--to", f"log:{log}", "--json", "--holdout-share", "0.3")
+    first = account(tripletd(*words))
+    events, held = events_of(f"log:{log}"), impressions_of(log)
+    assert first["complete"]
+    assert first["read"] == 301 == first["training"] + first["holdout"] + sum(first["dropped"].values())
+    assert first["dropped"]["malformed:not_json"] == 1
+    assert (first["triplets"], first["holdout"]) == (len(events), len(held))
+    assert first["triplets"] == first["from_pairs"] + first["random_negatives"]
+    assert {event.query.id for event in events}.isdisjoint(one.query.id for one in held)
+    assert len({event.id for event in events}) == len(events)
+    again = account(tripletd(*words))
+    assert again == first
+    assert events_of(f"log:{log}")[len(events) :] == events
+
+
+def test_dry_run_writes_nothing(tmp_path: Path, clicks: Path) -> None:
+    log = tmp_path / "clicks.log"
+    dry = account(tripletd(str(clicks), "--to", f"log:{log}", "--json", "--dry-run"))
+    assert not log.exists()
+    wet = account(tripletd(str(clicks), "--to", f"log:{log}", "--json"))
+    assert {**dry, "dry_run": False} == wet
+
+
+def test_explain_names_places_reasons_and_remedies(tmp_path: Path, clicks: Path) -> None:
+    result = tripletd(str(clicks), "--to", f"log:{tmp_path / 'x.log'}", "--explain")
+    told = result.stderr.decode()
+    assert f"{clicks}:101: dropped, malformed:not_json" in told
+    assert "write one JSON object per line" in told
+    assert "fed to training" in told
+    assert result.stdout == b""
+
+
+def test_a_catalog_gives_the_negatives_and_knows_the_objects(tmp_path: Path, clicks: Path) -> None:
+    names = [f"p{one}" for one in range(45)] + [f"q{one}" for one in range(40)] + ["never-shown"]
+    catalog = tmp_path / "catalog.jsonl"
+    catalog.write_text("".join(json.dumps({"id": one, "x": [1.0, 2.0]}) + "\n" for one in names))
+    config = tmp_path / "tripletd.toml"
+    config.write_text(
+        '[stream]\naddress = "log:own.log#t"\npartitions = 3\n'
+        '[space.views.x]\nkind = "dense"\ndim = 2\n[catalog]\npath = "catalog.jsonl"\n'
+        '[feed]\nrule = "clicked_vs_random"\nrandom_negatives = 5\n'
+    )
+    told = account(tripletd(str(clicks), "--config", str(config), "--json"))
+    events = events_of(f"log:{tmp_path / 'own.log'}#t")
+    assert told["triplets"] == told["random_negatives"] == len(events)
+    assert {event.skipped.id for event in events} == set(names)
+    assert {event.clicked.id for event in events} <= set(names)
+
+
+def test_stdin_and_an_existing_topic_keeps_its_partitions(tmp_path: Path, clicks: Path) -> None:
+    address = f"log:{tmp_path / 'many.log'}"
+    ensure_topic(parse_address(address), 4)
+    told = account(tripletd("-", "--to", address, "--json", stdin=clicks.read_bytes()))
+    assert len(events_of(address)) == told["triplets"] > 0
+
+
+def test_relevance_table(tmp_path: Path) -> None:
+    table = tmp_path / "table.tsv"
+    table.write_text("red\ta\t3\nred\tb\t1\nblue\tc\t2\nblue\td\t2\n")
+    address = f"log:{tmp_path / 'r.log'}"
+    words = (str(table), "--format", "relevance", "--triplets", "50", "--to", address, "--holdout-share", "0")
+    assert account(tripletd(*words, "--json"))["triplets"] == 50
+    assert {event.query.id for event in events_of(address)} == set("abcd")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("clicks.jsonl", "--to", "clicks.log"), 64, "not a stream address"),
+        (("clicks.jsonl", "--rule", "skip-abov"), 64, "did you mean skip_above?"),
+        (("clicks.jsonl", "--format", "json"), 64, "use one of impressions"),
+        (("clicks.jsonl", "--catalog", "none.jsonl"), 78, "none.jsonl does not exist"),
+        (("none.jsonl",), 65, "none.jsonl does not exist"),
+        (("odd.jsonl",), 65, "name it with --format"),
+        (("clicks.jsonl", "--holdout-share", "1.5"), 78, "feed.holdout_share"),
+        (("clicks.jsonl", "--config", "none.toml"), 78, "none.toml"),
+        ((), 64, "SOURCE"),
+    ],
+)
+def test_mistakes_are_told_plainly(
+    clicks: Path,
+    words: tuple[str, ...],
+    code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(clicks.parent)
+    Path("odd.jsonl").write_text('{"a": 1}\n')
+    ended = main(["feed", *words])
+    told = capsys.readouterr().err
+    assert (ended, message in told) == (code, True), told
+    assert "Traceback" not in told
+    assert not Path("clicks.log").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_tells_how_far_it_came_and_skip_goes_on(
+    tmp_path: Path, clicks: Path, number: signal.Signals
+) -> None:
+    address, whole = f"log:{tmp_path / 'a.log'}", f"log:{tmp_path / 'b.log'}"
+    words = ["-", "--to", address, "--json"]
+    process = subprocess.Popen(
+        [*COMMAND, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    lines = clicks.read_bytes().splitlines(keepends=True)
+    process.stdin.write(b"".join(lines[:150]))
+    process.stdin.flush()
+    nudges = iter(lines[150:])
+    while not _has_records(address):
+        # A batch is written once it is a second old and a further line comes.
+        time.sleep(0.3)
+        process.stdin.write(next(nudges))
+        process.stdin.flush()
+    os.kill(process.pid, number)
+    out, told = process.communicate(timeout=60)
+    assert process.returncode == 75, told.decode()
+    fed = json.loads(out)
+    assert not fed["complete"]
+    assert f"--skip {fed['items']}" in told.decode()
+    assert len(events_of(address)) == fed["triplets"] > 0
+    rest = b"".join(lines)
+    account(tripletd("-", "--to", address, "--json", "--skip", str(fed["items"]), stdin=rest))
+    account(tripletd("-", "--to", whole, "--json", stdin=rest))
+    assert events_of(address) == events_of(whole)
+    assert impressions_of(tmp_path / "a.log") == impressions_of(tmp_path / "b.log")
+
+
+def _has_records(address: str) -> bool:
+    try:
+        return bool(read_all(address))
+    except Exception:  # the topic is created by the process under test
+        return False
