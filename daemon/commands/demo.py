@@ -1,0 +1,66 @@
+"""`tripletd demo`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from daemon.exits import EX_CANTCREAT, EX_OK, UserError
+
+MARK = ".tripletd-demo"
+
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the run is kept.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the simulated users.")]
+
+
+def demo(*, out: Out = Path("demo-run"), seed: Seed = 0) -> int:
+    """Learn from simulated clicks over real photos, and show what it changed."""
+    from rich.console import Console
+
+    from daemon.config import load_config
+    from daemon.demo.pack_files import load_pack
+    from daemon.demo.report import Reporter, print_report
+    from daemon.demo.run import DemoRun
+    from daemon.demo.screen import Screen
+    from daemon.demo.settings import write_settings
+
+    _prepare(out)
+    settings = write_settings(out)
+    notes, results = Console(stderr=True, highlight=False), Console(highlight=False)
+    notes.print(
+        "Real photos of clothes with real classes; the clicks are simulated. A list shows the 5 nearest photos "
+        "and 5 drawn uniformly, shuffled; rank r is examined with probability 1/sqrt(r) and clicked with 0.8 "
+        "when of the query's class, 0.1 otherwise. Users, feed, learn and validate run as processes of their "
+        f"own; their logs are in {out}.\n"
+    )
+    run = DemoRun(out, settings, seed)
+    with run.processes() as roles, Screen(notes).open() as screen:
+        for look in run.watch(roles):
+            screen.show(look)
+    curves = run.look().curves
+    reporter = Reporter(load_config(settings), run.versions, load_pack())
+    report = reporter.report(curves)
+    print_report(report, reporter.pictures(curves, report, out), results)
+    sys.stdout.write(report.to_json() + "\n")
+    return EX_OK
+
+
+def _prepare(out: Path) -> None:
+    """An empty folder: a former demo's is replaced, anything else is left alone. UserError."""
+    if out.exists() and not (out / MARK).exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(
+            f"{out} exists and is not a demo's folder", "name another one with --out", EX_CANTCREAT
+        )
+    try:
+        if out.exists():
+            shutil.rmtree(out)
+        out.mkdir(parents=True)
+        (out / MARK).touch()
+    except OSError as error:
+        raise UserError(
+            f"{out}: {error.strerror}", "name a folder that can be written with --out", EX_CANTCREAT
+        ) from None

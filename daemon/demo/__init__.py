@@ -1,0 +1,1 @@
+"""A demonstration on real photos: simulated users, the loop, a report."""

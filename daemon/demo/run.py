@@ -1,0 +1,129 @@
+"""The demo's processes: users | feed, learn, validate, over one embedded log, until learning stops itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from checkpoints import Ledger, LocalStore, VersionStore
+from daemon.curves import Curves, curves_of
+from daemon.exits import EX_SOFTWARE, EX_TEMPFAIL, UserError
+from daemon.roleprocess import RoleProcess
+
+LOOK_SECONDS = 0.25
+END_SECONDS = 30.0
+LIMIT_SECONDS = 600.0
+IMPRESSIONS = 400_000
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the demo's stores say at one moment; `seconds` since its processes were started."""
+
+    curves: Curves
+    versions: int
+    seconds: float
+
+
+class DemoRun:
+    """One run in `folder`, which holds tripletd.toml; everything it writes lands there.
+
+    The processes end with the `processes()` context, whatever happens inside it.
+    """
+
+    def __init__(self, folder: Path, settings: Path, seed: int) -> None:
+        self.store = LocalStore(folder / "checkpoints")
+        self.versions = VersionStore(self.store)
+        self._folder = folder
+        self._settings = settings
+        self._seed = seed
+        self._began = time.monotonic()
+
+    @contextmanager
+    def processes(self) -> Iterator[dict[str, RoleProcess]]:
+        """Start the four processes; yields feed, learn and validate by name."""
+        with ExitStack() as stack:
+            learn = self._role(stack, "learn", ["learn"])
+            validate = self._role(stack, "validate", ["validate"])
+            users = self._users(stack)
+            assert users.stdout is not None
+            feed = self._role(stack, "feed", ["feed", "-", "--format", "impressions"], users.stdout)
+            users.stdout.close()  # feed holds the only reading end now: users end when feed does
+            yield {"feed": feed, "learn": learn, "validate": validate}
+
+    def watch(self, roles: dict[str, RoleProcess]) -> Iterator[Look]:
+        """Look at the stores until learning has stopped.
+
+        Raises UserError when a process fails or nothing stops within `LIMIT_SECONDS`.
+        """
+        while True:
+            yield self.look()
+            self._refuse_failure(roles)
+            if roles["learn"].poll() is not None:
+                break
+            if roles["feed"].poll() is not None:  # the users have left before anything stopped
+                roles["learn"].terminate()
+            time.sleep(LOOK_SECONDS)
+        yield self.look()
+
+    def look(self) -> Look:
+        """Read ledger and versions as they are now."""
+        seconds = time.monotonic() - self._began
+        curves = curves_of(Ledger(self.store).entries())
+        return Look(curves, len(self.versions.versions()), seconds)
+
+    def _role(
+        self, stack: ExitStack, name: str, words: list[str], stdin: IO[bytes] | None = None
+    ) -> RoleProcess:
+        log = stack.enter_context((self._folder / f"{name}.log").open("wb"))
+        role = RoleProcess(
+            name, [*words, "--config", str(self._settings)], prefix=False, stdin=stdin, log=log
+        )
+        stack.callback(_end, role)
+        return role
+
+    def _users(self, stack: ExitStack) -> subprocess.Popen[bytes]:
+        words = ["--count", str(IMPRESSIONS), "--seed", str(self._seed)]
+        users = subprocess.Popen(
+            [sys.executable, "-m", "daemon.demo.users", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stack.enter_context((self._folder / "users.log").open("wb")),
+            process_group=0,
+            env=os.environ,
+        )
+        stack.callback(_end_users, users)
+        return users
+
+    def _refuse_failure(self, roles: dict[str, RoleProcess]) -> None:
+        for name, role in roles.items():
+            if role.poll() not in (None, 0):
+                raise UserError(
+                    f"{name} ended with exit code {role.poll()}",
+                    f"its messages are in {self._folder / f'{name}.log'}",
+                    EX_SOFTWARE,
+                )
+        if time.monotonic() - self._began > LIMIT_SECONDS:
+            raise UserError(
+                f"nothing stopped within {LIMIT_SECONDS:.0f} s",
+                f"see the logs in {self._folder}; a slower machine may need more time",
+                EX_TEMPFAIL,
+            )
+
+
+def _end(role: RoleProcess) -> None:
+    if role.poll() is None:
+        role.terminate()
+    role.finish(END_SECONDS)
+
+
+def _end_users(users: subprocess.Popen[bytes]) -> None:
+    users.terminate()
+    users.wait()

@@ -1,0 +1,83 @@
+"""What the demo shows while it learns: one line per judged version, on a terminal redrawn in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from daemon.curves import Curves, Point
+from daemon.demo.run import Look
+
+ROWS = 14
+BAR = 28
+
+
+class Screen:
+    """Shows the run on `console`: live on a terminal, otherwise a line whenever a version is judged."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._told: set[int] = set()
+
+    @contextmanager
+    def open(self) -> Iterator[Screen]:
+        """Take the terminal while the run lasts."""
+        if not self._console.is_terminal:
+            yield self
+            return
+        with Live(console=self._console, refresh_per_second=4) as self._live:
+            yield self
+
+    def show(self, look: Look) -> None:
+        """Draw the newest state."""
+        if self._live is not None:
+            self._live.update(Group(_table(look.curves), _status(look)))
+            return
+        for point in look.curves.points:
+            if point.version not in self._told:
+                self._told.add(point.version)
+                self._console.print(_line(point))
+
+
+def _table(curves: Curves) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("version", "events", "mAP", "P@10"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    highest = max((point.measures.get("map_full", 0.0) for point in curves.points), default=1.0) or 1.0
+    for point in curves.points[-ROWS:]:
+        value = point.measures.get("map_full", 0.0)
+        bar = Text("━" * max(1, round(BAR * value / highest)), style="cyan")
+        if point.version == curves.best:
+            bar.append("  best", style="bold green")
+        table.add_row(
+            str(point.version),
+            f"{point.events:,}",
+            f"{value:.3f}",
+            f"{point.measures.get('p10_full', 0.0):.3f}",
+            bar,
+        )
+    return table
+
+
+def _status(look: Look) -> Text:
+    if not look.curves.points:
+        return Text(f"{look.seconds:3.0f} s  starting users, feed, learn and validate", style="dim")
+    newest = look.curves.points[-1]
+    return Text(
+        f"{look.seconds:3.0f} s  {look.versions} versions, {newest.events:,} events judged", style="dim"
+    )
+
+
+def _line(point: Point) -> str:
+    measures = point.measures
+    return (
+        f"version {point.version:3d}  {point.events:8,d} events  mAP {measures.get('map_full', 0.0):.3f}  "
+        f"P@10 {measures.get('p10_full', 0.0):.3f}"
+    )

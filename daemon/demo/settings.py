@@ -1,0 +1,47 @@
+"""The demo's configuration: the defaults over the shipped photos, versions cut often enough to watch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from daemon.demo.pack_files import CATALOG, LABELS, load_pack
+
+FILE = "tripletd.toml"
+VERSION_EVERY = 8_000
+MAP = "whiten"
+
+
+def write_settings(folder: Path) -> Path:
+    """Write `folder`/tripletd.toml and return its path; every path in it but the pack's is relative to it."""
+    views = load_pack().catalog.space.views
+    tables = "\n".join(
+        f'[space.views.{v.name}]\nkind = "dense"\ndim = {v.dim}\nmap = "{MAP}"\n' for v in views
+    )
+    path = folder / FILE
+    path.write_text(
+        f"""# What `tripletd demo` ran. Everything not named here has its default; see deploy/tripletd.toml.
+[stream]
+address = "log:clicks.log"
+
+[space]
+id = "clothing-1"
+
+{tables}
+[catalog]
+path = "{CATALOG}"
+
+[checkpoints]
+path = "checkpoints"
+every_events = {VERSION_EVERY}   # often, so that the curve can be watched
+keep = 100
+
+[validate]
+judgments = "labels:{LABELS}"
+on_stop = "exit"
+
+[http]
+learn_port = 0
+validate_port = 0
+"""
+    )
+    return path

@@ -1,0 +1,78 @@
+"""Simulated users over real photos: a process that writes impressions as JSON lines, for `tripletd feed -`.
+
+Each impression: a query photo drawn uniformly; a list of its 5 nearest photos (by the untrained similarity)
+and 5 drawn uniformly, shuffled; clicks by the position-biased model of `daemon.demo.clicks`. The photos and
+their classes are real, the clicks are simulated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from daemon.demo.clicks import explored_list, position_biased
+from daemon.demo.pack_files import Pack, load_pack
+from daemon.demo.settings import MAP
+from daemon.learn.assemble import as_blocks
+from learners.block import DenseBlock
+from learners.maps import SpaceMap, ViewConfig
+
+NEAREST = 5
+UNIFORM = 5
+
+
+def nearest_rows(pack: Pack, count: int) -> npt.NDArray[np.int64]:
+    """The `count` most similar photos of each photo under cosine of the mapped views; int64 [n, count]."""
+    views = as_blocks(pack.catalog.views)
+    plan = SpaceMap({name: ViewConfig(MAP) for name in views})
+    mapped = plan.fit(views).transform(views)
+    assert isinstance(mapped, DenseBlock)
+    similarity = mapped.values @ mapped.values.T
+    np.fill_diagonal(similarity, -np.inf)
+    best = np.argpartition(-similarity, count, axis=1)[:, :count]
+    order = np.argsort(-np.take_along_axis(similarity, best, axis=1), axis=1)
+    return np.take_along_axis(best, order, axis=1).astype(np.int64)
+
+
+def impressions(pack: Pack, count: int, seed: int) -> Iterator[dict[str, object]]:
+    """`count` impressions in the format that `tripletd feed` reads."""
+    rng = np.random.default_rng(seed)
+    nearest = nearest_rows(pack, NEAREST)
+    ids, labels = pack.catalog.ids, pack.labels
+    for number in range(count):
+        query = int(rng.integers(len(ids)))
+        shown = explored_list(nearest[query], len(ids), query, UNIFORM, rng)
+        clicked = position_biased(labels[shown] == labels[query], rng)
+        yield {
+            "id": f"visit-{seed}-{number}",
+            "ts": int(time.time() * 1000),
+            "q": ids[query],
+            "shown": [ids[row] for row in shown],
+            "clicked": list(clicked),
+            "src": "demo",
+        }
+
+
+def main() -> int:
+    """Write impressions to stdout until `--count` or until nobody reads them any more."""
+    parser = argparse.ArgumentParser(prog="python -m daemon.demo.users", description=__doc__)
+    parser.add_argument("--count", type=int, default=1_000_000, help="how many impressions at the most")
+    parser.add_argument("--seed", type=int, default=0, help="seed of queries, lists and clicks")
+    options = parser.parse_args()
+    try:
+        for impression in impressions(load_pack(), options.count, options.seed):
+            sys.stdout.write(json.dumps(impression, separators=(",", ":")) + "\n")
+    except (BrokenPipeError, KeyboardInterrupt):
+        # The reader has seen enough; pointing stdout elsewhere keeps the interpreter's last flush quiet.
+        sys.stdout = None
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
