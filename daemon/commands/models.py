@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +13,15 @@ from daemon.commands.text import ago, measure, size
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from checkpoints import Manifest
     from daemon.overview import VersionRow
 
 app = typer.Typer(help="Look at the versions.", no_args_is_help=True)
-_SHOWN = ("decision", "map_full", "p10_full", "map_shown")
+_SHOWN = ("map_full", "p10_full", "map_shown", "clicked_vs_random")
+
+_JUDGED = ("events", "impressions", "decision_measure", "guarded")
 
 
 @app.command("list")
@@ -99,7 +103,27 @@ def _print_one(manifest: Manifest, row: VersionRow) -> None:
     grid.add_column(overflow="fold")
     for name, text in _facts(manifest, row):
         grid.add_row(name, Text(text))
-    console().print(grid)
+    out = console()
+    out.print(grid)
+    table = _measures(row)
+    if table.row_count:
+        out.print()
+        out.print(table)
+
+
+def _measures(row: VersionRow) -> Table:
+    """Each measure beside version 0's on the same window."""
+    from rich.table import Table
+
+    reference = row.measures.get("version_0") or {}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("measure")
+    table.add_column(f"version {row.number}", justify="right")
+    table.add_column("version 0", justify="right")
+    for name, value in row.measures.items():
+        if name in reference:
+            table.add_row(name, measure(value), measure(reference[name]))
+    return table
 
 
 def _facts(manifest: Manifest, row: VersionRow) -> list[tuple[str, str]]:
@@ -121,13 +145,22 @@ def _facts(manifest: Manifest, row: VersionRow) -> list[tuple[str, str]]:
         ("file", f"{file.name}, {size(file.size)}, sha256 {file.sha256[:16]}") for file in manifest.files
     ]
     facts.append(("state hash", manifest.state_hash))
-    if row.measures:
-        facts.append(("measures", _pairs(row.measures)))
+    plain = {key: row.measures[key] for key in _JUDGED if key in row.measures}
+    if plain:
+        facts.append(("judged", _pairs(plain)))
     return facts
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {_value(value)}" for key, value in values.items()) or "-"
+    return ", ".join(f"{key} {_value(value)}" for key, value in _flat(values)) or "-"
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _value(value: Any) -> str:

@@ -54,15 +54,17 @@ def _lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _version(row: Mapping[str, Any]) -> str:
     parts = [f"version {row['number']}", f"{row['events']:,} events", ago(row["created"])]
-    parts += [
-        f"{key} {measure(row['measures'][key])}" for key in ("decision", "map_full") if key in row["measures"]
-    ]
+    measures = row["measures"]
+    deciding = measures.get("decision_measure")
+    if deciding:
+        before = measures.get("version_0", {}).get(deciding)
+        parts.append(f"{deciding} {measure(measures.get(deciding))} (version 0: {measure(before)})")
     return ", ".join(parts)
 
 
 def _state(picture: Mapping[str, Any]) -> str:
     if picture["stopped_by"] is None:
-        return "learning"
+        return "no STOP in force"
     return f"stopped at version {picture['stopped_at']}: {picture['stopped_by']}"
 
 
