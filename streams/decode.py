@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +16,7 @@ from streams.resolve import Resolver
 from streams.source import RecordBatch
 from streams.space import SpaceSpec
 from streams.vectors import Float32Array, Int64Array
-from streams.wire import MAX_VALUE_BYTES, read_event, read_object
-
-_Role = tuple[int, Parts | None]
+from streams.wire import MAX_VALUE_BYTES, read_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,45 +62,36 @@ class BatchDecoder:
     def decode(self, batch: RecordBatch) -> DecodedBatch:
         """Decode every record of a batch that has at least one."""
         offsets: list[int] = []
-        heads: list[tuple[str, int, float]] = []
-        roles: list[tuple[_Role, _Role, _Role]] = []
+        events: list[dict[str, Any]] = []
+        rows: list[int] = []  # three per event: query, clicked, skipped
+        parts: list[Parts | None] = []  # likewise
         refused: list[DeadLetter] = []
+        locate = self._resolver.locate
         for offset, value in zip(batch.offsets, batch.values, strict=True):
             try:
-                head, objects = self._decode_one(value)
+                fields = read_event(value, self._max_bytes)
+                if "sp" in fields:
+                    self._resolver.check_space(fields["sp"])
+                query_row, query = locate(fields["q"], "q")
+                clicked_row, clicked = locate(fields["c"], "c")
+                skipped_row, skipped = locate(fields["s"], "s")
             except Poison as error:
                 place = (self._topic, batch.partition, offset)
                 refused.append(DeadLetter(*place, error.reason, error.detail, value))
                 continue
             offsets.append(offset)
-            heads.append(head)
-            roles.append(objects)
+            events.append(fields)
+            rows += (query_row, clicked_row, skipped_row)
+            parts += (query, clicked, skipped)
+        space = self._resolver.space
         return DecodedBatch(
             batch.partition,
             np.array(offsets, np.int64),
-            np.array([head[1] for head in heads], np.int64),
-            np.array([head[2] for head in heads], np.float32),
-            [head[0] for head in heads],
-            self._columns([one[0] for one in roles]),
-            self._columns([one[1] for one in roles]),
-            self._columns([one[2] for one in roles]),
+            np.array([fields["ts"] for fields in events], np.int64),
+            np.array([fields.get("w", 1.0) for fields in events], np.float32),
+            [fields["id"] for fields in events],
+            *(build_role(space, rows[role::3], parts[role::3]) for role in range(3)),
             refused,
             batch.offsets[-1] + 1,
             sha256(batch.values[-1] or b"").digest(),
         )
-
-    def _decode_one(self, value: bytes | None) -> tuple[tuple[str, int, float], tuple[_Role, _Role, _Role]]:
-        """One event's (id, ts, weight) and its three objects; raises Poison."""
-        fields = read_event(value, self._max_bytes)
-        resolve = self._resolver.resolve
-        if "sp" in fields:
-            self._resolver.check_space(fields["sp"])
-        objects = (
-            resolve(*read_object(fields["q"], "q"), "q"),
-            resolve(*read_object(fields["c"], "c"), "c"),
-            resolve(*read_object(fields["s"], "s"), "s"),
-        )
-        return (fields["id"], fields["ts"], fields.get("w", 1.0)), objects
-
-    def _columns(self, role: list[_Role]) -> RoleColumns:
-        return build_role(self._resolver.space, [row for row, _ in role], [parts for _, parts in role])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from streams import poison
 from streams.catalog import Catalog
@@ -11,7 +12,7 @@ from streams.columns import Parts, RoleColumns, build_role
 from streams.event import ObjectRef
 from streams.poison import Poison
 from streams.space import SpaceSpec
-from streams.wire import RawVector
+from streams.wire import RawVector, read_object
 
 
 class Resolver:
@@ -29,6 +30,17 @@ class Resolver:
         """Refuse a record that names another space; one that names none is taken to be of this one."""
         if space is not None and space != self.space.id:
             raise Poison(poison.WRONG_SPACE, "sp is not the configured space")
+
+    def locate(self, raw: Any, where: str) -> tuple[int, Parts | None]:
+        """`resolve` for an object as unpacked from the wire."""
+        if type(raw) is tuple and len(raw) == 1 and self._row_of is not None:
+            ((name, only),) = raw  # the common form, an id and nothing else, first
+            if name == "id" and type(only) is str:
+                row = self._row_of(only)
+                if row is not None:
+                    return row, None
+        object_id, features = read_object(raw, where)
+        return self.resolve(object_id, features, where)
 
     def resolve(
         self, object_id: str | None, features: Mapping[str, RawVector] | None, where: str

@@ -109,7 +109,7 @@ def test_a_reader_holds_no_transaction_between_polls(tmp_path):
     sink.send([OutRecord(b"x")] * 10)
     assert source.poll(3, 0).offsets == [0, 1, 2]
     other = sqlite3.connect(address.path)
-    busy, left, moved = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    busy, left, _ = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     other.close()
     assert (busy, left) == (0, 0), "a reader's transaction would keep the write-ahead log from being emptied"
     sink.close()
