@@ -74,8 +74,9 @@ def show(
 def _print_list(rows: list[VersionRow]) -> None:
     from rich.table import Table
 
-    shown = [key for key in _SHOWN if any(row.measures.get(key) is not None for row in rows)]
     wide = console().width >= 80
+    wanted = _SHOWN if wide else _SHOWN[:3]
+    shown = [key for key in wanted if any(row.measures.get(key) is not None for row in rows)]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("version", justify="right", no_wrap=True)
     table.add_column("events", justify="right", no_wrap=True)
@@ -119,10 +120,12 @@ def _measures(row: VersionRow) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("measure")
     table.add_column(f"version {row.number}", justify="right")
-    table.add_column("version 0", justify="right")
+    if row.number:
+        table.add_column("version 0", justify="right")
     for name, value in row.measures.items():
         if name in reference:
-            table.add_row(name, measure(value), measure(reference[name]))
+            cells = [measure(value), measure(reference[name])]
+            table.add_row(name, *(cells if row.number else cells[:1]))
     return table
 
 

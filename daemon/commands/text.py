@@ -36,7 +36,7 @@ def span(seconds: float) -> str:
 
 
 def measure(value: Any) -> str:
-    """A measure with three digits, "-" when there is none."""
+    """A measure with three digits, a count without any, "-" when there is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "-" if value is None else str(value)
-    return f"{value:.3f}"
+    return f"{value:,.0f}" if value > 1 and float(value).is_integer() else f"{value:.3f}"

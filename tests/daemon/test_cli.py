@@ -1,0 +1,204 @@
+"""The command line as a shell sees it: exit codes, what goes to stdout, what to stderr, never a stack trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import daemon
+from daemon.exits import (
+    EX_CANTCREAT,
+    EX_CONFIG,
+    EX_DATAERR,
+    EX_OK,
+    EX_SOFTWARE,
+    EX_TEMPFAIL,
+    EX_UNAVAILABLE,
+    EX_USAGE,
+    UserError,
+)
+from daemon.failures import as_user_error, report
+from daemon.ownership import PACKAGES, foreign_packages
+
+ROOT = Path(__file__).parents[2]
+
+
+def tripletd(
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("TRIPLETD_")}
+    environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(cwd), **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-m", "daemon", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("bogus",), EX_USAGE, "No such command 'bogus'"),
+        (("check", "--bogus"), EX_USAGE, "see tripletd check --help"),
+        (("models", "show"), EX_USAGE, "Missing argument"),
+        (("check", "--set", "learner"), EX_USAGE, "section.key=value"),
+        (("check", "--config", "none.toml"), EX_CONFIG, "none.toml: no such file"),
+        (("learn", "--set", "learner.C=0"), EX_CONFIG, "learner.C: found 0"),
+        (("learn",), EX_CONFIG, "no view is configured"),
+        (("up", "--set", "log.level=loud"), EX_CONFIG, "log.level"),
+        (("models", "list"), EX_UNAVAILABLE, "no such folder"),
+        (("curves",), EX_UNAVAILABLE, "no such folder"),
+    ],
+)
+def test_a_mistake_has_its_code_and_a_message_without_a_stack_trace(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, told: str
+) -> None:
+    ended = tripletd(*arguments, cwd=tmp_path, env={"TRIPLETD_LOG__LEVEL": "error"})
+    assert ended.returncode == code
+    assert told in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_help_lists_every_command_and_needs_no_heavy_import(tmp_path: Path) -> None:
+    ended = tripletd("--help", cwd=tmp_path)
+    assert ended.returncode == EX_OK
+    for command in ("demo", "up", "feed", "learn", "validate", "check", "status", "models", "curves"):
+        assert f" {command} " in ended.stdout
+    code = "import sys, daemon.cli; print([m for m in ('numpy', 'numba', 'river', 'sklearn') if m in sys.modules])"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout == "[]\n"
+
+
+def test_version(tmp_path: Path) -> None:
+    ended = tripletd("--version", cwd=tmp_path)
+    assert (ended.returncode, ended.stdout.split()[0]) == (EX_OK, "tripletd")
+
+
+def test_check_prints_values_with_their_origin_and_passes(tmp_path: Path) -> None:
+    (tmp_path / "tripletd.toml").write_text(
+        "[space.views.x]\ndim = 3\n[http]\nlearn_port = 0\nvalidate_port = 0\n"
+    )
+    ended = tripletd("check", "--set", "learner.C=0.5", cwd=tmp_path, env={"TRIPLETD_LEARNER__SEED": "4"})
+    assert ended.returncode == EX_OK, ended.stderr
+    lines = {line.split()[0]: line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("  ")}
+    assert lines["C"] == ["0.5", "cli"]
+    assert lines["dim"] == ["3", "file"]
+    assert lines["psd_every"] == ["0", "default"]
+    assert "all is well" in ended.stdout
+
+
+def test_check_as_json(tmp_path: Path) -> None:
+    (tmp_path / "tripletd.toml").write_text("[space.views.x]\ndim = 3\n")
+    good = json.loads(tripletd("check", "--json", cwd=tmp_path).stdout)
+    assert good["ok"] is True
+    assert good["config"]["space"]["views"]["x"]["dim"] == 3
+    assert good["origins"]["space.views.x.dim"] == "file"
+    ended = tripletd("check", "--json", "--set", "feed.rule=x", cwd=tmp_path)
+    bad = json.loads(ended.stdout)
+    assert (ended.returncode, bad["ok"], len(bad["errors"])) == (EX_CONFIG, False, 1)
+
+
+def test_check_finds_what_a_role_would_stumble_over(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "labels.tsv").write_text("a\tone\n")
+    settings = ["space.views.x.dim=3", "checkpoints.path=file", "validate.judgments=labels:labels.tsv"]
+    settings += ["stream.address=kafka://host/t"]
+    arguments = [word for setting in settings for word in ("--set", setting)]
+    ended = tripletd("check", "--json", *arguments, cwd=tmp_path)
+    errors = "\n".join(json.loads(ended.stdout)["errors"])
+    assert ended.returncode == EX_CONFIG
+    for told in ("is not a folder", "there is no catalog", "Kafka is not available"):
+        assert told in errors
+
+
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m daemon check --json | true; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(
+        ["bash", "-c", command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in ended.stderr
+    assert ended.returncode in (EX_OK, EX_CONFIG)
+
+
+def test_a_bug_is_one_line_and_a_private_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    try:
+        raise KeyError("surprise")
+    except KeyError as error:
+        assert report(error, debug=False) == EX_SOFTWARE
+    told = capsys.readouterr().err
+    assert told.startswith("tripletd: this is a bug: KeyError: 'surprise'")
+    assert told.count("\n") == 1
+    (crash,) = tmp_path.glob("tripletd-crash-*.txt")
+    assert str(crash) in told
+    assert "Traceback" in crash.read_text()
+    assert crash.stat().st_mode & 0o077 == 0
+
+
+def test_debug_shows_the_trace_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise KeyError("surprise")
+    except KeyError as error:
+        report(error, debug=True)
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_errors_of_the_islands_have_their_codes() -> None:
+    from checkpoints.errors import Damaged, Superseded
+    from streams.errors import AddressError, OffsetExpired, StreamUnavailable, TopicMissing
+
+    codes = {
+        AddressError("a"): EX_CONFIG,
+        TopicMissing("a"): EX_UNAVAILABLE,
+        StreamUnavailable("a"): EX_TEMPFAIL,
+        OffsetExpired(0, 1, 5): EX_DATAERR,
+        Damaged("missing", "a", "b"): EX_DATAERR,
+        Superseded("a", "b"): EX_CANTCREAT,
+        UserError("a", "", 75): EX_TEMPFAIL,
+    }
+    for error, code in codes.items():
+        readable = as_user_error(error)
+        assert readable is not None
+        assert readable.code == code
+    assert as_user_error(RuntimeError("x")) is None
+
+
+def test_the_four_packages_are_ours(tmp_path: Path) -> None:
+    assert Path(daemon.__file__ or "").resolve().parent == ROOT / "daemon"
+    assert foreign_packages(ROOT, [str(ROOT)]) == []
+    (tmp_path / "daemon").mkdir()
+    (tmp_path / "daemon" / "__init__.py").touch()
+    foreign = foreign_packages(ROOT, [str(tmp_path), str(ROOT)])
+    assert [name for name, _ in foreign] == ["daemon"]
+    assert [name for name, _ in foreign_packages(ROOT, [str(tmp_path / "empty")])] == list(PACKAGES)
+
+
+def test_a_foreign_package_is_said_plainly(tmp_path: Path) -> None:
+    (tmp_path / "streams").mkdir()
+    (tmp_path / "streams" / "__init__.py").touch()
+    code = f"import sys; sys.path.insert(1, {str(ROOT)!r}); from daemon.cli import main; sys.exit(main(['--version']))"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == EX_SOFTWARE
+    assert f"package streams is imported from {tmp_path}" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,216 @@
+"""status, models and curves over a real version store and ledger."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkpoints import Ledger, LedgerEntry, PartitionPosition, VersionMeta, VersionStore
+from checkpoints.local import LocalStore
+from daemon.cli import main
+from daemon.commands.text import ago, measure, size, span
+from daemon.curves import curves_of, to_csv
+from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
+from daemon.overview import standing
+from daemon.status import lags
+from daemon.terminal_chart import draw
+from streams.address import parse_address
+from streams.open import ensure_topic, open_sink
+from streams.source import OutRecord
+
+
+def measures(value: float, events: int) -> dict[str, Any]:
+    return {
+        "events": events,
+        "map_full": value,
+        "p10_full": value + 0.1,
+        "decision_measure": "map_full",
+        "guarded": True,
+        "version_0": {"map_full": 0.2, "p10_full": 0.3},
+    }
+
+
+def keep(n: int, version: int, value: float, events: int) -> LedgerEntry:
+    return LedgerEntry(n=n, kind="KEEP", version=version, measures=measures(value, events))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three versions of 0, 100 and 200 events, 1 best, stopped; a log of 230 records in two partitions."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    text = "[stream]\npartitions = 2\n[space.views.x]\ndim = 2\n[http]\nlearn_port = 0\nvalidate_port = 0\n"
+    (tmp_path / "tripletd.toml").write_text(text)
+    address = parse_address(f"log:{tmp_path}/clicks.log")
+    ensure_topic(address, 2)
+    sink = open_sink(address)
+    sink.send([OutRecord(b"x", partition=i % 2) for i in range(230)])
+    sink.close()
+    store = LocalStore(tmp_path / "checkpoints")
+    versions, ledger = VersionStore(store), Ledger(store)
+    epoch = versions.claim()
+    for number, events in enumerate((0, 100, 200)):
+        meta = VersionMeta(
+            parent=number - 1 if number else None,
+            counters={"updated": events - 5 if events else 0, "passive": 5 if events else 0},
+            positions={p: PartitionPosition(events // 2) for p in (0, 1)},
+        )
+        versions.publish(epoch, {"W": np.eye(2, dtype=np.float32)}, meta)
+        value = (0.2, 0.4, 0.3)[number]
+        ledger.append({"kind": "KEEP", "version": number, "measures": measures(value, events)})
+    ledger.append({"kind": "PROMOTE", "version": 1, "alias": "best"})
+    ledger.append({"kind": "STOP", "version": 1, "reason": "patience"})
+    return tmp_path
+
+
+def ask(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_status_tells_versions_best_stop_and_lag(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = json.loads(ask(capsys, "status", "--json"))
+    assert picture["versions"] == [0, 1, 2]
+    assert (picture["newest"]["number"], picture["newest"]["events"]) == (2, 200)
+    assert (picture["best"]["number"], picture["best"]["measures"]["map_full"]) == (1, 0.4)
+    assert (picture["stopped_by"], picture["stopped_at"], picture["judged"]) == ("patience", 1, 3)
+    assert (picture["stream"]["lag"], [p["lag"] for p in picture["stream"]["partitions"]]) == (30, [15, 15])
+    assert picture["live"] == {"learn": None, "validate": None}
+    assert picture["problems"] == []
+    text = ask(capsys, "status")
+    assert "stopped at version 1: patience" in text
+    assert "30 of 230 records" in text
+
+
+def test_status_of_nothing_at_all_is_an_answer_not_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    picture = json.loads(
+        ask(capsys, "status", "--json", "--set", "http.learn_port=0", "--set", "http.validate_port=0")
+    )
+    assert (picture["versions"], picture["newest"], len(picture["problems"])) == ([], None, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_status_goes_on_past_a_damaged_version(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (manifest,) = (home / "checkpoints").glob("versions/*2/manifest.json")
+    manifest.chmod(0o600)
+    manifest.write_bytes(b"{}")
+    picture = json.loads(ask(capsys, "status", "--json"))
+    assert picture["newest"]["number"] == 1
+    assert "manifest.json" in picture["problems"][0]
+
+
+def test_models_list_and_show(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(ask(capsys, "models", "list", "--json"))
+    assert [(row["number"], row["events"], row["aliases"]) for row in rows] == [
+        (0, 0, []),
+        (1, 100, ["best"]),
+        (2, 200, ["latest"]),
+    ]
+    assert "best" in ask(capsys, "models", "list")
+    for name, number in (("best", 1), ("latest", 2), ("0", 0)):
+        assert json.loads(ask(capsys, "models", "show", name, "--json"))["number"] == number
+    text = ask(capsys, "models", "show", "best")
+    assert "partition 0 50, partition 1 50" in text
+    assert "updated 95, passive 5" in text
+
+
+def test_models_show_of_an_unknown_name(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "show", "stable"]) == EX_USAGE
+    assert "versions: 0 to 2" in capsys.readouterr().err
+
+
+def test_curves_in_the_terminal_as_csv_and_as_a_picture(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "version 0 0.200, best 0.400" in ask(capsys, "curves")
+    rows = list(csv.DictReader(io.StringIO(ask(capsys, "curves", "--csv", "-"))))
+    assert [(row["version"], row["events"], row["map_full"]) for row in rows] == [
+        ("0", "0", "0.2"),
+        ("1", "100", "0.4"),
+        ("2", "200", "0.3"),
+    ]
+    assert {row["map_full.version_0"] for row in rows} == {"0.2"}
+    ask(capsys, "curves", "--out", "curve.png")
+    assert (home / "curve.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_curves_refuse_what_they_cannot_write(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["curves", "--out", "curve.txt"]) == EX_USAGE
+    assert main(["curves", "--out", "none/curve.png"]) == EX_CANTCREAT
+    assert main(["curves", "--csv", "none/curve.csv"]) == EX_CANTCREAT
+    assert "curve.csv: cannot be written" in capsys.readouterr().err
+
+
+def test_curves_take_the_newest_judgment_and_leave_out_refused_versions() -> None:
+    entries = [keep(1, 0, 0.2, 0), keep(2, 1, 0.9, 100), keep(3, 1, 0.4, 100)]
+    entries.append(LedgerEntry(n=4, kind="KEEP", version=2, measures={"refused": True, "events": 200}))
+    entries.append(LedgerEntry(n=5, kind="PROMOTE", version=1, alias="best", measures={"positions": {}}))
+    curves = curves_of(entries)
+    assert [(point.version, point.measures["map_full"]) for point in curves.points] == [(0, 0.2), (1, 0.4)]
+    assert curves.series("map_full") == ([0, 100], [0.2, 0.4], [0.2, 0.2])
+    best = curves.best_point()
+    assert best is not None
+    assert best.version == 1
+    assert curves.kinds() == ["map_full", "p10_full"]
+    assert "guarded" not in to_csv(curves)
+
+
+def test_a_resume_lifts_the_stop() -> None:
+    entries = [LedgerEntry(n=1, kind="STOP", version=3, reason="patience")]
+    assert standing(entries).stopped_by == "patience"
+    entries.append(LedgerEntry(n=2, kind="RESUME", version=3, reason="drift"))
+    assert standing(entries).stopped_by is None
+
+
+def test_lag_counts_from_what_is_still_there() -> None:
+    (fresh,) = lags({0: (10, 25)}, None)
+    assert (fresh.position, fresh.lag) == (None, 15)
+
+
+def test_the_chart_rises_where_the_values_rise() -> None:
+    chart = draw([0.0, 10.0], [0.0, 1.0], [0.0, None], width=10, height=4)
+    assert len(chart.rows) == 4
+    assert {len(row) for row in chart.rows} == {10}
+    assert chart.line[3, 0]
+    assert chart.line[0, 9]
+    assert not chart.line[0, 0]
+    assert not chart.line[3, 9]
+
+
+def test_the_chart_shows_the_reference_apart_from_the_line() -> None:
+    chart = draw([0.0, 10.0], [1.0, 1.0], [0.0, 0.0], width=10, height=4)
+    assert chart.line[0].all()
+    assert chart.reference[3].any()
+    assert not (chart.line & chart.reference).any()
+
+
+def test_one_point_is_a_chart_too() -> None:
+    assert draw([5.0], [0.3], [None], width=8, height=2).line.sum() == 1
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert [size(n) for n in (12, 1536, 5 << 20)] == ["12 B", "1.5 KiB", "5.0 MiB"]
+    assert [span(s) for s in (-3, 45, 720, 10_800, 800_000)] == ["0 s", "45 s", "12 m", "3 h", "9 d"]
+    assert ago("2026-01-01T00:00:00+00:00", now=1767225600.0 + 60) == "60 s ago"
+    assert ago("soon") == "soon"
+    assert [measure(v) for v in (0.12345, None, 33.0, True, 1.0)] == ["0.123", "-", "33", "True", "1.000"]
+
+
+def test_the_store_is_never_made_by_looking(tmp_path: Path) -> None:
+    from daemon.config import load_config
+    from daemon.storage import open_for_reading
+
+    config = load_config(None, {"checkpoints.path": str(tmp_path / "none")}, {})
+    with pytest.raises(UserError, match="no such folder"):
+        open_for_reading(config)
+    assert list(tmp_path.iterdir()) == []
