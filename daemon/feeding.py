@@ -43,29 +43,28 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> tuple[FeedRun,
     """
     address = stream_address(config)
     catalog = _catalog(config)
-    if catalog is None and config.feed.random_negatives:
-        report.note(
-            "no catalog: random negatives are drawn from the objects shown so far; "
-            "give --catalog to draw from all of them"
-        )
-    with ExitStack() as stack, Interrupts() as interrupts:
+    interrupts = Interrupts()
+    with ExitStack() as stack:
         try:
             items = read_sources(job.sources, job.options, job.format)
             outlet, partitions = _outlet(address, config, stack, job.dry_run)
             decider = _decider(config, catalog, partitions)
             run = FeedRun(decider, outlet, report.observe, interrupts.shield, job.skip)
             with report:
-                code = _run(run, items, report)
+                code = _run(run, items, interrupts, report)
         except FeedError as error:
             raise UserError(error.message, error.remedy, EX_DATAERR) from None
     report.summary(run.committed, job.dry_run)
+    if catalog is None and run.committed.random_negatives:
+        report.note("random negatives came from the objects shown so far; --catalog draws from all of them")
     return run, code
 
 
-def _run(run: FeedRun, items: Iterator[Placed], report: FeedReport) -> int:
+def _run(run: FeedRun, items: Iterator[Placed], interrupts: Interrupts, report: FeedReport) -> int:
     """Feed the items; says how far it came where it does not come to the end."""
     try:
-        run.run(items)
+        with interrupts:
+            run.run(items)
     except Interrupted:
         report.note(_how_far("interrupted", run))
         return EX_TEMPFAIL

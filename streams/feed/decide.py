@@ -81,7 +81,8 @@ class Decider:
         key = route_key(event.query)
         if self._cap.full(key):
             return _drop(reasons.QUERY_CAP, f"query {_name(event.query)}")
-        event = event if event.space else replace(event, space=self._space(event.query, event.clicked))
+        if self._names_space(event.space, event.query, event.clicked, event.skipped):
+            event = replace(event, space=self._settings.space)
         if self._is_holdout(key):
             return self._kept("holdout", key, self._holdout_record(as_impression(event), key))
         return self._kept("training", key, *self._event_records((event,), key), made=Made((event,)))
@@ -98,8 +99,8 @@ class Decider:
         key = route_key(impression.query)
         if self._cap.full(key):
             return _drop(reasons.QUERY_CAP, f"query {_name(impression.query)}")
-        if not impression.space:
-            impression = replace(impression, space=self._space(impression.query, *impression.shown))
+        if self._names_space(impression.space, impression.query, *impression.shown):
+            impression = replace(impression, space=self._settings.space)
         if self._is_holdout(key):
             return self._to_holdout(without(impression, unknown), key)
         return self._to_training(impression, unknown, key)
@@ -145,10 +146,9 @@ class Decider:
             return _NO_RANKS
         return frozenset(rank for rank, ref in enumerate(impression.shown) if self._is_unknown(ref))
 
-    def _space(self, *refs: ObjectRef) -> str | None:
-        """The space to write: that of the settings where any object brings features of its own."""
-        space = self._settings.space
-        return space if space and any(ref.features() for ref in refs) else None
+    def _names_space(self, given: str | None, *refs: ObjectRef) -> bool:
+        """Whether to write the space of the settings: none is given, and an object brings features."""
+        return bool(self._settings.space) and given is None and any(ref.features() for ref in refs)
 
 
 def _drop(reason: str, detail: str) -> Decision:

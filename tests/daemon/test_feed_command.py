@@ -15,9 +15,13 @@ from typing import Any
 import pytest
 
 from daemon.cli import main
+from daemon.commands import feedoptions
 from streams.address import parse_address
 from streams.codec import decode_event, decode_impression
 from streams.event import Event
+from streams.feed.formats import FORMATS
+from streams.feed.readers.options import PAIRS
+from streams.feed.rules import RULES
 from streams.impression import Impression
 from streams.open import ensure_topic, open_source
 
@@ -207,3 +211,23 @@ def _has_records(address: str) -> bool:
         return bool(read_all(address))
     except Exception:  # the topic is created by the process under test
         return False
+
+
+def test_ubi_query_and_event_files_are_fed_together(tmp_path: Path) -> None:
+    queries, events = tmp_path / "ubi_queries.jsonl", tmp_path / "ubi_events.jsonl"
+    query = {"query_id": "1", "user_query": "shoes", "query_response_hit_ids": ["a", "b", "c"]}
+    queries.write_text(json.dumps({**query, "timestamp": "2024-05-16T12:00:00Z"}) + "\n")
+    attributes = {"object": {"object_id": "c"}, "position": {"ordinal": 3}}
+    event = {"action_name": "click", "query_id": "1", "event_attributes": attributes}
+    events.write_text(json.dumps({**event, "timestamp": "2024-05-16T12:00:05Z"}) + "\n")
+    address = f"log:{tmp_path / 'u.log'}"
+    words = (str(events), str(queries), "--to", address, "--holdout-share", "0", "--random-negatives", "0")
+    account(tripletd(*words, "--json"))
+    told = [(one.query.id, one.clicked.id, one.skipped.id) for one in events_of(address)]
+    assert told == [("shoes", "c", "a"), ("shoes", "c", "b")]
+
+
+def test_the_choices_offered_are_those_there_are() -> None:
+    assert set(feedoptions.RULES) == set(RULES)
+    assert set(feedoptions.FORMATS) == set(FORMATS)
+    assert set(feedoptions.PAIRS) == set(PAIRS)
