@@ -78,8 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader (`| head`) has seen enough; keep the interpreter from flushing into it again.
+    except (BrokenPipeError, SystemExit):
+        # The reader (`| head`) has seen enough; typer and rich end the program for it, nothing of ours does.
+        # Keep the interpreter from flushing into the closed pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EX_OK
     except Exception as error:  # noqa: BLE001  the one place where every error becomes a message

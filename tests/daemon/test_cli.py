@@ -1,4 +1,4 @@
-"""The command line as a shell sees it: exit codes, what goes to stdout, what to stderr, never a stack trace."""
+"""The command line as a shell sees it: exit codes, stdout, stderr, and never a stack trace."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def test_help_lists_every_command_and_needs_no_heavy_import(tmp_path: Path) -> N
     assert ended.returncode == EX_OK
     for command in ("demo", "up", "feed", "learn", "validate", "check", "status", "models", "curves"):
         assert f" {command} " in ended.stdout
-    code = "import sys, daemon.cli; print([m for m in ('numpy', 'numba', 'river', 'sklearn') if m in sys.modules])"
+    heavy = ("numpy", "numba", "river", "sklearn", "structlog", "pydantic")
+    code = f"import sys, daemon.cli; print([name for name in {heavy} if name in sys.modules])"
     loaded = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -137,14 +138,18 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     assert ended.returncode in (EX_OK, EX_CONFIG)
 
 
+def raised() -> KeyError:
+    """An error with a trace."""
+    with pytest.raises(KeyError) as caught:
+        raise KeyError("surprise")
+    return caught.value
+
+
 def test_a_bug_is_one_line_and_a_private_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    try:
-        raise KeyError("surprise")
-    except KeyError as error:
-        assert report(error, debug=False) == EX_SOFTWARE
+    assert report(raised(), debug=False) == EX_SOFTWARE
     told = capsys.readouterr().err
     assert told.startswith("tripletd: this is a bug: KeyError: 'surprise'")
     assert told.count("\n") == 1
@@ -155,10 +160,7 @@ def test_a_bug_is_one_line_and_a_private_file(
 
 
 def test_debug_shows_the_trace_instead(capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        raise KeyError("surprise")
-    except KeyError as error:
-        report(error, debug=True)
+    report(raised(), debug=True)
     assert "Traceback" in capsys.readouterr().err
 
 
@@ -195,7 +197,7 @@ def test_the_four_packages_are_ours(tmp_path: Path) -> None:
 def test_a_foreign_package_is_said_plainly(tmp_path: Path) -> None:
     (tmp_path / "streams").mkdir()
     (tmp_path / "streams" / "__init__.py").touch()
-    code = f"import sys; sys.path.insert(1, {str(ROOT)!r}); from daemon.cli import main; sys.exit(main(['--version']))"
+    code = f"import sys; sys.path.insert(1, {str(ROOT)!r}); from daemon.cli import main; sys.exit(main(['check']))"
     ended = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
