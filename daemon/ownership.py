@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,12 +11,17 @@ from daemon.exits import EX_SOFTWARE, UserError
 PACKAGES = ("daemon", "streams", "learners", "checkpoints")
 
 
-def foreign_packages(home: Path, search_path: list[str] | None = None) -> list[tuple[str, str]]:
-    """(package, where it would be imported from) for each package that does not lie in the folder `home`."""
+def foreign_packages(
+    home: Path, find: Callable[[str], ModuleSpec | None] = find_spec
+) -> list[tuple[str, str]]:
+    """(package, where it would be imported from) for each package that does not lie in the folder `home`.
+
+    `find` locates a package without importing it.
+    """
     found = []
     for name in PACKAGES:
         # The whole import system, editable installs included, unless a path is named.
-        spec = find_spec(name) if search_path is None else PathFinder.find_spec(name, search_path)
+        spec = find_spec(name) if search_path is None else find(name)
         origin = spec.origin if spec is not None else None
         if origin is None or Path(origin).resolve().parent != home / name:
             found.append((name, origin or "nowhere"))

@@ -5,48 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from daemon.config.types import Judgments, OptionalDuration, OptionalSize, Port, PositiveDuration, Size
 from daemon.config.units import parse_duration, parse_size
 from daemon.exits import UserError
 
 Origin = Literal["default", "file", "env", "cli"]
-
-
-def _positive_duration(text: str) -> str:
-    if parse_duration(text) <= 0:
-        raise ValueError("expected a duration above zero")
-    return text
-
-
-def _optional_duration(text: str) -> str:
-    return text if text == "" else _positive_duration(text)
-
-
-def _size(text: str) -> str:
-    if parse_size(text) <= 0:
-        raise ValueError("expected a size above zero")
-    return text
-
-
-def _optional_size(text: str) -> str:
-    return text if text == "" else _size(text)
-
-
-def _judgments(text: str) -> str:
-    kind, _, path = text.partition(":")
-    if text and (kind not in ("qrels", "labels") or not path):
-        raise ValueError('expected "qrels:PATH" (TREC, 4 columns), "labels:PATH" (id TAB label) or ""')
-    return text
-
-
-PositiveDuration = Annotated[str, AfterValidator(_positive_duration)]
-OptionalDuration = Annotated[str, AfterValidator(_optional_duration)]
-Size = Annotated[str, AfterValidator(_size)]
-OptionalSize = Annotated[str, AfterValidator(_optional_size)]
-Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class Section(BaseModel):
@@ -178,7 +145,7 @@ class ValidateConfig(Section):
 
     window: int = Field(2000, ge=1, description="newest holdout impressions kept")
     min_impressions: int = Field(50, ge=1, description="no verdict on fewer usable impressions")
-    judgments: Annotated[str, AfterValidator(_judgments)] = Field("", description="qrels:PATH or labels:PATH")
+    judgments: Judgments = Field("", description="qrels:PATH or labels:PATH")
     max_queries: int = Field(1000, ge=1, description="judged queries per version")
     patience: int = Field(5, ge=1, description="stop after this many versions without gain")
     min_delta: float = Field(0.002, ge=0, allow_inf_nan=False, description="smallest gain that counts")
