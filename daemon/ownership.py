@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,12 +18,12 @@ def foreign_packages(
 ) -> list[tuple[str, str]]:
     """(package, where it would be imported from) for each package that does not lie in the folder `home`.
 
-    `find` locates a package without importing it.
+    `find` locates a package without importing it; by default the whole import system, editable installs
+    included.
     """
     found = []
     for name in PACKAGES:
-        # The whole import system, editable installs included, unless a path is named.
-        spec = find_spec(name) if search_path is None else find(name)
+        spec = find(name)
         origin = spec.origin if spec is not None else None
         if origin is None or Path(origin).resolve().parent != home / name:
             found.append((name, origin or "nowhere"))
