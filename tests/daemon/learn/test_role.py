@@ -1,0 +1,261 @@
+"""The learn role in one process: what it writes, what it refuses, how it stops."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_USAGE, UserError
+from daemon.learn.options import LearnOptions
+from daemon.learn.replay import replay
+from learners.batch import TripletBatch
+from learners.block import DenseBlock
+from learners.oasis import Oasis, OasisConfig
+from streams.catalog import Catalog, save_catalog
+from streams.codec import decode_event, encode_event
+from streams.event import Event, ObjectRef
+from streams.open import delete_topic, open_source, retain
+from streams.space import SpaceSpec, ViewSpec
+from streams.vectors import DenseColumn
+from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
+
+
+def test_versions_begin_untrained_and_end_at_the_end_of_the_stream(site: Site) -> None:
+    events = make_events(50)
+    site.feed(events)
+    assert site.learn() == EX_OK
+    first, last = (site.versions.load(number) for number in (0, site.newest().number))
+    assert np.array_equal(first.arrays["W"], np.eye(DIM, dtype=np.float32))
+    assert first.manifest.positions[0].next_offset == 0
+    assert last.manifest.positions[0].next_offset == last.manifest.counters["records"] == 50
+    assert last.manifest.schedule == ((0, 0, 50),)
+    assert last.manifest.watermark == 1049
+    learner = Oasis(DIM, OasisConfig(C=0.1))
+    triplets = [decode_event(event) for event in events]
+    blocks = [
+        DenseBlock(np.stack([getattr(t, role).x for t in triplets]))
+        for role in ("query", "clicked", "skipped")
+    ]
+    learner.learn_many(TripletBatch(*blocks))
+    assert np.array_equal(last.arrays["W"], learner.W)
+
+
+def test_a_second_run_with_nothing_new_writes_no_version(site: Site) -> None:
+    site.feed(make_events(5))
+    site.learn()
+    before = site.versions.versions()
+    assert site.learn() == EX_OK
+    assert site.versions.versions() == before
+
+
+@pytest.mark.parametrize("poll_records", [1, 7, 500])
+def test_versions_fall_on_exact_counts(site: Site, poll_records: int) -> None:
+    site.feed(make_events(95))
+    site.learn(checkpoints__every_events=10, stream__poll_records=poll_records)
+    counts = [site.versions.manifest(n).counters.get("records", 0) for n in site.versions.versions()]
+    assert all(count % 10 == 0 for count in counts[:-1])
+    assert counts[-1] == 95
+
+
+def test_poison_leaves_no_trace_but_its_dead_letters(new_site: Callable[..., Site]) -> None:
+    clean, mixed = new_site(), new_site()
+    events = make_events(40)
+    clean.feed(events)
+    clean.learn()
+    bad = {3: b"\xc1", 10: None, 11: with_nan(make_events(1)[0]), 30: b""}
+    records = list(events)
+    for place, value in bad.items():
+        records.insert(place, value)
+    mixed.feed(records)
+    mixed.learn(checkpoints__every_events=4)
+    assert np.array_equal(
+        mixed.versions.load(mixed.newest().number).arrays["W"],
+        clean.versions.load(clean.newest().number).arrays["W"],
+    )
+    assert {(letter.offset, letter.value) for letter in mixed.dead()} == set(bad.items())
+    counters = mixed.newest().counters
+    assert (counters["poison"], counters["rejected"]) == (3, 1)
+    assert counters["rejected.not_finite"] == counters["poison.null_value"] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"learner__C": 0.2}, "learner.C"),
+        ({"learner__seed": 7}, "learner.seed"),
+        ({"space__id": "other"}, "space.id"),
+        ({"space__views__x__map": "unit"}, "learner.views"),
+        ({"stream__max_record_bytes": "2KiB"}, "learner.max_record_bytes"),
+    ],
+)
+def test_other_settings_are_refused_by_name(site: Site, change: dict[str, object], named: str) -> None:
+    site.feed(make_events(5))
+    site.learn()
+    before = site.versions.store.list()
+    with pytest.raises(UserError, match=named) as refused:
+        site.learn(**change)
+    assert refused.value.code == EX_CONFIG
+    assert site.versions.store.list() == before  # not even a claim
+
+
+def test_another_catalog_is_refused(site: Site) -> None:
+    spec = SpaceSpec("default", (ViewSpec("x", "dense", DIM),))
+    paths = []
+    for seed in (1, 2):
+        values = np.random.default_rng(seed).standard_normal((4, DIM)).astype(np.float32)
+        paths.append(str(site.folder / f"catalog{seed}.safetensors"))
+        save_catalog(Catalog(list("abcd"), {"x": DenseColumn(values)}, spec), paths[-1])
+    by_id = [encode_event(Event(f"e{n}", n, *(ObjectRef(id=name) for name in "abc"))) for n in range(3)]
+    unknown = encode_event(Event("u", 1, ObjectRef(id="a"), ObjectRef(id="nobody"), ObjectRef(id="b")))
+    site.feed([*by_id, unknown, *make_events(3)])
+    assert site.learn(catalog__path=paths[0]) == EX_OK
+    counters = site.newest().counters
+    assert counters["updated"] + counters["passive"] == 6
+    assert [letter.reason for letter in site.dead()] == ["unknown_object"]
+    with pytest.raises(UserError, match="catalog") as refused:
+        site.learn(catalog__path=paths[1])
+    assert refused.value.code == EX_CONFIG
+
+
+def test_a_recreated_topic_is_refused(new_site: Callable[..., Site]) -> None:
+    site = new_site(log=True)
+    site.feed(make_events(5))
+    site.learn()
+    delete_topic(site.address)
+    site.feed(make_events(5))
+    with pytest.raises(UserError, match="topic_id") as refused:
+        site.learn()
+    assert refused.value.code == EX_DATAERR
+
+
+def test_a_log_restored_from_an_older_copy_is_refused(new_site: Callable[..., Site]) -> None:
+    site = new_site(log=True)
+    site.feed(make_events(5))
+    log = site.folder / "clicks.log"
+    shutil.copy(log, site.folder / "copy")
+    site.feed(make_events(3, seed=1))
+    site.learn()
+    for part in site.folder.glob("clicks.log*"):
+        part.unlink()
+    shutil.copy(site.folder / "copy", log)
+    with pytest.raises(UserError, match="3 learned records are missing"):
+        site.learn()
+    site.feed(make_events(3, seed=2))
+    with pytest.raises(UserError, match="another record") as refused:
+        site.learn()
+    assert refused.value.code == EX_DATAERR
+
+
+def test_expired_records_need_an_accepted_gap(site: Site) -> None:
+    site.feed(make_events(5))
+    site.learn()
+    site.feed(make_events(10, seed=1))
+    retain(site.address, max_age_s=None, max_bytes=1)
+    earliest = _bounds(site)[0]
+    assert earliest > 5
+    site.feed(make_events(4, seed=2))
+    with pytest.raises(UserError, match=f"{earliest - 5} records") as refused:
+        site.learn()
+    assert refused.value.code == EX_DATAERR
+    assert site.learn(LearnOptions(exit_when_caught_up=True, accept_gap=True)) == EX_OK
+    schedule = site.newest().schedule
+    assert schedule[0] == {"control": "gap", "partition": 0, "from": 5, "to": earliest}
+    assert schedule[1][1:] == (earliest, 19)
+
+
+def test_branches_and_seeks_are_recorded_and_replay(site: Site) -> None:
+    site.feed(make_events(30))
+    site.learn(checkpoints__every_events=10)
+    versions = site.versions.versions()
+    middle = next(n for n in versions if 0 < site.versions.manifest(n).counters.get("records", 0) < 30)
+    options = LearnOptions(exit_when_caught_up=True, restart_from=middle, start='offset={"0": 5}')
+    assert site.learn(options) == EX_OK
+    branch = site.newest()
+    assert branch.parent == middle
+    assert branch.schedule[0] == {"control": "branch", "from_version": middle}
+    assert branch.schedule[1]["control"] == "seek"
+    assert branch.schedule[2] == (0, 5, 30)
+    source = open_source(site.address)
+    assert replay(site.versions, source, None, 0, branch.number).equal
+    with pytest.raises(UserError, match="does not descend"):
+        replay(site.versions, source, None, versions[-1], branch.number)
+    source.close()
+
+
+def test_replay_tells_when_the_records_are_others(new_site: Callable[..., Site]) -> None:
+    site, other = new_site(), new_site()
+    site.feed(make_events(30))
+    site.learn()
+    other.feed(make_events(30, seed=9))
+    source = open_source(other.address)
+    assert not replay(site.versions, source, None, 0, site.newest().number).equal
+    source.close()
+
+
+def test_replay_passes_over_pruned_versions(site: Site) -> None:
+    for seed in range(5):
+        site.feed(make_events(10, seed))
+        site.learn(checkpoints__keep=1)
+    assert len(site.versions.versions()) == 2
+    source = open_source(site.address)
+    assert replay(site.versions, source, None, 0, site.newest().number).equal
+    source.close()
+
+
+def test_start_positions_of_an_empty_store(site: Site) -> None:
+    site.feed(make_events(10))
+    site.learn(LearnOptions(exit_when_caught_up=True, start='offset={"0": 6}'))
+    assert site.newest().counters["records"] == 4
+    with pytest.raises(UserError) as refused:
+        site.learn(LearnOptions(start="yesterday"))
+    assert refused.value.code == EX_USAGE
+
+
+def test_maps_are_fitted_on_the_first_objects_and_frozen(new_site: Callable[..., Site]) -> None:
+    fitted = []
+    for poll_records in (1, 500):
+        site = new_site()
+        site.feed(make_events(60))
+        changes = {
+            "space__views__x__map": "whiten",
+            "space__views__x__components": 4,
+            "space__warmup_objects": 30,
+        }
+        site.learn(**changes, stream__poll_records=poll_records)
+        site.feed(make_events(60, seed=3))
+        site.learn(**changes, stream__poll_records=poll_records)
+        ids = {site.versions.manifest(n).map["id"] for n in site.versions.versions()}
+        assert len(ids) == 1
+        fitted.append((ids.pop(), site.newest().state_hash))
+    assert fitted[0] == fitted[1]
+
+
+def test_nothing_to_fit_the_maps_on_is_said(site: Site) -> None:
+    site.feed([])
+    with pytest.raises(UserError, match="no usable object"):
+        site.learn(space__views__x__map="standardise")
+    assert site.versions.versions() == []
+
+
+def test_stop_ends_a_batch_run_and_resume_goes_on_from_its_position(site: Site) -> None:
+    site.feed(make_events(10))
+    site.learn()
+    site.ledger.append({"kind": "STOP", "by": "test", "reason": "patience"})
+    site.feed(make_events(5, seed=1))
+    before = site.newest()
+    assert site.learn() == EX_OK
+    assert site.newest() == before
+    site.ledger.append({"kind": "RESUME", "by": "test"})
+    assert site.learn() == EX_OK
+    assert site.newest().schedule == ((0, 10, 15),)
+
+
+def _bounds(site: Site) -> tuple[int, int]:
+    source = open_source(site.address)
+    try:
+        return source.bounds()[0]
+    finally:
+        source.close()
