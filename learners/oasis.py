@@ -61,32 +61,21 @@ class Oasis:
     Not safe for two threads at once: a step writes W in place, with the GIL released.
     """
 
+    W: Float32s
+    config: OasisConfig
+    events: int
+
     def __init__(self, dim: int, config: OasisConfig = OasisConfig()) -> None:
         """Start from W = I, where the similarity is the dot product. Raises ConfigError."""
         _check(dim, config)
         W = np.zeros((dim, dim), np.float32)
         np.fill_diagonal(W, 1.0)
-        self._W, self._config, self._events = W, config, 0
-
-    @property
-    def W(self) -> Float32s:
-        """The learned matrix itself, not a copy."""
-        return self._W
+        self.W, self.config, self.events = W, config, 0
 
     @property
     def dim(self) -> int:
         """Dimension of the vectors."""
-        return int(self._W.shape[0])
-
-    @property
-    def config(self) -> OasisConfig:
-        """The settings."""
-        return self._config
-
-    @property
-    def events(self) -> int:
-        """Events accepted so far."""
-        return self._events
+        return int(self.W.shape[0])
 
     def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
         """Apply one triplet of vectors (anything `as_block` reads, one row each); the info holds one entry.
@@ -119,21 +108,21 @@ class Oasis:
 
     def _apply(self, batch: TripletBatch, weights: NDArray[np.float64], info: StepInfo, start: int) -> int:
         """Steps from row `start` up to the next projection, which is done; the rows consumed."""
-        every = self._config.psd_every
-        budget = every - self._events % every if every else UNBOUNDED
+        every = self.config.psd_every
+        budget = every - self.events % every if every else UNBOUNDED
         rest = slice(start, None)
-        settings = (self._config.C, self._config.symmetric == "online", budget)
+        settings = (self.config.C, self.config.symmetric == "online", budget)
         steps = (info.outcome[rest], info.loss[rest], info.tau[rest], info.reason[rest])
         rows = batch.slice(start, len(batch))
         triplets = [block.kernel_rows() for block in (rows.query, rows.clicked, rows.skipped)]
         if isinstance(rows.query, DenseBlock):
-            consumed, accepted = step_dense(self._W, *settings, *triplets, weights[rest], steps)
+            consumed, accepted = step_dense(self.W, *settings, *triplets, weights[rest], steps)
         else:
-            flat = self._W.reshape(-1)
+            flat = self.W.reshape(-1)
             consumed, accepted = step_sparse(flat, self.dim, *settings, *triplets, weights[rest], steps)
-        self._events += accepted
+        self.events += accepted
         if accepted == budget:
-            self._W[...] = project_psd(self._W)
+            self.W[...] = project_psd(self.W)
         return int(consumed)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
@@ -142,13 +131,13 @@ class Oasis:
         Raises BlockError on another dimension or an index out of range. Computed by BLAS in blocks of
         queries: its last bits may depend on how many are asked at once.
         """
-        return bilinear(self._W, as_block(queries, self.dim), as_block(items, self.dim))
+        return bilinear(self.W, as_block(queries, self.dim), as_block(items, self.dim))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """{"W": float32 [dim, dim], "events": int64 []}: read-only views, which change with the next step."""
-        W = self._W.view()
+        W = self.W.view()
         W.flags.writeable = False
-        return {"W": W, "events": np.array(self._events, np.int64)}
+        return {"W": W, "events": np.array(self.events, np.int64)}
 
     @classmethod
     def from_state(
@@ -163,12 +152,12 @@ class Oasis:
         if not copy and not (W.flags.writeable and W.flags.c_contiguous and W.flags.aligned):
             raise StateError("W cannot be taken over: it is read-only or not contiguous; use copy=True")
         learner = cls.__new__(cls)
-        learner._W, learner._config, learner._events = (np.array(W, order="C") if copy else W), config, events
+        learner.W, learner.config, learner.events = (np.array(W, order="C") if copy else W), config, events
         return learner
 
     def clone(self) -> Self:
         """An independent copy, with its own W."""
-        return self.from_state(self.state(), self._config)
+        return self.from_state(self.state(), self.config)
 
     @staticmethod
     def warm_up() -> None:

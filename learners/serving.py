@@ -88,17 +88,10 @@ class ServingForm:
         """p^T S p for each item, clipped at 0, float32 [n]; summed in float64."""
         block = as_block(items, self.dim)
         base = self.matrix if self.matrix is not None else self._state()
-        scores = np.empty(len(block), np.float64)
-        for part in row_blocks(len(block), self.dim):
-            rows = block.slice(part.start, part.stop)
-            if isinstance(rows, DenseBlock):
-                scores[part] = np.einsum("nd,nd->n", rows.values @ base, rows.values, dtype=np.float64)
-            else:
-                rows.check_indices()
-                self_products_sparse(base, rows.kernel_rows(), scores[part])
-            along = times(rows, self.correction_vectors).astype(np.float64)
-            scores[part] -= np.square(along) @ self.correction_values
-        return np.maximum(scores, 0).astype(np.float32)
+        along = times(block, self.correction_vectors).astype(np.float64)
+        return np.maximum(_self_products(base, block) - np.square(along) @ self.correction_values, 0).astype(
+            np.float32
+        )
 
     def scores(self, queries: Any, items: Any) -> Float32s:
         """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
@@ -147,6 +140,20 @@ class ServingForm:
         if self.state_matrix is None:
             raise StateError("the form holds no matrix: give the W of its version as state_matrix")
         return self.state_matrix
+
+
+def _self_products(base: Float32s, block: Block) -> NDArray[np.float64]:
+    """p^T base p for each row p."""
+    products = np.empty(len(block), np.float64)
+    if isinstance(block, DenseBlock):
+        for part in row_blocks(len(block), block.dim):
+            rows = block.values[part]
+            products[part] = np.einsum("nd,nd->n", rows @ base, rows, dtype=np.float64)
+    else:
+        columns = block.checked_csr().tocsc()
+        by_column = (columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data)
+        self_products_sparse(base, block.kernel_rows(), by_column, products)
+    return products
 
 
 def inverse_roots(self_scores: Float32s) -> Float32s:

@@ -5,23 +5,23 @@ Why this is safe and reproducible:
 - One signature per kernel, so one machine code per kernel: a single event and a batch run the same
   instructions. Inputs are typed read-only, which accepts writable arrays too.
 - No fast-math: NaN tests must hold, and sums keep their written order.
-- numba's disk cache writes to a temporary name and renames, so concurrent processes never read half a file;
-  two that race for one kernel write the same code, since signature and CPU level are all that could differ. A
-  file torn by a power cut fails to load; then, and where no cache directory is writable, the kernel is
-  compiled in memory. `warm_up` of a learner checks a known answer before the first event, so stale code
-  cannot go unnoticed.
-- A cached kernel is renewed when *its own* file changes; touch the kernels when a helper in another file
-  changes.
+- The disk cache lies in a folder named by a digest of all kernel sources: numba itself looks only at the file
+  of a kernel, and would go on using code whose helpers have changed. numba writes to a temporary name and
+  renames, so concurrent processes never read half a file, and two that race for one kernel write the same
+  code. A file torn by a power cut fails to load; then, and where no cache folder is writable, the kernel is
+  compiled in memory.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from . import cpu as _cpu  # noqa: F401
 
-from numba import njit, types  # isort: skip  (after the CPU level is fixed)
+from numba import config, njit, types  # isort: skip  (after the CPU level is fixed)
 
 FLOATS = types.Array(types.float32, 1, "C", readonly=True)
 DOUBLES = types.Array(types.float64, 1, "C", readonly=True)
@@ -44,14 +44,51 @@ Steps: TypeAlias = tuple[Any, Any, Any, Any]
 overwritten."""
 
 
+def _cache_folder() -> str | None:
+    """Where this version's machine code is kept: below NUMBA_CACHE_DIR, beside the sources, or in the user's
+    cache."""
+    here = os.path.dirname(__file__)
+    user = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    try:
+        name = f"kernels-{_sources_digest(here)}"
+    except OSError:
+        return None
+    bases = (config.CACHE_DIR, os.path.join(here, "__pycache__"), os.path.join(user, "tripletd"))
+    for base in filter(None, bases):
+        folder = os.path.join(base, name)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    return None
+
+
+def _sources_digest(folder: str) -> str:
+    digest = hashlib.sha256()
+    sources = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(".py")]
+    for path in [*sources, os.path.join(folder, os.pardir, "outcome.py")]:
+        with open(path, "rb") as source:
+            digest.update(hashlib.sha256(source.read()).digest())
+    return digest.hexdigest()[:16]
+
+
+CACHE_FOLDER = _cache_folder()
+
+
 def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile the decorated function for one numba signature, at import: from the cache, else anew."""
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = CACHE_FOLDER or before
         try:
-            return njit(signature, nogil=True, cache=True)(function)  # type: ignore[no-any-return]
-        except Exception:  # noqa: BLE001  a damaged or absent cache; an error of the kernel is raised again here
+            return njit(signature, nogil=True, cache=CACHE_FOLDER is not None)(function)  # type: ignore[no-any-return]
+        except Exception:  # noqa: BLE001  a damaged cache; an error of the kernel itself is raised again here
             return njit(signature, nogil=True)(function)  # type: ignore[no-any-return]
+        finally:
+            config.CACHE_DIR = before
 
     return compiled
 

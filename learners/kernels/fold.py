@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .compile import CSR, DOUBLES_OUT, ROWS, ROWS_OUT, Csr, kernel
+from .compile import CSR, DOUBLES_OUT, FLOATS, FLOATS_OUT, ROWS, ROWS_OUT, Csr, kernel
 
-from numba import types  # isort: skip
+from numba import njit, types  # isort: skip
 
 
 @kernel(types.void(ROWS, CSR, ROWS_OUT))
@@ -34,15 +34,41 @@ def fold_symmetric_sparse(W: Any, rows: Csr, out: Any) -> None:
                 out[n, column] += half * W[row, column]
 
 
-@kernel(types.void(ROWS, CSR, DOUBLES_OUT))
-def self_products_sparse(W: Any, rows: Csr, out: Any) -> None:
-    """out[n] = p_n^T W p_n in float64 for checked CSR rows p_n; out float64 [n], overwritten."""
+@kernel(types.void(ROWS, CSR, CSR, DOUBLES_OUT))
+def self_products_sparse(W: Any, rows: Csr, columns: Csr, out: Any) -> None:
+    """out[n] = p_n^T W p_n in float64 for checked CSR rows p_n; out float64 [n], overwritten.
+
+    columns: the same matrix by columns (CSC: pointers, row numbers, values), so that each row of W is read
+    once and stays in the cache for all items that need it.
+    """
     indptr, indices, values = rows
-    for n in range(len(indptr) - 1):
-        total = 0.0
-        for i in range(indptr[n], indptr[n + 1]):
-            dot = 0.0
-            for j in range(indptr[n], indptr[n + 1]):
-                dot += np.float64(W[indices[i], indices[j]]) * np.float64(values[j])
-            total += np.float64(values[i]) * dot
-        out[n] = total
+    starts, owners, weights = columns
+    out[:] = 0
+    for row in range(W.shape[0]):
+        for entry in range(starts[row], starts[row + 1]):
+            n = owners[entry]
+            dot = np.float64(0.0)
+            for place in range(indptr[n], indptr[n + 1]):
+                dot += np.float64(W[row, indices[place]]) * np.float64(values[place])
+            out[n] += np.float64(weights[entry]) * dot
+
+
+@njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _row_product(W: Any, row: int, x: Any, out: Any) -> Any:
+    """Row of W times x, while x[row] times the row is added to out: one reading of the row for both."""
+    total, factor = np.float32(0.0), x[row]
+    for column in range(len(x)):
+        total += W[row, column] * x[column]
+        out[column] += factor * W[row, column]
+    return total
+
+
+@kernel(types.void(ROWS, FLOATS, FLOATS_OUT))
+def symmetric_product(W: Any, x: Any, out: Any) -> None:
+    """out = (W + W^T)/2 x in float32, reading W once; x, out float32 [d], out overwritten."""
+    out[:] = 0
+    along = np.empty(len(x), np.float32)
+    for row in range(len(x)):
+        along[row] = _row_product(W, row, x, out)
+    for row in range(len(x)):
+        out[row] = np.float32(0.5) * (out[row] + along[row])

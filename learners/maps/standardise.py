@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
 
 from ..block import Block, DenseBlock, Float32s
 from ..kernels.rows import standardise_dense
@@ -41,6 +40,8 @@ class StandardiseMap:
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Mean and deviation of the non-zero rows of the sample."""
+        from sklearn.preprocessing import StandardScaler
+
         read_options(cls.kind, options, {})
         scaler = StandardScaler().fit(require_sample(cls.kind, require_dense(cls.kind, sample)))
         return cls(scaler.mean_.astype(np.float32), (1 / scaler.scale_).astype(np.float32))

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import TfidfTransformer
 
 from ..block import Block, Float32s, SparseBlock
 from ..errors import BlockError, MapError
@@ -42,6 +41,8 @@ class TfidfMap:
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Count the rows of the sample that hold each term."""
+        from sklearn.feature_extraction.text import TfidfTransformer
+
         read_options(cls.kind, options, {})
         rows = require_sparse(cls.kind, sample)
         if len(rows) == 0:

@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
-from sklearn.preprocessing import StandardScaler
 
 from ..block import Block, DenseBlock, Float32s
 from ..errors import MapError
@@ -52,6 +50,9 @@ class WhitenMap:
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Fit on the non-zero rows of the sample. Raises MapError when they do not vary."""
+        from sklearn.decomposition import PCA
+        from sklearn.preprocessing import StandardScaler
+
         chosen = _checked(read_options(cls.kind, options, DEFAULTS))
         rows = require_sample(cls.kind, require_dense(cls.kind, sample))
         scaler = StandardScaler()

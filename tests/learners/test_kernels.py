@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 from numba import njit
 
 from learners import CPU_LEVEL, Oasis
+from learners.kernels import compile as compiler
 from learners.kernels import cpu
 from learners.kernels.cpu import V3_FEATURES, best_level
 from learners.kernels.oasis_dense import step_dense
@@ -82,7 +84,7 @@ def test_a_damaged_cache_only_costs_time(tmp_path: Path, monkeypatch: pytest.Mon
         "@kernel('float64(float64)')\n"
         "def double(x):\n    return 2 * x\n"
     )
-    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("learners.kernels.compile.CACHE_FOLDER", str(tmp_path / "cache"))
     assert runpy.run_path(str(source))["double"](4.0) == 8.0
     files = list(tmp_path.rglob("*.nb?"))
     assert len(files) == 2
@@ -91,6 +93,22 @@ def test_a_damaged_cache_only_costs_time(tmp_path: Path, monkeypatch: pytest.Mon
         for length in (0, 7, len(whole) // 2, len(whole) - 1):
             path.write_bytes(whole[:length])
             assert runpy.run_path(str(source))["double"](4.0) == 8.0
+
+
+def test_without_any_cache_the_kernel_is_compiled_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("learners.kernels.compile.CACHE_FOLDER", None)
+    assert compiler.kernel("float64(float64)")(lambda x: 2 * x)(4.0) == 8.0
+
+
+def test_the_cache_folder_changes_with_any_source(tmp_path: Path) -> None:
+    folder = tmp_path / "learners" / "kernels"
+    shutil.copytree(Path(cpu.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(Path(cpu.__file__).parents[1] / "outcome.py", folder.parent)
+    digests = {compiler._sources_digest(str(folder))}
+    for source in [*sorted(folder.glob("*.py")), folder.parent / "outcome.py"]:
+        source.write_text(source.read_text() + "# changed\n")
+        digests.add(compiler._sources_digest(str(folder)))
+    assert len(digests) == len(list(folder.glob("*.py"))) + 2
 
 
 def test_the_users_own_level_wins_and_is_told() -> None:

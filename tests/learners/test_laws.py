@@ -155,10 +155,9 @@ def test_a_state_can_be_taken_over_without_a_copy() -> None:
 @EVERY
 @KINDS
 def test_malformed_events_change_no_bit_and_the_rest_is_learned(make: Callable[[], Oasis], kind: str) -> None:
-    good, learner, clean = triplets(3, 20, DIM, kind), make(), make()
     cases = malformed(kind)
-    for t in range(20):
-        bad, reason = cases[t % len(cases)]
+    good, learner, clean = triplets(3, len(cases), DIM, kind), make(), make()
+    for t, (bad, reason) in enumerate(cases):
         before = bits(learner)
         info = learner.learn_many(bad)
         assert info.outcome.tolist() == [REJECTED]
