@@ -38,9 +38,10 @@ class Capture:
         at = 0
         for part in encoded.parts():
             flat = memoryview(part)
-            for start in range(0, len(flat), PIECE):
-                self._pieces.append((at + start, flat[start:start + PIECE]))
-            at += len(flat)
+            while flat:
+                size = PIECE - at % PIECE  # cut where the file's folios end
+                self._pieces.append((at, flat[:size]))
+                at, flat = at + len(flat[:size]), flat[size:]
 
     def settle(self, budget_s: float) -> None:
         """Return once the live arrays may change: written, or copied when the disk is slow or time is up."""

@@ -1,7 +1,7 @@
 """State arrays as one canonical safetensors file: equal arrays give equal bytes, hence equal sha256.
 
 Layout: 8-byte little-endian header length, JSON header padded with spaces so that the data begins at a
-multiple of 4096 bytes, then the arrays without gaps, widest dtype first, then by name; little-endian C order.
+multiple of 64 bytes, then the arrays without gaps, widest dtype first, then by name; little-endian C order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from checkpoints.manifest import ArraySpec
 from checkpoints.store import BlobStore, Buffer
 
 FORMAT = "tripletd.arrays/1"
-PAGE = 4096
 ALIGN = 64
 MAX_HEADER = 16 << 20
 READ_CHUNK = 4 << 20
@@ -60,7 +59,7 @@ def encode(arrays: Mapping[str, np.ndarray]) -> Encoded:
                         "data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-(len(text) + 8) % PAGE)
+    text += b" " * (-(len(text) + 8) % ALIGN)
     specs = tuple(_spec(name, array) for name, array in zip(names, ordered, strict=True))
     return Encoded(len(text).to_bytes(8, "little") + text, ordered, specs, 8 + len(text) + at)
 

@@ -89,7 +89,7 @@ class LocalStore:
         """See :class:`checkpoints.store.BlobStore`. Links are listed, and refused when opened."""
         start = prefix.rpartition("/")[0]
         if start:
-            check_key(start)
+            self._checked(f"{start}/any")
         try:
             return sorted(key for key in self._walk(start) if key.startswith(prefix))
         except OSError as error:

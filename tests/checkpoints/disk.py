@@ -1,4 +1,4 @@
-"""A filesystem that fails on demand and remembers every operation, and the disks a power loss may leave behind."""
+"""A filesystem that fails on demand and remembers every operation; the disks a power loss may leave."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Op:
 
 
 class FaultyDisk:
-    """Real files under ``root``; the ``fail_at``-th call (from 1) raises ``error``. ``log`` has what succeeded."""
+    """Real files under ``root``; call number ``fail_at`` (from 1) raises ``error``; ``log``: what worked."""
 
     def __init__(self, root: Path, fail_at: int = 0, error: int = errno.EIO) -> None:
         self.root = root
@@ -98,7 +98,7 @@ def _one_prefix(before: dict[str, bytes], log: list[Op]) -> Iterator[dict[str, b
         elif op.name == "write":
             content = now[op.path].content
             content.extend(bytes(max(0, op.offset + len(op.data) - len(content))))
-            content[op.offset:op.offset + len(op.data)] = op.data
+            content[op.offset : op.offset + len(op.data)] = op.data
         elif op.name == "fsync":
             now[op.path].durable = bytes(now[op.path].content)
         elif op.name == "link":
@@ -108,7 +108,11 @@ def _one_prefix(before: dict[str, bytes], log: list[Op]) -> Iterator[dict[str, b
             del now[op.path]
             pending.append((op.path, None))
         elif op.name == "sync":
-            inside = [(path, file) for path, file in pending if os.path.dirname(path) == ("" if op.path == "." else op.path)]
+            inside = [
+                (path, file)
+                for path, file in pending
+                if os.path.dirname(path) == ("" if op.path == "." else op.path)
+            ]
             for path, file in inside:
                 _set(durable, path, file)
             pending = [change for change in pending if change not in inside]
@@ -130,7 +134,7 @@ def _set(names: dict[str, _File], path: str, file: _File | None) -> None:
 def _content(file: _File, how: str) -> bytes:
     if how == "durable" or bytes(file.content) == file.durable:
         return file.durable
-    return bytes(file.content) if how == "all" else bytes(file.content[:len(file.content) // 2])
+    return bytes(file.content) if how == "all" else bytes(file.content[: len(file.content) // 2])
 
 
 def lay_out(disk: dict[str, bytes], root: Path) -> None:
@@ -142,4 +146,6 @@ def lay_out(disk: dict[str, bytes], root: Path) -> None:
 
 def snapshot(root: Path) -> dict[str, bytes]:
     """Inverse of :func:`lay_out`."""
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
+    }

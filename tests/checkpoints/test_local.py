@@ -21,7 +21,9 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     files = [path for path in root.rglob("*") if path.is_file()]
     assert len(files) == 3
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-    assert {stat.S_IMODE(path.stat().st_mode) for path in [root, *root.rglob("*")] if path.is_dir()} == {0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in [root, *root.rglob("*")] if path.is_dir()} == {
+        0o700
+    }
 
 
 def test_links_and_fifos_are_refused_without_hanging(tmp_path: Path) -> None:
@@ -44,7 +46,8 @@ def test_a_linked_folder_is_refused(tmp_path: Path) -> None:
         store.get("versions/k")
     with pytest.raises(BadKey, match="symbolic link"):
         store.put_new("versions/new", [b"x"])
-    assert store.list("versions/") == []
+    with pytest.raises(BadKey, match="symbolic link"):
+        store.list("versions/")
 
 
 def test_a_put_does_not_follow_a_link_in_its_place(tmp_path: Path) -> None:

@@ -46,8 +46,9 @@ def publisher(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[AsyncPubl
     return AsyncPublisher(versions, versions.claim(), WAIT, copy_below), versions
 
 
-def test_the_state_may_change_as_soon_as_begin_returns(publisher: tuple[AsyncPublisher, VersionStore],
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_may_change_as_soon_as_begin_returns(
+    publisher: tuple[AsyncPublisher, VersionStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoints.capture, "PIECE", 1000)
     publish, versions = publisher
     live = state(1, dim=200)
@@ -74,8 +75,9 @@ def test_one_at_a_time_and_each_result_once(publisher: tuple[AsyncPublisher, Ver
 
 @pytest.mark.parametrize("piece", [1 << 30, 3000])
 @pytest.mark.parametrize("held", ["write", "fsync"])
-def test_a_disk_that_stands_still_does_not_hold_the_loop(tmp_path: Path, held: str, piece: int,
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_stands_still_does_not_hold_the_loop(
+    tmp_path: Path, held: str, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoints.capture, "PIECE", piece)
     files = GatedFiles(held)
     versions = VersionStore(LocalStore(tmp_path, Fs(files, Folders())))

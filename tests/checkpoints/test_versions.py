@@ -7,7 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints import BlobStore, Damaged, KeyExists, LocalStore, MemoryStore, Superseded, VersionStore, state_hash
+from checkpoints import (
+    BlobStore,
+    Damaged,
+    KeyExists,
+    LocalStore,
+    MemoryStore,
+    Superseded,
+    VersionStore,
+    state_hash,
+)
 
 from .samples import meta, same, state
 
@@ -38,7 +47,7 @@ def test_loaded_arrays_are_writable_contiguous_and_aligned(store: BlobStore) -> 
     for array in versions.load(0).arrays.values():
         assert array.flags.writeable
         assert array.flags.c_contiguous
-        assert array.ctypes.data % 64 == 0
+        assert array.size == 0 or array.ctypes.data % 64 == 0
 
 
 def test_an_empty_store_has_no_version(store: BlobStore) -> None:

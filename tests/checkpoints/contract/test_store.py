@@ -85,10 +85,18 @@ def test_local_path_is_none_or_holds_the_bytes(store: BlobStore) -> None:
     assert path is None or path.read_bytes() == b"x"
 
 
-@pytest.mark.parametrize("key", ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", ".hidden", "a\0b", "a b", "a/", "é"])
+@pytest.mark.parametrize(
+    "key", ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", ".hidden", "a\0b", "a b", "a/", "é"]
+)
 def test_keys_that_could_lead_outside_are_refused(store: BlobStore, key: str) -> None:
-    calls = (lambda: store.put_new(key, [b""]), lambda: store.get(key), lambda: store.open(key),
-             lambda: store.delete(key), lambda: store.local_path(key), lambda: store.append_line(key, b""))
+    calls = (
+        lambda: store.put_new(key, [b""]),
+        lambda: store.get(key),
+        lambda: store.open(key),
+        lambda: store.delete(key),
+        lambda: store.local_path(key),
+        lambda: store.append_line(key, b""),
+    )
     for call in calls:
         with pytest.raises(BadKey):
             call()

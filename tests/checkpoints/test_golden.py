@@ -1,0 +1,47 @@
+"""Checkpoints of released formats load for ever. Never rewrite these files; add a folder per format."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from checkpoints import Ledger, LocalStore, PartitionPosition, VersionStore, aliases, history
+
+from .samples import same
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_format_1_loads(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "v1", tmp_path / "v1")
+    versions = VersionStore(LocalStore(tmp_path / "v1"))
+    assert versions.versions() == [0, 2]
+    assert versions.claims() == [3]
+    newest = versions.newest_valid()
+    assert newest is not None
+    assert same(
+        newest.arrays,
+        {
+            "W": np.arange(9, dtype=np.float32).reshape(3, 3) * 3,
+            "window": np.array([2, 3], np.int64),
+            "on": np.array([True, False]),
+            "half": np.array(0.5, np.float16),
+            "none": np.zeros((0, 2), np.uint8),
+        },
+    )
+    manifest = newest.manifest
+    assert (manifest.number, manifest.parent, manifest.epoch, manifest.seed) == (2, 1, 0, 7)
+    assert manifest.positions == {0: PartitionPosition(10, "e" * 64), 11: PartitionPosition(0, None)}
+    assert manifest.schedule == ((0, 0, 10), {"control": "resume", "at": 10})
+    assert manifest.counters == {"updated": 2, "loss_sum": 1.0}
+    assert manifest.watermark == 1_700_000_000_000
+    serving = versions.attached(2, "serving")
+    assert serving is not None
+    assert same(serving[0], {"factor": np.eye(3, dtype=np.float32)})
+    assert serving[1] == {"psd": "full"}
+    entries = Ledger(versions.store).entries()
+    assert [entry.kind for entry in entries] == ["PROMOTE", "STOP"]
+    assert aliases(entries) == {"best": 2}
+    assert [line["number"] for line in history(versions.store)] == [1]

@@ -1,0 +1,242 @@
+"""The ledger keeps every verdict in one order; aliases are a fold over it; retention and watcher follow."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+from pathlib import Path
+
+import pytest
+
+from checkpoints import (
+    Damaged,
+    Ledger,
+    LedgerEntry,
+    LocalStore,
+    MemoryStore,
+    Superseded,
+    VersionStore,
+    Watcher,
+    aliases,
+    history,
+    plan,
+    prune,
+    resolve,
+)
+from checkpoints.retention import KEEP_CLAIMS, plan_claims
+
+from .samples import meta, same, state
+
+
+def entry(n: int, kind: str, alias: str | None, version: int | None) -> LedgerEntry:
+    return LedgerEntry(n=n, kind=kind, alias=alias, version=version)
+
+
+def test_entries_come_back_in_order_with_all_they_say() -> None:
+    ledger = Ledger(store := MemoryStore())
+    first = ledger.append(
+        {"kind": "KEEP", "version": 3, "by": "validate", "reason": "gate", "measures": {"map": 0.5}}
+    )
+    second = ledger.append({"kind": "PROMOTE", "version": 4, "alias": "best"})
+    assert (first.n, second.n) == (1, 2)
+    assert Ledger(store).entries() == [first, second]
+    assert Ledger(store).entries(after=1) == [second]
+    assert first.measures == {"map": 0.5}
+    assert first.at.endswith("+00:00")
+
+
+def test_unknown_kinds_and_fields_are_refused() -> None:
+    ledger = Ledger(MemoryStore())
+    with pytest.raises(ValueError, match="CHEER"):
+        ledger.append({"kind": "CHEER"})
+    with pytest.raises(ValueError, match="mood"):
+        ledger.append({"kind": "KEEP", "mood": "good"})
+    assert ledger.entries() == []
+
+
+def test_altered_and_moved_entries_are_refused(tmp_path: Path) -> None:
+    ledger = Ledger(LocalStore(tmp_path))
+    ledger.append({"kind": "KEEP", "version": 1})
+    path = tmp_path / "ledger" / "0000000001.json"
+    whole = bytearray(path.read_bytes())
+    for at in range(len(whole)):
+        whole[at] ^= 1
+        path.write_bytes(whole)
+        with pytest.raises(Damaged, match="ledger/0000000001"):
+            Ledger(LocalStore(tmp_path)).entries()
+        whole[at] ^= 1
+    (tmp_path / "ledger" / "0000000002.json").write_bytes(whole)
+    with pytest.raises(Damaged, match="entry 1"):
+        Ledger(LocalStore(tmp_path)).entries(after=1)
+
+
+def _append(root: Path, by: str, count: int) -> list[int]:
+    ledger = Ledger(LocalStore(root))
+    return [ledger.append({"kind": "KEEP", "version": i, "by": by}).n for i in range(count)]
+
+
+def _claim(root: Path, count: int) -> list[int]:
+    versions = VersionStore(LocalStore(root))
+    return [versions.claim().number for _ in range(count)]
+
+
+def _publish_first(root: Path, seed: int) -> int | None:
+    versions = VersionStore(LocalStore(root))
+    try:
+        versions.publish(versions.claim(), state(seed), meta())
+    except Superseded:
+        return None
+    return seed
+
+
+def _in_processes(call, arguments):  # type: ignore[no-untyped-def]
+    with multiprocessing.get_context("spawn").Pool(len(arguments)) as pool:
+        return pool.starmap(call, arguments, chunksize=1)
+
+
+def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
+    numbers = _in_processes(_append, [(tmp_path, name, 20) for name in "abc"])
+    assert sorted(n for of_one in numbers for n in of_one) == list(range(1, 61))
+    entries = Ledger(LocalStore(tmp_path)).entries()
+    assert [e.n for e in entries] == list(range(1, 61))
+    for name, own in zip("abc", numbers, strict=True):
+        assert [(e.n, e.version) for e in entries if e.by == name] == list(zip(own, range(20), strict=True))
+
+
+def test_processes_that_claim_at_once_win_a_number_each(tmp_path: Path) -> None:
+    versions = VersionStore(LocalStore(tmp_path))
+    versions.publish(versions.claim(), state(), meta())
+    won = _in_processes(_claim, [(tmp_path, 10), (tmp_path, 10)])
+    assert sorted(won[0] + won[1]) == list(range(1, 21))
+    assert versions.claims() == list(range(1, 21))
+    assert versions.versions() == [0]
+
+
+def test_processes_that_start_an_empty_store_at_once_write_one_version_0(tmp_path: Path) -> None:
+    won = [
+        seed for seed in _in_processes(_publish_first, [(tmp_path, 1), (tmp_path, 2), (tmp_path, 3)]) if seed
+    ]
+    versions = VersionStore(LocalStore(tmp_path))
+    assert won
+    assert same(versions.load(0).arrays, state(won[0])) or len(won) > 1
+    assert versions.versions()[0] == 0
+    assert any(same(versions.load(0).arrays, state(seed)) for seed in won)
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([], {}),
+        ([("PROMOTE", "best", 2)], {"best": 2}),
+        (
+            [("PROMOTE", "best", 2), ("PROMOTE", "best", 5), ("PROMOTE", "stable", 2)],
+            {"best": 5, "stable": 2},
+        ),
+        ([("PROMOTE", "best", 5), ("ROLLBACK", "best", 2)], {"best": 2}),
+        ([("PROMOTE", "best", 5), ("KEEP", "best", 7), ("STOP", None, 5), ("RESUME", None, 5)], {"best": 5}),
+        ([("PROMOTE", "pin", 5), ("ROLLBACK", "pin", None)], {}),
+        ([("PROMOTE", None, 5)], {}),
+    ],
+)
+def test_aliases_are_the_last_move(
+    entries: list[tuple[str, str | None, int | None]], expected: dict[str, int]
+) -> None:
+    written = [entry(n, *rest) for n, rest in enumerate(entries, 1)]
+    random.Random(0).shuffle(written)
+    assert aliases(written) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("latest", 9), ("best", 4), ("4", 4), ("5", None), ("gone", None), ("nobody", None)],
+)
+def test_names_resolve_to_versions_that_exist(name: str, expected: int | None) -> None:
+    entries = [entry(1, "PROMOTE", "best", 4), entry(2, "PROMOTE", "gone", 5)]
+    assert resolve(name, [0, 4, 9], entries) == expected
+    assert resolve("latest", [], []) is None
+
+
+@pytest.mark.parametrize(
+    ("versions", "protected", "keep", "expected"),
+    [
+        ([], [], 3, []),
+        ([0, 1, 2], [], 3, []),
+        ([0, 1, 2, 3], [], 2, [1]),
+        ([5, 3, 0, 1], [], 1, [1, 3]),
+        ([0, 1, 2, 3, 4], [1, 2], 1, [3]),
+        ([4, 5, 6], [], 0, [4, 5]),
+        ([0], [], 0, []),
+        ([0, 1, 2], [99], 1, [1]),
+    ],
+)
+def test_retention_keeps_version_0_the_newest_and_the_protected(
+    versions: list[int], protected: list[int], keep: int, expected: list[int]
+) -> None:
+    assert plan(versions, protected, keep) == expected
+
+
+def test_only_the_newest_claims_are_kept() -> None:
+    assert plan_claims(range(KEEP_CLAIMS)) == []
+    assert plan_claims(range(KEEP_CLAIMS + 2)) == [0, 1]
+
+
+def test_pruning_leaves_a_line_of_history_and_nothing_else(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    versions = VersionStore(store)
+    epoch = versions.claim()
+    written = [versions.publish(epoch, state(n), meta(counters={"updated": n})) for n in range(5)]
+    versions.attach(1, "serving", state(), {})
+    assert prune(versions, [3], keep=1) == [1, 2]
+    assert versions.versions() == [0, 3, 4]
+    assert store.list("versions/0000000001/") + store.list("versions/0000000002/") == []
+    assert not (tmp_path / "versions" / "0000000001").exists()
+    assert [(line["number"], line["counters"]) for line in history(store)] == [
+        (1, {"updated": 1}),
+        (2, {"updated": 2}),
+    ]
+    assert versions.publish(epoch, state(9), meta()).number == written[-1].number + 1
+    for _ in range(KEEP_CLAIMS + 5):
+        versions.claim()
+    prune(versions, [], keep=1)
+    assert len(versions.claims()) == KEEP_CLAIMS
+
+
+def test_history_leaves_out_torn_and_repeated_lines() -> None:
+    store = MemoryStore()
+    for line in (
+        b'{"number": 2, "a": 1}',
+        b'{"number": 1',
+        b'{"number": 2, "a": 2}',
+        b"[]",
+        b'{"number": 1, "a": 3}',
+    ):
+        store.append_line("history.jsonl", line)
+    assert history(store) == [{"number": 1, "a": 3}, {"number": 2, "a": 1}]
+    assert history(MemoryStore()) == []
+
+
+def test_a_damaged_version_can_be_pruned(tmp_path: Path) -> None:
+    versions = VersionStore(LocalStore(tmp_path))
+    epoch = versions.claim()
+    for n in range(3):
+        versions.publish(epoch, state(n), meta())
+    (tmp_path / "versions" / "0000000001" / "manifest.json").write_bytes(b"rubbish")
+    assert prune(versions, [], keep=1) == [1]
+    assert history(versions.store)[0]["number"] == 1
+    assert "damaged" in history(versions.store)[0]
+
+
+def test_the_watcher_reports_each_change_once(tmp_path: Path) -> None:
+    versions, ledger = VersionStore(LocalStore(tmp_path)), Ledger(LocalStore(tmp_path))
+    watcher = Watcher(VersionStore(LocalStore(tmp_path)), Ledger(LocalStore(tmp_path)))
+    assert watcher.poll().new_versions == ()
+    epoch = versions.claim()
+    versions.publish(epoch, state(0), meta())
+    versions.publish(epoch, state(1), meta())
+    written = ledger.append({"kind": "PROMOTE", "version": 1, "alias": "best"})
+    changes = watcher.poll()
+    assert changes.new_versions == (0, 1)
+    assert changes.new_entries == (written,)
+    versions.claim()
+    assert watcher.poll().new_versions == ()
+    assert watcher.poll().new_entries == ()
