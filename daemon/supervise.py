@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +120,8 @@ class Supervisor:
             assert role.process is not None
             returncode = role.process.finish(max(0.0, deadline - time.monotonic()))
             role.process = None
-            if returncode != EX_OK:
+            # One that was still starting had no handler yet: it ended by the very signal it was sent.
+            if returncode not in (EX_OK, -signal.SIGTERM):
                 self._log.error("did not stop cleanly", role=role.spec.name, exit=returncode)
                 # A signal is no exit code; killed for overstaying is temporary: its last version stands.
                 worst = worst or (returncode if returncode > 0 else EX_TEMPFAIL)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from daemon.exits import EX_OK
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,10 +56,16 @@ def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> 
     from daemon.lifeline import follow_lifeline
     from daemon.logs import configure
 
+    # Until the role's own handlers stand there is nothing to finish: a stop during the imports just ends it.
+    signal.signal(signal.SIGTERM, _leave)
     follow_lifeline()
     config = load(path, settings)
     configure(config.log.level, config.log.format, name)
     return config
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(EX_OK)
 
 
 def write_json(value: Any) -> None:

@@ -164,6 +164,14 @@ def test_a_stop_reaches_every_role_and_the_stubborn_are_killed(tmp_path: Path) -
     assert log.count("did not stop cleanly") == 1
 
 
+def test_a_role_stopped_before_it_had_a_handler_has_stopped_cleanly() -> None:
+    code, log = supervise(
+        role("a", "import time; time.sleep(0.5)", ends_all=True), role("b", "import time; time.sleep(60)")
+    )
+    assert code == 0
+    assert log.count("did not stop cleanly") == 0
+
+
 def test_prefixed_lines_carry_the_roles_name(capfd: pytest.CaptureFixture[str]) -> None:
     script = "import sys; sys.stderr.write('one\\ntwo'); print('data')"
     process = RoleProcess("learn", ("-c", script), prefix=True, program=PYTHON)
