@@ -9,9 +9,8 @@ from streams.event import ObjectRef
 from streams.poison import Poison
 from streams.vectors import SparseVector, Vector
 
-MAX_MAGNITUDE = 1e6
-"""Largest absolute value of a coordinate. The square of a step's squared norm must stay finite in
-float32 (< 3.4e38) with room for sums over coordinates; mapped features are of the order of 1."""
+MAX_MAGNITUDE = 1e18
+"""Largest absolute value of a coordinate: a product of two stays inside float32, which ends at 3.4e38."""
 
 
 def check_vector(vector: Vector, where: str = "vector") -> None:

@@ -1,5 +1,6 @@
 """What every source does: order, position, timeouts, fairness."""
 
+import random
 import threading
 import time
 
@@ -175,6 +176,18 @@ def test_offsets_at_a_time_after_the_newest_of_several_expired(backend):
     backend.retain(max_bytes=4)
     source = backend.source()
     assert [source.offsets_at(ts)[0] for ts in (5, 15, 35, 50)] == [1, 2, 4, 5]
+
+
+def test_offsets_at_a_time_among_times_in_any_order(backend):
+    chance = random.Random(1)
+    backend.create()
+    sink = backend.sink()
+    stamps = [chance.randrange(10 * n, 10 * n + 400) for n in range(60)]
+    for first in range(0, 60, 7):
+        sink.send([OutRecord(b"x", timestamp=ts) for ts in stamps[first : first + 7]])
+    source = backend.source()
+    found = [source.offsets_at(ts)[0] for ts in range(0, 1001, 20)]
+    assert found == [next((i for i, s in enumerate(stamps) if s >= ts), 60) for ts in range(0, 1001, 20)]
 
 
 def test_committed_positions_are_seen_by_others_and_move_nothing(backend):
