@@ -79,8 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # The reader (`| head`) has seen enough, for which typer and rich end the program; or a stop came while
-        # a role was starting. Keep the interpreter from flushing into the closed pipe again.
+        # The reader (`| head`) has seen enough, for which typer and rich end the program; or a stop came
+        # while a role was starting. Keep the interpreter from flushing into the closed pipe again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EX_OK
     except Exception as error:  # noqa: BLE001  the one place where every error becomes a message
