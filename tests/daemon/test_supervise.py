@@ -218,6 +218,33 @@ def test_a_child_ends_gently_when_its_parent_is_killed(tmp_path: Path) -> None:
     assert marker.read_text() == "stopped gently"
 
 
+LOGGING = """
+import sys
+from daemon.logs import configure, get_logger
+configure(format="json", role="learn")
+sys.stdin.read()
+get_logger().info("nobody reads this")
+print("went on", flush=True)
+"""
+
+
+def test_a_role_goes_on_when_nobody_reads_its_log() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", LOGGING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    with process:
+        assert process.stderr is not None
+        process.stderr.close()
+        process.stderr = None
+        out, _ = process.communicate(timeout=60)
+    assert out == "went on\n"
+
+
 def test_a_process_without_a_lifeline_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
     from daemon.lifeline import VARIABLE, follow_lifeline
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import time
 
@@ -184,3 +185,39 @@ def test_an_address_that_is_not_ours_is_a_configuration_mistake() -> None:
     with pytest.raises(UserError) as caught:
         serve_http(LearnMetrics().registry, Health(), "192.0.2.1", 0)
     assert caught.value.code == EX_CONFIG
+
+
+def log_lines(capsys: pytest.CaptureFixture[str], level: str, format: str) -> tuple[str, str]:
+    from daemon.logs import configure, get_logger
+
+    configure(level, format, "learn")
+    get_logger().debug("quiet")
+    get_logger(version=3).info("written", path="/x")
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def test_log_lines_are_json_on_stderr_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = log_lines(capsys, "info", "auto")
+    assert out == ""
+    line = json.loads(err)
+    assert (line["event"], line["level"], line["role"], line["version"]) == ("written", "info", "learn", 3)
+
+
+def test_log_lines_are_text_when_asked_and_plain_without_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    _, err = log_lines(capsys, "debug", "console")
+    assert [word in err for word in ("quiet", "written", "path=/x")] == [True] * 3
+    assert "\x1b" not in err
+
+
+def test_no_color_wins_over_force_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    from daemon.logs import wants_colour
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert wants_colour()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not wants_colour()
