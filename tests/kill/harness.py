@@ -31,7 +31,7 @@ DENSE_VIEW = f'kind = "dense"\ndim = {DIM}\nmap = "standardise"'
 SPARSE_VIEW = f'kind = "sparse"\ndim = {DIM}\nmap = "unit"'
 POISON_EVERY = 23
 MARK = np.float32(0.7654321)
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -180,13 +180,7 @@ class Learner:
     def __init__(self, site: Site, *arguments: str) -> None:
         self._log = site.folder / f"{site.checkpoints.name}.stderr"
         self._stderr = self._log.open("ab")
-        command = [
-            sys.executable,
-            *os.environ.get("CHILD", "-m daemon learn").split(),
-            "--config",
-            str(site.config),
-            *arguments,
-        ]
+        command = [sys.executable, "-m", "daemon", "learn", "--config", str(site.config), *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             command, stderr=self._stderr, stdin=subprocess.DEVNULL, env=environment

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,38 @@ def test_sigterm_checkpoints_and_exits_zero(tmp_path: Path) -> None:
     whole = catch_up(make_site(tmp_path, "whole", every="1h"))
     resumed = catch_up(site)
     assert (resumed.state_hash, resumed.counters) == (whole.state_hash, whole.counters)
+
+
+def test_parked_by_a_stop_until_a_resume(tmp_path: Path) -> None:
+    site = make_site(tmp_path)
+    with Feeder(site, 7, sparse=True) as feeder:
+        learner = Learner(site)
+        wait_until(lambda: len(site.versions.versions()) > 1, learner)
+        site.ledger.append({"kind": "STOP", "by": "test", "reason": "patience"})
+        wait_until(lambda: "parked" in learner.said(), learner)
+        parked = site.newest()
+        seen = feeder.written
+        wait_until(lambda: feeder.written > seen + 200, learner)
+        assert site.newest() == parked
+        assert ready(learner) == (503, "parked: stopped by test: patience\n")
+        site.ledger.append({"kind": "RESUME", "by": "test"})
+        wait_until(lambda: site.newest().number > parked.number, learner)
+        after = site.versions.manifest(parked.number + 1)
+        assert after.schedule[0][1] == parked.positions[0].next_offset
+        wait_until(lambda: ready(learner)[0] == 200, learner)
+        learner.process.terminate()
+        assert learner.wait() == EX_OK, learner.said()
+    assert catch_up(site).state_hash == catch_up(make_site(tmp_path, "whole", every="1h")).state_hash
+
+
+def ready(learner: Learner) -> tuple[int, str]:
+    """Status and text of /readyz."""
+    url = next(line["url"] for line in map(json.loads, learner.said().splitlines()) if "url" in line)
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def test_a_thawed_learner_that_was_succeeded_exits_without_writing(tmp_path: Path) -> None:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_USAGE, UserError
+from daemon.learn import inputs
 from daemon.learn.options import LearnOptions
 from daemon.learn.replay import replay
 from learners.batch import TripletBatch
 from learners.block import DenseBlock
 from learners.oasis import Oasis, OasisConfig
+from streams.address import Address
 from streams.catalog import Catalog, save_catalog
 from streams.codec import decode_event, encode_event
+from streams.deadletter import parse_dead_letter
 from streams.event import Event, ObjectRef
-from streams.open import delete_topic, open_source, retain
+from streams.open import delete_topic, open_sink, open_source, retain
+from streams.source import OutRecord
 from streams.space import SpaceSpec, ViewSpec
 from streams.vectors import DenseColumn
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
@@ -79,6 +84,36 @@ def test_poison_leaves_no_trace_but_its_dead_letters(new_site: Callable[..., Sit
     counters = mixed.newest().counters
     assert (counters["poison"], counters["rejected"]) == (3, 1)
     assert counters["rejected.not_finite"] == counters["poison.null_value"] == 1
+
+
+def test_dead_letters_are_durable_before_any_version_passes_them(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed = []
+
+    class LateSink:
+        """Gives a version that was captured too early all the time it needs to become durable."""
+
+        def __init__(self, address: Address) -> None:
+            self._sink = open_sink(address)
+
+        def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
+            time.sleep(0.2)
+            reached = site.newest().positions[0].next_offset
+            letters = [parse_dead_letter(record.value, record.headers) for record in records]
+            passed.extend(letter.offset for letter in letters if letter.offset < reached)
+            return self._sink.send(records)
+
+        def close(self) -> None:
+            self._sink.close()
+
+    records = make_events(30)
+    records[4], records[13], records[22] = b"\xc1", with_nan(records[13]), b"\xc1"
+    site.feed(records)
+    monkeypatch.setattr(inputs, "open_sink", LateSink)
+    site.learn(checkpoints__every_events=5, stream__poll_records=5)
+    assert [letter.offset for letter in site.dead()] == [4, 13, 22]
+    assert passed == []
 
 
 @pytest.mark.parametrize(

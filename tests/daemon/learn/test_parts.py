@@ -1,0 +1,137 @@
+"""Small parts: verdicts, dead letters, assembling, the poison window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkpoints.ledger import LedgerEntry
+from daemon.learn.assemble import overlay
+from daemon.learn.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
+from daemon.learn.observe import POISON_WINDOW, PoisonShare
+from daemon.learn.verdicts import standing_stop
+from daemon.learn.warmup import concatenate, usable
+from learners.block import Block, DenseBlock, SparseBlock
+from streams.deadletter import DeadLetter
+from streams.errors import StreamUnavailable
+from streams.source import MAX_RECORD_BYTES, OutRecord
+
+
+@pytest.mark.parametrize(
+    ("kinds", "stopped_at"),
+    [
+        ([], None),
+        (["KEEP", "PROMOTE"], None),
+        (["STOP"], 1),
+        (["STOP", "RESUME"], None),
+        (["STOP", "RESUME", "STOP", "ROLLBACK"], 3),
+        (["RESUME", "STOP", "STOP"], 3),
+    ],
+)
+def test_the_last_stop_or_resume_decides(kinds: list[str], stopped_at: int | None) -> None:
+    entries = [LedgerEntry(n=n, kind=kind) for n, kind in enumerate(kinds, 1)]
+    whole = standing_stop(None, entries)
+    assert (whole.n if whole else None) == stopped_at
+    for cut in range(len(entries)):  # however the entries arrive
+        assert standing_stop(standing_stop(None, entries[:cut]), entries[cut:]) == whole
+
+
+class FlakySink:
+    """Refuses the first sends."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.sent: list[OutRecord] = []
+
+    def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
+        if self.refusals:
+            self.refusals -= 1
+            raise StreamUnavailable("busy")
+        self.sent += records
+        return []
+
+
+def letter(value: bytes | None) -> DeadLetter:
+    return DeadLetter("t", 0, 7, "not_msgpack", "why", value)
+
+
+def test_dead_letters_are_sent_until_they_are_durable() -> None:
+    sink: Any = FlakySink(2)
+    waited: list[Exception] = []
+    assert send_durably(sink, [letter(b"x")], lambda seconds, error: bool(waited.append(error)))
+    assert (len(waited), len(sink.sent)) == (2, 1)
+
+
+def test_giving_up_on_dead_letters_is_told() -> None:
+    sink: Any = FlakySink(99)
+    assert not send_durably(sink, [letter(b"x")], lambda seconds, error: True)
+    assert sink.sent == []
+
+
+def test_a_value_too_long_for_a_dead_letter_is_cut_and_says_so() -> None:
+    whole, long = letter(b"x" * 1000), letter(bytes(MAX_RECORD_BYTES))
+    assert fitted(whole) is whole
+    cut = fitted(long)
+    assert cut.value is not None
+    assert len(cut.value) == MAX_RECORD_BYTES - ROOM_FOR_HEADERS
+    assert "cut" in cut.detail
+
+
+def sparse(rows: np.ndarray) -> SparseBlock:
+    indptr = np.concatenate(([0], np.cumsum((rows != 0).sum(axis=1))))
+    return SparseBlock(indptr, np.nonzero(rows)[1].astype(np.int32), rows[rows != 0], rows.shape[1])
+
+
+def as_dense(block: Block) -> np.ndarray:
+    return block.values if isinstance(block, DenseBlock) else block.checked_csr().toarray()
+
+
+@pytest.mark.parametrize("make", [DenseBlock, sparse])
+def test_overlay_takes_named_rows_from_the_catalog(make: Any) -> None:
+    rng = np.random.default_rng(0)
+    inline = (rng.random((5, 4)) * (rng.random((5, 4)) < 0.6)).astype(np.float32)
+    catalog = rng.random((3, 4)).astype(np.float32)
+    rows = np.array([-1, 2, -1, 0, 2], np.int32)
+    expected = np.array([catalog[row] if row >= 0 else inline[i] for i, row in enumerate(rows)])
+    assert np.array_equal(as_dense(overlay(make(inline), make(catalog), rows, rows >= 0)), expected)
+
+
+@pytest.mark.parametrize("make", [DenseBlock, sparse])
+def test_concatenate_keeps_rows(make: Any) -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+    parts = [make(rows[:1]), make(rows).slice(1, 3), make(rows[3:])]
+    assert np.array_equal(as_dense(concatenate(parts)), rows)
+
+
+@pytest.mark.parametrize(
+    ("indices", "values", "good"),
+    [
+        ([0, 3], [1, 1], True),
+        ([], [], True),
+        ([3, 0], [1, 1], False),
+        ([1, 1], [1, 1], False),
+        ([0, 4], [1, 1], False),
+        ([-1, 2], [1, 1], False),
+        ([0, 3], [1, np.inf], False),
+    ],
+)
+def test_rows_the_learner_would_refuse_are_left_out_of_the_sample(
+    indices: list[int], values: list[float], good: bool
+) -> None:
+    pointers = np.array([0, len(indices)], np.int64)
+    row = SparseBlock(pointers, np.array(indices, np.int32), np.array(values, np.float32), 4)
+    assert usable(row) is good
+
+
+def test_the_poison_window_forgets() -> None:
+    share = PoisonShare()
+    share.add(POISON_WINDOW - 1, POISON_WINDOW - 1)
+    assert not share.too_high  # too few to tell
+    share.add(1, 1)
+    assert share.too_high
+    for _ in range(10):
+        share.add(POISON_WINDOW // 10, 0)
+    assert not share.too_high
