@@ -21,6 +21,7 @@ from streams.feed.negatives import CatalogCandidates, SeenCandidates
 from streams.feed.rules import RULES
 from streams.feed.run import FeedRun
 from streams.feed.settings import FeedSettings
+from streams.feed.window import QueryCap, SeenIds
 from streams.impression import Impression
 from streams.routing import partition_of, route_key
 
@@ -281,3 +282,33 @@ def test_what_came_before_an_unreadable_place_is_fed() -> None:
 def test_settings_without_meaning_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="use"):
         replace(FeedSettings(), **wrong)
+
+
+def test_a_long_log_keeps_every_query_on_one_side_and_the_share() -> None:
+    log: list[Item] = [impression(f"i{number}", query=f"q{number % 200}") for number in range(1000)]
+    log += [events(f"t{number}", f"q{number % 200}", "p1", "p2") for number in range(400)]
+    account, kept = feed(log, FeedSettings(holdout_share=0.4), with_catalog=False)
+    training = {decode_event(record.value).query.id for record in kept.training}
+    holdout = {decode_impression(record.value).query.id for record in kept.holdout}
+    assert not training & holdout
+    assert len(training | holdout) == 200
+    assert 60 <= len(holdout) <= 100
+    assert account.holdout == 7 * len(holdout)
+
+
+def test_the_window_remembers_exactly_its_size() -> None:
+    seen = SeenIds(2)
+    for name in ("a", "b", "a", "c"):
+        seen.add(name)
+    assert [name in seen for name in "abc"] == [False, True, True]
+    nothing = SeenIds(0)
+    nothing.add("a")
+    assert "a" not in nothing
+
+
+def test_the_cap_forgets_the_query_longest_unseen() -> None:
+    cap = QueryCap(1, max_queries=2)
+    for key in (b"a", b"b", b"a", b"c"):
+        cap.add(key)
+    assert [cap.full(key) for key in (b"a", b"b", b"c")] == [True, False, True]
+    assert not QueryCap(0).full(b"a")
