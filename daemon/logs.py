@@ -15,7 +15,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 class _Stderr:
-    """Standard error that may go away: whoever read the log has ended, the role must still finish its work."""
+    """Standard error that may go away: whoever read the log has ended, the role must finish its work."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError, ValueError):
