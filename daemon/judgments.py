@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from daemon.exits import UserError
 
-class JudgmentsError(Exception):
+
+class JudgmentsError(UserError):
     """A judgments address or file cannot be used; the message names file, line and remedy."""
 
 

@@ -10,9 +10,9 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config
-from daemon.exits import EX_CONFIG, UserError
-from daemon.judgments import Judgments, JudgmentsError, load_judgments
-from daemon.learn.inputs import space_of
+from daemon.exits import UserError
+from daemon.judgments import Judgments, load_judgments
+from daemon.space import space_of
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.decide import FULL_CATALOG, SHOWN_LIST, DecisionRule
 from daemon.validate.holdout import Holdout
@@ -84,9 +84,5 @@ def _open_judgments(config: Config) -> Judgments | None:
         raise UserError(
             "validate.judgments needs a catalog to rank",
             "set catalog.path, or leave validate.judgments empty to decide by the shown lists",
-            EX_CONFIG,
         )
-    try:
-        return load_judgments(config.validate.judgments)
-    except JudgmentsError as error:
-        raise UserError(str(error), "", EX_CONFIG) from error
+    return load_judgments(config.validate.judgments)

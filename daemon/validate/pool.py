@@ -38,7 +38,8 @@ class Pool:
         """
         if self._objects.catalog is None:
             picked = draw(impression.id, RANDOM_OBJECTS, len(self._shown))
-            return picked[np.array([self._owner[place] != impression.id for place in picked], bool)]
+            foreign = [place for place in picked.tolist() if self._owner[place] != impression.id]
+            return np.array(foreign, np.int64)
         picked = draw(impression.id, RANDOM_OBJECTS, len(self._objects.catalog))
         refs = [impression.query, *(impression.shown[rank] for rank in impression.clicked)]
         barred = [row for row in map(self._objects.row_of, refs) if row is not None]

@@ -38,7 +38,7 @@ class DriftWatch:
             return None
         if self._watched != (history.promoted or 0, history.stopped_at):
             self._watched = (history.promoted or 0, history.stopped_at)
-            before, fresh = _split(window, fresh, history.stopped_at)
+            before, fresh = _split(window, history.stopped_at)
             losses = judge.losses(scorer, [held.impression for held in before])
             self._drift = LossDrift(self._kind, losses.tolist())
         if not fresh:
@@ -49,17 +49,11 @@ class DriftWatch:
         return risen
 
 
-def _split(
-    window: Window, fresh: Sequence[Held], stopped_at: Positions | None
-) -> tuple[list[Held], list[Held]]:
-    """The window before and after the point from which drift counts."""
-    new = {(held.partition, held.offset) for held in fresh}
+def _split(window: Window, stopped_at: Positions | None) -> tuple[list[Held], list[Held]]:
+    """The window before and after the STOP; all of it is before when none was given by the validator."""
     before: list[Held] = []
     after: list[Held] = []
     for held in window:
-        if stopped_at:
-            known = held.offset < stopped_at.get(held.partition, 0)
-        else:
-            known = (held.partition, held.offset) not in new
+        known = not stopped_at or held.offset < stopped_at.get(held.partition, 0)
         (before if known else after).append(held)
     return before, after

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from daemon.validate.holdout import Holdout
-from daemon.validate.window import rebuild_from
+from daemon.validate.window import Held, Window, rebuild_from
 from streams.codec import encode_impression
 from streams.deadletter import parse_dead_letter
 from streams.errors import StreamUnavailable
@@ -70,6 +70,29 @@ def open_and_read(world, size, upto=None):
     holdout = open_holdout(world, size, upto)
     read(holdout)
     return holdout
+
+
+def held(partition, offset, ts):
+    return Held(partition, offset, Impression(f"{partition}/{offset}", ts, ObjectRef("q"), (), ()))
+
+
+def test_the_window_keeps_exactly_its_share_of_every_partition():
+    window = Window(5, {0: 0, 1: 0})  # three records of each
+    for offset in range(10):
+        window.add(held(0, offset, offset))
+    assert [one.offset for one in window] == [7, 8, 9]
+    window.move(0, 12)  # two records that were not usable
+    assert [one.offset for one in window] == [9]
+    window.add(held(1, 0, 1))
+    assert window.positions == {0: 12, 1: 1}
+    assert len(window) == 2
+
+
+def test_the_window_is_in_order_of_time_however_partitions_were_read():
+    window = Window(10, {0: 0, 1: 0})
+    for one in (held(0, 0, 30), held(0, 1, 10), held(1, 0, 20), held(1, 1, 10)):
+        window.add(one)
+    assert [one.impression.id for one in window] == ["0/1", "1/1", "1/0", "0/0"]
 
 
 def test_rebuild_starts_a_share_back_and_never_before_the_log_begins():

@@ -153,6 +153,20 @@ def test_judging_twice_gives_identical_numbers(world):
 
 
 @pytest.mark.parametrize("normalised", [True, False])
+def test_the_scorer_gives_the_serving_forms_own_scores(world, normalised):
+    world.learn(3000)
+    _, objects = judge_of(world)
+    form = ServingForm.from_matrix(world.learner.W, normalised)
+    scorer, rows = Scorer(form, objects), np.array([5, 3, 99])
+    want = form.scores(world.mapped.take([1, 2]), world.mapped)
+    folded = scorer.fold([world.ref(1), world.ref(2, True)])
+    np.testing.assert_allclose(scorer.catalog(folded), want, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(scorer.rows(folded, rows), want[:, rows], rtol=1e-4, atol=1e-5)
+    mixed = [world.ref(5), world.ref(3, True), world.ref(99)]
+    np.testing.assert_allclose(scorer.objects(folded, mixed), want[:, rows], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
 def test_block_sizes_change_nothing_but_rounding(world, monkeypatch, normalised):
     impressions = usable(world, 50)
     judge, objects = judge_of(world)
