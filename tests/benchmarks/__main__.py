@@ -1,0 +1,58 @@
+"""`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
+
+Names: step, path, checkpoints; all without any. Vowpal Wabbit is measured where the interpreter that runs
+this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+from tests.benchmarks import checkpoint_cost, step_speed, whole_path
+from tests.benchmarks.harness import Figure, record
+
+COMMAND = "make bench"
+NAMES = ("step", "path", "checkpoints")
+
+
+def main(names: list[str]) -> int:
+    """Measure the named groups of figures."""
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        sys.stderr.write(f"no such group: {', '.join(unknown)}; use {', '.join(NAMES)}\n")
+        return 64
+    groups = {
+        "step": lambda: step_speed.figures(_vw_python()),
+        "path": whole_path.figures,
+        "checkpoints": checkpoint_cost.figures,
+    }
+    for name in names or NAMES:
+        figures = groups[name]()
+        record(figures, COMMAND)
+        for figure in figures:
+            _tell(figure)
+    return 0
+
+
+def _tell(figure: Figure) -> None:
+    sys.stdout.write(f"{figure.name:28s} {figure.value:10.3f} {figure.unit}, over {figure.against}\n")
+    sys.stdout.write(f"{'':28s} {', '.join(f'{k} {v:,}' for k, v in figure.detail.items())}\n")
+    sys.stdout.flush()
+
+
+def _vw_python() -> str | None:
+    named = os.environ.get("TRIPLETD_VW_PYTHON")
+    if named:
+        return named
+    if importlib.util.find_spec("vowpalwabbit") is not None:
+        return sys.executable
+    sys.stderr.write(
+        "Vowpal Wabbit is not here: oasis_step_vs_vw is left as it was (pip install vowpalwabbit)\n"
+    )
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
