@@ -49,8 +49,10 @@ class Files:
         return True
 
     def allocate(self, fd: int, size: int) -> None:
-        """Reserve ``size`` bytes on disk, so that a full disk shows before anything is written."""
-        os.posix_fallocate(fd, 0, size)
+        """Make the file ``size`` bytes, all reserved on disk: a full disk shows before any write."""
+        os.ftruncate(fd, size)
+        if size:
+            os.posix_fallocate(fd, 0, size)
 
     def write(self, fd: int, offset: int, data: Buffer) -> None:
         """Write all of ``data`` at ``offset`` (at the end for an append file)."""

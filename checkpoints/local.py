@@ -43,7 +43,8 @@ class LocalStore:
 
     def put_new(self, key: str, chunks: Iterable[Buffer], durable: bool = True) -> PutResult:
         """See :class:`checkpoints.store.BlobStore`."""
-        staged = LocalStaged(self._fs, self.root, self._checked(key))
+        self._checked(key)
+        staged = LocalStaged(self._fs, self.root)
         digest, at = hashlib.sha256(), 0
         try:
             for chunk in chunks:
@@ -51,14 +52,14 @@ class LocalStore:
                 staged.write_at(at, view)
                 digest.update(view)
                 at += len(view)
-            return staged.commit(digest.hexdigest(), durable)
+            return staged.commit(key, digest.hexdigest(), durable)
         finally:
             staged.abort()
 
-    def stage(self, key: str, size: int) -> LocalStaged:
+    def stage(self, size: int) -> LocalStaged:
         """See :class:`checkpoints.store.StagingStore`."""
-        staged = LocalStaged(self._fs, self.root, self._checked(key))
-        staged.allocate(size)
+        staged = LocalStaged(self._fs, self.root)
+        staged.resize(size)
         return staged
 
     def open(self, key: str) -> BinaryIO:

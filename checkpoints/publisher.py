@@ -15,11 +15,11 @@ from checkpoints.commit import Epoch, StateFile, commit, discard, next_state_key
 from checkpoints.encoding import Encoded, encode
 from checkpoints.errors import CheckpointError, Superseded, WriteFailed
 from checkpoints.manifest import Manifest, VersionMeta
-from checkpoints.store import BlobStore, PutResult, StagingStore
+from checkpoints.state_writer import StateWriter
 from checkpoints.versions import Arrays, VersionStore
 
-# Below this size a plain copy (<= 10 ms) stalls less than waiting for a thread that writes.
-COPY_BELOW = 64 << 20
+# Below this size a plain copy (a few ms) stalls less than waiting for a thread that writes.
+COPY_BELOW = 8 << 20
 # The longest that the loop waits for the page cache before it copies the rest to memory.
 STALL_BUDGET_S = 2.0
 
@@ -55,10 +55,11 @@ class AsyncPublisher:
         self._store = version_store.store
         self._epoch = epoch
         self._stall_budget_s = stall_budget_s
-        self._copy_below = copy_below
+        self._writer = StateWriter(version_store.store, copy_below)
         self._thread: threading.Thread | None = None
         self._outcome: Manifest | CheckpointError | None = None
         self._meta = VersionMeta()
+        self._taken = True
         self._started = self._stall = self._seconds = 0.0
 
     def begin(self, arrays: Arrays, meta: VersionMeta) -> bool:
@@ -67,15 +68,17 @@ class AsyncPublisher:
         False (and nothing done) while the previous version is being written or its result was not taken.
         A disk that refuses shows in :meth:`result`. ValueError for arrays or values that cannot be stored.
         """
-        if self._thread is not None:
+        if self._thread is not None and not (self._taken and self._outcome):
             return False
-        self._started, self._meta, self._outcome = time.perf_counter(), meta, None
+        self._join(None)
+        self._started, self._meta, self._outcome, self._taken = time.perf_counter(), meta, None, False
         encoded = encode(arrays)
         capture = Capture(encoded)
-        in_place = isinstance(self._store, StagingStore) and encoded.size > self._copy_below
+        in_place = self._writer.in_place(encoded.size)
         if not in_place:
             capture.detach()
         self._thread = threading.Thread(target=self._run, args=(capture, encoded, meta), daemon=True)
+        self._writer.hurry.clear()
         self._thread.start()
         if in_place:
             capture.settle(self._stall_budget_s)
@@ -84,55 +87,50 @@ class AsyncPublisher:
 
     def result(self) -> Published | Failed | None:
         """What became of the last ``begin``; None while it is being written or there is none. Given once."""
-        if self._thread is None or self._thread.is_alive():
+        if self._outcome is None or self._taken:
             return None
-        self._thread.join()
-        self._thread = None
+        self._taken = True
         if isinstance(self._outcome, Manifest):
             return Published(self._outcome, self._stall, self._seconds, self._outcome.files[0].size)
-        return Failed(self._outcome or WriteFailed("checkpoint", "the writer thread ended early"), self._meta)
+        return Failed(self._outcome, self._meta)
 
     def drain(self, timeout: float | None = None) -> Published | Failed | None:
         """Wait up to ``timeout`` seconds (None: for ever) for the one in flight, then as :meth:`result`."""
-        if self._thread is not None:
-            self._thread.join(timeout)
+        self._join(timeout)
         return self.result()
 
     def close(self) -> None:
-        """Wait for the one in flight and forget its result."""
-        self.drain()
+        """Wait for the one in flight, forget its result, drop the file kept ready for the next."""
+        self._join(None)
+        self._writer.close()
+
+    def _join(self, timeout: float | None) -> None:
+        self._writer.hurry.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if not self._thread.is_alive():
+                self._thread = None
 
     def _run(self, capture: Capture, encoded: Encoded, meta: VersionMeta) -> None:
+        outcome: Manifest | CheckpointError = WriteFailed("checkpoint", "the writer thread ended early")
         try:
-            self._outcome = write_version(self._store, self._epoch, capture, encoded, meta)
+            outcome = self._publish(capture, encoded, meta)
         except CheckpointError as error:
-            self._outcome = error
+            outcome = error
         except (OSError, ValueError, MemoryError) as error:
-            self._outcome = WriteFailed("checkpoint", f"cannot be written: {error!r}")
+            outcome = WriteFailed("checkpoint", f"cannot be written: {error!r}")
         finally:
             capture.release()
             self._seconds = time.perf_counter() - self._started
+            self._outcome = outcome
+        if isinstance(outcome, Manifest):
+            self._writer.prepare(encoded.size)
 
-
-def write_version(store: BlobStore, epoch: Epoch, capture: Capture, encoded: Encoded,
-                  meta: VersionMeta) -> Manifest:
-    """Put the captured state, then its manifest. Raises as :meth:`VersionStore.publish`."""
-    key = next_state_key(store, epoch)
-    try:
-        put = _put_state(store, key, capture, encoded.size)
-    except CheckpointError:
-        discard(store, key)
-        raise
-    return commit(store, epoch, meta, StateFile(key, put, encoded.specs))
-
-
-def _put_state(store: BlobStore, key: str, capture: Capture, size: int) -> PutResult:
-    if not isinstance(store, StagingStore):
-        return store.put_new(key, (piece for _, piece in capture.pieces()))
-    staged = store.stage(key, size)
-    try:
-        for offset, piece in capture.pieces():
-            staged.write_at(offset, piece)
-        return staged.commit()
-    finally:
-        staged.abort()
+    def _publish(self, capture: Capture, encoded: Encoded, meta: VersionMeta) -> Manifest:
+        key = next_state_key(self._store, self._epoch)
+        try:
+            put = self._writer.put(key, capture, encoded.size)
+        except CheckpointError:
+            discard(self._store, key)
+            raise
+        return commit(self._store, self._epoch, meta, StateFile(key, put, encoded.specs))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from checkpoints.errors import KeyExists, WriteFailed
 from checkpoints.fs import Fs
 from checkpoints.store import Buffer, PutResult
 
-HASH_CHUNK = 4 << 20
+CHUNK = 4 << 20
 
 
 def write_failed(place: str, error: OSError) -> WriteFailed:
@@ -65,10 +66,9 @@ def sweep_temps(fs: Fs, folder: Path) -> int:
 class LocalStaged:
     """One temporary file. After ``commit`` or ``abort`` the temporary name and the descriptor are gone."""
 
-    def __init__(self, fs: Fs, root: Path, key: str) -> None:
+    def __init__(self, fs: Fs, root: Path) -> None:
         self._fs = fs
         self._root = root
-        self._key = key
         self._size = 0
         self._fd = -1
         try:
@@ -76,24 +76,47 @@ class LocalStaged:
         except OSError as error:
             raise write_failed(str(root / "tmp"), error) from error
 
-    def allocate(self, size: int) -> None:
-        """Reserve room. Raises WriteFailed (and aborts) on a full disk."""
-        self._guard(self._fs.files.allocate, self._fd, size)
+    def resize(self, size: int) -> None:
+        """See :class:`checkpoints.store.Staged`. Aborts on WriteFailed."""
+        try:
+            self._fs.files.allocate(self._fd, size)
+        except OSError as error:
+            self.abort()
+            raise write_failed(str(self._temp), error) from error
+        self._size = size
+
+    def warm(self, stop: Callable[[], bool]) -> None:
+        """See :class:`checkpoints.store.Staged`.
+
+        Reading reserved, unwritten bytes fills the page cache with clean pages and costs the disk nothing.
+        """
+        buffer = memoryview(bytearray(min(CHUNK, max(self._size, 1))))
+        at = 0
+        try:
+            while at < self._size and not stop():
+                at += self._fs.files.read(self._fd, at, buffer) or self._size
+        except OSError as error:
+            self.abort()
+            raise write_failed(str(self._temp), error) from error
 
     def write_at(self, offset: int, data: Buffer) -> None:
-        """Put ``data`` at ``offset`` in the page cache. Raises WriteFailed, after which only abort helps."""
+        """Put ``data`` at ``offset`` in the page cache. Aborts on WriteFailed."""
         view = memoryview(data).cast("B")
         self._size = max(self._size, offset + len(view))
-        self._guard(self._fs.files.write, self._fd, offset, view)
+        try:
+            self._fs.files.write(self._fd, offset, view)
+        except OSError as error:
+            self.abort()
+            raise write_failed(str(self._temp), error) from error
 
-    def commit(self, sha256: str | None = None, durable: bool = True) -> PutResult:
-        """Hash unless ``sha256`` is known, fsync, link to the key, fsync folders. KeyExists, WriteFailed."""
+    def commit(self, key: str, sha256: str | None = None, durable: bool = True) -> PutResult:
+        """Hash unless ``sha256`` is known, fsync, link to ``key``, fsync folders. KeyExists, WriteFailed."""
+        target = self._root / key
+        parents = [self._root / part for part in reversed(Path(key).parents)]
         try:
             digest = sha256 or self._hash()
             if durable:
                 self._fs.files.fsync(self._fd)
-            target = self._root / self._key
-            parents = [self._root / part for part in reversed(Path(self._key).parents)]
             for folder in parents[1:]:
                 self._fs.folders.make(folder)
             self._fs.folders.link(self._temp, target)
@@ -101,9 +124,9 @@ class LocalStaged:
                 for folder in reversed(parents):
                     self._fs.folders.sync(folder)
         except FileExistsError as error:
-            raise KeyExists(self._key, "is taken") from error
+            raise KeyExists(key, "is taken") from error
         except OSError as error:
-            raise write_failed(str(self._root / self._key), error) from error
+            raise write_failed(str(target), error) from error
         finally:
             self.abort()
         return PutResult(self._size, digest)
@@ -114,17 +137,10 @@ class LocalStaged:
             fd, self._fd = self._fd, -1
             drop(self._fs, fd, self._temp)
 
-    def _guard(self, call, *args) -> None:  # type: ignore[no-untyped-def]
-        try:
-            call(*args)
-        except OSError as error:
-            self.abort()
-            raise write_failed(str(self._root / self._key), error) from error
-
     def _hash(self) -> str:
         """sha256 of the file, from the page cache, while the disk already writes what was hashed."""
         digest = hashlib.sha256()
-        buffer = memoryview(bytearray(min(HASH_CHUNK, max(self._size, 1))))
+        buffer = memoryview(bytearray(min(CHUNK, max(self._size, 1))))
         at = 0
         while at < self._size:
             got = self._fs.files.read(self._fd, at, buffer)

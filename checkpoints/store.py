@@ -7,7 +7,7 @@ only create-only put, get, list and delete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
@@ -67,14 +67,22 @@ class BlobStore(Protocol):
 
 
 class Staged(Protocol):
-    """An object being written outside the namespace: nobody sees it before ``commit``."""
+    """An object being written outside the namespace: it has no key before ``commit``."""
+
+    def resize(self, size: int) -> None:
+        """Make it ``size`` bytes and reserve them. Raises WriteFailed."""
+        ...
+
+    def warm(self, stop: Callable[[], bool]) -> None:
+        """Bring its memory in place so that ``write_at`` only copies; ends early when ``stop()``."""
+        ...
 
     def write_at(self, offset: int, data: Buffer) -> None:
         """Put ``data`` at ``offset``; may be repeated for the same place, not durable yet."""
         ...
 
-    def commit(self) -> PutResult:
-        """Hash, make durable, give it its key. Raises as :meth:`BlobStore.put_new`."""
+    def commit(self, key: str) -> PutResult:
+        """Hash, make durable, call it ``key``. Raises as :meth:`BlobStore.put_new`."""
         ...
 
     def abort(self) -> None:
@@ -86,6 +94,6 @@ class Staged(Protocol):
 class StagingStore(Protocol):
     """A store that can take bytes early and name them later (local disks)."""
 
-    def stage(self, key: str, size: int) -> Staged:
-        """Begin an object of ``size`` bytes that will be called ``key``. Raises WriteFailed."""
+    def stage(self, size: int) -> Staged:
+        """Begin an object of ``size`` bytes. Raises WriteFailed."""
         ...

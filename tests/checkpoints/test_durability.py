@@ -68,6 +68,7 @@ def test_whichever_call_fails_the_old_version_stands_and_a_retry_succeeds(tmp_pa
             assert publisher.begin(NEW, meta(parent=0))
             assert isinstance(publisher.drain(), Published), f"call {k}"
         assert same(newest(root), NEW)
+        publisher.close()
         LocalStore(root)
         assert list((root / "tmp").iterdir()) == []
 
@@ -121,6 +122,7 @@ def test_power_loss_leaves_the_old_or_the_new_version(tmp_path: Path, how: str) 
         publisher = AsyncPublisher(versions, epoch, copy_below=0)
         publisher.begin(NEW, meta(parent=0))
         assert isinstance(publisher.drain(), Published)
+        publisher.close()
     seen = {"old": 0, "new": 0}
     for i, left in enumerate(_distinct(power_losses(before, disk.log))):
         root = tmp_path / f"loss-{i}"

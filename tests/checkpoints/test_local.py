@@ -67,19 +67,19 @@ def test_the_folder_of_temporary_files_is_no_place_for_keys(tmp_path: Path) -> N
 
 
 def test_temporary_files_of_dead_writers_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
-    living = LocalStore(tmp_path).stage("versions/state", 4)
+    living = LocalStore(tmp_path).stage(4)
     (tmp_path / "tmp" / "dead.tmp").write_bytes(b"half")
     store = LocalStore(tmp_path)
     assert not (tmp_path / "tmp" / "dead.tmp").exists()
     living.write_at(0, b"good")
-    living.commit()
+    living.commit("versions/state")
     assert store.get("versions/state") == b"good"
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_an_aborted_file_is_gone(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
-    staged = store.stage("k", 4)
+    staged = store.stage(4)
     staged.write_at(0, b"ab")
     staged.abort()
     staged.abort()
