@@ -125,6 +125,15 @@ def test_check_finds_what_a_role_would_stumble_over(tmp_path: Path) -> None:
         assert told in errors
 
 
+def test_up_ends_with_the_code_of_a_role_that_cannot_run(tmp_path: Path) -> None:
+    ports = ("--set", "http.learn_port=0", "--set", "http.validate_port=0")
+    ended = tripletd("up", *ports, cwd=tmp_path)
+    assert ended.returncode == EX_CONFIG
+    assert "no view is configured" in ended.stderr
+    assert "giving up" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m daemon check --json | true; exit ${{PIPESTATUS[0]}}"
     ended = subprocess.run(

@@ -154,7 +154,7 @@ def test_curves_refuse_what_they_cannot_write(home: Path, capsys: pytest.Capture
 def test_curves_take_the_newest_judgment_and_leave_out_refused_versions() -> None:
     entries = [keep(1, 0, 0.2, 0), keep(2, 1, 0.9, 100), keep(3, 1, 0.4, 100)]
     entries.append(LedgerEntry(n=4, kind="KEEP", version=2, measures={"refused": True, "events": 200}))
-    entries.append(LedgerEntry(n=5, kind="PROMOTE", version=1, alias="best", measures={"positions": {}}))
+    entries.append(LedgerEntry(n=5, kind="PROMOTE", version=1, alias="best", measures=measures(0.9, 100)))
     curves = curves_of(entries)
     assert [(point.version, point.measures["map_full"]) for point in curves.points] == [(0, 0.2), (1, 0.4)]
     assert curves.series("map_full") == ([0, 100], [0.2, 0.4], [0.2, 0.2])
