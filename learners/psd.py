@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.linalg import eigh, eigh_tridiagonal
 from threadpoolctl import threadpool_limits
 
 from .block import Float32s
@@ -23,14 +22,9 @@ MAX_FULL_DIM = 4096
 10,000."""
 
 LANCZOS_SEED = 20100
-LANCZOS_TOLERANCE = 1e-3
-"""Relative accuracy of the removed eigenvalues."""
-
-LANCZOS_WIDTH = 3
-LANCZOS_RESTARTS = 6
-"""Basis vectors per pair, and restarts before the pairs found so far have to do. A negative eigenvalue worth
-removing stands apart and is found early; eigenvalues crowded around a positive one would take minutes and are
-not wanted."""
+LANCZOS_STEPS_PER_PAIR = 3
+LANCZOS_STEPS = 20
+"""Steps of the iteration: 170 for 50 pairs, each one reading of W."""
 
 TILE = 512
 
@@ -62,8 +56,7 @@ def full_negative_pairs(W: Float32s) -> tuple[NDArray[np.float64], NDArray[np.fl
         raise ConfigError(
             f"a full eigendecomposition needs dim <= {MAX_FULL_DIM}, not {dim}: use the Lanczos form"
         )
-    # W is float32: eigenvalues closer to zero than its rounding times the norm carry no sign.
-    rounding = float(np.finfo(np.float32).eps) * max(float(np.linalg.norm(W)), 1e-30)
+    rounding = _rounding(W)
     with threadpool_limits(limits=1, user_api="blas"):
         values, vectors = eigh(_symmetric_part(W), subset_by_value=(-np.inf, -rounding), overwrite_a=True)
     return values, vectors
@@ -73,31 +66,46 @@ def lanczos_negative_pairs(W: Float32s, k: int) -> tuple[Float32s, Float32s]:
     """At most k negative eigenpairs of sym(W), the most negative ones: values [<= k], vectors [d, <= k],
     float32.
 
-    Needs W and about 4 k vectors, no second matrix. Fewer pairs come back where the iteration was stopped
-    before it had found them. Deterministic: fixed start vector, one BLAS thread.
+    Lanczos iteration with full reorthogonalisation over LANCZOS_STEPS_PER_PAIR * k + LANCZOS_STEPS steps
+    (exact up to that many dimensions). Pairs that stand apart are found to rounding; ones crowded together
+    come as their Ritz approximations, whose removal still takes their negative part away. Needs W, read once
+    per step, and that many vectors, no second matrix. Deterministic: fixed start vector, one BLAS thread.
+    Raises ConfigError on another k.
     """
     dim = W.shape[0]
     if not 1 <= k < dim:
         raise ConfigError(f"the number of eigenpairs must be in 1..{dim - 1}, not {k}")
+    with threadpool_limits(limits=1, user_api="blas"):
+        basis, diagonal, off = _lanczos(W, min(dim, LANCZOS_STEPS_PER_PAIR * k + LANCZOS_STEPS))
+        values, coordinates = eigh_tridiagonal(diagonal, off)
+        chosen = np.flatnonzero(values < -_rounding(W))[:k]
+        vectors = basis.T @ coordinates[:, chosen]
+    return values[chosen].astype(np.float32), np.ascontiguousarray(vectors, np.float32)
 
-    def product(x: Float32s) -> Float32s:
-        out = np.empty(dim, np.float32)
-        symmetric_product(W, np.ascontiguousarray(x.reshape(-1), np.float32), out)
-        return out
 
-    operator = LinearOperator((dim, dim), matvec=product, dtype=np.float32)
-    start = np.random.default_rng(LANCZOS_SEED).standard_normal((dim,)).astype(np.float32)
-    size = min(dim, LANCZOS_WIDTH * k + 1)
-    try:
-        with threadpool_limits(limits=1, user_api="blas"):
-            values, vectors = eigsh(
-                operator, k=k, which="SA", v0=start, ncv=size, tol=LANCZOS_TOLERANCE, maxiter=LANCZOS_RESTARTS
-            )
-    except ArpackNoConvergence as partial:
-        values, vectors = partial.eigenvalues, partial.eigenvectors
-    order = np.argsort(values, kind="stable")
-    chosen = order[values[order] < 0]
-    return values[chosen].astype(np.float32), np.ascontiguousarray(vectors[:, chosen], np.float32)
+def _lanczos(W: Float32s, steps: int) -> tuple[Float32s, NDArray[np.float64], NDArray[np.float64]]:
+    """Orthonormal Krylov basis [m, d] of sym(W) and its tridiagonal form: diagonal [m], off-diagonal [m -
+    1]."""
+    dim = W.shape[0]
+    basis, product = np.empty((steps, dim), np.float32), np.empty(dim, np.float32)
+    diagonal, off = np.zeros(steps), np.zeros(steps)
+    vector = np.random.default_rng(LANCZOS_SEED).standard_normal((dim,))
+    for m in range(steps):
+        basis[m] = vector / np.linalg.norm(vector)
+        symmetric_product(W, basis[m], product)
+        diagonal[m] = basis[m].astype(np.float64) @ product
+        rest = product.copy()
+        for _ in range(2):  # once is not enough in float32: the second pass removes what rounding left
+            rest -= basis[: m + 1].T @ (basis[: m + 1] @ rest)
+        vector, off[m] = rest.astype(np.float64), np.linalg.norm(rest)
+        if off[m] <= _rounding(W):
+            return basis[: m + 1], diagonal[: m + 1], off[:m]
+    return basis, diagonal, off[:-1]
+
+
+def _rounding(W: Float32s) -> float:
+    """What is smaller than this in a product with the float32 W carries no sign."""
+    return float(np.finfo(np.float32).eps) * max(float(np.linalg.norm(W)), 1e-30)
 
 
 def factor(W: Float32s) -> Float32s:
@@ -109,7 +117,7 @@ def factor(W: Float32s) -> Float32s:
     """
     if W.shape[0] > MAX_FULL_DIM:
         raise ConfigError(f"a factor needs dim <= {MAX_FULL_DIM}, not {W.shape[0]}")
-    rounding = float(np.finfo(np.float32).eps) * max(float(np.linalg.norm(W)), 1e-30)
+    rounding = _rounding(W)
     with threadpool_limits(limits=1, user_api="blas"):
         values, vectors = eigh(_symmetric_part(W), subset_by_value=(rounding, np.inf), overwrite_a=True)
     return np.ascontiguousarray((vectors * np.sqrt(values)).T, np.float32)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from learners import (
+    DEGENERATE,
     REJECTED,
     ConfigError,
     DenseBlock,
@@ -232,6 +233,17 @@ def test_any_finite_values_leave_W_finite(kind: str, data: st.DataObject) -> Non
     assert np.isfinite(learner.W).all()
     assert np.isfinite(info.tau).all()
     assert not np.any(info.outcome == REJECTED)
+
+
+@KINDS
+def test_a_margin_beyond_float32_is_degenerate_and_changes_nothing(kind: str) -> None:
+    W = np.full((2, 2), 3e38, np.float32)
+    learner = Oasis.from_state({"W": W, "events": np.array(0, np.int64)})
+    parts = (np.float32([[1, 1]]), np.float32([[9, 9]]), np.float32([[-9, -9]]))
+    for batch in (parts, parts[::-1]):
+        info = learner.learn_many(TripletBatch(*(block(part, kind) for part in batch)))
+        assert info.outcome[0] == DEGENERATE
+    np.testing.assert_array_equal(learner.W, W)
 
 
 @KINDS
