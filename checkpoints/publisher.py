@@ -1,7 +1,9 @@
 """Durable publishing off the learner's loop: a short stand-still to capture, then a thread does the rest.
 
-Measured on 2 cores with a float32 W of 400 MB (10,000 x 10,000) and a compiled loop that touches random rows:
-see FORMAT.md, "What a checkpoint costs".
+With a float32 W of 400 MB (10,000 x 10,000) on 2 cores the loop stands still 0.06 s; with a version every
+5 s the events per second were 0.987 of those without, and there is no second copy in anonymous memory.
+FORMAT.md, "What a checkpoint costs", compares the designs; :mod:`checkpoints.capture` and
+:mod:`checkpoints.state_writer` say how.
 """
 
 from __future__ import annotations
@@ -70,9 +72,10 @@ class AsyncPublisher:
         """
         if self._thread is not None and not (self._taken and self._outcome):
             return False
-        self._join(None)
-        self._started, self._meta, self._outcome, self._taken = time.perf_counter(), meta, None, False
+        self._started = time.perf_counter()
         encoded = encode(arrays)
+        self._join(None)
+        self._meta, self._outcome, self._taken = meta, None, False
         capture = Capture(encoded)
         in_place = self._writer.in_place(encoded.size)
         if not in_place:

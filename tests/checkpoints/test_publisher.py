@@ -30,7 +30,8 @@ class GatedFiles(Files):
             assert self.gate.wait(WAIT)
 
     def write(self, fd: int, offset: int, data: Any) -> None:
-        self._pass("write")
+        if offset > 0:  # the header goes through: what is held is a piece of a live array
+            self._pass("write")
         super().write(fd, offset, data)
 
     def fsync(self, fd: int) -> None:
@@ -119,3 +120,26 @@ def test_an_unexpected_value_is_a_failure_not_a_crash(publisher: tuple[AsyncPubl
     assert versions.store.list() == []
     publish.begin(state(0), meta())
     assert isinstance(publish.drain(WAIT), Published)
+
+
+def test_the_file_kept_ready_is_used_whatever_the_next_size_and_goes_with_close(tmp_path: Path) -> None:
+    versions = VersionStore(LocalStore(tmp_path))
+    publish = AsyncPublisher(versions, versions.claim(), WAIT, copy_below=0)
+    for number, dim in enumerate((50, 60, 40, 40)):
+        assert publish.begin(state(number, dim), meta())
+        assert isinstance(publish.drain(WAIT), Published)
+        assert same(versions.load(number).arrays, state(number, dim))
+        assert len(list((tmp_path / "tmp").iterdir())) == 1
+    publish.close()
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_state_that_cannot_be_stored_leaves_the_publisher_usable(
+    publisher: tuple[AsyncPublisher, VersionStore],
+) -> None:
+    publish, versions = publisher
+    with pytest.raises(ValueError, match="dtype"):
+        publish.begin({"W": np.array(["text"])}, meta())
+    assert publish.begin(state(1), meta())
+    assert isinstance(publish.drain(WAIT), Published)
+    assert same(versions.load(0).arrays, state(1))
