@@ -30,7 +30,7 @@ class GatedFiles(Files):
             assert self.gate.wait(WAIT)
 
     def write(self, fd: int, offset: int, data: Any) -> None:
-        if offset > 0:  # the header goes through: what is held is a piece of a live array
+        if len(data) > 1000:  # what is held is a piece of W, which changes meanwhile
             self._pass("write")
         super().write(fd, offset, data)
 
