@@ -1,9 +1,10 @@
-"""The ledger keeps every verdict in one order; aliases are a fold over it; retention and watcher follow."""
+"""The ledger keeps every verdict in one order; aliases are a fold over it; races have one winner."""
 
 from __future__ import annotations
 
 import multiprocessing
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,9 @@ from checkpoints import (
     MemoryStore,
     Superseded,
     VersionStore,
-    Watcher,
     aliases,
-    history,
-    plan,
-    prune,
     resolve,
 )
-from checkpoints.retention import KEEP_CLAIMS, plan_claims
 
 from .samples import meta, same, state
 
@@ -94,6 +90,39 @@ def _in_processes(call, arguments):  # type: ignore[no-untyped-def]
         return pool.starmap(call, arguments, chunksize=1)
 
 
+class OvertakenStore(MemoryStore):
+    """Right after each of the next listings somebody else acts: the moment in which a race is lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rivals: list[Callable[[], object]] = []
+
+    def list(self, prefix: str = "") -> list[str]:
+        found = super().list(prefix)
+        if self.rivals:
+            self.rivals.pop()()
+        return found
+
+
+def test_the_loser_of_a_race_for_a_ledger_number_takes_the_next() -> None:
+    store = OvertakenStore()
+    rival = Ledger(store)
+    store.rivals = [lambda: rival.append({"kind": "KEEP", "by": "rival"})]
+    assert Ledger(store).append({"kind": "STOP", "by": "loser"}).n == 2
+    assert [entry.by for entry in rival.entries()] == ["rival", "loser"]
+
+
+def test_the_loser_of_a_race_for_a_claim_takes_the_next() -> None:
+    store = OvertakenStore()
+    versions = VersionStore(store)
+    first = versions.claim()
+    versions.publish(first, state(), meta())
+    store.rivals = [lambda: versions.publish(first, state(1), meta(parent=0))]
+    loser = versions.claim()
+    assert (loser.number, loser.next_number) == (2, 3)
+    assert versions.versions() == [0, 1]
+
+
 def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
     numbers = _in_processes(_append, [(tmp_path, name, 20) for name in "abc"])
     assert sorted(n for of_one in numbers for n in of_one) == list(range(1, 61))
@@ -154,89 +183,3 @@ def test_names_resolve_to_versions_that_exist(name: str, expected: int | None) -
     entries = [entry(1, "PROMOTE", "best", 4), entry(2, "PROMOTE", "gone", 5)]
     assert resolve(name, [0, 4, 9], entries) == expected
     assert resolve("latest", [], []) is None
-
-
-@pytest.mark.parametrize(
-    ("versions", "protected", "keep", "expected"),
-    [
-        ([], [], 3, []),
-        ([0, 1, 2], [], 3, []),
-        ([0, 1, 2, 3], [], 2, [1]),
-        ([5, 3, 0, 1], [], 1, [1, 3]),
-        ([0, 1, 2, 3, 4], [1, 2], 1, [3]),
-        ([4, 5, 6], [], 0, [4, 5]),
-        ([0], [], 0, []),
-        ([0, 1, 2], [99], 1, [1]),
-    ],
-)
-def test_retention_keeps_version_0_the_newest_and_the_protected(
-    versions: list[int], protected: list[int], keep: int, expected: list[int]
-) -> None:
-    assert plan(versions, protected, keep) == expected
-
-
-def test_only_the_newest_claims_are_kept() -> None:
-    assert plan_claims(range(KEEP_CLAIMS)) == []
-    assert plan_claims(range(KEEP_CLAIMS + 2)) == [0, 1]
-
-
-def test_pruning_leaves_a_line_of_history_and_nothing_else(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
-    versions = VersionStore(store)
-    epoch = versions.claim()
-    written = [versions.publish(epoch, state(n), meta(counters={"updated": n})) for n in range(5)]
-    versions.attach(1, "serving", state(), {})
-    assert prune(versions, [3], keep=1) == [1, 2]
-    assert versions.versions() == [0, 3, 4]
-    assert store.list("versions/0000000001/") + store.list("versions/0000000002/") == []
-    assert not (tmp_path / "versions" / "0000000001").exists()
-    assert [(line["number"], line["counters"]) for line in history(store)] == [
-        (1, {"updated": 1}),
-        (2, {"updated": 2}),
-    ]
-    assert versions.publish(epoch, state(9), meta()).number == written[-1].number + 1
-    for _ in range(KEEP_CLAIMS + 5):
-        versions.claim()
-    prune(versions, [], keep=1)
-    assert len(versions.claims()) == KEEP_CLAIMS
-
-
-def test_history_leaves_out_torn_and_repeated_lines() -> None:
-    store = MemoryStore()
-    for line in (
-        b'{"number": 2, "a": 1}',
-        b'{"number": 1',
-        b'{"number": 2, "a": 2}',
-        b"[]",
-        b'{"number": 1, "a": 3}',
-    ):
-        store.append_line("history.jsonl", line)
-    assert history(store) == [{"number": 1, "a": 3}, {"number": 2, "a": 1}]
-    assert history(MemoryStore()) == []
-
-
-def test_a_damaged_version_can_be_pruned(tmp_path: Path) -> None:
-    versions = VersionStore(LocalStore(tmp_path))
-    epoch = versions.claim()
-    for n in range(3):
-        versions.publish(epoch, state(n), meta())
-    (tmp_path / "versions" / "0000000001" / "manifest.json").write_bytes(b"rubbish")
-    assert prune(versions, [], keep=1) == [1]
-    assert history(versions.store)[0]["number"] == 1
-    assert "damaged" in history(versions.store)[0]
-
-
-def test_the_watcher_reports_each_change_once(tmp_path: Path) -> None:
-    versions, ledger = VersionStore(LocalStore(tmp_path)), Ledger(LocalStore(tmp_path))
-    watcher = Watcher(VersionStore(LocalStore(tmp_path)), Ledger(LocalStore(tmp_path)))
-    assert watcher.poll().new_versions == ()
-    epoch = versions.claim()
-    versions.publish(epoch, state(0), meta())
-    versions.publish(epoch, state(1), meta())
-    written = ledger.append({"kind": "PROMOTE", "version": 1, "alias": "best"})
-    changes = watcher.poll()
-    assert changes.new_versions == (0, 1)
-    assert changes.new_entries == (written,)
-    versions.claim()
-    assert watcher.poll().new_versions == ()
-    assert watcher.poll().new_entries == ()

@@ -1,0 +1,98 @@
+"""What is pruned, what is left of it, and what a watcher notices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkpoints import Ledger, LocalStore, MemoryStore, VersionStore, Watcher, history, plan, prune
+from checkpoints.retention import KEEP_CLAIMS, plan_claims
+
+from .samples import meta, state
+
+
+@pytest.mark.parametrize(
+    ("versions", "protected", "keep", "expected"),
+    [
+        ([], [], 3, []),
+        ([0, 1, 2], [], 3, []),
+        ([0, 1, 2, 3], [], 2, [1]),
+        ([5, 3, 0, 1], [], 1, [1, 3]),
+        ([0, 1, 2, 3, 4], [1, 2], 1, [3]),
+        ([4, 5, 6], [], 0, [4, 5]),
+        ([0], [], 0, []),
+        ([0, 1, 2], [99], 1, [1]),
+    ],
+)
+def test_retention_keeps_version_0_the_newest_and_the_protected(
+    versions: list[int], protected: list[int], keep: int, expected: list[int]
+) -> None:
+    assert plan(versions, protected, keep) == expected
+
+
+def test_only_the_newest_claims_are_kept() -> None:
+    assert plan_claims(range(KEEP_CLAIMS)) == []
+    assert plan_claims(range(KEEP_CLAIMS + 2)) == [0, 1]
+
+
+def test_pruning_leaves_a_line_of_history_and_nothing_else(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    versions = VersionStore(store)
+    epoch = versions.claim()
+    written = [versions.publish(epoch, state(n), meta(counters={"updated": n})) for n in range(5)]
+    versions.attach(1, "serving", state(), {})
+    assert prune(versions, [3], keep=1) == [1, 2]
+    assert versions.versions() == [0, 3, 4]
+    assert store.list("versions/0000000001/") + store.list("versions/0000000002/") == []
+    assert not (tmp_path / "versions" / "0000000001").exists()
+    assert [(line["number"], line["counters"]) for line in history(store)] == [
+        (1, {"updated": 1}),
+        (2, {"updated": 2}),
+    ]
+    assert versions.publish(epoch, state(9), meta()).number == written[-1].number + 1
+    for _ in range(KEEP_CLAIMS + 5):
+        versions.claim()
+    prune(versions, [], keep=1)
+    assert len(versions.claims()) == KEEP_CLAIMS
+
+
+def test_history_leaves_out_torn_and_repeated_lines() -> None:
+    store = MemoryStore()
+    for line in (
+        b'{"number": 2, "a": 1}',
+        b'{"number": 1',
+        b'{"number": 2, "a": 2}',
+        b"[]",
+        b'{"number": 1, "a": 3}',
+    ):
+        store.append_line("history.jsonl", line)
+    assert history(store) == [{"number": 1, "a": 3}, {"number": 2, "a": 1}]
+    assert history(MemoryStore()) == []
+
+
+def test_a_damaged_version_can_be_pruned(tmp_path: Path) -> None:
+    versions = VersionStore(LocalStore(tmp_path))
+    epoch = versions.claim()
+    for n in range(3):
+        versions.publish(epoch, state(n), meta())
+    (tmp_path / "versions" / "0000000001" / "manifest.json").write_bytes(b"rubbish")
+    assert prune(versions, [], keep=1) == [1]
+    assert history(versions.store)[0]["number"] == 1
+    assert "damaged" in history(versions.store)[0]
+
+
+def test_the_watcher_reports_each_change_once(tmp_path: Path) -> None:
+    versions, ledger = VersionStore(LocalStore(tmp_path)), Ledger(LocalStore(tmp_path))
+    watcher = Watcher(VersionStore(LocalStore(tmp_path)), Ledger(LocalStore(tmp_path)))
+    assert watcher.poll().new_versions == ()
+    epoch = versions.claim()
+    versions.publish(epoch, state(0), meta())
+    versions.publish(epoch, state(1), meta())
+    written = ledger.append({"kind": "PROMOTE", "version": 1, "alias": "best"})
+    changes = watcher.poll()
+    assert changes.new_versions == (0, 1)
+    assert changes.new_entries == (written,)
+    versions.claim()
+    assert watcher.poll().new_versions == ()
+    assert watcher.poll().new_entries == ()
