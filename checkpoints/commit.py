@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -36,6 +37,8 @@ class StateFile:
 def claim(store: BlobStore) -> Epoch:
     """Take the next number, so that an older writer's put of it fails; sweep what dead writers left.
 
+    The claim's record says in ``runtime`` who holds it ({host, pid}): a superseded writer reports it.
+
     On an empty store nothing is written: publishing version 0 is the claim. Raises WriteFailed.
     """
     store.sweep()
@@ -45,7 +48,8 @@ def claim(store: BlobStore) -> Epoch:
         if not taken:
             return Epoch(0, writer, 0)
         number = max(taken[-1], number) + 1
-        record = _manifest(VersionMeta(), "claim", Epoch(number, writer, number))
+        holder = VersionMeta(runtime={"host": socket.gethostname(), "pid": os.getpid()})
+        record = _manifest(holder, "claim", Epoch(number, writer, number))
         try:
             store.put_new(manifest_key(number), [record.to_json()])
         except KeyExists:
@@ -78,7 +82,7 @@ def commit(store: BlobStore, epoch: Epoch, meta: VersionMeta, state: StateFile) 
         store.put_new(manifest_key(epoch.next_number), [manifest.to_json()])
     except KeyExists:
         discard(store, state.key)
-        raise _superseded(epoch) from None
+        raise _superseded(store, epoch) from None
     except (CheckpointError, ValueError):
         # The manifest may be there all the same (only its folder's fsync failed): then the file must stay.
         if manifest_key(epoch.next_number) not in store.list(folder(epoch.next_number)):
@@ -107,13 +111,25 @@ def _skip_own(store: BlobStore, epoch: Epoch) -> None:
     except Damaged:
         own = False
     if not own:
-        raise _superseded(epoch)
+        raise _superseded(store, epoch)
     epoch.next_number += 1
 
 
-def _superseded(epoch: Epoch) -> Superseded:
-    return Superseded(f"version {epoch.next_number}", "another writer has taken this number",
+def _superseded(store: BlobStore, epoch: Epoch) -> Superseded:
+    number = epoch.next_number
+    return Superseded(f"version {number}", f"{_holder(store, number)} has taken this number",
                       "this process stops; let one learner write to a checkpoint folder")
+
+
+def _holder(store: BlobStore, number: int) -> str:
+    """Who took a number, as far as its record tells (a version tells no process, only the epoch)."""
+    try:
+        record = read_manifest(store, number)
+    except CheckpointError:
+        return "another writer"
+    at = record.runtime
+    process = f" (process {at['pid']} on {at['host']})" if record.kind == "claim" and "pid" in at else ""
+    return f"the writer of epoch {record.epoch}{process} of {record.created}"
 
 
 def _sweep_orphans(store: BlobStore, claimed: int) -> None:

@@ -31,6 +31,5 @@ def readable_faults() -> Iterator[None]:
 
 
 def _code(error: CheckpointError) -> int:
-    if isinstance(error, Superseded):
-        return EX_TEMPFAIL
-    return EX_CANTCREAT if isinstance(error, WriteFailed) else EX_DATAERR
+    # A superseded learner that is started again takes the epoch back: two would fence each other in turn.
+    return EX_CANTCREAT if isinstance(error, Superseded | WriteFailed) else EX_DATAERR

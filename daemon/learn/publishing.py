@@ -10,7 +10,7 @@ import structlog
 from checkpoints.errors import CheckpointError
 from checkpoints.manifest import VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
-from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, UserError
+from daemon.exits import EX_CANTCREAT, UserError
 from daemon.learn.cadence import Cadence
 from daemon.learn.progress import Progress, Snapshot
 from daemon.learn.state import Arrays
@@ -85,7 +85,7 @@ class Publishing:
     def finish(self) -> None:
         """Make everything applied so far durable; returns when it is. Nothing to do when nothing moved.
 
-        Raises UserError: 75 when another writer took over, 73 when the disk keeps refusing.
+        Raises UserError (73, never restarted): another writer took over, or the disk keeps refusing.
         """
         error = self._take(self._publisher.drain())
         attempts = 0
@@ -124,8 +124,9 @@ class Publishing:
         if result.superseded:
             raise UserError(
                 f"another learner has taken over these checkpoints: {result.error}",
-                "this one stops without writing; run one learner per checkpoint folder",
-                EX_TEMPFAIL,
+                "this one stops without writing and is not restarted; run one learner per checkpoint folder: "
+                "stop the other one, then start this one again",
+                EX_CANTCREAT,
             )
         self._watcher.failed(result.error)
         return result.error

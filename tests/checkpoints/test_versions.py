@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ def test_a_stale_writer_is_superseded_and_writes_nothing(store: BlobStore) -> No
     versions.publish(stale, state(0), meta())
     fresh = VersionStore(store).claim()
     before = store.list()
-    with pytest.raises(Superseded):
+    with pytest.raises(Superseded, match=rf"epoch 1 \(process {os.getpid()} on .+\) of 20"):
         versions.publish(stale, state(1), meta(parent=0))
     assert store.list() == before
     published = versions.publish(fresh, state(2), meta(parent=0))
@@ -77,7 +78,7 @@ def test_two_first_writers_cannot_both_publish_version_0(store: BlobStore) -> No
     one, two = VersionStore(store), VersionStore(store)
     first, second = one.claim(), two.claim()
     two.publish(second, state(2), meta())
-    with pytest.raises(Superseded):
+    with pytest.raises(Superseded, match=r"epoch 0 of 20"):
         one.publish(first, state(1), meta())
     assert same(one.load(0).arrays, state(2))
 

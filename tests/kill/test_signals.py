@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.exits import EX_OK, EX_TEMPFAIL
+from daemon.exits import EX_CANTCREAT, EX_OK
 from tests.kill.harness import Feeder, Learner, catch_up, make_site, wait_until
 
 pytestmark = pytest.mark.kill
@@ -77,8 +77,9 @@ def test_a_thawed_learner_that_was_succeeded_exits_without_writing(tmp_path: Pat
         try:
             wait_until(lambda: len(site.versions.versions()) > at_freeze + 5, successor)
             os.kill(frozen.process.pid, signal.SIGCONT)
-            assert frozen.wait() == EX_TEMPFAIL, frozen.said()
+            assert frozen.wait() == EX_CANTCREAT, frozen.said()
             assert "taken over" in frozen.said()
+            assert f"process {successor.process.pid}" in frozen.said()
             successor.process.terminate()
             assert successor.wait() == EX_OK, successor.said()
         finally:
