@@ -130,6 +130,7 @@ def _partitions(address: Address, config: Config) -> int:
 def _decider(config: Config, catalog: Catalog | None, partitions: int) -> Decider:
     settings = FeedSettings(
         rule=config.feed.rule,
+        triplets_per_impression=config.feed.triplets_per_impression,
         random_negatives=config.feed.random_negatives,
         holdout_share=config.feed.holdout_share,
         query_cap=config.feed.query_cap,

@@ -78,9 +78,10 @@ class FeedReport:
             f"{account.read:,} read: {account.training:,} {fed} to training, {account.holdout:,} to holdout, "
             f"{sum(account.dropped.values()):,} dropped"
         )
+        capped = f" ({account.capped_pairs:,} more pairs capped)" if account.capped_pairs else ""
         self._say(
-            f"{account.triplets:,} triplets, {account.random_negatives:,} of them with a random negative; "
-            f"{seconds:.1f} s, {account.triplets / seconds:,.0f} triplets/s"
+            f"{account.triplets:,} triplets, {account.random_negatives:,} of them with a random negative"
+            f"{capped}; {seconds:.1f} s, {account.triplets / seconds:,.0f} triplets/s"
         )
         if account.dropped and not self._explain:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in account.dropped.most_common())
@@ -114,6 +115,9 @@ class FeedReport:
         if account.unknown_pairs:
             advice = Text("pairs left out: the catalog lacks an object")
             table.add_row("pairs of unknown objects", f"{account.unknown_pairs:,}", "", advice)
+        if account.capped_pairs:
+            advice = Text("left out by feed.triplets_per_impression; 0 keeps every pair")
+            table.add_row("pairs over the cap", f"{account.capped_pairs:,}", "", advice)
         self._console.print(table)
 
     def _say(self, text: str) -> None:

@@ -25,6 +25,7 @@ def feed(
     catalog: o.CatalogFile = None,
     format_: o.Format = None,
     rule: o.RuleName = None,
+    triplets_per_impression: o.TripletsPerImpression = None,
     random_negatives: o.RandomNegatives = None,
     holdout_share: o.HoldoutShare = None,
     source_name: o.SourceName = None,
@@ -49,6 +50,7 @@ def feed(
         "stream.address": to,
         "catalog.path": str(catalog) if catalog is not None else None,
         "feed.rule": rule,
+        "feed.triplets_per_impression": triplets_per_impression,
         "feed.random_negatives": random_negatives,
         "feed.holdout_share": holdout_share,
     }

@@ -29,6 +29,12 @@ Format = Annotated[
     typer.Option("--format", metavar="NAME", help=f"{', '.join(FORMATS)}; else told from the first line."),
 ]
 RuleName = Annotated[str | None, typer.Option("--rule", metavar="NAME", help=f"{', '.join(RULES)}.")]
+TripletsPerImpression = Annotated[
+    int | None,
+    typer.Option(
+        "--triplets-per-impression", metavar="N", help="Most shown-list pairs per impression; 0 is no cap."
+    ),
+]
 RandomNegatives = Annotated[
     int | None,
     typer.Option("--random-negatives", metavar="N", help="Random objects per click as further negatives."),

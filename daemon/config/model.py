@@ -124,11 +124,19 @@ class FeedConfig(Section):
     rule: Literal["skip_above", "last_click", "skip_next", "all_skipped", "clicked_vs_random"] = Field(
         "skip_above", description="how clicks become triplets"
     )
+    triplets_per_impression: int = Field(
+        5,
+        ge=0,
+        description="most shown-list pairs kept per impression, drawn with the seed; random negatives come on"
+        " top; 0 no cap",
+    )
     random_negatives: int = Field(1, ge=0, le=100, description="random catalog objects per click as skipped")
     holdout_share: float = Field(0.1, ge=0, lt=1, description="share of queries kept for validation only")
     query_cap: int = Field(1000, ge=0, description="most impressions kept per query and stream; 0 no cap")
     dedupe_window: int = Field(100_000, ge=0, description="impression ids remembered; 0 keeps duplicates")
-    seed: int = Field(0, ge=0, lt=2**63, description="seed of the holdout split and the negatives")
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="seed of the holdout split, the pairs kept and the negatives"
+    )
 
 
 class ServingConfig(Section):

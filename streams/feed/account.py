@@ -15,9 +15,10 @@ class Account:
 
     ``read`` = ``training`` + ``holdout`` + the sum of ``dropped``, in impressions (or plain triplets,
     or malformed lines).  ``triplets`` = ``from_pairs`` + ``random_negatives``, in events written to
-    training; a plain triplet is a pair.  ``ignored`` lines are no impressions.  ``no_negative``: random
-    negatives wanted of which no eligible object was found; ``unknown_pairs``: pairs of fed impressions
-    left out because the catalog lacks an object.
+    training; a plain triplet is a pair.  ``pairs`` = ``from_pairs`` + ``unknown_pairs`` (left out because the
+    catalog lacks an object) + ``capped_pairs`` (left out by ``triplets_per_impression``): the pairs of the
+    impressions fed to training.  ``ignored`` lines are no impressions.  ``no_negative``: random negatives
+    wanted of which no eligible object was found.
     """
 
     read: int = 0
@@ -29,7 +30,9 @@ class Account:
     from_pairs: int = 0
     random_negatives: int = 0
     no_negative: int = 0
+    pairs: int = 0
     unknown_pairs: int = 0
+    capped_pairs: int = 0
 
     def add(self, decision: Decision) -> None:
         """Enter one decision."""
@@ -48,12 +51,16 @@ class Account:
             self.random_negatives += made.negatives
             self.from_pairs += len(made.events) - made.negatives
             self.no_negative += made.no_negative
+            self.pairs += made.pairs
             self.unknown_pairs += made.lost_pairs
+            self.capped_pairs += made.capped_pairs
 
     def balances(self) -> bool:
         """Whether nothing was read without a fate, nor written without a ground."""
         fates = self.training + self.holdout + sum(self.dropped.values())
-        return self.read == fates and self.triplets == self.from_pairs + self.random_negatives
+        pairs = self.from_pairs + self.unknown_pairs + self.capped_pairs
+        written = self.from_pairs + self.random_negatives
+        return (self.read, self.triplets, self.pairs) == (fates, written, pairs)
 
     def copy(self) -> Account:
         """An account that later entries do not change."""

@@ -85,7 +85,7 @@ class Decider:
             event = replace(event, space=self._settings.space)
         if self._is_holdout(key):
             return self._kept("holdout", key, self._holdout_record(as_impression(event), key))
-        return self._kept("training", key, *self._event_records((event,), key), made=Made((event,)))
+        return self._kept("training", key, *self._event_records((event,), key), made=Made((event,), pairs=1))
 
     def _impression(self, impression: Impression) -> Decision:
         self._candidates.see(impression.shown)

@@ -11,7 +11,8 @@ from streams.feed.rules import RULES
 class FeedSettings:
     """How impressions become triplets and where they go.
 
-    ``random_negatives`` per clicked object of an impression (a plain triplet is fed as it is);
+    ``random_negatives`` per clicked object of an impression (a plain triplet is fed as it is), on top of
+    at most ``triplets_per_impression`` pairs of its shown list (0: all of them);
     ``holdout_share`` of the queries, in [0, 1); ``query_cap``
     impressions (or plain triplets) kept per query and ``dedupe_window`` ids remembered, 0 for no cap and
     no memory; ``space`` is written into items with inline features that name none.  Changing ``seed``
@@ -19,6 +20,7 @@ class FeedSettings:
     """
 
     rule: str = "skip_above"
+    triplets_per_impression: int = 5
     random_negatives: int = 1
     holdout_share: float = 0.1
     query_cap: int = 1000
@@ -32,7 +34,7 @@ class FeedSettings:
             raise ValueError(f"unknown rule {self.rule!r}; use one of {', '.join(RULES)}")
         if not 0.0 <= self.holdout_share < 1.0:
             raise ValueError(f"holdout_share is {self.holdout_share}; use a share in [0, 1)")
-        for name in ("random_negatives", "query_cap", "dedupe_window"):
+        for name in ("triplets_per_impression", "random_negatives", "query_cap", "dedupe_window"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
         if self.partitions < 1:

@@ -1,13 +1,20 @@
-"""One impression -> its events: the rule's pairs, and random negatives for its clicks.  Pure."""
+"""One impression -> its events: the rule's pairs up to a cap, and random negatives for its clicks.  Pure.
+
+Why a cap: the pairs of a rule grow with clicks times list length, and those of one list share query,
+clicked and skipped objects, so each further one repeats what the others said.  Uncapped, one long list with
+several clicks gives dozens of them and outweighs many short ones; on photo lists a cap of a few pairs
+gave the same quality from a fraction of the events.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 from streams.event import Event, ObjectRef
 from streams.feed.negatives import Candidates, draw
-from streams.feed.rules import RULES
+from streams.feed.rules import RULES, Pairs
 from streams.feed.settings import FeedSettings
 from streams.impression import Impression
 from streams.routing import route_key
@@ -18,13 +25,16 @@ class Made:
     """The events of one impression and how they came about.
 
     ``negatives``: how many of them have a random negative; ``no_negative``: how many could not be
-    drawn; ``lost_pairs``: pairs of the rule left out because an object is unknown.
+    drawn; ``pairs``: what the rule gave, of which ``lost_pairs`` are left out because an object is
+    unknown and ``capped_pairs`` because of the cap.
     """
 
     events: tuple[Event, ...]
     negatives: int = 0
     no_negative: int = 0
+    pairs: int = 0
     lost_pairs: int = 0
+    capped_pairs: int = 0
 
 
 def make_events(
@@ -33,10 +43,11 @@ def make_events(
     """The events of an impression, ids derived from its id and the ranks (``id/c/s``, ``id/c/r0``).
 
     ``unknown``: shown ranks whose objects the catalog lacks.  A random negative is never the query nor
-    any object clicked in this impression.
+    any object clicked in this impression, and is drawn for every click, whatever the cap left of its pairs.
     """
     pairs = RULES[settings.rule](len(impression.shown), impression.clicked)
-    kept = [pair for pair in pairs if not unknown.intersection(pair)] if unknown else pairs
+    usable = tuple(pair for pair in pairs if not unknown.intersection(pair)) if unknown else pairs
+    kept = capped(usable, settings.triplets_per_impression, impression.id, settings.seed)
     events = [
         _event(impression, clicked, impression.shown[skipped], f"{impression.id}/{clicked}/{skipped}")
         for clicked, skipped in kept
@@ -48,7 +59,26 @@ def make_events(
         if skipped is not None
     ]
     found = len(events) - len(kept)
-    return Made(tuple(events), found, len(drawn) - found, len(pairs) - len(kept))
+    lost, over = len(pairs) - len(usable), len(usable) - len(kept)
+    return Made(tuple(events), found, len(drawn) - found, len(pairs), lost, over)
+
+
+def capped(pairs: Pairs, cap: int, impression_id: str, seed: int) -> Pairs:
+    """At most ``cap`` of the pairs (all where it is 0), in their order; every choice is as likely.
+
+    Kept are those whose hash of seed, impression id and ranks is smallest (BLAKE2b-64), so feeding the same
+    impression again keeps the same pairs, and a larger cap only adds to them.
+    """
+    if not cap or len(pairs) <= cap:
+        return pairs
+    salt = seed.to_bytes(16, "little", signed=True)
+
+    def place(pair: tuple[int, int]) -> bytes:
+        text = f"{impression_id}/{pair[0]}/{pair[1]}".encode()
+        return blake2b(text, digest_size=8, key=salt, person=b"pair").digest()
+
+    chosen = frozenset(sorted(pairs, key=place)[:cap])
+    return tuple(pair for pair in pairs if pair in chosen)
 
 
 def _negatives(

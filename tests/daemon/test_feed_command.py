@@ -86,11 +86,24 @@ def test_feed_into_the_log_and_again(tmp_path: Path, clicks: Path) -> None:
     assert first["dropped"]["malformed:not_json"] == 1
     assert (first["triplets"], first["holdout"]) == (len(events), len(held))
     assert first["triplets"] == first["from_pairs"] + first["random_negatives"]
+    assert first["pairs"] == first["from_pairs"] + first["capped_pairs"]
+    assert first["capped_pairs"] > 0
     assert {event.query.id for event in events}.isdisjoint(one.query.id for one in held)
     assert len({event.id for event in events}) == len(events)
     again = account(tripletd(*words))
     assert again == first
     assert events_of(f"log:{log}")[len(events) :] == events
+
+
+def test_the_cap_is_an_option_and_reported(tmp_path: Path, clicks: Path) -> None:
+    words = (str(clicks), "--dry-run", "--to", f"log:{tmp_path / 'x.log'}", "--triplets-per-impression")
+    one, none = tripletd(*words, "1", "--explain", "--json"), tripletd(*words, "0", "--json")
+    told, whole = account(one), account(none)
+    assert told["pairs"] == whole["pairs"] == whole["from_pairs"] > told["from_pairs"]
+    assert told["random_negatives"] == whole["random_negatives"]
+    assert f"({told['capped_pairs']:,} more pairs capped)" in one.stderr.decode()
+    assert "pairs over the cap" in one.stderr.decode()
+    assert "capped" not in none.stderr.decode()
 
 
 def test_dry_run_writes_nothing(tmp_path: Path, clicks: Path) -> None:

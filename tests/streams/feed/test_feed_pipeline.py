@@ -57,6 +57,7 @@ def items(draw: st.DrawFn) -> list[Item]:
 FEEDS = st.builds(
     FeedSettings,
     rule=st.sampled_from(sorted(RULES)),
+    triplets_per_impression=st.integers(0, 3),
     random_negatives=st.integers(0, 2),
     holdout_share=st.sampled_from([0.0, 0.3, 0.7]),
     query_cap=st.sampled_from([0, 1, 3]),
@@ -85,6 +86,10 @@ def test_sums_balance_and_match_what_was_written(log: list[Item], how: FeedSetti
     written = [decode_event(record.value) for record in kept.training]
     random = sum(event.id.rpartition("/")[2].startswith("r") for event in written)
     assert account.random_negatives == random
+    if how.triplets_per_impression:
+        pairs = Counter(event.impression for event in written if "/r" not in event.id and event.impression)
+        if how.dedupe_window >= len(log):
+            assert max(pairs.values(), default=0) <= how.triplets_per_impression
     if how.dedupe_window >= len(log):
         assert account.training == len({event.impression or event.id for event in written})
 
@@ -277,7 +282,13 @@ def test_what_came_before_an_unreadable_place_is_fed() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"rule": "skipabove"}, {"holdout_share": 1.0}, {"random_negatives": -1}, {"partitions": 0}],
+    [
+        {"rule": "skipabove"},
+        {"holdout_share": 1.0},
+        {"random_negatives": -1},
+        {"partitions": 0},
+        {"triplets_per_impression": -1},
+    ],
 )
 def test_settings_without_meaning_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="use"):
