@@ -1,4 +1,4 @@
-"""After a version is durable: its position for lag dashboards, and old versions out of the way."""
+"""After a version is durable: its position for lag dashboards, and what is old out of the way."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from checkpoints.aliases import aliases
 from checkpoints.errors import CheckpointError
 from checkpoints.publisher import Published
 from checkpoints.retention import prune
+from daemon.config.model import StreamConfig
 from daemon.learn.inputs import Inputs
 from daemon.learn.observe import Observer
+from daemon.retention import retain_topics
 from streams.errors import StreamError
 
 log = structlog.get_logger("tripletd.learn")
@@ -18,13 +20,14 @@ log = structlog.get_logger("tripletd.learn")
 class Acknowledger:
     """Hears of versions. A durable version stands whatever happens here, so failures are only logged."""
 
-    def __init__(self, inputs: Inputs, observer: Observer, keep: int) -> None:
+    def __init__(self, inputs: Inputs, observer: Observer, keep: int, stream: StreamConfig) -> None:
         self._inputs = inputs
         self._observer = observer
         self._keep = keep
+        self._stream = stream
 
     def published(self, result: Published) -> None:
-        """Commit the position (dashboards only; nothing resumes from it), prune."""
+        """Commit the position (dashboards only; nothing resumes from it), prune versions, retain records."""
         self._observer.published(result)
         positions = {p: at.next_offset for p, at in result.manifest.positions.items()}
         try:

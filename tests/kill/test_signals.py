@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from daemon.exits import EX_CANTCREAT, EX_OK
-from tests.kill.harness import Feeder, Learner, catch_up, make_site, wait_until
+from tests.kill.harness import Feeder, Learner, Site, catch_up, make_site, wait_until
 
 pytestmark = pytest.mark.kill
 
@@ -66,12 +68,31 @@ def ready(learner: Learner) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def freeze_outside_a_write(site: Site, learner: Learner) -> None:
+    """Freeze it while it does not hold the log's write lock: frozen with it, it would block every writer."""
+    while True:
+        os.kill(learner.process.pid, signal.SIGSTOP)
+        stat = Path(f"/proc/{learner.process.pid}/stat")
+        wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+        log = sqlite3.connect(site.address.path, timeout=1.0, isolation_level=None)
+        try:
+            log.execute("BEGIN IMMEDIATE")
+            log.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            os.kill(learner.process.pid, signal.SIGCONT)
+            time.sleep(0.05)
+        else:
+            return
+        finally:
+            log.close()
+
+
 def test_a_thawed_learner_that_was_succeeded_exits_without_writing(tmp_path: Path) -> None:
     site = make_site(tmp_path)
     with Feeder(site, 6, sparse=True):
         frozen = Learner(site)
         wait_until(lambda: len(site.versions.versions()) > 2, frozen)
-        os.kill(frozen.process.pid, signal.SIGSTOP)
+        freeze_outside_a_write(site, frozen)
         at_freeze = site.versions.versions()[-1]
         successor = Learner(site)
         try:
