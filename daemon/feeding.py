@@ -11,6 +11,7 @@ from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.feedreport import FeedReport
 from daemon.interrupts import Interrupted, Interrupts
+from daemon.retention import retain_after_feed
 from daemon.space import space_of
 from streams.address import Address, parse_address
 from streams.catalog import Catalog, load_catalog
@@ -57,6 +58,8 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> tuple[FeedRun,
     report.summary(run.committed, job.dry_run)
     if catalog is None and run.committed.random_negatives:
         report.note("random negatives came from the objects shown so far; --catalog draws from all of them")
+    if not job.dry_run:
+        _retain(config, address, report)
     return run, code
 
 
@@ -72,6 +75,14 @@ def _run(run: FeedRun, items: Iterator[Placed], interrupts: Interrupts, report: 
         report.note(_how_far("ended early", run))
         raise
     return EX_OK
+
+
+def _retain(config: Config, address: Address, report: FeedReport) -> None:
+    """Apply the retention of the stream, and say what went."""
+    removed = retain_after_feed(config, address, report.note)
+    if any(removed.values()):
+        gone = ", ".join(f"{topic} {count:,}" for topic, count in removed.items() if count)
+        report.note(f"retention removed old records: {gone}")
 
 
 def _how_far(what: str, run: FeedRun) -> str:

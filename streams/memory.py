@@ -69,7 +69,13 @@ def delete_topic(name: str, topic: str) -> None:
 
 
 def retain(
-    name: str, topic: str, max_age_s: float | None, max_bytes: int | None, now_ms: int | None
+    name: str,
+    topic: str,
+    max_age_s: float | None,
+    max_bytes: int | None,
+    now_ms: int | None,
+    *,
+    before: Mapping[int, int] | None = None,
 ) -> dict[int, int]:
     """Remove old records from the start of each partition (see `streams.open.retain`)."""
     log, found = _find(name, topic)
@@ -93,6 +99,8 @@ def retain(
                     held -= next(sizes)
                     fitting += 1
                 cut = max(cut, fitting)
+            if before is not None:
+                cut = min(cut, max(0, before.get(number, 0) - partition.start))
             del partition.records[:cut]
             partition.start += cut
             removed[number] = cut

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from streams import memory
 from streams.address import Address
 from streams.errors import AddressError
@@ -44,14 +46,21 @@ def open_sink(address: Address) -> Sink:
 
 
 def retain(
-    address: Address, max_age_s: float | None, max_bytes: int | None, now_ms: int | None = None
+    address: Address,
+    max_age_s: float | None,
+    max_bytes: int | None,
+    now_ms: int | None = None,
+    *,
+    before: Mapping[int, int] | None = None,
 ) -> dict[int, int]:
     """Remove old records from the start of each partition; comes back with how many, per partition.
 
     A record goes when it and every record before it are older than `max_age_s` (by timestamp,
     against `now_ms`, default the clock), or when the records from it on pass the partition's equal
-    share of `max_bytes`. None sets no limit. Offsets are never used again, even when all are gone.
+    share of `max_bytes`. None sets no limit. With `before`, only records below that offset of their
+    partition can go, and none of a partition it does not name. Offsets are never used again, even when all
+    are gone.
     """
     if address.scheme == "memory":
-        return memory.retain(address.path, address.topic, max_age_s, max_bytes, now_ms)
-    return log_retain(address.path, address.topic, max_age_s, max_bytes, now_ms)
+        return memory.retain(address.path, address.topic, max_age_s, max_bytes, now_ms, before=before)
+    return log_retain(address.path, address.topic, max_age_s, max_bytes, now_ms, before=before)

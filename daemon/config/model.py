@@ -29,8 +29,12 @@ class StreamConfig(Section):
     partitions: int = Field(1, ge=1, le=4096, description="partitions of a topic that is created")
     poll_records: int = Field(4096, ge=1, le=1_000_000, description="most records per poll and kernel call")
     max_record_bytes: Size = Field("1MiB", description="a larger record is a dead letter")
-    retention: OptionalDuration = Field("", description="drop records older than this; empty keeps all")
-    retention_bytes: OptionalSize = Field("", description="drop the oldest above this size; empty keeps all")
+    retention: OptionalDuration = Field(
+        "", description="drop learned records older than this; empty keeps all"
+    )
+    retention_bytes: OptionalSize = Field(
+        "", description="drop the oldest learned records above this size per topic; empty keeps all"
+    )
 
     @property
     def max_record_size(self) -> int:

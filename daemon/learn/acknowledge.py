@@ -36,6 +36,7 @@ class Acknowledger:
             prune(self._inputs.versions, protected, self._keep)
         except (StreamError, CheckpointError) as error:
             log.warning("after a version", error=str(error))
+        retain_topics(self._inputs.address, self._stream, positions, log.warning)
 
     def failed(self, error: CheckpointError) -> None:
         """A version could not be written."""

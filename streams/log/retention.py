@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from streams.log.database import errors_of, open_log, transaction
 from streams.log.topics import TopicRow, find_topic, first_at_least
@@ -12,8 +14,23 @@ _ROWS_AT_ONCE = 5000
 """Rows removed in one transaction: writers wait for at most that many."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What may go from one partition: too old (ms), too much (bytes), and only below an offset."""
+
+    oldest: int | None
+    share: int | None
+    before: int | None
+
+
 def retain(
-    path: str, topic: str, max_age_s: float | None, max_bytes: int | None, now_ms: int | None
+    path: str,
+    topic: str,
+    max_age_s: float | None,
+    max_bytes: int | None,
+    now_ms: int | None,
+    *,
+    before: Mapping[int, int] | None = None,
 ) -> dict[int, int]:
     """Remove records that are too old or too many (see `streams.open.retain`); how many, per partition.
 
@@ -28,15 +45,15 @@ def retain(
         removed = {}
         with errors_of(path):
             for partition in range(row.identity.partitions):
-                removed[partition] = _retain_partition(connection, row, partition, oldest, share)
+                below = None if before is None else before.get(partition, 0)
+                limits = _Limits(oldest, share, below)
+                removed[partition] = _retain_partition(connection, row, partition, limits)
     finally:
         connection.close()
     return removed
 
 
-def _retain_partition(
-    connection: sqlite3.Connection, row: TopicRow, partition: int, oldest: int | None, share: int | None
-) -> int:
+def _retain_partition(connection: sqlite3.Connection, row: TopicRow, partition: int, limits: _Limits) -> int:
     removed = 0
     while True:
         with transaction(connection, write=True):
@@ -48,10 +65,13 @@ def _retain_partition(
                 return removed
             start, end, total = found
             table, cut = row.table(partition), start
-            if oldest is not None:
-                cut = max(cut, first_at_least(connection, table, "high", oldest, range(start, end)))
-            if share is not None:
-                cut = max(cut, first_at_least(connection, table, "before", total - share, range(start, end)))
+            held = range(start, end)
+            if limits.oldest is not None:
+                cut = max(cut, first_at_least(connection, table, "high", limits.oldest, held))
+            if limits.share is not None:
+                cut = max(cut, first_at_least(connection, table, "before", total - limits.share, held))
+            if limits.before is not None:
+                cut = max(start, min(cut, limits.before))
             cut = min(cut, start + _ROWS_AT_ONCE)
             connection.execute(f"DELETE FROM {table} WHERE offset < ?", (cut,))  # noqa: S608 (our table name)
             connection.execute(

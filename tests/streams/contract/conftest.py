@@ -1,7 +1,7 @@
 """Every kind of log, under one set of tests."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -33,9 +33,13 @@ class Backend:
         return sink
 
     def retain(
-        self, max_age_s: float | None = None, max_bytes: int | None = None, now_ms: int | None = None
+        self,
+        max_age_s: float | None = None,
+        max_bytes: int | None = None,
+        now_ms: int | None = None,
+        before: Mapping[int, int] | None = None,
     ) -> dict[int, int]:
-        return retain(self.address, max_age_s, max_bytes, now_ms)
+        return retain(self.address, max_age_s, max_bytes, now_ms, before=before)
 
 
 @pytest.fixture(params=["memory", "log"])

@@ -155,6 +155,15 @@ def test_offsets_are_never_used_again_even_when_everything_is_gone(backend):
     assert everything(backend) == [(0, 3, b"y")]
 
 
+def test_retention_stops_before_a_given_offset(backend):
+    backend.create(3)
+    backend.sink().send([OutRecord(b"x", partition=p, timestamp=1) for p in range(3) for _ in range(5)])
+    assert backend.retain(max_bytes=0, before={0: 3, 1: 9}) == {0: 3, 1: 5, 2: 0}
+    assert backend.retain(max_age_s=1, before={0: 2, 1: 9}) == {0: 0, 1: 0, 2: 0}
+    assert backend.retain(max_age_s=1, before={0: 4, 2: 0}) == {0: 1, 1: 0, 2: 0}
+    assert backend.source().bounds() == {0: (4, 5), 1: (5, 5), 2: (0, 5)}
+
+
 def test_a_reader_overtaken_by_retention_is_told(backend):
     backend.create()
     sink, source = backend.sink(), backend.source()
