@@ -50,15 +50,18 @@ def serving_form(versions: VersionStore, version: Version, config: ServingConfig
             return ServingForm.from_arrays(arrays, W)
     form = make_form(W, number, config)
     if kept is None:
-        _keep(versions, number, form, {"settings": config.model_dump(), "settings_digest": digest})
+        settings = {"settings": config.model_dump(), "settings_digest": digest}
+        _keep(versions, number, form, settings | {"made": account(form)})
     return form
 
 
 def make_form(W: Float32s, number: int, config: ServingConfig) -> ServingForm:
     """The serving form of W, by `psd`: `full`, `lanczos`, `auto` (full up to `full_max_dim`) or `off`.
 
-    Version 0 is untrained, W = I: its form is W itself. Raises UserError when `full` is asked above
-    MAX_FULL_DIM.
+    Version 0 is untrained, W = I: its form is W itself. `power` applies where it has a meaning, to the
+    normalised score with all eigenvalues at hand; score "raw", psd "off" and psd "lanczos" (also where `auto`
+    falls back to it) have power 1, so that each key can be changed alone. Raises UserError when `full` is
+    asked above MAX_FULL_DIM.
     """
     dim, normalised = W.shape[0], config.score == "normalised"
     if number == 0 or config.psd == "off" or dim == 1:
@@ -70,7 +73,19 @@ def make_form(W: Float32s, number: int, config: ServingConfig) -> ServingForm:
             'set serving.psd to "auto" or "lanczos"',
         )
     full_up_to = {"full": dim, "lanczos": 0, "auto": config.full_max_dim}[config.psd]
-    return ServingForm.from_matrix(W, normalised, full_up_to, min(config.lanczos_pairs, dim - 1))
+    pairs = min(config.lanczos_pairs, dim - 1)
+    return ServingForm.from_matrix(W, normalised, full_up_to, pairs, config.power)
+
+
+def account(form: ServingForm) -> dict[str, Any]:
+    """How a form was made, for people: psd {full, lanczos, off}, the power that applied, and what was removed
+    ({negatives, share of the spectrum's absolute sum, null where unknown}).
+    """
+    removed = form.removed
+    if removed is None:
+        return {"psd": "off", "power": 1.0, "negatives": 0, "share": None}
+    psd = "lanczos" if form.matrix is None else "full"
+    return {"psd": psd, "power": form.power, "negatives": removed.negatives, "share": removed.share}
 
 
 def settings_digest(config: ServingConfig) -> str:

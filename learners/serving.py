@@ -4,6 +4,12 @@ S = PSD part of sym(W); the normalised score is S(q, p) / sqrt(S(q, q) S(p, p)),
 from clicks on shown lists fills the negative eigenvectors of sym(W) and distorts item norms: retrieval over a
 whole catalog needs both undone. Score = (S q)^T p, so a new version folds into the query and never touches an
 index of items.
+
+Spectral sharpening, our own addition: the eigenvalues of S raised to a power above 1, by default 1.5. In the
+field's terms a power of the learned PSD metric: half a step of diffusion more along the learned directions.
+Measured, as mAP over the untrained cosine's: photos x1.56 -> x1.70, texts x1.67 -> x1.70 (-.009 P@10). It
+needs the normalised score: unnormalised, a power blows up the directions that most items share, and on texts
+P@10 fell below the cosine. An untrained W = I is I at every power.
 """
 
 from __future__ import annotations
@@ -18,11 +24,14 @@ from numpy.typing import NDArray
 from .block import Block, DenseBlock, Float32s, as_block
 from .errors import StateError
 from .kernels.fold import fold_symmetric_sparse, self_products_sparse
-from .psd import MAX_FULL_DIM, lanczos_negative_pairs, project_psd
+from .psd import MAX_FULL_DIM, Removed, lanczos_negative_pairs, psd_part
 from .scores import against, row_blocks, times
 
 DEFAULT_PAIRS = 50
 """Eigenpairs removed beyond the full decomposition: enough where the stream carries random negatives."""
+
+DEFAULT_POWER = 1.5
+"""Of the eigenvalues: 1 does not sharpen; 2 is better still on photos and worse on texts."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +41,8 @@ class ServingForm:
     matrix: float32 [d, d], symmetric, or None. state_matrix: the W it was made from, read and never copied,
     needed only where matrix is None. correction_vectors: U, float32 [d, k]. correction_values: lambda < 0,
     float32 [k]. normalised: whether `scores` divides by sqrt(S(q, q) S(p, p)); a query or item whose self
-    score is 0 then scores 0.
+    score is 0 then scores 0. power: what the eigenvalues were raised to. removed: what the projection took
+    away. Both are an account of how it was made, and unknown (None) where it was read back from its arrays.
     """
 
     matrix: Float32s | None
@@ -40,20 +50,33 @@ class ServingForm:
     correction_values: Float32s
     normalised: bool
     state_matrix: Float32s | None = None
+    power: float | None = None
+    removed: Removed | None = None
 
     @classmethod
     def from_matrix(
-        cls, W: Float32s, normalised: bool = True, full_up_to: int = MAX_FULL_DIM, pairs: int = DEFAULT_PAIRS
+        cls,
+        W: Float32s,
+        normalised: bool = True,
+        full_up_to: int = MAX_FULL_DIM,
+        pairs: int = DEFAULT_PAIRS,
+        power: float = DEFAULT_POWER,
     ) -> Self:
         """Make the form of W: PSD by eigendecomposition up to `full_up_to` dimensions, beyond that without
         its `pairs` most negative eigenpairs (Lanczos), which keeps W itself, 2 pairs vectors and no second
         matrix.
+
+        power: of the eigenvalues, > 0. It applies to the normalised form of a full decomposition; the raw
+        score, and Lanczos, which does not know the eigenvalues it keeps, have power 1. Raises ConfigError.
         """
         dim = W.shape[0]
         if dim <= min(full_up_to, MAX_FULL_DIM):
-            return cls(project_psd(W), np.zeros((dim, 0), np.float32), np.zeros(0, np.float32), normalised)
+            power = power if normalised else 1.0
+            matrix, removed = psd_part(W, power)
+            none, no_values = np.zeros((dim, 0), np.float32), np.zeros(0, np.float32)
+            return cls(matrix, none, no_values, normalised, power=power, removed=removed)
         values, vectors = lanczos_negative_pairs(W, pairs)
-        return cls(None, vectors, values, normalised, W)
+        return cls(None, vectors, values, normalised, W, 1.0, Removed(len(values), None))
 
     @property
     def dim(self) -> int:

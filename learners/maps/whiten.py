@@ -20,13 +20,18 @@ NULL_SHARE = 1e-6
 """Directions with less variance than this share of the largest are dropped: float32 input (eps 1.2e-7) has no
 signal below, and division by their deviation would only amplify rounding."""
 
+EXACT_DIM = 2048
+"""Up to here the covariance is decomposed as a whole (about 4 s there); beyond that, where minutes are at
+stake, the directions asked for are found by randomised SVD with a fixed seed."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WhitenMap:
     """x -> (x - mean) @ components, all sums in float64.
 
     Options: components, at most so many directions, largest variance first (60); epsilon, shrinkage: a
-    direction of variance v is divided by sqrt(v + epsilon * mean variance) (1e-3).
+    direction of variance v is divided by sqrt(v + epsilon * mean variance of those kept) (1e-3). Fewer are
+    kept where there are fewer: n sample rows of d columns vary in at most min(d, n - 1) directions.
     mean: float32 [d]; components: float32 [d, k], standardisation and scaling folded in. A zero row stays
     zero: that view is missing.
     """
@@ -58,12 +63,16 @@ class WhitenMap:
         scaler = StandardScaler()
         standard = scaler.fit_transform(rows)
         if not standard.any():
-            raise MapError("the map whiten needs sample rows that differ; all are alike")
-        pca = PCA(min(chosen["components"], *standard.shape), svd_solver="covariance_eigh").fit(standard)
-        variance = pca.explained_variance_
-        kept = variance > NULL_SHARE * variance[0]
+            raise MapError(
+                "the map whiten needs sample rows that differ; all are alike: "
+                "give it more objects, or use the map unit"
+            )
+        asked = min(chosen["components"], *standard.shape)
+        pca = PCA(asked, svd_solver=_solver(standard.shape, asked), random_state=0).fit(standard)
+        kept = pca.explained_variance_ > NULL_SHARE * pca.explained_variance_[0]
+        variance = pca.explained_variance_[kept]
         shrunk = np.sqrt(variance + chosen["epsilon"] * variance.mean())
-        components = (pca.components_[kept] / shrunk[kept, None] / scaler.scale_).T
+        components = (pca.components_[kept] / shrunk[:, None] / scaler.scale_).T
         return cls(scaler.mean_.astype(np.float32), np.ascontiguousarray(components, np.float32), chosen)
 
     @classmethod
@@ -89,6 +98,13 @@ class WhitenMap:
     def spec(self) -> dict[str, Any]:
         """Dimensions and options."""
         return {"dim_in": self.dim_in, "dim": self.dim, "options": dict(self.options)}
+
+
+def _solver(shape: tuple[int, ...], components: int) -> str:
+    """How sklearn is to find the directions; the full decomposition where nearly all are asked for."""
+    if shape[1] <= EXACT_DIM:
+        return "covariance_eigh"
+    return "randomized" if 2 * components < min(shape) else "full"
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def test_views_keep_the_order_of_the_file(tmp_path: Path) -> None:
 def test_map_default_depends_on_the_kind(tmp_path: Path) -> None:
     text = '[space.views.a]\ndim = 2\n[space.views.b]\ndim = 2\nkind = "sparse"\n'
     views = load_config(write(tmp_path, text), environ=NO_ENV).space.views
-    assert (views["a"].map, views["b"].map) == ("standardise", "unit")
+    assert (views["a"].map, views["b"].map) == ("whiten", "unit")
 
 
 def test_a_space_without_views_says_what_to_add() -> None:
@@ -97,6 +97,8 @@ def test_a_space_without_views_says_what_to_add() -> None:
         ('[stream]\nmax_record_bytes = "1 parsec"\n', 'found "1 parsec"; expected a size such as'),
         ('[feed]\nrule = "skip"\n', 'feed.rule: found "skip"; allowed: "skip_above", "last_click"'),
         ("[feed]\nholdout_share = 1.0\n", "feed.holdout_share: found 1.0; expected below 1"),
+        ("[serving]\npower = 0.4\n", "serving.power: found 0.4; expected at least 0.5"),
+        ("[serving]\npower = 4\n", "serving.power: found 4; expected at most 3"),
         ("[http]\nlearn_port = 70000\n", "http.learn_port: found 70000; expected at most 65535"),
         ('[validate]\njudgments = "file.tsv"\n', 'expected "qrels:PATH"'),
         ("[space.views.x]\n", "space.views.x.dim: this key is required"),

@@ -43,10 +43,14 @@ def oasis_run(
     return W, steps
 
 
-def psd(W: Doubles) -> Doubles:
-    """The nearest symmetric PSD matrix in the Frobenius norm: negative eigenvalues of sym(W) become 0."""
+def psd(W: Doubles, power: float = 1.0) -> Doubles:
+    """The nearest symmetric PSD matrix in the Frobenius norm: negative eigenvalues of sym(W) become 0. The
+    others to a power, the largest stays."""
     values, vectors = np.linalg.eigh((W + W.T) / 2)
-    return (vectors * np.maximum(values, 0)) @ vectors.T
+    largest = max(float(values[-1]), 1e-300)
+    raised: Doubles = largest * (np.maximum(values, 0) / largest) ** power
+    matrix: Doubles = (vectors * raised) @ vectors.T
+    return matrix
 
 
 def normalised(S: Doubles, queries: Doubles, items: Doubles) -> Doubles:

@@ -4,6 +4,8 @@ tells."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -149,6 +151,69 @@ def test_whitened_directions_are_uncorrelated_of_variance_1_and_null_ones_are_dr
     np.testing.assert_allclose(np.cov(mapped.T), np.eye(3), atol=1e-4)
     few = SpaceMap({"shape": ViewConfig("whiten", {"components": 2})}).fit(views)
     assert few.dim == 2
+
+
+def whitened(rows_: np.ndarray, **options: Any) -> np.ndarray:
+    """The rows under a whitening fitted on themselves, not brought to unit length."""
+    views = {"v": as_block(rows_.astype(np.float32))}
+    return dense(SpaceMap({"v": ViewConfig("whiten", options)}, unit=False).fit(views).transform(views))
+
+
+@pytest.mark.parametrize(("objects", "columns", "kept"), [(3, 80, 2), (40, 80, 39), (2, 5, 1), (50, 2, 2)])
+def test_whitening_keeps_as_many_directions_as_there_are(objects: int, columns: int, kept: int) -> None:
+    mapped = whitened(np.random.default_rng(3).standard_normal((objects, columns)) * 4 + 9)
+    assert mapped.shape == (objects, kept)
+    np.testing.assert_allclose(np.cov(mapped.T).reshape(kept, kept), np.eye(kept), atol=2e-2)
+
+
+def test_shrinkage_is_measured_on_the_directions_kept() -> None:
+    mapped = whitened(np.random.default_rng(3).standard_normal((2, 5)), epsilon=1.0)
+    assert mapped.var(axis=0, ddof=1) == pytest.approx(0.5, abs=1e-5)
+
+
+def test_whitening_leaves_a_constant_column_out() -> None:
+    rows_ = np.random.default_rng(3).standard_normal((50, 4))
+    rows_[:, 1] = 1e6 / 3
+    mapped = whitened(rows_)
+    assert mapped.shape == (50, 3)
+    changed = rows_.copy()
+    changed[0, 1] += 100
+    views = {"v": as_block(rows_.astype(np.float32))}
+    fitted = SpaceMap({"v": ViewConfig("whiten")}).fit(views)
+    other = fitted.transform({"v": as_block(changed.astype(np.float32))})
+    np.testing.assert_array_equal(dense(other)[1:], dense(fitted.transform(views))[1:])
+    np.testing.assert_allclose(dense(other)[0], dense(fitted.transform(views))[0], atol=1e-6)
+
+
+def test_whitening_of_many_columns_finds_the_same_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    rows_ = rng.standard_normal((200, 5)) * [9, 7, 5, 3, 2] @ rng.standard_normal((5, 40))
+    rows_ += 0.1 * rng.standard_normal(rows_.shape)
+    exact = whitened(rows_, components=5)
+    monkeypatch.setattr("learners.maps.whiten.EXACT_DIM", 39)
+    randomised = whitened(rows_, components=5)
+    np.testing.assert_allclose(randomised @ randomised.T, exact @ exact.T, atol=1e-3)
+    np.testing.assert_array_equal(randomised, whitened(rows_, components=5))
+    assert whitened(rows_[:3]).shape == (3, 2)
+
+
+def test_a_loaded_map_does_without_the_library_that_fitted_it() -> None:
+    """What a restarting learner does: its start-up is spared a second of imports."""
+    fitted = PLANS["mixed"].fit(sample())
+    arrays = {
+        name: (array.dtype.str, array.shape, array.tobytes()) for name, array in fitted.arrays().items()
+    }
+    code = f"""
+import sys
+import numpy as np
+from learners import DenseBlock, FittedSpaceMap
+arrays = {{n: np.frombuffer(b, t).reshape(s) for n, (t, s, b) in {arrays!r}.items()}}
+fitted = FittedSpaceMap.load({fitted.spec()!r}, arrays)
+assert len(fitted.transform({{"shape": DenseBlock(np.ones((2, 8), np.float32))}})) == 2
+print([name for name in ("sklearn", "scipy.stats", "pandas", "matplotlib") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
 
 
 def test_shrinkage_damps_the_weak_directions_most() -> None:

@@ -22,6 +22,7 @@ from learners import (
     project_psd,
     symmetry_index,
 )
+from learners.psd import psd_part
 
 from . import oracle
 from .examples import Floats, block, dense, rows, triplets
@@ -51,16 +52,58 @@ def test_projection_is_the_nearest_psd_matrix(seed: int, dim: int, scale: float)
     assert np.linalg.eigvalsh(projected.astype(float))[0] >= -1e-5 * size * dim
 
 
+@pytest.mark.parametrize("power", [0.5, 1.0, 1.5, 3.0])
+@pytest.mark.parametrize("dim", [1, 30, 300])
+def test_sharpening_in_float32_is_within_1e5_of_float64(power: float, dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    W = (np.eye(dim) + rng.standard_normal((dim, dim)) / np.sqrt(dim)).astype(np.float32)
+    expected = oracle.psd(W.astype(float), power)
+    sharpened = project_psd(W, power)
+    np.testing.assert_array_equal(sharpened, sharpened.T)
+    assert np.linalg.norm(sharpened - expected) <= 1e-5 * np.linalg.norm(expected)
+    values = np.linalg.eigvalsh(sharpened.astype(float))
+    assert values[0] >= -1e-5 * values[-1]
+
+
+@pytest.mark.parametrize("scale", [1e-36, 1e-20, 1e20, 1e36])
+def test_sharpening_keeps_the_scale_and_the_range_of_float32(scale: float) -> None:
+    W = np.random.default_rng(0).standard_normal((20, 20)).astype(np.float32)
+    expected = oracle.psd(W.astype(float), 3.0)
+    scaled = project_psd(W * np.float32(scale), 3.0).astype(float) / scale
+    assert np.linalg.norm(scaled - expected) <= 1e-5 * np.linalg.norm(expected)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("power", [1.0, 1.5])
+def test_the_account_of_what_was_removed(power: float) -> None:
+    part, removed = psd_part(np.diag(np.float32([4, 1, 0, -2, -1])), power)
+    assert removed.negatives == 2
+    assert removed.share == pytest.approx(3 / 8)
+    np.testing.assert_allclose(np.diag(part), [4, 4 * 0.25**power, 0, 0, 0], atol=1e-6)
+    for W, negatives in ((np.zeros((3, 3), np.float32), 0), (-np.eye(3, dtype=np.float32), 3)):
+        part, removed = psd_part(W, power)
+        assert removed.negatives == negatives
+        np.testing.assert_allclose(part, 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("power", [0.0, -1.0, np.nan, np.inf])
+def test_a_power_that_is_none_is_refused(power: float) -> None:
+    with pytest.raises(ConfigError, match="power"):
+        project_psd(learned(), power)
+
+
 def test_projection_leaves_a_psd_matrix_alone() -> None:
     A = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
     S = A @ A.T
     S = (S + S.T) / 2
     np.testing.assert_array_equal(project_psd(S), S)
+    np.testing.assert_array_equal(project_psd(np.float32(3.3) * S), np.float32(3.3) * S)
     np.testing.assert_array_equal(project_psd(np.zeros((3, 3), np.float32)), np.zeros((3, 3)))
 
 
-def test_projection_repeats_to_the_bit() -> None:
-    assert project_psd(learned()).tobytes() == project_psd(learned()).tobytes()
+@pytest.mark.parametrize("power", [1.0, 1.5])
+def test_projection_repeats_to_the_bit(power: float) -> None:
+    assert project_psd(learned(), power).tobytes() == project_psd(learned(), power).tobytes()
 
 
 def test_factor_embeds_with_the_learned_inner_product() -> None:
@@ -99,7 +142,11 @@ def test_scores_equal_the_oracle(kind: str, normalised: bool, full: bool) -> Non
     negatives = int(np.sum(np.linalg.eigvalsh((W + W.T).astype(float)) < 0))
     form = ServingForm.from_matrix(W, normalised, full_up_to=4096 if full else 0, pairs=negatives)
     assert (form.matrix is None) == (not full)
-    S = oracle.psd(W.astype(float))
+    assert form.power == (1.5 if full and normalised else 1.0)
+    assert form.removed is not None
+    assert form.removed.negatives == negatives
+    assert (form.removed.share is None) == (not full)
+    S = oracle.psd(W.astype(float), 1.5 if full and normalised else 1.0)
     raw = queries @ S @ items.T
     expected = oracle.normalised(S, queries, items) if normalised else raw
     left, right = block(queries, kind), block(items, kind)
@@ -119,9 +166,12 @@ def test_normalised_scores_are_cosines(kind: str) -> None:
     np.testing.assert_allclose(scores, scores.T, atol=1e-5)
 
 
-def test_the_untrained_form_is_the_cosine() -> None:
+@pytest.mark.parametrize("power", [1.0, 1.5, 3.0])
+def test_the_untrained_form_is_the_cosine(power: float) -> None:
     vectors = rows(np.random.default_rng(2), 20, DIM, 1.0)
-    form = ServingForm.from_matrix(Oasis(DIM).W)
+    form = ServingForm.from_matrix(Oasis(DIM).W, power=power)
+    assert form.matrix is not None
+    np.testing.assert_allclose(form.matrix, np.eye(DIM), atol=1e-6)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(form.scores(vectors, vectors), unit @ unit.T, atol=1e-5)
 

@@ -7,7 +7,7 @@ import pytest
 
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
-from daemon.serving_form import make_form, serving_form
+from daemon.serving_form import account, make_form, serving_form
 from learners.errors import StateError
 from learners.psd import project_psd
 
@@ -21,9 +21,11 @@ def test_it_is_kept_and_read_back(world):
     number = world.publish(W=random_matrix(12))
     version = world.versions.load(number)
     made = serving_form(world.versions, version, ServingConfig())
-    arrays, _ = world.versions.attached(number, "serving")
+    arrays, meta = world.versions.attached(number, "serving")
     np.testing.assert_array_equal(arrays["matrix"], made.matrix)
-    np.testing.assert_array_equal(made.matrix, project_psd(version.arrays["W"]))
+    np.testing.assert_array_equal(made.matrix, project_psd(version.arrays["W"], 1.5))
+    assert meta["made"] == {"psd": "full", "power": 1.5, "negatives": 6, "share": made.removed.share}
+    assert 0 < made.removed.share < 1
     read = serving_form(world.versions, version, ServingConfig())
     np.testing.assert_array_equal(read.matrix, made.matrix)
 
@@ -39,6 +41,30 @@ def test_other_settings_make_it_anew_and_leave_the_kept_one(world):
     arrays, meta = world.versions.attached(number, "serving")
     assert meta["settings"]["score"] == "normalised"
     assert "matrix" in arrays
+
+
+def test_another_power_makes_it_anew(world):
+    world.publish()
+    version = world.versions.load(world.publish(W=random_matrix(12)))
+    serving_form(world.versions, version, ServingConfig())
+    plain = serving_form(world.versions, version, ServingConfig(power=1.0))
+    np.testing.assert_array_equal(plain.matrix, project_psd(version.arrays["W"]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "psd", "power"),
+    [
+        ({}, "full", 1.5),
+        ({"psd": "full", "power": 2.0}, "full", 2.0),
+        ({"score": "raw"}, "full", 1.0),
+        ({"psd": "lanczos"}, "lanczos", 1.0),
+        ({"full_max_dim": 10}, "lanczos", 1.0),
+        ({"psd": "off"}, "off", 1.0),
+    ],
+)
+def test_the_power_applies_where_it_has_a_meaning(settings, psd, power):
+    made = account(make_form(random_matrix(), 3, ServingConfig(**settings)))
+    assert (made["psd"], made["power"]) == (psd, power)
 
 
 def test_a_damaged_form_is_made_anew(world):
