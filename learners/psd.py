@@ -19,7 +19,7 @@ from .errors import ConfigError
 from .kernels.fold import symmetric_product
 
 MAX_FULL_DIM = 4096
-"""Largest dimension for a full eigendecomposition: about 5 s and 0.5 GB there, a minute and gigabytes at
+"""Largest dimension for a full eigendecomposition: about 7 s and 0.4 GB there, minutes and gigabytes at
 10,000."""
 
 LANCZOS_SEED = 20100
