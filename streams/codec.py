@@ -8,29 +8,34 @@ import msgpack
 import numpy as np
 
 from streams import poison, wire
-from streams.check import check_object
+from streams.check import check_object, check_vector
 from streams.event import Event, ObjectRef
 from streams.impression import Impression
 from streams.poison import Poison
 from streams.vectors import SparseVector, Vector
 
+_SURELY_FITS = wire.MAX_TEXT_BYTES // 4
+"""Characters that fit the limit on a text whatever they are: UTF-8 has at most 4 bytes for each."""
+
 
 def encode_event(event: Event) -> bytes:
     """The one canonical encoding of an event; raises Poison for whatever `decode_event` would refuse."""
+    wire.check_ts(event.ts)
     fields: dict[str, Any] = {
         "v": wire.FORMAT_VERSION,
-        "id": event.id,
+        "id": _text(event.id, "id"),
         "ts": event.ts,
         "q": _object_fields(event.query, "q"),
         "c": _object_fields(event.clicked, "c"),
         "s": _object_fields(event.skipped, "s"),
     }
     if event.weight != 1.0:
-        fields["w"] = float(event.weight)
-    _add_optional(fields, src=event.source, imp=event.impression, prop=event.propensity, sp=event.space)
-    value = _pack(fields)
-    decode_event(value)
-    return value
+        fields["w"] = _number(event.weight, "w", wire.MAX_WEIGHT)
+    _add_texts(fields, src=event.source, imp=event.impression)
+    if event.propensity is not None:
+        fields["prop"] = _number(event.propensity, "prop", 1.0)
+    _add_texts(fields, sp=event.space)
+    return _pack(fields)
 
 
 def decode_event(value: bytes | None, *, check_values: bool = True) -> Event:
@@ -60,20 +65,26 @@ def decode_event(value: bytes | None, *, check_values: bool = True) -> Event:
 
 def encode_impression(impression: Impression) -> bytes:
     """The one canonical encoding of an impression; raises Poison for what decoding would refuse."""
+    shown, clicked = len(impression.shown), list(impression.clicked)
+    if not shown:
+        raise Poison(poison.WRONG_TYPE, "shown is not a list of at least one object")
+    if shown > wire.MAX_SHOWN:
+        raise Poison(poison.TOO_LARGE, f"{shown} objects shown, the limit is {wire.MAX_SHOWN}")
+    wire.check_ts(impression.ts)
+    wire.check_clicked(clicked, shown)
     fields: dict[str, Any] = {
         "v": wire.FORMAT_VERSION,
-        "id": impression.id,
+        "id": _text(impression.id, "id"),
         "ts": impression.ts,
         "q": _object_fields(impression.query, "q"),
-        "shown": [_object_fields(ref, "shown") for ref in impression.shown],
-        "clicked": list(impression.clicked),
+        "shown": [_object_fields(ref, f"shown[{rank}]") for rank, ref in enumerate(impression.shown)],
+        "clicked": clicked,
     }
     if impression.propensity is not None:
-        fields["prop"] = [float(number) for number in impression.propensity]
-    _add_optional(fields, src=impression.source, sp=impression.space)
-    value = _pack(fields)
-    decode_impression(value)
-    return value
+        fields["prop"] = [_number(number, "prop", 1.0) for number in impression.propensity]
+        wire.check_propensity(fields["prop"], shown)
+    _add_texts(fields, src=impression.source, sp=impression.space)
+    return _pack(fields)
 
 
 def decode_impression(value: bytes | None) -> Impression:
@@ -97,23 +108,48 @@ def decode_impression(value: bytes | None) -> Impression:
 
 
 def raw_vector(vector: Vector) -> wire.RawVector:
-    """A vector's bytes on the wire: float32, or [int32, float32], little-endian."""
+    """A vector's bytes on the wire: float32, or [int32, float32], little-endian; nothing is checked."""
     if isinstance(vector, SparseVector):
         return [np.asarray(vector.indices, "<i4").tobytes(), np.asarray(vector.values, "<f4").tobytes()]
     return np.asarray(vector, "<f4").tobytes()
 
 
 def _object_fields(ref: ObjectRef, where: str) -> dict[str, Any]:
-    if ref.x is not None and ref.views is not None:
-        raise Poison(poison.BAD_OBJECT, f"{where} has both x and views")
-    fields: dict[str, Any] = {}
-    if ref.id is not None:
-        fields["id"] = ref.id
-    if ref.x is not None:
-        fields["x"] = raw_vector(ref.x)
-    if ref.views is not None:
-        fields["views"] = {name: raw_vector(vector) for name, vector in ref.views.items()}
-    return fields
+    """An object as it is written. All that `wire.read_object` and `check_object` refuse is refused here."""
+    fields = {} if ref.id is None else {"id": _text(ref.id, where)}
+    if ref.x is None and ref.views is None:
+        if not fields:
+            raise Poison(poison.BAD_OBJECT, f"{where} needs an id, or exactly one of x and views")
+        return fields
+    if ref.views is None:
+        return {**fields, "x": _checked_vector(ref.x, where)}
+    if ref.x is not None or not ref.views:
+        raise Poison(poison.BAD_OBJECT, f"{where} has both x and views, or no view")
+    if len(ref.views) > wire.MAX_MAP_ENTRIES:
+        raise Poison(poison.TOO_LARGE, f"{where}: more than {wire.MAX_MAP_ENTRIES} views")
+    views = {_text(name, where): _checked_vector(vector, where) for name, vector in ref.views.items()}
+    return {**fields, "views": views}
+
+
+def _checked_vector(vector: Any, where: str) -> wire.RawVector:
+    """A vector's bytes, its numbers checked as the reader will see them: after the change of type."""
+    try:
+        if not isinstance(vector, SparseVector):
+            values = np.asarray(vector, "<f4")
+            if values.ndim != 1 or not values.size:
+                raise Poison(poison.BAD_VECTOR, f"{where}: a dense vector is a row of at least one number")
+            check_vector(values, where)
+            return values.tobytes()
+        given, values = np.asarray(vector.indices), np.asarray(vector.values, "<f4")
+        indices = given.astype("<i4", copy=False)
+    except (TypeError, ValueError, OverflowError):
+        raise Poison(poison.WRONG_TYPE, f"{where}: a vector holds something other than numbers") from None
+    if indices.ndim != 1 or values.ndim != 1:
+        raise Poison(poison.BAD_VECTOR, f"{where}: indices and values are not two rows of numbers")
+    if indices is not given and not np.array_equal(indices, given):
+        raise Poison(poison.INDEX_OUT_OF_RANGE, f"{where}: an index is not a whole number of 32 bits")
+    check_vector(SparseVector(indices, values), where)
+    return [indices.tobytes(), values.tobytes()]
 
 
 def _object(raw: Any, where: str) -> ObjectRef:
@@ -131,17 +167,33 @@ def _vector(raw: wire.RawVector) -> Vector:
     return SparseVector(np.frombuffer(raw[0], "<i4"), np.frombuffer(raw[1], "<f4"))
 
 
-def _add_optional(fields: dict[str, Any], **optional: str | float | None) -> None:
-    fields.update((name, value) for name, value in optional.items() if value is not None)
+def _text(raw: Any, where: str) -> str:
+    """A text that can be read again: not empty, at most 512 bytes (`_pack` sees to valid UTF-8)."""
+    wire.check_text(raw, where)
+    if len(raw) > _SURELY_FITS and len(raw.encode("utf-8", "surrogatepass")) > wire.MAX_TEXT_BYTES:
+        raise Poison(poison.TOO_LARGE, f"{where}: a text of more than {wire.MAX_TEXT_BYTES} bytes")
+    return str(raw)
+
+
+def _number(raw: Any, where: str, high: float) -> float:
+    """A number in (0, high] as the 64-bit float that is written; NumPy's scalars are numbers too."""
+    number = float(raw) if isinstance(raw, np.floating | np.integer) else raw
+    wire.check_number(number, where, high)
+    return float(number)
+
+
+def _add_texts(fields: dict[str, Any], **optional: str | None) -> None:
+    for name, text in optional.items():
+        if text is not None:
+            fields[name] = _text(text, name)
 
 
 def _pack(fields: dict[str, Any]) -> bytes:
+    """The bytes of checked fields, within the limits on the whole record."""
     try:
         packed: bytes = msgpack.packb(fields)
     except UnicodeEncodeError:
         raise Poison(poison.BAD_TEXT) from None
-    except OverflowError:
-        raise Poison(poison.OUT_OF_RANGE, "a whole number does not fit 64 bits") from None
-    except (TypeError, ValueError):
-        raise Poison(poison.WRONG_TYPE, "a field has a type the format does not know") from None
+    if len(packed) > wire.MAX_VALUE_BYTES:
+        raise Poison(poison.TOO_LARGE, f"{len(packed)} bytes, the limit is {wire.MAX_VALUE_BYTES}")
     return packed

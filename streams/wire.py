@@ -120,11 +120,7 @@ def _check_head(fields: dict[str, Any], required: frozenset[str], known: frozens
     if len(fields) > len(required) and not known.issuperset(fields):
         raise Poison(poison.UNKNOWN_FIELD, f"known are {', '.join(sorted(known))}")
     check_text(fields["id"], "id")
-    ts = fields["ts"]
-    if type(ts) is not int:
-        raise Poison(poison.WRONG_TYPE, "ts is not a whole number of milliseconds")
-    if not 0 <= ts <= MAX_TS:
-        raise Poison(poison.OUT_OF_RANGE, "ts is not within 0 .. 2^53 - 1 milliseconds")
+    check_ts(fields["ts"])
 
 
 def _check_texts(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
@@ -133,9 +129,17 @@ def _check_texts(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:
             check_text(fields[name], name)
 
 
+def check_ts(raw: Any) -> None:
+    """A whole number of milliseconds within 0 .. 2^53 - 1."""
+    if type(raw) is not int:
+        raise Poison(poison.WRONG_TYPE, "ts is not a whole number of milliseconds")
+    if not 0 <= raw <= MAX_TS:
+        raise Poison(poison.OUT_OF_RANGE, "ts is not within 0 .. 2^53 - 1 milliseconds")
+
+
 def check_text(raw: Any, where: str) -> None:
     """A text, not empty; `unpack` has already refused any above 512 bytes."""
-    if type(raw) is not str:
+    if not isinstance(raw, str):
         raise Poison(poison.WRONG_TYPE, f"{where} is not a text")
     if not raw:
         raise Poison(poison.OUT_OF_RANGE, f"{where} is empty")
