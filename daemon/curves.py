@@ -16,6 +16,9 @@ REFERENCE = "version_0"
 TITLES = {
     "map_full": "mAP, whole catalog, by judgments",
     "p10_full": "P@10, whole catalog, by judgments",
+    "balanced_hop": "decision by clicks: position-balanced + half two-click AUC",
+    "position_balanced": "better than the shown order (0.5 = the same)",
+    "hop_auc": "two clicks away, never shown (AUC)",
     "map_shown": "mAP inside the shown lists",
     "clicked_vs_random": "clicked above random objects (AUC)",
     "map_clicks": "mAP, whole catalog, by clicks",

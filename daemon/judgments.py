@@ -63,6 +63,13 @@ class BoundJudgments:
         own = self.row_of.get(query_id)
         return rows if own is None else rows[rows != own]
 
+    def catalog_queries(self) -> list[str]:
+        """Ids of catalog objects that the file has judgments for as queries; what is relevant may be
+        nothing.
+        """
+        named = self.by_query if self.by_query else self.labels
+        return [query for query in named if query in self.row_of]
+
     def label(self, query_id: str) -> str | None:
         """The query's label where the judgments are labels, else None (macro averages need it)."""
         return self.labels.get(query_id)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from checkpoints.ledger import Ledger
@@ -14,20 +16,24 @@ from daemon.exits import UserError
 from daemon.judgments import Judgments, load_judgments
 from daemon.space import space_of
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.decide import FULL_CATALOG, SHOWN_LIST, DecisionRule
 from daemon.validate.holdout import Holdout
+from daemon.validate.judge import Judge
+from daemon.validate.judged import JudgedQueries
+from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule
 from daemon.validate.shelf import Shelf
 from streams.address import Address, parse_address
 from streams.catalog import load_catalog
 from streams.errors import TopicMissing
+from streams.event import ObjectRef
 from streams.open import ensure_topic, open_sink, open_source
+from streams.routing import is_holdout, route_key
 from streams.source import Sink, Source
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What the validator works with. `training` is only asked for its ends; `judgments` None without a
-    file.
+    """What the validator works with. `training` is only asked for its ends; `judgments` None without a file.
+    `is_holdout`: whether routing sends the query with this id to the holdout.
     """
 
     holdout: Holdout
@@ -36,12 +42,24 @@ class Bench:
     ledger: Ledger
     shelf: Shelf
     judgments: Judgments | None
+    has_catalog: bool
+    is_holdout: Callable[[str], bool]
     metrics: ValidateMetrics
 
     @property
     def rule(self) -> DecisionRule:
-        """Judgments decide where they are configured, else the shown lists under their guard."""
-        return SHOWN_LIST if self.judgments is None else FULL_CATALOG
+        """Judgments decide where they are configured, else clicks under their guards."""
+        if self.judgments is not None:
+            return FULL_CATALOG
+        return CLICKS if self.has_catalog else SHOWN_LISTS
+
+    def judge(self, max_queries: int) -> Judge:
+        """The judge for the objects as mapped now; a version must be open."""
+        objects, judged = self.shelf.objects, None
+        if self.judgments is not None:
+            bound = self.judgments.bind(objects.ids)
+            judged = JudgedQueries(objects, bound, self.is_holdout, max_queries)
+        return Judge(objects, judged, max_queries)
 
 
 def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Bench:
@@ -64,8 +82,15 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
         ledger=Ledger(store),
         shelf=Shelf(versions, space, catalog, config.serving),
         judgments=judgments,
+        has_catalog=catalog is not None,
+        is_holdout=partial(_is_holdout, share=config.feed.holdout_share, seed=config.feed.seed),
         metrics=metrics,
     )
+
+
+def _is_holdout(query_id: str, share: float, seed: int) -> bool:
+    """Routing's own rule: a holdout query is never trained on."""
+    return is_holdout(route_key(ObjectRef(query_id)), share, seed)
 
 
 def _open_dead(address: Address) -> Sink:
@@ -83,6 +108,6 @@ def _open_judgments(config: Config) -> Judgments | None:
     if not config.catalog.path:
         raise UserError(
             "validate.judgments needs a catalog to rank",
-            "set catalog.path, or leave validate.judgments empty to decide by the shown lists",
+            "set catalog.path, or leave validate.judgments empty to decide by clicks",
         )
     return load_judgments(config.validate.judgments)

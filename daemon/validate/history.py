@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from checkpoints.ledger import LedgerEntry
-from daemon.validate.decide import DecisionRule, History, Judged, Positions, is_finite, judge_by
+from daemon.validate.decide import History, Positions
+from daemon.validate.rules import DecisionRule, Judged, is_finite, judge_by
 
 BEST = "best"
 VALIDATE = "validate"
 REFERENCE = "version_0"
 REFUSED = "refused"
+DECIDED_BY = "decision_measure"
 POSITIONS = "holdout_positions"
 
 
@@ -53,6 +55,8 @@ def positions_of(measures: Mapping[str, Any]) -> Positions:
 
 def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> list[Judged]:
     reference = measures.get(REFERENCE)
-    if not isinstance(reference, Mapping) or not is_finite(measures, rule) or not is_finite(reference, rule):
+    if not isinstance(reference, Mapping) or measures.get(DECIDED_BY) != rule.measure:
+        return []
+    if not is_finite(measures, rule) or not is_finite(reference, rule):
         return []
     return [judge_by(rule, version, measures, reference)]

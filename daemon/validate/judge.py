@@ -1,115 +1,76 @@
 """All measures of one version on one window, in blocks so that memory stays bounded.
 
 Memory beyond the window and the mapped catalog: one block of scores (`SCORE_FLOATS` float32, 16 MB, or one
-row of the catalog if that is longer), one sorted row, one block of mapped objects (`OBJECT_FLOATS` float32,
-32 MB) and one float32 per catalog object. The same version on the same window gives the same numbers: blocks
-are cut alike, draws are seeded by impression id.
+row of the catalog if that is longer), at most as many weights of co-clicked objects (12 bytes each), one
+sorted row, one part of gathered objects (`PART_FLOATS` float32, 4 MB) and one float32 per catalog object.
+The same version on the same window gives the same numbers: blocks are cut alike, draws are seeded by
+impression id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from daemon.judgments import BoundJudgments
-from daemon.validate import measures
-from daemon.validate.catalog import CatalogJudge
-from daemon.validate.lists import ShownLists, shown_lists
-from daemon.validate.measures import TOP, Float, Scores
+from daemon.validate.catalog import ClickJudge
+from daemon.validate.judged import JudgedQueries
+from daemon.validate.measures import Float
 from daemon.validate.objects import MappedObjects
-from daemon.validate.pool import RANDOM_OBJECTS, Pool
+from daemon.validate.panel import Panel, make_panel
+from daemon.validate.rules import CLICKS_MEASURE, HOP_WEIGHT
 from daemon.validate.scorer import Scorer
-from learners.block import Float32s
+from daemon.validate.shown import ShownJudge
 from streams.impression import Impression
 
-OBJECT_FLOATS = 1 << 23
-MAX_LISTS = 32
-
 Measures = dict[str, float]
+NO_EVIDENCE = 0.5
+"""AUC of what tells nothing."""
 
 
 class Judge:
     """Judges versions on a window.
 
-    `judgments` are bound to the catalog, at most `max_queries` queries are ranked against the whole catalog.
-    Without a catalog only the shown lists are judged, and random objects come from other lists of the window.
+    `judged`: the queries with judgments, or None; at most `max_queries` queries of the window are ranked
+    against the whole catalog by their clicks. Without a catalog only the shown lists are judged, and random
+    objects come from other lists of the window.
     """
 
-    def __init__(self, objects: MappedObjects, judgments: BoundJudgments | None, max_queries: int) -> None:
+    def __init__(self, objects: MappedObjects, judged: JudgedQueries | None, max_queries: int) -> None:
         self.objects = objects
-        self._catalog = None
-        if objects.catalog is not None:
-            self._catalog = CatalogJudge(objects, judgments, max_queries)
+        self._shown = ShownJudge(objects)
+        self._clicks = None if objects.catalog is None else ClickJudge(objects, max_queries)
+        self._judged = judged
 
-    def judge(self, scorer: Scorer, impressions: Sequence[Impression]) -> Measures:
+    def panel(self, impressions: Sequence[Impression]) -> Panel:
+        """Usable impressions, oldest first, prepared for any number of versions."""
+        return make_panel(self.objects, impressions)
+
+    def judge(self, scorer: Scorer, panel: Panel, fixed: Float | None = None) -> Measures:
         """Measures by name; those that cannot be had (no catalog, no judged query) are absent.
 
-        `impressions`: usable ones, oldest first, at least one. Raises NotFinite.
+        `panel`: at least one impression. `fixed`: what `fixed_table` gives for this version, where it is
+        known already. Raises NotFinite.
         """
-        out = self._judge_shown(scorer, impressions)
-        if self._catalog is not None:
-            out |= self._catalog.judge(scorer, impressions)
+        out = self._shown.judge(scorer, panel)
+        if self._clicks is not None:
+            out |= self._clicks.judge(scorer, panel)
+            hop = out["hop_auc"]
+            away = NO_EVIDENCE if np.isnan(hop) else hop
+            out[CLICKS_MEASURE] = out["position_balanced"] + HOP_WEIGHT * away
+        if self._judged is not None:
+            seen = self._judged.seen(panel)
+            fixed = self.fixed_table(scorer) if fixed is None else fixed
+            table = np.concatenate([fixed, self._judged.table(scorer, seen)])
+            out |= self._judged.summary([*self._judged.fixed, *seen], table)
         return {name: value for name, value in out.items() if not np.isnan(value)}
+
+    def fixed_table(self, scorer: Scorer) -> Float:
+        """AP and P@10 of the fixed judged queries, float64 [n, 2]: the same on every window."""
+        if self._judged is None:
+            return np.zeros((0, 2))
+        return self._judged.table(scorer, self._judged.fixed)
 
     def losses(self, scorer: Scorer, impressions: Sequence[Impression]) -> Float:
         """Holdout loss of each impression: mean hinge over its (clicked, unclicked) pairs. float64[n]."""
-        parts = [np.zeros(0)]
-        for part in self._blocks(impressions):
-            lists = shown_lists(part)
-            scores = _score_lists(scorer, scorer.fold([one.query for one in part]), part, lists)
-            parts.append(measures.shown_hinge(scores, lists.clicked, lists.valid))
-        return np.concatenate(parts)
-
-    def _judge_shown(self, scorer: Scorer, impressions: Sequence[Impression]) -> Measures:
-        columns: dict[str, list[Float]] = {}
-        pool = Pool(self.objects, impressions)
-        for part in self._blocks(impressions):
-            lists = shown_lists(part)
-            folded = scorer.fold([impression.query for impression in part])
-            scores = _score_lists(scorer, folded, part, lists)
-            found = _shown_measures(scores, lists)
-            found["clicked_vs_random"] = _clicked_vs_random(scorer, folded, part, scores, pool)
-            for name, values in found.items():
-                columns.setdefault(name, []).append(values)
-        return {name: measures.mean_over(np.concatenate(parts)) for name, parts in columns.items()}
-
-    def _blocks(self, impressions: Sequence[Impression]) -> Iterator[Sequence[Impression]]:
-        longest = max((len(impression.shown) for impression in impressions), default=1)
-        step = OBJECT_FLOATS // (self.objects.dim * max(longest, RANDOM_OBJECTS))
-        step = min(MAX_LISTS, max(1, step))
-        return (impressions[start : start + step] for start in range(0, len(impressions), step))
-
-
-def _score_lists(scorer: Scorer, folded: Float32s, part: Sequence[Impression], lists: ShownLists) -> Float32s:
-    """Scores of each shown list, float32[n, L], 0 on padding."""
-    everything = scorer.objects(folded, [ref for impression in part for ref in impression.shown])
-    scores = np.zeros(lists.valid.shape, np.float32)
-    owner = np.repeat(np.arange(len(part)), lists.valid.sum(axis=1))
-    scores[lists.valid] = everything[owner, np.arange(len(owner))]
-    return scores
-
-
-def _clicked_vs_random(
-    scorer: Scorer, folded: Float32s, part: Sequence[Impression], scores: Float32s, pool: Pool
-) -> Float:
-    """AUC of each list's clicked objects against its random objects, float64[n]."""
-    picks = [pool.pick(impression) for impression in part]
-    random = pool.scores(scorer, folded, np.concatenate(picks))
-    out, start = np.full(len(part), np.nan), 0
-    for row, (impression, pick) in enumerate(zip(part, picks, strict=True)):
-        clicked = scores[row, list(impression.clicked)]
-        out[row] = measures.auc(clicked, random[row, start : start + len(pick)])
-        start += len(pick)
-    return out
-
-
-def _shown_measures(scores: Scores, lists: ShownLists) -> dict[str, Float]:
-    ranks, seen = measures.shown_ranks(scores, lists.valid), lists.shown_order
-    return {
-        "map_shown": measures.shown_average_precision(ranks, lists.clicked, lists.weights),
-        "ndcg_shown": measures.shown_ndcg(ranks, lists.clicked, TOP),
-        "shown_order_map": measures.shown_average_precision(seen, lists.clicked, lists.weights),
-        "shown_order_ndcg": measures.shown_ndcg(seen, lists.clicked, TOP),
-        "loss": measures.shown_hinge(scores, lists.clicked, lists.valid),
-    }
+        return self._shown.losses(scorer, self.panel(impressions))

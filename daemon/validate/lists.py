@@ -31,12 +31,16 @@ class ShownLists:
         count, length = self.valid.shape
         return np.tile(np.arange(1, length + 1, dtype=np.int64), (count, 1))
 
+    def slice(self, part: slice) -> ShownLists:
+        """Some of the lists, not copied."""
+        return ShownLists(self.valid[part], self.clicked[part], self.weights[part])
+
 
 def shown_lists(impressions: Sequence[Impression]) -> ShownLists:
-    """Pad impressions to arrays. At least one impression."""
-    length = max(len(impression.shown) for impression in impressions)
+    """Pad impressions to arrays."""
+    length = max((len(impression.shown) for impression in impressions), default=1)
     shape = (len(impressions), length)
-    lengths = np.array([len(impression.shown) for impression in impressions])
+    lengths = np.array([len(impression.shown) for impression in impressions], np.int64)
     valid = np.arange(length) < lengths[:, None]
     clicked, weights = np.zeros(shape, bool), np.ones(shape)
     for row, impression in enumerate(impressions):
@@ -46,22 +50,21 @@ def shown_lists(impressions: Sequence[Impression]) -> ShownLists:
     return ShownLists(valid, clicked, weights)
 
 
-def draw(impression_id: str, count: int, among: int) -> NDArray[np.int64]:
-    """`count` numbers in [0, among), uniform up to 2^-32, the same for this impression on every machine and
-    run.
+def draws(impression_ids: Sequence[str], count: int, among: int) -> NDArray[np.int64]:
+    """For each impression `count` numbers in [0, among), int64[n, count]: uniform up to 2^-32, the same for
+    this impression on every machine and run.
 
     A counter through the splitmix64 finaliser (Steele, Lea, Flood, OOPSLA 2014), started at a hash of the
     id.
     """
-    seed = np.uint64(
-        int.from_bytes(hashlib.blake2b(impression_id.encode(), digest_size=8).digest(), "little")
-    )
+    seeds = np.array([int.from_bytes(stable_order(one), "little") for one in impression_ids], np.uint64)
     with np.errstate(over="ignore"):
-        state = seed + _GOLDEN * np.arange(1, count + 1, dtype=np.uint64)
+        state = seeds[:, None] + _GOLDEN * np.arange(1, count + 1, dtype=np.uint64)
         state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         state = state ^ (state >> np.uint64(31))
-    return (state % np.uint64(among)).astype(np.int64)
+    numbers: NDArray[np.int64] = (state % np.uint64(among)).astype(np.int64)
+    return numbers
 
 
 def stable_order(key: str) -> bytes:

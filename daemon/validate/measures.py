@@ -30,17 +30,19 @@ corrects.
 """
 
 
-def ranks_of(scores: Scores, targets: Rows, exclude: int | None = None) -> Rows:
+def ranks_of(
+    scores: Scores, targets: Rows, exclude: int | None = None, ordered: Scores | None = None
+) -> Rows:
     """1-based ranks of the candidates `targets` when all candidates are sorted by falling score.
 
     `rank(i) = 1 + #{j: s_j > s_i} + #{j < i: s_j = s_i}`, both counts without `exclude` (the query's own
-    row). scores [n], targets int64[k] -> int64[k]. One sort of the scores, no argsort: O(n log n), n extra
-    floats.
+    row). scores [n], targets int64[k] -> int64[k]. One sort of the scores (or `ordered`, the scores sorted
+    upwards), no argsort: O(n log n), n extra floats.
     """
-    ordered = np.sort(scores)
+    upwards = np.sort(scores) if ordered is None else ordered
     wanted = scores[targets]
-    upto = np.searchsorted(ordered, wanted, side="right")
-    equal = upto - np.searchsorted(ordered, wanted, side="left")
+    upto = np.searchsorted(upwards, wanted, side="right")
+    equal = upto - np.searchsorted(upwards, wanted, side="left")
     ranks: Rows = (scores.shape[0] - upto + 1).astype(np.int64)
     for value in np.unique(wanted[equal > 1]):
         rows = np.flatnonzero(scores == value)
@@ -151,12 +153,31 @@ def shown_hinge(scores: Scores, clicked: Mask, valid: Mask) -> Float:
         return np.where(count > 0, np.where(pairs, loss, 0.0).sum(axis=(1, 2)) / count, np.nan)
 
 
-def auc(positives: Scores, negatives: Scores) -> float:
-    """Share of (positive, negative) pairs with the positive scored higher, ties one half; NaN without a
-    pair.
+def auc_per_list(scores: Scores, clicked: Mask, random: Scores, counts: Mask) -> Float:
+    """Share of (clicked, random) pairs of each list with the clicked one scored higher, ties one half.
+
+    scores [n, L], clicked bool[n, L], random [n, R], counts bool[n, R] (the random objects that count) ->
+    float64[n]; NaN without a pair.
     """
-    if positives.shape[0] == 0 or negatives.shape[0] == 0:
+    owner, rank = np.nonzero(clicked)
+    own, other = scores[owner, rank][:, None], random[owner]
+    won = (((own > other) + 0.5 * (own == other)) * counts[owner]).sum(axis=1)
+    pairs = clicked.sum(axis=1) * counts.sum(axis=1)
+    total = np.bincount(owner, won, minlength=len(scores))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(pairs > 0, total / pairs, np.nan)
+
+
+def weighted_auc(scores: Scores, ordered: Scores, targets: Rows, weights: Float, barred: Rows) -> float:
+    """Weighted mean over `targets` of the share of other candidates scored lower, ties one half.
+
+    Candidates are all of scores [n] but `barred` (int64, distinct, none a target); ordered: the scores sorted
+    upwards; targets int64[k], weights float[k]. NaN without a target or another candidate.
+    """
+    others = scores.shape[0] - barred.shape[0] - 1
+    if targets.shape[0] == 0 or others < 1:
         return float("nan")
-    above = positives[:, None] > negatives[None, :]
-    equal = positives[:, None] == negatives[None, :]
-    return float(np.mean(above + 0.5 * equal))
+    wanted, out = scores[targets], np.sort(scores[barred])
+    below = np.searchsorted(ordered, wanted, side="left") - np.searchsorted(out, wanted, side="left")
+    upto = np.searchsorted(ordered, wanted, side="right") - np.searchsorted(out, wanted, side="right")
+    return float(np.average((below + 0.5 * (upto - below - 1)) / others, weights=weights))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.learn.assemble import as_blocks, map_catalog, overlay
-from learners.block import Block
+from learners.block import Block, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
 from streams.event import ObjectRef
@@ -42,6 +42,15 @@ class MappedObjects:
     def dim(self) -> int:
         """Dimension of the learner's space."""
         return self._fitted.dim
+
+    @property
+    def width(self) -> int:
+        """Floats a mapped object takes: the dimension, or twice the mean entries of a sparse catalog's
+        objects.
+        """
+        if not isinstance(self.catalog, SparseBlock):
+            return self.dim
+        return min(self.dim, 1 + 2 * len(self.catalog.values) // max(1, len(self.catalog)))
 
     @property
     def map_id(self) -> str:

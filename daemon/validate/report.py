@@ -15,6 +15,9 @@ EXPORTED = (
     "p10_full",
     "macro_map_full",
     "macro_p10_full",
+    "balanced_hop",
+    "position_balanced",
+    "hop_auc",
     "map_shown",
     "ndcg_shown",
     "map_clicks",
@@ -33,9 +36,7 @@ def report(metrics: ValidateMetrics, history: History, number: int, measures: Ma
     metrics.record_measures("newest", number, _exported(measures))
     if history.promoted == number:
         metrics.record_measures("best", number, _exported(measures))
-    reference = dict(measures[REFERENCE])
-    reference["decision"] = reference[measures["decision_measure"]]
-    metrics.record_measures("zero", 0, _exported(reference))
+    metrics.record_measures("zero", 0, _exported(measures[REFERENCE]))
     seen = {"map_shown": measures["shown_order_map"], "ndcg_shown": measures["shown_order_ndcg"]}
     metrics.record_measures("shown_order", None, seen)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daemon.validate.measures import Rows
 from daemon.validate.objects import MappedObjects
-from learners.block import Block, Float32s
+from learners.block import Block, DenseBlock, Float32s
 from learners.scores import against
-from learners.serving import ServingForm, inverse_roots
+from learners.serving import inverse_roots
 from streams.event import ObjectRef
 
 
@@ -18,14 +21,40 @@ class NotFinite(Exception):
     """A score is NaN or infinite: the version cannot be ranked and must never be served."""
 
 
+class Form(Protocol):
+    """What is used of a serving form."""
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+
+    @property
+    def normalised(self) -> bool:
+        """Whether scores are divided by the roots of the self scores."""
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q for each query, float32 [n, d]."""
+
+    def self_scores(self, items: Any) -> Float32s:
+        """p^T S p for each item, float32 [n]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Objects ready to be scored by one version: mapped features, 1 / norm where the form is normalised."""
+
+    block: Block
+    roots: Float32s | None
+
+
 class Scorer:
     """Scores S(q, p), divided by sqrt(S(q, q) S(p, p)) where the form is normalised.
 
-    Queries are folded once (`fold`) and then scored against objects, catalog rows or the whole catalog; every
-    result is float32 [queries, items] and finite, else NotFinite. Holds one float32 per catalog object.
+    Queries are folded once (`fold`) and then scored against items, catalog rows or the whole catalog; every
+    result is float32 and finite, else NotFinite. Holds one float32 per catalog object.
     """
 
-    def __init__(self, form: ServingForm, objects: MappedObjects) -> None:
+    def __init__(self, form: Form, objects: MappedObjects) -> None:
         self._form = form
         self._objects = objects
         self._roots: Float32s | None = None
@@ -34,29 +63,44 @@ class Scorer:
 
     def fold(self, refs: Sequence[ObjectRef]) -> Float32s:
         """Queries ready to be multiplied with items: S q, over its norm where normalised; float32 [n, d]."""
-        block, _ = self._objects.block(refs)
+        block, rows = self._objects.block(refs)
         folded = self._form.fold(block)
-        if self._form.normalised:
-            folded *= inverse_roots(self._form.self_scores(block))[:, None]
+        roots = self._roots_of(block, rows)
+        if roots is not None:
+            folded *= roots[:, None]
         return folded
 
-    def catalog(self, folded: Float32s) -> Float32s:
-        """Scores against every catalog object, in row order."""
-        assert self._objects.catalog is not None
-        return _finish(folded, self._objects.catalog, self._roots)
-
-    def rows(self, folded: Float32s, rows: NDArray[np.int64]) -> Float32s:
-        """Scores against these catalog rows."""
-        assert self._objects.catalog is not None
-        roots = None if self._roots is None else self._roots[rows]
-        return _finish(folded, self._objects.catalog.take(rows), roots)
-
-    def objects(self, folded: Float32s, refs: Sequence[ObjectRef]) -> Float32s:
-        """Scores against any objects."""
+    def items(self, refs: Sequence[ObjectRef]) -> Items:
+        """Any objects, ready to be scored."""
         block, rows = self._objects.block(refs)
-        return _finish(folded, block, self._object_roots(block, rows))
+        return Items(block, self._roots_of(block, rows))
 
-    def _object_roots(self, block: Block, rows: NDArray[np.int32]) -> Float32s | None:
+    def against(self, folded: Float32s, items: Items) -> Float32s:
+        """Scores of all queries against all items, [queries, items]."""
+        return _finish(against(folded, items.block), items.roots)
+
+    def catalog(self, folded: Float32s) -> Float32s:
+        """Scores against every catalog object, in row order, [queries, objects]."""
+        assert self._objects.catalog is not None
+        return _finish(against(folded, self._objects.catalog), self._roots)
+
+    def rows(self, folded: Float32s, rows: Rows) -> Float32s:
+        """Scores of each query against its own k catalog rows, int64 [queries, k] -> [queries, k]."""
+        assert self._objects.catalog is not None
+        block = self._objects.catalog.take(rows.reshape(-1))
+        roots = None if self._roots is None else self._roots[rows]
+        return _finish(_row_products(folded, block).reshape(rows.shape), roots)
+
+    def pairs(self, folded: Float32s, owner: Rows, refs: Sequence[ObjectRef]) -> Float32s:
+        """Scores of each object against one query, int64 [n] naming it -> [n]."""
+        items = self.items(refs)
+        products = np.zeros(len(refs), np.float32)
+        for query in np.unique(owner).tolist():
+            mine = np.flatnonzero(owner == query)
+            products[mine] = against(folded[query : query + 1], items.block.take(mine))[0]
+        return _finish(products, items.roots)
+
+    def _roots_of(self, block: Block, rows: NDArray[np.int32]) -> Float32s | None:
         if not self._form.normalised:
             return None
         if self._roots is None:
@@ -68,8 +112,19 @@ class Scorer:
         return roots
 
 
-def _finish(folded: Float32s, items: Block, roots: Float32s | None) -> Float32s:
-    scores = against(folded, items)
+def _row_products(folded: Float32s, items: Block) -> Float32s:
+    """Inner products of each query with its own equally many consecutive items, float32 [items]."""
+    if isinstance(items, DenseBlock):
+        values = items.values.reshape(len(folded), -1, items.dim)
+        return np.asarray(np.matmul(values, folded[:, :, None]), np.float32).reshape(-1)
+    lengths = np.diff(items.indptr)
+    owner = np.repeat(np.arange(len(items)), lengths)
+    query = owner // max(1, len(items) // max(1, len(folded)))
+    products = items.values * folded[query, items.indices]
+    return np.bincount(owner, products, minlength=len(items)).astype(np.float32)
+
+
+def _finish(scores: Float32s, roots: Float32s | None) -> Float32s:
     if roots is not None:
         scores *= roots
     if not np.isfinite(scores).all():

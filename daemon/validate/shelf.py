@@ -11,8 +11,9 @@ from daemon.config.model import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.state import map_arrays
 from daemon.serving_form import serving_form
+from daemon.validate.identity import IdentityForm, is_identity
 from daemon.validate.objects import MappedObjects
-from daemon.validate.scorer import Scorer
+from daemon.validate.scorer import Form, Scorer
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
@@ -47,7 +48,7 @@ class Shelf:
     """Opens versions and keeps those in use open: version 0, the best, the one being judged.
 
     Memory: the catalog as read and as mapped, and per open version its serving form (a matrix of the
-    learner's dimension, 4 d^2 bytes) and one float32 per catalog object.
+    learner's dimension, 4 d^2 bytes; none for an untrained version 0) and one float32 per catalog object.
     """
 
     def __init__(
@@ -83,10 +84,17 @@ class Shelf:
         version = self._versions.load(number)
         self._refuse_other_inputs(version.manifest)
         objects = self._mapped(version)
-        form = serving_form(self._versions, version, self._serving)
+        form = self._form_of(version)
         if form.dim != objects.dim:
             raise Refused(f"W has {form.dim} dimensions, the map gives {objects.dim}")
         return Candidate(version.manifest, Scorer(form, objects))
+
+    def _form_of(self, version: Version) -> Form:
+        """The version's serving form; version 0 stays open for good, so its W = I is not held."""
+        form = serving_form(self._versions, version, self._serving)
+        if version.manifest.number == 0 and is_identity(version.arrays["W"]):
+            return IdentityForm(form.dim, form.normalised)
+        return form
 
     def _mapped(self, version: Version) -> MappedObjects:
         if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):

@@ -14,23 +14,17 @@ from checkpoints.errors import Damaged
 from daemon.config.model import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.bench import Bench
-from daemon.validate.decide import (
-    DecisionRule,
-    History,
-    Positions,
-    StopRule,
-    is_finite,
-    next_to_judge,
-    outstanding,
-)
+from daemon.validate.decide import History, Positions, StopRule, next_to_judge, outstanding
 from daemon.validate.history import fold
 from daemon.validate.judge import Judge
 from daemon.validate.report import report
+from daemon.validate.rules import DecisionRule, is_finite
 from daemon.validate.scorer import NotFinite
 from daemon.validate.shelf import Candidate, Refused
 from daemon.validate.verdicts import keep_entry, refused_entry, resume_entry, verdict_entry
 from daemon.validate.watch import DriftWatch
 from daemon.validate.window import Held
+from daemon.validate.yardstick import Yardstick
 
 MAX_POLLS = 64
 """Batches read between two judgements at most, so that a fast holdout stream cannot keep the judge from
@@ -52,6 +46,7 @@ class Validator:
         self._stop = StopRule(config.patience, config.min_delta, config.min_versions)
         self._watch = DriftWatch(config.drift)
         self._judge: Judge | None = None
+        self._yardstick: Yardstick | None = None
         self._undecidable: Positions | None = None
 
     def read(self, timeout_s: float, give_up: Callable[[float, Exception], bool]) -> list[Held]:
@@ -118,8 +113,13 @@ class Validator:
             need = self._config.min_impressions
             return f"{len(window)} of {need} holdout impressions (validate.min_impressions)"
         if window.positions == self._undecidable:
-            return f"no holdout query that {self._rule.measure} can be judged by (validate.judgments)"
+            return self._nothing_to_judge_by()
         return None
+
+    def _nothing_to_judge_by(self) -> str:
+        if self._bench.judgments is not None:
+            return "no holdout query has judgments (validate.judgments, feed.holdout_share)"
+        return f"{self._rule.measure} needs clicks and skips at the same ranks"
 
     def finished(self) -> bool:
         """Nothing more will come: the holdout is read, and either a STOP is in force or the newest version
@@ -158,18 +158,19 @@ class Validator:
     def _entry_for(self, number: int) -> dict[str, Any] | None:
         """The KEEP of a version, judged or refused; None when the window cannot decide yet."""
         window = self._bench.holdout.window
-        impressions = [held.impression for held in window]
         zero = self._open_zero()
         try:
             candidate = self._bench.shelf.open(number)
-            reference = self._judge_now().judge(zero.scorer, impressions)
+            judge, yardstick = self._judge_now(), self._yardstick_of(zero)
+            reference = yardstick.measures(window)
             if not is_finite(reference, self._rule):
                 self._undecidable = window.positions
                 return None
-            own = reference if number == 0 else self._judge_now().judge(candidate.scorer, impressions)
+            panel = yardstick.panel(window)
+            own = reference if number == 0 else judge.judge(candidate.scorer, panel)
         except (Refused, NotFinite) as error:
             return refused_entry(number, str(error), window.positions)
-        return keep_entry(candidate, own, reference, self._rule, (len(impressions), window.positions))
+        return keep_entry(candidate, own, reference, self._rule, (len(window), window.positions))
 
     def _open_zero(self) -> Candidate:
         try:
@@ -185,10 +186,13 @@ class Validator:
         """The judge for the objects as mapped now; a version must be open."""
         objects = self._bench.shelf.objects
         if self._judge is None or self._judge.objects is not objects:
-            judgments = self._bench.judgments
-            bound = None if judgments is None else judgments.bind(objects.ids)
-            self._judge = Judge(objects, bound, self._config.max_queries)
+            self._judge, self._yardstick = self._bench.judge(self._config.max_queries), None
         return self._judge
+
+    def _yardstick_of(self, zero: Candidate) -> Yardstick:
+        if self._yardstick is None:
+            self._yardstick = Yardstick(self._judge_now(), zero.scorer)
+        return self._yardstick
 
     def _passed_over(self, history: History, number: int) -> None:
         seen = {entry.version for entry in history.judged} | history.refused

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from daemon.validate.decide import DecisionRule, Positions, Verdict, guard_holds
+from daemon.validate.decide import Positions, Verdict
 from daemon.validate.drift import Risen
-from daemon.validate.history import BEST, POSITIONS, REFERENCE, REFUSED, VALIDATE, measured_positions
+from daemon.validate.history import (
+    BEST,
+    DECIDED_BY,
+    POSITIONS,
+    REFERENCE,
+    REFUSED,
+    VALIDATE,
+    measured_positions,
+)
+from daemon.validate.rules import DecisionRule, Judged, fallen, judge_by, missing
 from daemon.validate.shelf import Candidate
 
 
@@ -22,24 +31,32 @@ def keep_entry(
 
     `window` is (impressions, holdout positions): with `state_hash` they determine all the numbers.
     """
-    value, base = own[rule.measure], reference[rule.measure]
-    guarded = guard_holds(rule, own, reference)
     count, positions = window
+    known = {**own, "impressions": count}
+    judged = judge_by(rule, candidate.number, known, reference)
     measures = {
         "events": candidate.events,
-        **own,
-        "decision": value,
-        "decision_measure": rule.measure,
-        "guarded": guarded,
-        "impressions": count,
+        **known,
+        "decision": judged.value,
+        DECIDED_BY: rule.measure,
+        "guarded": judged.guarded,
+        "eligible": judged.eligible,
         "state_hash": candidate.manifest.state_hash,
         POSITIONS: measured_positions(positions),
-        REFERENCE: dict(reference),
+        REFERENCE: {**reference, "decision": judged.reference},
     }
-    told = f"{rule.measure} {value:.4f}, version 0 {base:.4f}"
-    if not guarded:
-        told += f"; not best: {rule.guard} is below version 0"
+    told = f"{rule.measure} {judged.value:.4f}, version 0 {judged.reference:.4f}"
+    if candidate.number and not judged.eligible:
+        told += f"; not best: {_why_not(rule, judged, known, reference)}"
     return _entry("KEEP", candidate.number, told, measures)
+
+
+def _why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    if not judged.enough:
+        return f"the window cannot decide ({', '.join(missing(rule, own, reference))})"
+    if not judged.guarded:
+        return f"{', '.join(fallen(rule, own, reference))} below version 0's"
+    return f"its gain {judged.gain:+.4f} is not above {rule.margin:g}"
 
 
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:

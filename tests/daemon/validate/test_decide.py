@@ -7,18 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.validate.decide import (
-    FULL_CATALOG,
-    SHOWN_LIST,
     History,
-    Judged,
     StopRule,
     best_version,
-    is_finite,
-    judge_by,
     next_to_judge,
     out_of_patience,
     outstanding,
 )
+from daemon.validate.rules import Judged
 
 RULE = StopRule(patience=3, min_delta=0.01, min_versions=4)
 ZERO = Judged(0, 0.2, 0.2)
@@ -111,36 +107,18 @@ def test_next_to_judge(history, newest, wanted):
     assert next_to_judge(history, newest) == wanted
 
 
-@pytest.mark.parametrize(
-    ("rule", "own", "reference", "guarded"),
-    [
-        (FULL_CATALOG, {"map_full": 0.4, "p10_full": 0.5}, {"map_full": 0.2, "p10_full": 0.5}, True),
-        (FULL_CATALOG, {"map_full": 0.4, "p10_full": 0.49}, {"map_full": 0.2, "p10_full": 0.5}, False),
-        (
-            SHOWN_LIST,
-            {"map_shown": 0.4, "clicked_vs_random": 0.895},
-            {"map_shown": 0.3, "clicked_vs_random": 0.9},
-            True,
-        ),
-        (
-            SHOWN_LIST,
-            {"map_shown": 0.4, "clicked_vs_random": 0.88},
-            {"map_shown": 0.3, "clicked_vs_random": 0.9},
-            False,
-        ),
-        (SHOWN_LIST, {"map_shown": 0.4}, {"map_shown": 0.3}, False),
-    ],
-)
-def test_guards(rule, own, reference, guarded):
-    judged = judge_by(rule, 4, own, reference)
-    assert judged.guarded is guarded
-    assert judged.gain == pytest.approx(own[rule.measure] - reference[rule.measure])
+def test_a_gain_below_the_margin_is_not_best_but_is_progress():
+    timid = [Judged(i, 0.2 + i / 1000 * 4, 0.2, margin=0.02) for i in range(1, 5)]
+    assert best_version((ZERO, *timid)) == 0
+    assert not out_of_patience(History((ZERO, *timid)), StopRule(3, 0.004, 3))
+    assert best_version((ZERO, *timid, Judged(5, 0.221, 0.2, margin=0.02))) == 5
 
 
-def test_a_measure_that_is_not_a_number_decides_nothing():
-    assert not is_finite({"map_full": float("nan")}, FULL_CATALOG)
-    assert not is_finite({}, FULL_CATALOG)
-    assert is_finite({"map_full": 0.1}, FULL_CATALOG)
+def test_windows_that_cannot_decide_promote_nothing_and_wear_out_no_patience():
+    few = [Judged(i, 0.9, 0.2, enough=False) for i in range(1, 9)]
+    assert best_version((ZERO, *few)) == 0
+    assert not out_of_patience(History((ZERO, *few)), RULE)
+    assert out_of_patience(History((ZERO, *few, *run(0.1, 0.1, 0.1, 0.1, start=9))), RULE)
 
 
 entries = st.lists(

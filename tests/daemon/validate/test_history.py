@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from checkpoints.ledger import LedgerEntry
-from daemon.validate.decide import FULL_CATALOG, SHOWN_LIST, Judged
 from daemon.validate.history import fold
+from daemon.validate.rules import CLICKS, FULL_CATALOG, Judged
 
-MEASURES = {"map_full": 0.3, "p10_full": 0.5, "version_0": {"map_full": 0.2, "p10_full": 0.5}}
+MEASURES = {
+    "map_full": 0.3,
+    "p10_full": 0.5,
+    "balanced_hop": 0.8,
+    "decision_measure": "map_full",
+    "version_0": {"map_full": 0.2, "p10_full": 0.5, "balanced_hop": 0.7},
+}
 
 
 def entries(*rows):
@@ -56,5 +62,6 @@ def test_a_stop_by_hand_is_a_stop():
 
 
 def test_judgements_by_another_measure_do_not_count():
-    assert fold(entries(keep(1)), SHOWN_LIST).judged == ()
+    assert fold(entries(keep(1)), CLICKS).judged == ()
+    assert len(fold(entries(keep(1, decision_measure="balanced_hop")), CLICKS).judged) == 1
     assert fold(entries(keep(1, map_full=None)), FULL_CATALOG).judged == ()

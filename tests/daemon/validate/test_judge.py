@@ -6,88 +6,30 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from scipy import sparse as sparse_module
 from sklearn.metrics import average_precision_score
 
-from daemon.judgments import load_judgments
 from daemon.validate import catalog as catalog_module
-from daemon.validate import judge as judge_module
+from daemon.validate import shown as shown_module
 from daemon.validate.catalog import SCORE_FLOATS
-from daemon.validate.judge import Judge
-from daemon.validate.lists import draw
+from daemon.validate.lists import draws
 from daemon.validate.objects import MappedObjects
 from daemon.validate.scorer import NotFinite, Scorer
-from daemon.validate.window import is_usable
-from learners.block import DenseBlock
+from learners.block import DenseBlock, as_block
 from learners.maps import SpaceMap, ViewConfig
 from learners.serving import ServingForm
 from streams.catalog import Catalog
 from streams.event import ObjectRef
 from streams.impression import Impression
 from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn
-
-
-def plain(dim, normalised=True):
-    """The form of the untrained state: cosine."""
-    eye = np.eye(dim, dtype=np.float32)
-    return ServingForm(eye, np.zeros((dim, 0), np.float32), np.zeros(0, np.float32), normalised)
-
-
-def usable(world, count, **how):
-    return [one for one in (world.impression(**how) for _ in range(count * 2)) if is_usable(one)][:count]
-
-
-def judge_of(world, judgments=True, max_queries=1000):
-    objects = MappedObjects(world.space, world.catalog, world.fitted)
-    bound = load_judgments(f"labels:{world.path / 'labels.tsv'}").bind(world.ids) if judgments else None
-    return Judge(objects, bound, max_queries), objects
-
-
-def cosine(world):
-    unit = world.values / np.linalg.norm(world.values, axis=1, keepdims=True)
-    return unit @ unit.T
-
-
-def test_full_catalog_measures_agree_with_scikit_learn(world):
-    impressions = usable(world, 40)
-    judge, objects = judge_of(world)
-    got = judge.judge(Scorer(plain(12), objects), impressions)
-    scores = cosine(world)
-    rows = sorted({int(one.query.id[1:]) for one in impressions})
-    ap, p10 = [], []
-    for row in rows:
-        others = np.arange(len(world.ids)) != row
-        truth = (world.labels == world.labels[row])[others]
-        ap.append(average_precision_score(truth, scores[row][others]))
-        p10.append(truth[np.argsort(-scores[row][others], kind="stable")[:10]].mean())
-    assert got["queries_full"] == len(rows)
-    assert got["map_full"] == pytest.approx(np.mean(ap), abs=1e-4)
-    assert got["p10_full"] == pytest.approx(np.mean(p10), abs=1e-3)
-    groups = [np.mean([a for a, r in zip(ap, rows, strict=True) if world.labels[r] == c]) for c in range(6)]
-    assert got["macro_map_full"] == pytest.approx(np.nanmean(groups), abs=1e-4)
-
-
-def test_clicks_as_relevance_join_all_lists_of_a_query(world):
-    impressions = usable(world, 60)
-    judge, objects = judge_of(world, judgments=False)
-    got = judge.judge(Scorer(plain(12), objects), impressions)
-    scores, clicked = cosine(world), {}
-    for one in impressions:
-        rows = clicked.setdefault(int(one.query.id[1:]), set())
-        rows.update(int(one.shown[rank].id[1:]) for rank in one.clicked)
-    ap = []
-    for row, rows in clicked.items():
-        others = np.arange(len(world.ids)) != row
-        truth = np.isin(np.arange(len(world.ids)), list(rows))[others]
-        ap.append(average_precision_score(truth, scores[row][others]))
-    assert got["map_clicks"] == pytest.approx(np.mean(ap), abs=1e-4)
-    assert "map_full" not in got
+from streams.vectors import DenseColumn, SparseColumn
+from tests.daemon.validate.helpers import OneJudge, cosine, judge_of, plain, usable
 
 
 def test_shown_measures_and_random_objects_agree_with_a_slow_loop(world):
     impressions = usable(world, 70)
     judge, objects = judge_of(world)
-    got = judge.judge(Scorer(plain(12), objects), impressions)
+    got = judge.on(Scorer(plain(12), objects), impressions)
     scores, ap, order_ap, above, loss = cosine(world), [], [], [], []
     for one in impressions:
         query, shown = int(one.query.id[1:]), [int(ref.id[1:]) for ref in one.shown]
@@ -95,9 +37,7 @@ def test_shown_measures_and_random_objects_agree_with_a_slow_loop(world):
         s = scores[query][shown]
         ap.append(average_precision_score(truth, s))
         order_ap.append(average_precision_score(truth, -np.arange(len(shown))))
-        random = [
-            r for r in draw(one.id, 100, len(world.ids)) if r != query and r not in np.array(shown)[truth]
-        ]
+        random = [r for r in draws([one.id], 100, len(world.ids))[0] if r != query and r not in shown]
         above.append(np.mean(s[truth][:, None] > scores[query][random][None, :]))
         loss.append(np.mean(np.maximum(0, 1 - s[truth][:, None] + s[~truth][None, :])))
     assert got["map_shown"] == pytest.approx(np.mean(ap), abs=1e-6)
@@ -116,7 +56,7 @@ def test_logged_propensities_weight_the_shown_lists(world):
     ]
     judge, objects = judge_of(world)
     plain_ap, equal_ap, slope_ap = (
-        judge.judge(Scorer(plain(12), objects), lists)["map_shown"] for lists in (base, equal, slope)
+        judge.on(Scorer(plain(12), objects), lists)["map_shown"] for lists in (base, equal, slope)
     )
     assert plain_ap == pytest.approx(equal_ap)
     assert plain_ap != pytest.approx(slope_ap)
@@ -136,7 +76,7 @@ def test_inline_and_catalog_objects_of_the_same_features_judge_alike(world):
     ]
     judge, objects = judge_of(world)
     scorer = Scorer(plain(12), objects)
-    a, b = judge.judge(scorer, by_id), judge.judge(scorer, inline)
+    a, b = judge.on(scorer, by_id), judge.on(scorer, inline)
     assert a.keys() == b.keys()
     for name in a:
         assert a[name] == pytest.approx(b[name], abs=2e-3), name
@@ -147,23 +87,9 @@ def test_judging_twice_gives_identical_numbers(world):
     world.learn(2000)
     form = ServingForm.from_matrix(world.learner.W)
     first, second = (judge_of(world) for _ in range(2))
-    one = first[0].judge(Scorer(form, first[1]), impressions)
-    two = second[0].judge(Scorer(form, second[1]), impressions)
+    one = first[0].on(Scorer(form, first[1]), impressions)
+    two = second[0].on(Scorer(form, second[1]), impressions)
     assert one == two
-
-
-@pytest.mark.parametrize("normalised", [True, False])
-def test_the_scorer_gives_the_serving_forms_own_scores(world, normalised):
-    world.learn(3000)
-    _, objects = judge_of(world)
-    form = ServingForm.from_matrix(world.learner.W, normalised)
-    scorer, rows = Scorer(form, objects), np.array([5, 3, 99])
-    want = form.scores(world.mapped.take([1, 2]), world.mapped)
-    folded = scorer.fold([world.ref(1), world.ref(2, True)])
-    np.testing.assert_allclose(scorer.catalog(folded), want, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(scorer.rows(folded, rows), want[:, rows], rtol=1e-4, atol=1e-5)
-    mixed = [world.ref(5), world.ref(3, True), world.ref(99)]
-    np.testing.assert_allclose(scorer.objects(folded, mixed), want[:, rows], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("normalised", [True, False])
@@ -172,22 +98,54 @@ def test_block_sizes_change_nothing_but_rounding(world, monkeypatch, normalised)
     judge, objects = judge_of(world)
     world.learn(2000)
     scorer = Scorer(ServingForm.from_matrix(world.learner.W, normalised), objects)
-    whole = judge.judge(scorer, impressions)
+    whole = judge.on(scorer, impressions)
     monkeypatch.setattr(catalog_module, "SCORE_FLOATS", 1)
-    monkeypatch.setattr(judge_module, "OBJECT_FLOATS", 1)
-    single = judge.judge(scorer, impressions)
+    monkeypatch.setattr(shown_module, "PART_FLOATS", 1)
+    single = judge.on(scorer, impressions)
     assert whole.keys() == single.keys()
     for name in whole:
         assert whole[name] == pytest.approx(single[name], abs=2e-3), name
 
 
-def test_the_subset_of_queries_is_fixed(world):
-    impressions = usable(world, 80)
-    judge, objects = judge_of(world, max_queries=10)
-    scorer = Scorer(plain(12), objects)
-    got = judge.judge(scorer, impressions)
-    assert got["queries_full"] == 10
-    assert judge.judge(scorer, impressions[::-1])["map_full"] == pytest.approx(got["map_full"], abs=1e-6)
+def test_without_a_catalog_random_objects_are_other_lists_own(world):
+    lists = usable(world, 40, inline=True)
+    objects = MappedObjects(world.space, None, world.fitted)
+    got = OneJudge(objects, None, 10).on(Scorer(plain(12), objects), lists)
+    refs = [(n, ref.id) for n, one in enumerate(sorted_as_panel(objects, lists)) for ref in one.shown]
+    scores, above = cosine(world), []
+    for n, one in enumerate(sorted_as_panel(objects, lists)):
+        barred = {one.query.id, *(ref.id for ref in one.shown)}
+        picked = [refs[place] for place in draws([one.id], 100, len(refs))[0]]
+        random = [int(i[1:]) for owner, i in picked if owner != n and i not in barred]
+        s = scores[int(one.query.id[1:])]
+        own = np.array([s[int(one.shown[rank].id[1:])] for rank in one.clicked])
+        above.append(np.mean(own[:, None] > s[random][None, :]))
+    assert len(refs) < 1024
+    assert got["clicked_vs_random"] == pytest.approx(np.mean(above), abs=1e-4)
+    assert {"map_clicks", "hop_auc", "balanced_hop"}.isdisjoint(got)
+
+
+def sorted_as_panel(objects, lists):
+    return [lists[place] for place in OneJudge(objects, None, 1).panel(lists).order]
+
+
+def test_a_sparse_space_is_judged_as_its_dense_twin(world):
+    """Same objects, features dense and sparse: every measure agrees."""
+    kept = np.where(np.abs(world.values) > 0.7, world.values, 0).astype(np.float32)
+    form = ServingForm.from_matrix(np.eye(12, dtype=np.float32) + kept[:12] / 20)
+    lists, found = usable(world, 50), []
+    for kind in ("dense", "sparse"):
+        space = SpaceSpec("toy", (ViewSpec("x", kind, 12),))
+        rows = sparse_module.csr_array(kept)
+        sparse = SparseColumn(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, 12)
+        column = DenseColumn(kept) if kind == "dense" else sparse
+        block = DenseBlock(kept) if kind == "dense" else as_block(rows)
+        fitted = SpaceMap({"x": ViewConfig("unit")}).fit({"x": block})
+        objects = MappedObjects(space, Catalog(world.ids, {"x": column}, space), fitted)
+        found.append(OneJudge(objects, None, 100).on(Scorer(form, objects), lists))
+    assert found[0].keys() == found[1].keys()
+    for name in found[0]:
+        assert found[0][name] == pytest.approx(found[1][name], abs=2e-3), name
 
 
 def test_a_score_that_is_not_finite_is_refused(world):
@@ -195,13 +153,14 @@ def test_a_score_that_is_not_finite_is_refused(world):
     huge = np.full((12, 12), 1e38, np.float32)
     form = ServingForm(huge, np.zeros((12, 0), np.float32), np.zeros(0, np.float32), False)
     with np.errstate(all="ignore"), pytest.raises(NotFinite):
-        judge.judge(Scorer(form, objects), usable(world, 5))
+        judge.on(Scorer(form, objects), usable(world, 5))
 
 
 def test_draws_are_uniform_and_seeded_by_the_id():
-    assert draw("a", 50, 1000).tolist() == draw("a", 50, 1000).tolist()
-    assert draw("a", 50, 1000).tolist() != draw("b", 50, 1000).tolist()
-    counts = np.bincount(np.concatenate([draw(f"i{n}", 100, 10) for n in range(200)]), minlength=10)
+    one, other = draws(["a", "b"], 50, 1000).tolist()
+    assert draws(["a"], 50, 1000).tolist() == [one]
+    assert one != other
+    counts = np.bincount(draws([f"i{n}" for n in range(200)], 100, 10).reshape(-1), minlength=10)
     assert counts.min() > 1800
     assert counts.max() < 2200
 
@@ -218,10 +177,10 @@ def test_memory_of_a_large_catalog_stays_bounded():
         Impression(f"i{n}", n, ObjectRef(f"o{n}"), (ObjectRef(f"o{n + 500}"), ObjectRef(f"o{n + 900}")), (0,))
         for n in range(queries)
     ]
-    judge, scorer = Judge(objects, None, queries), Scorer(plain(dim), objects)
-    judge.judge(scorer, impressions[:2])
+    judge, scorer = OneJudge(objects, None, queries), Scorer(plain(dim), objects)
+    judge.on(scorer, impressions[:2])
     tracemalloc.start()
-    judge.judge(scorer, impressions)
+    judge.on(scorer, impressions)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     whole = queries * rows * 4  # 96 MB of scores at once

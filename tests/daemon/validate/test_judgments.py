@@ -59,3 +59,12 @@ def test_wrong_addresses_and_missing_files_say_what_to_do(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(JudgmentsError, match="UTF-8"):
         load_judgments(f"labels:{tmp_path / 'binary'}")
+
+
+def test_queries_in_the_catalog_are_told(tmp_path):
+    path = write(tmp_path, "a\tx\nb\tx\nz\tx\n")
+    labels = load_judgments(f"labels:{path}").bind(["c", "b", "a"])
+    assert sorted(labels.catalog_queries()) == ["a", "b"]
+    path = write(tmp_path, "text 0 a 1\nc 0 a 1\n")
+    qrels = load_judgments(f"qrels:{path}").bind(["c", "b", "a"])
+    assert qrels.catalog_queries() == ["c"]

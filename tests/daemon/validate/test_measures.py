@@ -112,13 +112,44 @@ def test_hinge_is_the_mean_over_clicked_unclicked_pairs():
     assert math.isnan(measures.shown_hinge(scores, valid, valid)[0])
 
 
-def test_auc_agrees_with_scikit_learn_and_halves_ties():
+def test_auc_of_each_list_agrees_with_scikit_learn_and_halves_ties():
     random = np.random.default_rng(3)
-    positives, negatives = random.integers(0, 9, 12), random.integers(0, 7, 30)
-    truth = np.r_[np.ones(12), np.zeros(30)]
-    got = measures.auc(positives.astype(np.float32), negatives.astype(np.float32))
-    assert got == pytest.approx(roc_auc_score(truth, np.r_[positives, negatives]))
-    assert math.isnan(measures.auc(np.zeros(0, np.float32), np.ones(3, np.float32)))
+    scores = random.integers(0, 9, (20, 6)).astype(np.float32)
+    clicked = random.random((20, 6)) < 0.4
+    others = random.integers(0, 7, (20, 30)).astype(np.float32)
+    counts = random.random((20, 30)) < 0.8
+    clicked[3], counts[5] = False, False
+    got = measures.auc_per_list(scores, clicked, others, counts)
+    for n in range(20):
+        if not clicked[n].any() or not counts[n].any():
+            assert math.isnan(got[n])
+            continue
+        own, other = scores[n, clicked[n]], others[n, counts[n]]
+        truth = np.r_[np.ones(len(own)), np.zeros(len(other))]
+        assert got[n] == pytest.approx(roc_auc_score(truth, np.r_[own, other]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(tied_scores, st.data())
+def test_weighted_auc_agrees_with_the_slow_oracle_under_ties(values, data):
+    scores = np.array(values, np.float32)
+    places = st.lists(st.integers(0, len(values) - 1), unique=True)
+    barred = data.draw(places)
+    targets = [place for place in data.draw(places) if place not in barred]
+    weights = np.arange(1.0, len(targets) + 1)
+    got = measures.weighted_auc(
+        scores, np.sort(scores), np.array(targets, np.int64), weights, np.array(barred, np.int64)
+    )
+    candidates = [i for i in range(len(values)) if i not in barred]
+    if not targets or len(candidates) < 2:
+        assert math.isnan(got)
+        return
+    total = 0.0
+    for target, weight in zip(targets, weights.tolist(), strict=True):
+        others = [values[i] for i in candidates if i != target]
+        won = sum((values[target] > other) + (values[target] == other) / 2 for other in others)
+        total += weight * won / len(others)
+    assert got == pytest.approx(total / weights.sum())
 
 
 def test_macro_average_counts_small_labels_as_much_as_large_ones():

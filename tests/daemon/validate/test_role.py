@@ -50,27 +50,44 @@ def test_a_second_run_adds_nothing(world):
     assert world.ledger.entries() == before
 
 
-def test_without_judgments_the_shown_lists_decide_under_their_guard(world):
-    world.feed(60)
+def test_without_judgments_clicks_decide_under_their_guards(world):
+    world.feed(700)
     world.publish()
     world.learn(3000)
     world.publish()
     run(world.config(validate__judgments=""), ONCE)
     keep = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"][-1].measures
-    assert keep["decision_measure"] == "map_shown"
-    assert keep["decision"] == keep["map_shown"]
+    assert keep["decision_measure"] == "balanced_hop"
+    assert keep["decision"] == pytest.approx(keep["position_balanced"] + 0.5 * keep["hop_auc"])
+    assert keep["version_0"]["decision"] == keep["version_0"]["balanced_hop"]
+    assert keep["impressions"] >= 500
+    assert keep["guarded"]
+    assert keep["eligible"]
     assert "map_full" not in keep
     assert aliases(world.ledger.entries()) == {"best": 1}
 
 
+def test_few_impressions_leave_version_0_best_and_say_so(world):
+    world.feed(60)
+    world.publish()
+    world.learn(3000)
+    for _ in range(2):
+        world.publish()
+        run(world.config(validate__judgments="", validate__patience=1, validate__min_versions=1), ONCE)
+    assert told(world)[-1] == ("KEEP", 2)  # no STOP for want of evidence
+    assert aliases(world.ledger.entries()) == {"best": 0}
+    assert "of 500 usable impressions" in world.ledger.entries()[-1].reason
+
+
 def test_without_a_catalog_only_the_shown_lists_are_judged(world):
-    world.feed(40, inline=True)
+    world.feed(700, inline=True)
     world.publish(catalog_digest=None)
     world.learn(3000)
     world.publish(catalog_digest=None)
     run(world.config(validate__judgments="", catalog__path=""), ONCE)
     keep = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"][-1].measures
     assert "map_clicks" not in keep
+    assert keep["decision_measure"] == "position_balanced"
     assert keep["clicked_vs_random"] > 0.5
     assert aliases(world.ledger.entries()) == {"best": 1}
 

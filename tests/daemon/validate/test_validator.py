@@ -10,10 +10,9 @@ from checkpoints.aliases import aliases
 from daemon.serving_form import serving_form
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.bench import open_bench
-from daemon.validate.decide import FULL_CATALOG
 from daemon.validate.history import fold
 from daemon.validate.holdout import Holdout
-from daemon.validate.judge import Judge
+from daemon.validate.rules import FULL_CATALOG
 from daemon.validate.scorer import Scorer
 from daemon.validate.validator import Validator
 from streams.open import open_sink, open_source
@@ -64,10 +63,48 @@ def test_a_verdict_can_be_recomputed_from_version_hash_and_holdout_positions(wor
     version = world.versions.load(1)
     assert version.manifest.state_hash == keep["state_hash"]
     objects = bench.shelf.objects
-    judge = Judge(objects, bench.judgments.bind(world.ids), 1000)
+    judge = bench.judge(1000)
     scorer = Scorer(serving_form(world.versions, version, world.config().serving), objects)
-    again = judge.judge(scorer, [held.impression for held in holdout.window])
+    again = judge.judge(scorer, judge.panel([held.impression for held in holdout.window]))
     assert again == {name: keep[name] for name in again}
+
+
+def test_version_0_and_the_judged_queries_do_not_move_with_the_window(world, start):
+    world.feed(10)
+    world.publish()
+    validator, _ = start()
+    turn(validator)
+    for _ in range(2):
+        world.learn(500)
+        world.publish()
+        world.feed(30)
+        turn(validator)
+    keeps = [entry.measures for entry in world.ledger.entries() if entry.kind == "KEEP"]
+    zeros = [keep["version_0"] for keep in keeps]
+    assert len(keeps) == 3
+    assert zeros[0]["map_full"] == zeros[1]["map_full"] == zeros[2]["map_full"]
+    assert len({keep["queries_full"] for keep in keeps}) == 1
+    assert zeros[0]["map_shown"] != zeros[1]["map_shown"] != zeros[2]["map_shown"]
+    assert [keep["impressions"] for keep in keeps] == sorted({keep["impressions"] for keep in keeps})
+
+
+def test_version_0_is_ranked_once(world, start):
+    """A verdict pays for one version: version 0 is judged anew by a new window only, by labels never."""
+    world.feed(40)
+    world.publish()
+    validator, bench = start()
+    turn(validator)
+    zero, asked = bench.shelf.open(0).scorer, []
+    catalog = zero.catalog
+    zero.catalog = lambda folded: asked.append(len(folded)) or catalog(folded)
+    world.learn(500)
+    world.publish()
+    assert turn(validator) == 1
+    assert asked == []
+    world.feed(5)
+    world.publish()
+    assert turn(validator) == 2
+    assert len(asked) == 1  # the clicks of the new window
 
 
 def test_verdicts_lost_in_a_crash_are_written_at_the_next_start(world, start):
@@ -109,7 +146,7 @@ def test_a_window_without_a_judged_query_waits_for_one(world, start):
     world.feed(20)
     validator, _ = start()
     assert turn(validator) is None
-    assert "map_full" in validator.waiting_for()
+    assert "no holdout query has judgments" in validator.waiting_for()
     assert validator.finished()
     assert kinds(world) == []
 

@@ -1,0 +1,151 @@
+"""Measures over the whole catalog, by judgments and by clicks, against slow oracles."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+from daemon.judgments import load_judgments
+from daemon.validate import catalog as catalog_module
+from daemon.validate.judged import JudgedQueries
+from daemon.validate.objects import MappedObjects
+from daemon.validate.scorer import Scorer
+from streams.event import ObjectRef
+from streams.impression import Impression
+from tests.daemon.validate.helpers import OneJudge, cosine, held_out, judge_of, plain, usable
+
+
+def test_full_catalog_measures_agree_with_scikit_learn(world):
+    impressions = usable(world, 40)
+    judge, objects = judge_of(world)
+    got = judge.on(Scorer(plain(12), objects), impressions)
+    scores = cosine(world)
+    rows = [row for row, one in enumerate(world.ids) if held_out(one)]
+    assert 30 < len(rows) < 60
+    ap, p10 = [], []
+    for row in rows:
+        others = np.arange(len(world.ids)) != row
+        truth = (world.labels == world.labels[row])[others]
+        ap.append(average_precision_score(truth, scores[row][others]))
+        p10.append(truth[np.argsort(-scores[row][others], kind="stable")[:10]].mean())
+    assert got["queries_full"] == len(rows)
+    assert got["map_full"] == pytest.approx(np.mean(ap), abs=1e-4)
+    assert got["p10_full"] == pytest.approx(np.mean(p10), abs=1e-3)
+    groups = [np.mean([a for a, r in zip(ap, rows, strict=True) if world.labels[r] == c]) for c in range(6)]
+    assert got["macro_map_full"] == pytest.approx(np.nanmean(groups), abs=1e-4)
+
+
+def test_clicks_as_relevance_join_all_lists_of_a_query(world):
+    impressions = usable(world, 60)
+    judge, objects = judge_of(world, judgments=False)
+    got = judge.on(Scorer(plain(12), objects), impressions)
+    scores, clicked = cosine(world), {}
+    for one in impressions:
+        rows = clicked.setdefault(int(one.query.id[1:]), set())
+        rows.update(int(one.shown[rank].id[1:]) for rank in one.clicked)
+    ap = []
+    for row, rows in clicked.items():
+        others = np.arange(len(world.ids)) != row
+        truth = np.isin(np.arange(len(world.ids)), list(rows))[others]
+        ap.append(average_precision_score(truth, scores[row][others]))
+    assert got["map_clicks"] == pytest.approx(np.mean(ap), abs=1e-4)
+    assert "map_full" not in got
+
+
+def test_judged_queries_are_the_same_on_every_window_and_never_trained_on(world):
+    judge, objects = judge_of(world, max_queries=10)
+    scorer = Scorer(plain(12), objects)
+    got = [judge.on(scorer, usable(world, count)) for count in (3, 40)]
+    for name in ("map_full", "p10_full", "queries_full", "macro_map_full"):
+        assert got[0][name] == got[1][name]
+    assert got[0]["queries_full"] == 10
+    assert got[0]["map_clicks"] != got[1]["map_clicks"]
+    bound = load_judgments(f"labels:{world.path / 'labels.tsv'}").bind(world.ids)
+    fewer = [ref.id for ref in JudgedQueries(objects, bound, held_out, 10).fixed]
+    more = [ref.id for ref in JudgedQueries(objects, bound, held_out, 20).fixed]
+    assert all(map(held_out, more))
+    assert more[:10] == fewer
+    known = judge.fixed_table(scorer)
+    again = judge.judge(scorer, judge.panel(usable(world, 3)), known)
+    assert again["map_full"] == got[0]["map_full"]
+
+
+def test_judged_queries_outside_the_catalog_count_while_the_window_holds_them(world):
+    lines = "".join(f"text{n} 0 o{n} 1\n" for n in range(20)) + "o1 0 o2 1\no3 0 o4 1\no5 0 o6 1\n"
+    (world.path / "qrels").write_text(lines)
+    bound = load_judgments(f"qrels:{world.path / 'qrels'}").bind(world.ids)
+    objects = MappedObjects(world.space, world.catalog, world.fitted)
+    texts = [ObjectRef(f"text{n}", x=world.values[n + 20]) for n in range(8)]
+    lists = [Impression(ref.id, 1, ref, (world.ref(1), world.ref(2)), (0,)) for ref in texts]
+    scorer, scores = Scorer(plain(12), objects), cosine(world)
+    one_held = OneJudge(objects, JudgedQueries(objects, bound, {"o3"}.__contains__, 5), 5)
+    got = one_held.on(scorer, [*lists, *usable(world, 5)])
+    assert got["queries_full"] == 5
+    assert "macro_map_full" not in got
+    alone = one_held.on(scorer, lists[:1])
+    text = np.count_nonzero(scores[20] >= scores[20, 0])
+    own = np.count_nonzero(np.delete(scores[3], 3) >= scores[3, 4])
+    assert alone["queries_full"] == 2
+    assert alone["map_full"] == pytest.approx((1 / text + 1 / own) / 2)
+
+
+def test_the_subset_of_the_windows_queries_does_not_depend_on_their_order(world):
+    impressions = usable(world, 80)
+    judge, objects = judge_of(world, max_queries=10)
+    scorer = Scorer(plain(12), objects)
+    got, back = judge.on(scorer, impressions), judge.on(scorer, impressions[::-1])
+    assert back["map_clicks"] == pytest.approx(got["map_clicks"], abs=1e-6)
+    assert back["hop_auc"] == pytest.approx(got["hop_auc"], abs=1e-6)
+    whole = judge_of(world)[0].on(scorer, impressions)
+    assert whole["map_clicks"] != pytest.approx(got["map_clicks"], abs=1e-6)
+
+
+def slow_hop_auc(scores, impressions):
+    """Plain Python: what other queries clicked that share a clicked object, never shown to the query."""
+    clicked, shown = {}, {}
+    for one in impressions:
+        rows = [int(ref.id[1:]) for ref in one.shown]
+        clicked.setdefault(one.query.id, set()).update(rows[rank] for rank in one.clicked)
+        shown.setdefault(one.query.id, {int(one.query.id[1:])}).update(rows)
+    popularity = {}
+    for rows in clicked.values():
+        for row in rows:
+            popularity[row] = popularity.get(row, 0) + 1
+    out = []
+    for query, mine in clicked.items():
+        weights = {}
+        for other, theirs in clicked.items():
+            share = sum(1 / popularity[row] for row in mine & theirs)
+            if other != query and share:
+                for row in theirs - shown[query]:
+                    weights[row] = weights.get(row, 0) + share
+        if not weights:
+            continue
+        s = scores[int(query[1:])]
+        candidates = [row for row in range(len(s)) if row not in shown[query]]
+        above = {r: sum(s[r] > s[c] for c in candidates if c != r) / (len(candidates) - 1) for r in weights}
+        out.append(sum(weights[r] * above[r] for r in weights) / sum(weights.values()))
+    return sum(out) / len(out)
+
+
+def test_hop_auc_and_the_decision_by_clicks_agree_with_the_slow_oracle(world, monkeypatch):
+    impressions = usable(world, 60)
+    judge, objects = judge_of(world, judgments=False)
+    got = judge.on(Scorer(plain(12), objects), impressions)
+    assert got["hop_auc"] == pytest.approx(slow_hop_auc(cosine(world), impressions), abs=1e-4)
+    assert got["balanced_hop"] == pytest.approx(got["position_balanced"] + got["hop_auc"] / 2)
+    monkeypatch.setattr(catalog_module, "SCORE_FLOATS", 7 * len(world.ids))
+    again = judge.on(Scorer(plain(12), objects), impressions)
+    assert again["hop_auc"] == pytest.approx(got["hop_auc"], abs=1e-6)
+
+
+def test_queries_that_share_no_clicked_object_give_no_hop(world):
+    lists = [
+        Impression(f"i{n}", n, world.ref(n), tuple(world.ref(10 + 4 * n + k) for k in range(4)), (n % 4,))
+        for n in range(8)
+    ]
+    judge, objects = judge_of(world, judgments=False)
+    got = judge.on(Scorer(plain(12), objects), lists)
+    assert "hop_auc" not in got
+    assert got["balanced_hop"] == pytest.approx(got["position_balanced"] + 0.25)

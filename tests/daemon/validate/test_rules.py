@@ -1,0 +1,57 @@
+"""What a rule makes of measures, as tables: guards, margin, and windows that cannot decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, is_finite, judge_by
+
+ZERO = {"balanced_hop": 0.9, "position_balanced": 0.5, "clicked_vs_random": 0.9, "hop_auc": 0.8}
+
+
+def clicks(**changes):
+    return {"impressions": 900, **ZERO, "balanced_hop": 0.95, "position_balanced": 0.55} | changes
+
+
+@pytest.mark.parametrize(
+    ("rule", "own", "reference", "eligible"),
+    [
+        (FULL_CATALOG, {"map_full": 0.4, "p10_full": 0.5}, {"map_full": 0.2, "p10_full": 0.5}, True),
+        (FULL_CATALOG, {"map_full": 0.4, "p10_full": 0.49}, {"map_full": 0.2, "p10_full": 0.5}, False),
+        (FULL_CATALOG, {"map_full": 0.2, "p10_full": 0.5}, {"map_full": 0.2, "p10_full": 0.5}, False),
+        (CLICKS, clicks(), ZERO, True),
+        (CLICKS, clicks(balanced_hop=0.9201), ZERO, True),
+        (CLICKS, clicks(balanced_hop=0.9199), ZERO, False),
+        (CLICKS, clicks(clicked_vs_random=0.8801), ZERO, True),
+        (CLICKS, clicks(clicked_vs_random=0.8799), ZERO, False),
+        (CLICKS, clicks(hop_auc=0.7701), ZERO, True),
+        (CLICKS, clicks(hop_auc=0.7699), ZERO, False),
+        (CLICKS, clicks(impressions=500), ZERO, True),
+        (CLICKS, clicks(impressions=499), ZERO, False),
+        (SHOWN_LISTS, clicks(hop_auc=0.0), ZERO, True),
+        (SHOWN_LISTS, clicks(position_balanced=0.51), ZERO, False),
+        (SHOWN_LISTS, clicks(clicked_vs_random=0.8), ZERO, False),
+        (SHOWN_LISTS, clicks(impressions=499), ZERO, False),
+    ],
+)
+def test_eligible(rule, own, reference, eligible):
+    judged = judge_by(rule, 4, own, reference)
+    assert judged.eligible is eligible
+    assert judged.gain == pytest.approx(own[rule.measure] - reference[rule.measure])
+
+
+def test_a_guard_without_evidence_leaves_the_window_undecided():
+    without = {name: value for name, value in ZERO.items() if name != "hop_auc"}
+    own = {name: value for name, value in clicks().items() if name != "hop_auc"}
+    judged = judge_by(CLICKS, 4, own, without)
+    assert not judged.enough
+    assert not judged.eligible
+    fallen = judge_by(CLICKS, 4, own, ZERO)
+    assert fallen.enough
+    assert not fallen.guarded
+
+
+def test_a_measure_that_is_not_a_number_decides_nothing():
+    assert not is_finite({"map_full": float("nan")}, FULL_CATALOG)
+    assert not is_finite({}, FULL_CATALOG)
+    assert is_finite({"map_full": 0.1}, FULL_CATALOG)
