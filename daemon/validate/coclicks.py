@@ -41,12 +41,8 @@ class CoClicks:
         """float64 [stop - start, n]: sum over other queries o that clicked the object of the weight of what
         q and o both clicked, 1 / (number of queries that clicked it); nothing where shown to q.
         """
-        shared = (self._rare[start:stop] @ self._clicked.T).tocoo()
-        other = shared.col != shared.row + start
-        shared = sparse.csr_array(
-            (shared.data[other], (shared.row[other], shared.col[other])), shape=shared.shape
-        )
-        hops = sparse.csr_array(shared @ self._clicked)
+        # What a query shares with itself leads only to what was shown to it, and that is taken out.
+        hops = sparse.csr_array((self._rare[start:stop] @ self._clicked.T) @ self._clicked)
         hops = sparse.csr_array(hops - hops.multiply(self._barred[start:stop]))
         hops.eliminate_zeros()
         hops.sort_indices()

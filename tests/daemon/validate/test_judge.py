@@ -107,26 +107,34 @@ def test_block_sizes_change_nothing_but_rounding(world, monkeypatch, normalised)
         assert whole[name] == pytest.approx(single[name], abs=2e-3), name
 
 
-def test_without_a_catalog_random_objects_are_other_lists_own(world):
+@pytest.mark.parametrize("named", [True, False])
+def test_without_a_catalog_random_objects_are_other_lists_own(world, named):
     lists = usable(world, 40, inline=True)
+    row_of = {one.tobytes(): row for row, one in enumerate(world.values)}
+    if not named:
+        lists = [nameless(one) for one in lists]
     objects = MappedObjects(world.space, None, world.fitted)
-    got = OneJudge(objects, None, 10).on(Scorer(plain(12), objects), lists)
-    refs = [(n, ref.id) for n, one in enumerate(sorted_as_panel(objects, lists)) for ref in one.shown]
+    judge = OneJudge(objects, None, 10)
+    got = judge.on(Scorer(plain(12), objects), lists)
+    ordered = [lists[place] for place in judge.panel(lists).order]
+    shown = [[row_of[ref.x.tobytes()] for ref in one.shown] for one in ordered]
+    pool = [(n, row) for n, rows in enumerate(shown) for row in rows]
     scores, above = cosine(world), []
-    for n, one in enumerate(sorted_as_panel(objects, lists)):
-        barred = {one.query.id, *(ref.id for ref in one.shown)}
-        picked = [refs[place] for place in draws([one.id], 100, len(refs))[0]]
-        random = [int(i[1:]) for owner, i in picked if owner != n and i not in barred]
-        s = scores[int(one.query.id[1:])]
-        own = np.array([s[int(one.shown[rank].id[1:])] for rank in one.clicked])
-        above.append(np.mean(own[:, None] > s[random][None, :]))
-    assert len(refs) < 1024
+    for n, one in enumerate(ordered):
+        query = row_of[one.query.x.tobytes()]
+        barred = {query, *shown[n]} if named else set()
+        picked = [pool[place] for place in draws([one.id], 100, len(pool))[0]]
+        random = [row for owner, row in picked if owner != n and row not in barred]
+        own, other = scores[query][[shown[n][rank] for rank in one.clicked]], scores[query][random]
+        above.append(np.mean((own[:, None] > other) + 0.5 * (own[:, None] == other)))
+    assert len(pool) < 1024
     assert got["clicked_vs_random"] == pytest.approx(np.mean(above), abs=1e-4)
     assert {"map_clicks", "hop_auc", "balanced_hop"}.isdisjoint(got)
 
 
-def sorted_as_panel(objects, lists):
-    return [lists[place] for place in OneJudge(objects, None, 1).panel(lists).order]
+def nameless(one):
+    shown = tuple(ObjectRef(x=ref.x) for ref in one.shown)
+    return Impression(one.id, one.ts, ObjectRef(x=one.query.x), shown, one.clicked)
 
 
 def test_a_sparse_space_is_judged_as_its_dense_twin(world):
