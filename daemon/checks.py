@@ -81,7 +81,7 @@ def _catalog(config: Config) -> Iterator[Finding]:
 
 def _judgments(config: Config) -> Iterator[Finding]:
     if not config.validate.judgments:
-        yield Finding("validate.judgments", "ok", "none: shown lists decide")
+        yield Finding("validate.judgments", "ok", "none: held-out clicks decide")
         return
     from daemon.judgments import load_judgments
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from daemon.overview import VersionRow
 
 app = typer.Typer(help="Look at the versions.", no_args_is_help=True)
-_SHOWN = ("map_full", "p10_full", "map_shown", "clicked_vs_random")
+_SHOWN = ("map_full", "p10_full", "balanced_hop", "map_shown", "clicked_vs_random")
 
 _JUDGED = ("events", "impressions", "decision_measure", "guarded")
 

@@ -162,7 +162,7 @@ class ValidateConfig(Section):
     min_impressions: int = Field(50, ge=1, description="no verdict on fewer usable impressions")
     judgments: Judgments = Field("", description="qrels:PATH or labels:PATH")
     max_queries: int = Field(1000, ge=1, description="judged queries per version")
-    patience: int = Field(5, ge=1, description="stop after this many versions without gain")
+    patience: int = Field(8, ge=1, description="stop after this many versions without gain")
     min_delta: float = Field(0.002, ge=0, allow_inf_nan=False, description="smallest gain that counts")
     min_versions: int = Field(3, ge=1, description="never stop before this many judged versions")
     on_stop: Literal["park", "exit"] = Field("park", description="what learn does on STOP")

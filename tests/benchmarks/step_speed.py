@@ -57,6 +57,6 @@ def figures(vw_python: str | None) -> list[Figure]:
     ]
     if vw_python:
         rival = step_rivals.vowpal_wabbit(batch, vw_python)
-        against = f"Vowpal Wabbit {' '.join(step_rivals.VW_OPTIONS)}; {what}"
+        against = f"Vowpal Wabbit {step_rivals.VW_OPTIONS}; {what}"
         measured.append(ratio_figure("oasis_step_vs_vw", against, ours, rival, repeats=5))
     return measured

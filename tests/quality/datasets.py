@@ -1,0 +1,66 @@
+"""Real objects with real classes: the demo's photos, and short texts as tf-idf vectors."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from daemon.demo.pack_files import load_pack
+from daemon.learn.assemble import as_blocks
+from daemon.validate.objects import MappedObjects
+from learners.block import Block
+from learners.maps import SpaceMap, ViewConfig
+from streams.catalog import Catalog
+from streams.space import SpaceSpec, ViewSpec
+from streams.vectors import SparseColumn
+
+TEXTS = Path(__file__).parents[1] / "data" / "banking77" / "train.csv"
+MIN_DOCUMENTS = 5
+TEXTS_KEPT = 5_000
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A catalog in the learner's space, and the class of each row."""
+
+    catalog: Catalog
+    labels: npt.NDArray[np.str_]
+    objects: MappedObjects
+
+    @property
+    def mapped(self) -> Block:
+        """The catalog's rows in the learner's space."""
+        assert self.objects.catalog is not None
+        return self.objects.catalog
+
+
+def photos() -> Dataset:
+    """3,409 photos of clothes in 10 classes, five dense views, each whitened."""
+    pack = load_pack()
+    return _dataset(pack.catalog, pack.labels, "whiten")
+
+
+def texts() -> Dataset:
+    """5,000 customer questions in 77 classes (every second one), tf-idf, about 1,100 terms."""
+    with TEXTS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[::2][:TEXTS_KEPT]
+    counts = TfidfVectorizer(min_df=MIN_DOCUMENTS, sublinear_tf=True)
+    matrix = counts.fit_transform([row["text"] for row in rows]).tocsr().astype(np.float32)
+    matrix.sort_indices()
+    column = SparseColumn(
+        matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, matrix.shape[1]
+    )
+    spec = SpaceSpec("texts", (ViewSpec("x", "sparse", matrix.shape[1]),))
+    ids = [f"text-{number}" for number in range(len(rows))]
+    return _dataset(Catalog(ids, {"x": column}, spec), np.array([row["category"] for row in rows]), "unit")
+
+
+def _dataset(catalog: Catalog, labels: npt.NDArray[np.str_], kind: str) -> Dataset:
+    blocks = as_blocks(catalog.views)
+    fitted = SpaceMap({name: ViewConfig(kind) for name in blocks}).fit(blocks)
+    return Dataset(catalog, labels, MappedObjects(catalog.space, catalog, fitted))

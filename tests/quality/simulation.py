@@ -1,0 +1,163 @@
+"""Clicks in, versions out, the best one chosen: the loop of the daemon with its own parts, in one process.
+
+Impressions go through the real routing, rule and negatives of `feed`; events through the real learner;
+versions through the real serving form, judge and decision. Only the clicks are simulated (`daemon.demo.clicks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from daemon.config.model import LearnerConfig, ServingConfig
+from daemon.demo.clicks import ClickModel, explored_list
+from daemon.demo.evaluate import Retrieval, retrieval
+from daemon.learn.algorithms import untrained
+from daemon.serving_form import make_form
+from daemon.validate.decide import best_version
+from daemon.validate.judge import Judge
+from daemon.validate.rules import CLICKS, Judged, judge_by
+from daemon.validate.scorer import Scorer
+from learners.batch import TripletBatch
+from learners.serving import ServingForm
+from streams.event import Event, ObjectRef
+from streams.feed.decide import Decider
+from streams.feed.negatives import CatalogCandidates
+from streams.feed.settings import FeedSettings
+from streams.impression import Impression
+from streams.routing import is_holdout, route_key
+from tests.quality.datasets import Dataset
+
+LENGTH = 10
+VERSION_EVERY = 8_000
+WINDOW = 2_000
+BATCH = 1_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is simulated. `uniform` of the 10 shown objects are drawn from the catalog, the rest are the
+    ranker's nearest; the ranker is version 0 (`closed_loop` False) or the best version so far."""
+
+    clicks: ClickModel
+    closed_loop: bool = False
+    uniform: int = 0
+    events: int = 64_000
+    seed: int = 0
+
+
+@dataclass
+class Run:
+    """Versions judged by clicks alone, the one chosen, and what labels say of it and of version 0."""
+
+    before: Retrieval
+    after: Retrieval
+    newest: Retrieval
+    best: int
+    judged: list[Judged] = field(default_factory=list)
+
+
+class Simulation:
+    """One run over one dataset with the default settings of feed, learner, serving and validation."""
+
+    def __init__(self, data: Dataset, setting: Setting) -> None:
+        self._data = data
+        self._setting = setting
+        self._rng = np.random.default_rng(setting.seed)
+        self._learner = untrained(LearnerConfig(), data.objects.dim)
+        self._feed = FeedSettings(seed=setting.seed)
+        self._decider = Decider(self._feed, CatalogCandidates(data.catalog.ids), frozenset(data.catalog.ids))
+        self._judge = Judge(data.objects, None, 1_000)
+        self._window: list[Impression] = []
+        self._judged: list[Judged] = []
+        self._forms: dict[int, ServingForm] = {0: self._form(0)}
+        self._lists = self._nearest(0)
+
+    def run(self) -> Run:
+        """Simulate until `events` triplets are learned."""
+        pending: list[Event] = []
+        learned = version = 0
+        for impression in self._impressions():
+            decision = self._decider.decide(impression)
+            if decision.fate == "holdout":
+                self._window = [*self._window[1 - WINDOW :], impression]
+            pending.extend(decision.made.events)
+            while len(pending) >= BATCH:
+                self._learner.learn_many(self._batch(pending[:BATCH]))
+                del pending[:BATCH]
+                learned += BATCH
+                if learned % VERSION_EVERY == 0:
+                    version += 1
+                    self._publish(version)
+            if learned >= self._setting.events:
+                break
+        best = best_version(self._judged)
+        rows = self._holdout_rows()
+        before, after, newest = (self._by_labels(number, rows) for number in (0, best, version))
+        return Run(before, after, newest, best, self._judged)
+
+    def _impressions(self) -> Iterator[Impression]:
+        ids, labels = self._data.catalog.ids, self._data.labels
+        number = 0
+        while True:
+            query = int(self._rng.integers(len(ids)))
+            near = self._lists[query, : LENGTH - self._setting.uniform]
+            shown = near
+            if self._setting.uniform:
+                shown = explored_list(near, len(ids), query, self._setting.uniform, self._rng)
+            clicked = self._setting.clicks(labels[shown] == labels[query], self._rng)
+            number += 1
+            objects = tuple(ObjectRef(id=ids[row]) for row in shown)
+            yield Impression(f"visit-{number}", number, ObjectRef(id=ids[query]), objects, clicked)
+
+    def _batch(self, events: list[Event]) -> TripletBatch:
+        def block(refs: list[ObjectRef]) -> object:
+            rows = [self._data.catalog.row_of(ref.id or "") for ref in refs]
+            return self._data.mapped.take(np.array(rows, np.int64))
+
+        return TripletBatch(
+            block([event.query for event in events]),
+            block([event.clicked for event in events]),
+            block([event.skipped for event in events]),
+        )
+
+    def _publish(self, version: int) -> None:
+        self._forms[version] = self._form(version)
+        usable = [one for one in self._window if 0 < len(one.clicked) < len(one.shown)]
+        panel = self._judge.panel(usable)
+        reference, own = (
+            self._judge.judge(Scorer(self._forms[number], self._data.objects), panel)
+            for number in (0, version)
+        )
+        self._judged.append(judge_by(CLICKS, version, {**own, "impressions": len(usable)}, reference))
+        best = best_version(self._judged)
+        if self._setting.closed_loop:
+            self._lists = self._nearest(best)
+
+    def _form(self, version: int) -> ServingForm:
+        return make_form(np.asarray(self._learner.state()["W"]).copy(), version, ServingConfig())
+
+    def _nearest(self, version: int) -> npt.NDArray[np.int64]:
+        mapped, form = self._data.mapped, self._forms[version]
+        out = np.empty((len(mapped), LENGTH), np.int64)
+        for start in range(0, len(mapped), 256):
+            rows = np.arange(start, min(start + 256, len(mapped)))
+            scores = form.scores(mapped.take(rows), mapped)
+            scores[np.arange(len(rows)), rows] = -np.inf
+            best = np.argpartition(-scores, LENGTH, axis=1)[:, :LENGTH]
+            order = np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1, kind="stable")
+            out[rows] = np.take_along_axis(best, order, axis=1)
+        return out
+
+    def _holdout_rows(self) -> npt.NDArray[np.int64]:
+        held = [
+            is_holdout(route_key(ObjectRef(id=one)), self._feed.holdout_share, self._feed.seed)
+            for one in self._data.catalog.ids
+        ]
+        return np.flatnonzero(held).astype(np.int64)
+
+    def _by_labels(self, version: int, rows: npt.NDArray[np.int64]) -> Retrieval:
+        return retrieval(self._forms[version], self._data.mapped, self._data.labels, rows)
