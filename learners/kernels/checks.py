@@ -19,7 +19,7 @@ MAX_MAGNITUDE = 1e18
 """Largest |value| accepted. float32 ends at 3.4e38. A product of two values is then at most 1e36, so a
 float32 partial sum of a row of W times c - s stays finite for any sane W (say |W_ij| <= 1e12, 1e8 non-zeros),
 and a float64 ||q||^2 ||c - s||^2, at most 4e72 times the squared number of non-zeros, never overflows. A
-margin that is not finite all the same makes the event degenerate."""
+margin or loss that float32 cannot hold all the same makes the event degenerate."""
 
 
 @inlined
@@ -81,9 +81,9 @@ def step_size(margin: float, squared_norm: float, aggressiveness: float) -> tupl
     rounded to float32 before it is applied, so that it can be stored and replayed.
     """
     zero = np.float32(0.0)
-    if not np.isfinite(margin):
-        return DEGENERATE, zero, zero
     loss = max(0.0, 1.0 - margin)
+    if not np.isfinite(margin) or not np.isfinite(np.float32(loss)):
+        return DEGENERATE, zero, zero
     if loss == 0.0 or aggressiveness == 0.0:
         return PASSIVE, np.float32(loss), zero
     if squared_norm == 0.0:

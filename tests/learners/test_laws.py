@@ -247,6 +247,16 @@ def test_a_margin_beyond_float32_is_degenerate_and_changes_nothing(kind: str) ->
 
 
 @KINDS
+def test_a_loss_beyond_float32_is_degenerate_and_stays_finite(kind: str) -> None:
+    ones = np.full((1, 200), 1e18, np.float32)
+    learner = Oasis(200)
+    info = learner.learn_many(TripletBatch(*(block(part, kind) for part in (ones, -ones, ones))))
+    assert info.outcome[0] == DEGENERATE
+    assert np.isfinite(info.loss).all()
+    np.testing.assert_array_equal(learner.W, np.eye(200))
+
+
+@KINDS
 def test_memory_does_not_grow_with_the_stream(kind: str) -> None:
     learner, batch = Oasis(DIM), triplets(0, 50, DIM, kind)
     learner.learn_many(batch)
