@@ -74,6 +74,7 @@ def make_site(
     poll_records: int = 500,
     every: str = "20ms",
     every_events: int = 0,
+    keep: int = 100000,
     view: str = SPARSE_VIEW,
     learner: str = "C = 0.1",
 ) -> Site:
@@ -96,7 +97,7 @@ warmup_objects = 100
 path = "{name}"
 every = "{every}"
 every_events = {every_events}
-keep = 100000
+keep = {keep}
 [http]
 learn_port = 0
 [log]
