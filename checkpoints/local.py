@@ -35,7 +35,7 @@ class LocalStore:
         self.root = Path(root)
         self._fs = fs or Fs()
         try:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make_root()
             self._fs.folders.make(self.root / TEMP)
         except OSError as error:
             raise write_failed(str(self.root), error) from error
@@ -131,6 +131,15 @@ class LocalStore:
     def sweep(self) -> int:
         """See :class:`checkpoints.store.BlobStore`: temporary files whose lock is free."""
         return sweep_temps(self._fs, self.root / TEMP)
+
+    def _make_root(self) -> None:
+        """Make the folder; its own name is durable before anything inside it can be a version."""
+        new = [path for path in (self.root, *self.root.parents) if not path.exists()]
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._fs.folders.names(self.root):  # also left so by a start that died right here
+            for path in new or [self.root]:
+                with contextlib.suppress(PermissionError):  # a parent that is not ours to open
+                    self._fs.folders.sync(path.parent)
 
     def _walk(self, folder: str) -> Iterator[str]:
         for name, is_folder in self._fs.folders.names(self.root / folder):

@@ -59,7 +59,7 @@ class FaultyDisk:
             self.log.append(Op(name, self._relative(args[0])))
 
     def _relative(self, path: Path) -> str:
-        return str(path.relative_to(self.root))
+        return os.path.relpath(path, self.root)
 
 
 class _Calls:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpoints import BadKey, KeyMissing, LocalStore, VersionStore, WriteFailed
+from checkpoints.fs import Files, Folders, Fs
 
 from .samples import meta, state
 
@@ -24,6 +25,26 @@ def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in [root, *root.rglob("*")] if path.is_dir()} == {
         0o700
     }
+
+
+class NotedFolders(Folders):
+    """Remembers which folders were made durable."""
+
+    def __init__(self) -> None:
+        self.synced: list[Path] = []
+
+    def sync(self, path: Path) -> None:
+        super().sync(path)
+        self.synced.append(path)
+
+
+def test_a_new_folder_is_in_its_parents_for_good(tmp_path: Path) -> None:
+    fresh, left_by_a_death = NotedFolders(), NotedFolders()
+    LocalStore(tmp_path / "new" / "store", Fs(Files(), fresh))
+    assert {tmp_path, tmp_path / "new"} <= set(fresh.synced)
+    (tmp_path / "left").mkdir()
+    LocalStore(tmp_path / "left", Fs(Files(), left_by_a_death))
+    assert tmp_path in left_by_a_death.synced
 
 
 def test_links_and_fifos_are_refused_without_hanging(tmp_path: Path) -> None:
