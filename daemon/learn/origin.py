@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -72,9 +73,11 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     run = expected(config, inputs.catalog_digest, inputs.identity)
     plan = _Plan(config, options, parse_start(options.start), run, inputs)
     standing = _newest_manifest(inputs)
-    if standing is not None or options.restart_from is not None:
-        if standing is not None:
-            _refuse(standing, run)
+    if options.restart_from is not None:
+        with _readable(options.restart_from):
+            standing = inputs.versions.manifest(options.restart_from)
+    if standing is not None:
+        _go_on(standing, plan)  # once more after the claim, from where an older learner has got to by then
         return _continue(plan, inputs.versions.claim())
     offsets = _offsets(plan)
     fitted = fit(offsets)
@@ -99,14 +102,9 @@ def _first(plan: _Plan, fitted: FittedSpaceMap, offsets: Mapping[int, int], epoc
 def _continue(plan: _Plan, epoch: Epoch) -> Origin:
     version = _load(plan.options.restart_from, plan.inputs)
     manifest = version.manifest
-    _refuse(manifest, plan.run)
-    progress = Progress(dict(manifest.positions), dict(manifest.counters), manifest.watermark)
-    if plan.options.restart_from is not None:
-        progress.control({"control": "branch", "from_version": manifest.number})
-    if plan.start.kind == "checkpoint":
-        _check_positions(manifest, plan, progress)
-    else:
-        _seek(plan, progress)
+    progress = _go_on(manifest, plan)
+    for entry in progress.snapshot().entries:
+        log.warning("not simply going on; recorded in the schedule", entry=entry)
     fitted = FittedSpaceMap.load(manifest.map["spec"], map_arrays(version.arrays))
     learner = restored(plan.config.learner, learner_arrays(version.arrays))
     positions = progress.next_offsets()
@@ -115,16 +113,36 @@ def _continue(plan: _Plan, epoch: Epoch) -> Origin:
     return Origin(learner, fitted, progress, describe, epoch, manifest.number)
 
 
-def _load(number: int | None, inputs: Inputs) -> Version:
+def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
+    """The progress to continue a version with; writes nothing. UserError where it must not be continued."""
+    refuse_other_settings(manifest, plan.run)
+    refuse_other_stream(manifest, plan.run)
+    progress = Progress(dict(manifest.positions), dict(manifest.counters), manifest.watermark)
+    if plan.options.restart_from is not None:
+        progress.control({"control": "branch", "from_version": manifest.number})
+    if plan.start.kind == "checkpoint":
+        _check_positions(manifest, plan, progress)
+    else:
+        _seek(plan, progress)
+    return progress
+
+
+@contextmanager
+def _readable(number: int | None) -> Iterator[None]:
     try:
+        yield
+    except CheckpointError as error:
+        code = EX_USAGE if number is not None else EX_DATAERR
+        raise UserError(f"version {number} cannot be loaded: {error}", error.remedy, code) from error
+
+
+def _load(number: int | None, inputs: Inputs) -> Version:
+    with _readable(number):
         if number is not None:
             return inputs.versions.load(number)
         version = inputs.versions.newest_valid(
             lambda error: log.error("version passed over", error=str(error))
         )
-    except CheckpointError as error:
-        code = EX_USAGE if number is not None else EX_DATAERR
-        raise UserError(f"version {number} cannot be loaded: {error}", error.remedy, code) from error
     if version is None:
         raise UserError(
             f"no version in {inputs.store} can be loaded: each is damaged",
@@ -144,11 +162,6 @@ def _newest_manifest(inputs: Inputs) -> Manifest | None:
     return None
 
 
-def _refuse(manifest: Manifest, run: Expected) -> None:
-    refuse_other_settings(manifest, run)
-    refuse_other_stream(manifest, run)
-
-
 def _check_positions(manifest: Manifest, plan: _Plan, progress: Progress) -> None:
     """The position must be in the log, right behind the record that was learned last."""
     bounds = plan.inputs.control.bounds()
@@ -158,7 +171,6 @@ def _check_positions(manifest: Manifest, plan: _Plan, progress: Progress) -> Non
         if position.last_digest is not None and last >= bounds[partition][0]:
             refuse_altered_record(manifest, partition, _digest_at(plan.inputs, partition, last))
     for gap in gaps:
-        log.warning("records skipped: dropped from the log before they were learned", **gap.entry())
         progress.control(gap.entry(), {gap.partition: PartitionPosition(gap.earliest)})
 
 
@@ -193,5 +205,4 @@ def _seek(plan: _Plan, progress: Progress) -> None:
         "from": {str(p): offset for p, offset in progress.next_offsets().items()},
         "to": {str(p): offset for p, offset in offsets.items()},
     }
-    log.warning("position changed on request", **entry)
     progress.control(entry, {p: PartitionPosition(offset) for p, offset in offsets.items()})

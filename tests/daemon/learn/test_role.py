@@ -136,6 +136,23 @@ def test_other_settings_are_refused_by_name(site: Site, change: dict[str, object
     assert site.versions.store.list() == before  # not even a claim
 
 
+@pytest.mark.parametrize(
+    "options",
+    [LearnOptions(restart_from=99), LearnOptions(restart_from=0, start='offset={"0": 99}'), LearnOptions()],
+    ids=["no such version", "no such offset", "expired records"],
+)
+def test_a_mistaken_start_stops_no_running_learner(site: Site, options: LearnOptions) -> None:
+    site.feed(make_events(5))
+    site.learn()
+    if options.restart_from is None:
+        site.feed(make_events(20, seed=1))
+        retain(site.address, max_age_s=None, max_bytes=1)
+    before = site.versions.store.list()
+    with pytest.raises(UserError):
+        site.learn(options)
+    assert site.versions.store.list() == before  # not even a claim
+
+
 def test_another_catalog_is_refused(site: Site) -> None:
     spec = SpaceSpec("default", (ViewSpec("x", "dense", DIM),))
     paths = []
