@@ -59,11 +59,13 @@ def claim(store: BlobStore) -> Epoch:
 
 
 def next_state_key(store: BlobStore, epoch: Epoch) -> str:
-    """A fresh name for the next state file, its number checked to be free.
+    """A fresh name for the next state file, its number and all after it checked to be free.
 
-    Raises Superseded when another writer has taken the number.
+    Raises Superseded when another writer has taken one of them: its claim may be pruned long since.
     """
-    while manifest_key(epoch.next_number) in store.list(folder(epoch.next_number)):
+    while taken := [number for number in numbers(store) if number >= epoch.next_number]:
+        if taken[0] > epoch.next_number:
+            raise _superseded(store, taken[0])
         _skip_own(store, epoch)
     # The random part keeps a retry, or two writers racing for version 0, from meeting in one file.
     return f"{folder(epoch.next_number)}state-{epoch.number}-{os.urandom(4).hex()}.safetensors"
@@ -82,7 +84,7 @@ def commit(store: BlobStore, epoch: Epoch, meta: VersionMeta, state: StateFile) 
         store.put_new(manifest_key(epoch.next_number), [manifest.to_json()])
     except KeyExists:
         discard(store, state.key)
-        raise _superseded(store, epoch) from None
+        raise _superseded(store, epoch.next_number) from None
     except (CheckpointError, ValueError):
         # The manifest may be there all the same (only its folder's fsync failed): then the file must stay.
         if manifest_key(epoch.next_number) not in store.list(folder(epoch.next_number)):
@@ -111,12 +113,11 @@ def _skip_own(store: BlobStore, epoch: Epoch) -> None:
     except Damaged:
         own = False
     if not own:
-        raise _superseded(store, epoch)
+        raise _superseded(store, epoch.next_number)
     epoch.next_number += 1
 
 
-def _superseded(store: BlobStore, epoch: Epoch) -> Superseded:
-    number = epoch.next_number
+def _superseded(store: BlobStore, number: int) -> Superseded:
     return Superseded(f"version {number}", f"{_holder(store, number)} has taken this number",
                       "this process stops; let one learner write to a checkpoint folder")
 

@@ -10,7 +10,7 @@ from checkpoints.keys import HISTORY, folder, manifest_key
 from checkpoints.store import BlobStore
 from checkpoints.versions import VersionStore
 
-# A frozen writer wakes up fenced as long as the claim that fenced it is kept: this many restarts later.
+# A writer frozen in the middle of a put is fenced by the claim under its number: this many restarts long.
 KEEP_CLAIMS = 16
 
 

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import Ledger, LocalStore, MemoryStore, VersionStore, Watcher, history, plan, prune
+from checkpoints import (
+    Ledger,
+    LocalStore,
+    MemoryStore,
+    Superseded,
+    VersionStore,
+    Watcher,
+    history,
+    plan,
+    prune,
+)
 from checkpoints.retention import KEEP_CLAIMS, plan_claims
 
 from .samples import meta, state
@@ -96,3 +106,18 @@ def test_the_watcher_reports_each_change_once(tmp_path: Path) -> None:
     versions.claim()
     assert watcher.poll().new_versions == ()
     assert watcher.poll().new_entries == ()
+
+
+def test_a_writer_that_slept_through_the_pruning_of_claims_is_still_fenced(tmp_path: Path) -> None:
+    versions = VersionStore(LocalStore(tmp_path))
+    sleeper = versions.claim()
+    versions.publish(sleeper, state(), meta())
+    for number in range(KEEP_CLAIMS + 1):
+        epoch = versions.claim()
+        versions.publish(epoch, state(number), meta())
+    prune(versions, [], keep=1)
+    assert sleeper.next_number not in versions.claims() + versions.versions()
+    before = versions.store.list()
+    with pytest.raises(Superseded):
+        versions.publish(sleeper, state(), meta())
+    assert versions.store.list() == before
