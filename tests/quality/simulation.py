@@ -47,6 +47,8 @@ class Setting:
     uniform: int = 0
     events: int = 64_000
     seed: int = 0
+    feed: FeedSettings = FeedSettings()
+    serving: ServingConfig = ServingConfig()
 
 
 @dataclass
@@ -68,7 +70,7 @@ class Simulation:
         self._setting = setting
         self._rng = np.random.default_rng(setting.seed)
         self._learner = untrained(LearnerConfig(), data.objects.dim)
-        self._feed = FeedSettings(seed=setting.seed)
+        self._feed = setting.feed
         self._decider = Decider(self._feed, CatalogCandidates(data.catalog.ids), frozenset(data.catalog.ids))
         self._judge = Judge(data.objects, None, 1_000)
         self._window: list[Impression] = []
@@ -138,7 +140,7 @@ class Simulation:
             self._lists = self._nearest(best)
 
     def _form(self, version: int) -> ServingForm:
-        return make_form(np.asarray(self._learner.state()["W"]).copy(), version, ServingConfig())
+        return make_form(np.asarray(self._learner.state()["W"]).copy(), version, self._setting.serving)
 
     def _nearest(self, version: int) -> npt.NDArray[np.int64]:
         mapped, form = self._data.mapped, self._forms[version]
