@@ -4,8 +4,8 @@ The clicks are simulated, the objects and their classes are real. A user examine
 examined object with probability `SAME` when it is of the query's class and `OTHER` otherwise (the noise).
 
 Models: position-biased (each rank examined on its own with probability 1/sqrt(rank); the examination
-hypothesis of Richardson, Dominowska and Ragno, WWW 2007) and cascade (ranks read from the top until the user is
-satisfied; Craswell et al., WSDM 2008).
+hypothesis of Richardson, Dominowska and Ragno, WWW 2007) and cascade (ranks read from the top until the user
+is satisfied; Craswell et al., WSDM 2008).
 """
 
 from __future__ import annotations

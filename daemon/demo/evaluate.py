@@ -1,4 +1,4 @@
-"""Retrieval over the whole catalog judged by class labels: what the demo reports, the quality tests assert."""
+"""Retrieval over the whole catalog judged by class labels: what the demo reports and quality tests assert."""
 
 from __future__ import annotations
 

@@ -103,9 +103,10 @@ def river_loop(batch: TripletBatch, count: int = 60) -> Callable[[], float]:
 def vowpal_wabbit(batch: TripletBatch, python: str, passes: int = 2) -> Callable[[], float]:
     """Vowpal Wabbit's quadratic features on the same triplets, in its own process.
 
-    A pass is all triplets, then all of them with clicked and skipped swapped: so every example violates and every
-    update is paid for, as in ours. Taken out are its start-up, its first pass (parsing, page faults of its table)
-    and its reading of the cache: the seconds of `passes` further passes, less the same without any feature.
+    A pass is all triplets, then all of them with clicked and skipped swapped: so every example violates and
+    every update is paid for, as in ours. Taken out are its start-up, its first pass (parsing, page faults of
+    its table) and its reading of the cache: the seconds of `passes` further passes, less the same without any
+    feature.
     """
     folder = Path(tempfile.mkdtemp(prefix="tripletd-bench-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

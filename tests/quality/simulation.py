@@ -1,7 +1,7 @@
 """Clicks in, versions out, the best one chosen: the loop of the daemon with its own parts, in one process.
 
 Impressions go through the real routing, rule and negatives of `feed`; events through the real learner;
-versions through the real serving form, judge and decision. Only the clicks are simulated (`daemon.demo.clicks`).
+versions through the real serving form, judge and decision. Only the clicks are simulated.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Setting:
     uniform: int = 0
     events: int = 64_000
     seed: int = 0
-    feed: FeedSettings = FeedSettings()
-    serving: ServingConfig = ServingConfig()
+    feed: FeedSettings = field(default_factory=FeedSettings)
+    serving: ServingConfig = field(default_factory=ServingConfig)
 
 
 @dataclass

@@ -112,7 +112,7 @@ def test_read_only_and_other_errors_are_told_apart(address):
 
 def test_a_folder_that_cannot_be_written():
     # sysfs takes no new file from anyone, root included.
-    with pytest.raises(LogFileError, match="/sys/kernel/clicks.log.*cannot be created: Permission denied"):
+    with pytest.raises(LogFileError, match=r"/sys/kernel/clicks\.log.*cannot be created: Permission denied"):
         ensure_topic(parse_address("log:/sys/kernel/clicks.log"), 1)
 
 
