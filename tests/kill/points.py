@@ -95,7 +95,7 @@ def kind(path: Path) -> str:
         return "ledger entry" if path.parent.name == "ledger" else "version folder"
     if path.suffix or path.name in ("versions", "ledger", "tmp"):
         return path.stem.split("-")[0]
-    return "root"
+    return "root" if (path / "tmp").exists() else "above"
 
 
 def learn(config: Path, fuse: Fuse) -> int:
