@@ -81,7 +81,7 @@ def power_losses(before: dict[str, bytes], log: list[Op]) -> Iterator[dict[str, 
     """Every disk {path: bytes} that a power loss after some prefix of ``log`` may leave.
 
     Content that was not fsynced may be there, gone, or half there; a name whose folder was not synced may be
-    there or not, each on its own. ``before`` is durable.
+    there or not, each on its own, and with a folder all that is below it. ``before`` is durable.
     """
     for stop in range(len(log) + 1):
         yield from _one_prefix(before, log[:stop])
@@ -91,6 +91,8 @@ def _one_prefix(before: dict[str, bytes], log: list[Op]) -> Iterator[dict[str, b
     durable = {path: _File(bytearray(data), data) for path, data in before.items()}
     now = dict(durable)
     pending: list[tuple[str, _File | None]] = []
+    kept_folders = {folder for path in before for folder in _folders_above(path)} | {"tmp"}
+    new_folders: set[str] = set()
     for op in log:
         if op.name == "create" and op.path not in now:
             now[op.path] = _File(bytearray(), b"")
@@ -107,7 +109,11 @@ def _one_prefix(before: dict[str, bytes], log: list[Op]) -> Iterator[dict[str, b
         elif op.name == "unlink":
             del now[op.path]
             pending.append((op.path, None))
+        elif op.name == "make":
+            new_folders |= {op.path} - kept_folders
         elif op.name == "sync":
+            synced = {folder for folder in new_folders if (os.path.dirname(folder) or ".") == op.path}
+            kept_folders, new_folders = kept_folders | synced, new_folders - synced
             inside = [
                 (path, file)
                 for path, file in pending
@@ -121,8 +127,17 @@ def _one_prefix(before: dict[str, bytes], log: list[Op]) -> Iterator[dict[str, b
         names = dict(durable)
         for path, file in subset:
             _set(names, path, file)
+        lost = {path for path in names if new_folders.intersection(_folders_above(path))}
         for content in ("durable", "all", "half"):
-            yield {path: _content(file, content) for path, file in names.items()}
+            left = {path: _content(file, content) for path, file in names.items()}
+            yield left
+            if lost:
+                yield {path: data for path, data in left.items() if path not in lost}
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    while path := os.path.dirname(path):
+        yield path
 
 
 def _set(names: dict[str, _File], path: str, file: _File | None) -> None:
