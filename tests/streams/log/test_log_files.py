@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import stat
+from contextlib import closing
 
 import pytest
 
@@ -45,6 +46,14 @@ def test_a_directory_a_fifo_and_a_missing_folder(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     refuse(parse_address(f"log:{tmp_path}/pipe"), "not a file")
     refuse(parse_address(f"log:{tmp_path}/none/clicks.log"), "folder does not exist; create")
+
+
+def test_a_name_too_long_for_any_file(tmp_path):
+    long = parse_address(f"log:{tmp_path / ('x' * 300)}")
+    with pytest.raises(LogFileError, match="cannot be created: File name too long"):
+        ensure_topic(long, 1)
+    with pytest.raises(TopicMissing):
+        open_source(long)
 
 
 def test_a_missing_file(address):
@@ -165,3 +174,11 @@ def test_retention_goes_in_steps_and_frees_space_for_reuse(address, monkeypatch)
     assert source._connection.execute("PRAGMA page_count").fetchone() == (pages,)
     source.close()
     sink.close()
+
+
+def test_every_send_is_synced(address):
+    # What reaches the disk cannot be seen from here: SQLite syncs its journal at each commit only when FULL.
+    ensure_topic(address, 1)
+    with closing(LogSink(address.path, address.topic)) as sink:
+        assert sink._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert sink._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
