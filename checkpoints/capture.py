@@ -62,8 +62,9 @@ class Capture:
         """Copy every piece that is not written yet; the live arrays may change from here on."""
         with self._lock:
             self._copied = True
-            self._pieces[self._done:] = [(at, np.frombuffer(piece, np.uint8).copy().data)
-                                         for at, piece in self._pieces[self._done:]]
+            self._pieces[self._done :] = [
+                (at, np.frombuffer(piece, np.uint8).copy().data) for at, piece in self._pieces[self._done :]
+            ]
 
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
         """(offset, bytes) for the writer thread; the one in flight during :meth:`detach` comes twice.

@@ -78,8 +78,14 @@ def commit(store: BlobStore, epoch: Epoch, meta: VersionMeta, state: StateFile) 
     ``meta`` that JSON cannot carry).
     """
     name = state.key.rpartition("/")[2]
-    manifest = _manifest(meta, "version", epoch, files=(FileEntry(name, state.put.size, state.put.sha256),),
-                         arrays=state.arrays, state_hash=state.put.sha256)
+    manifest = _manifest(
+        meta,
+        "version",
+        epoch,
+        files=(FileEntry(name, state.put.size, state.put.sha256),),
+        arrays=state.arrays,
+        state_hash=state.put.sha256,
+    )
     try:
         store.put_new(manifest_key(epoch.next_number), [manifest.to_json()])
     except KeyExists:
@@ -102,8 +108,15 @@ def discard(store: BlobStore, key: str) -> None:
 
 def _manifest(meta: VersionMeta, kind: Literal["version", "claim"], epoch: Epoch, **stored: Any) -> Manifest:
     shared = {f.name: getattr(meta, f.name) for f in fields(VersionMeta)}
-    return Manifest(**shared, **stored, kind=kind, number=epoch.next_number, epoch=epoch.number,
-                    writer=epoch.writer, created=datetime.now(UTC).isoformat(timespec="milliseconds"))
+    return Manifest(
+        **shared,
+        **stored,
+        kind=kind,
+        number=epoch.next_number,
+        epoch=epoch.number,
+        writer=epoch.writer,
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
 
 
 def _skip_own(store: BlobStore, epoch: Epoch) -> None:
@@ -118,8 +131,11 @@ def _skip_own(store: BlobStore, epoch: Epoch) -> None:
 
 
 def _superseded(store: BlobStore, number: int) -> Superseded:
-    return Superseded(f"version {number}", f"{_holder(store, number)} has taken this number",
-                      "this process stops; let one learner write to a checkpoint folder")
+    return Superseded(
+        f"version {number}",
+        f"{_holder(store, number)} has taken this number",
+        "this process stops; let one learner write to a checkpoint folder",
+    )
 
 
 def _holder(store: BlobStore, number: int) -> str:

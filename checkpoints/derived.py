@@ -19,22 +19,36 @@ from checkpoints.store import BlobStore
 FORMAT = 1
 
 
-def attach(store: BlobStore, number: int, name: str, arrays: Mapping[str, np.ndarray],
-           meta: dict[str, Any]) -> None:
+def attach(
+    store: BlobStore, number: int, name: str, arrays: Mapping[str, np.ndarray], meta: dict[str, Any]
+) -> None:
     """Put the arrays, then ``<name>.json``, which commits them. KeyExists when ``name`` is attached."""
     record_key = _record_key(number, name)
     data_name = f"{name}-{os.urandom(4).hex()}.safetensors"
     put = store.put_new(folder(number) + data_name, encode(arrays).parts())
     try:
-        store.put_new(record_key, [seal({"format": FORMAT, "number": number, "name": name, "file": data_name,
-                                         "size": put.size, "sha256_of_file": put.sha256, "meta": meta})])
+        store.put_new(
+            record_key,
+            [
+                seal(
+                    {
+                        "format": FORMAT,
+                        "number": number,
+                        "name": name,
+                        "file": data_name,
+                        "size": put.size,
+                        "sha256_of_file": put.sha256,
+                        "meta": meta,
+                    }
+                )
+            ],
+        )
     except (CheckpointError, ValueError):
         discard(store, folder(number) + data_name)
         raise
 
 
-def attached(store: BlobStore, number: int,
-             name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+def attached(store: BlobStore, number: int, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
     """(arrays, meta) as attached, every byte verified; None without ``<name>.json``. Raises Damaged."""
     key = _record_key(number, name)
     try:

@@ -23,8 +23,20 @@ FORMAT = "tripletd.arrays/1"
 ALIGN = 64
 MAX_HEADER = 16 << 20
 READ_CHUNK = 4 << 20
-DTYPES = {"BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "F16": "<f2",
-          "U32": "<u4", "I32": "<i4", "F32": "<f4", "U64": "<u8", "I64": "<i8", "F64": "<f8"}
+DTYPES = {
+    "BOOL": "|b1",
+    "U8": "|u1",
+    "I8": "|i1",
+    "U16": "<u2",
+    "I16": "<i2",
+    "F16": "<f2",
+    "U32": "<u4",
+    "I32": "<i4",
+    "F32": "<f4",
+    "U64": "<u8",
+    "I64": "<i8",
+    "F64": "<f8",
+}
 _NAMES = {np.dtype(code).str: name for name, code in DTYPES.items()}
 
 
@@ -55,8 +67,11 @@ def encode(arrays: Mapping[str, np.ndarray]) -> Encoded:
     header: dict[str, Any] = {"__metadata__": {"format": FORMAT}}
     at = 0
     for name, array in zip(names, ordered, strict=True):
-        header[name] = {"dtype": _NAMES[array.dtype.str], "shape": list(array.shape),
-                        "data_offsets": [at, at + array.nbytes]}
+        header[name] = {
+            "dtype": _NAMES[array.dtype.str],
+            "shape": list(array.shape),
+            "data_offsets": [at, at + array.nbytes],
+        }
         at += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % ALIGN)
@@ -116,7 +131,7 @@ def empty_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     size = math.prod(shape) * dtype.itemsize
     raw = np.empty(size + ALIGN, np.uint8)
     skip = -raw.ctypes.data % ALIGN
-    return raw[skip:skip + size].view(dtype).reshape(shape)
+    return raw[skip : skip + size].view(dtype).reshape(shape)
 
 
 def _spec(name: str, array: np.ndarray) -> ArraySpec:
@@ -166,9 +181,14 @@ def _parse_entry(name: str, entry: object, place: str) -> tuple[int, int, ArrayS
     """(begin, end, spec) of one header entry."""
     if isinstance(entry, dict) and set(entry) == {"dtype", "shape", "data_offsets"}:
         dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-        if (isinstance(dtype, str) and dtype in DTYPES and _naturals(shape) and _naturals(offsets)
-                and len(offsets) == 2
-                and offsets[1] - offsets[0] == math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize):
+        if (
+            isinstance(dtype, str)
+            and dtype in DTYPES
+            and _naturals(shape)
+            and _naturals(offsets)
+            and len(offsets) == 2
+            and offsets[1] - offsets[0] == math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize
+        ):
             return offsets[0], offsets[1], ArraySpec(name, dtype, tuple(shape))
     raise Damaged("malformed", place, f"array {name!r} has no consistent dtype, shape and data_offsets")
 

@@ -45,9 +45,12 @@ class FutureFormat(Damaged):
     """The file names a format that this release does not know."""
 
     def __init__(self, place: str, found: object, known: str) -> None:
-        super().__init__("future_format", place,
-                         f"format {found!r} is not known to this release (it reads {known})",
-                         "upgrade tripletd, or point it at another checkpoint folder")
+        super().__init__(
+            "future_format",
+            place,
+            f"format {found!r} is not known to this release (it reads {known})",
+            "upgrade tripletd, or point it at another checkpoint folder",
+        )
 
 
 class Superseded(CheckpointError):

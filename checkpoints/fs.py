@@ -68,8 +68,9 @@ class Files:
     def start_writeback(self, fd: int, offset: int, size: int) -> None:
         """Ask the disk to begin on these bytes; only a hint, never fails."""
         with contextlib.suppress(AttributeError, OSError):
-            ctypes.CDLL(None).sync_file_range(fd, ctypes.c_int64(offset), ctypes.c_int64(size),
-                                              _SYNC_FILE_RANGE_WRITE)
+            ctypes.CDLL(None).sync_file_range(
+                fd, ctypes.c_int64(offset), ctypes.c_int64(size), _SYNC_FILE_RANGE_WRITE
+            )
 
     def fsync(self, fd: int) -> None:
         """Make content and size durable. A failure is final for this file: pages may be lost."""

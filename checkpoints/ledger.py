@@ -31,9 +31,19 @@ class LedgerEntry:
 
     def to_json(self) -> bytes:
         """Sealed JSON. ValueError for values that JSON cannot carry."""
-        return seal({"format": FORMAT, "n": self.n, "kind": self.kind, "version": self.version,
-                     "alias": self.alias, "by": self.by, "reason": self.reason,
-                     "measures": self.measures, "at": self.at})
+        return seal(
+            {
+                "format": FORMAT,
+                "n": self.n,
+                "kind": self.kind,
+                "version": self.version,
+                "alias": self.alias,
+                "by": self.by,
+                "reason": self.reason,
+                "measures": self.measures,
+                "at": self.at,
+            }
+        )
 
     @staticmethod
     def from_json(data: bytes, place: str) -> LedgerEntry:
@@ -43,10 +53,16 @@ class LedgerEntry:
             raise FutureFormat(place, record.get("format"), f"ledger format {FORMAT}")
         at = Fields(record, place)
         at.integer("format")
-        entry = LedgerEntry(n=at.integer("n", low=1), kind=at.text("kind"),
-                            version=at.optional("version", at.integer), alias=at.optional("alias", at.text),
-                            by=at.text("by"), reason=at.text("reason"), measures=at.mapping("measures"),
-                            at=at.text("at"))
+        entry = LedgerEntry(
+            n=at.integer("n", low=1),
+            kind=at.text("kind"),
+            version=at.optional("version", at.integer),
+            alias=at.optional("alias", at.text),
+            by=at.text("by"),
+            reason=at.text("reason"),
+            measures=at.mapping("measures"),
+            at=at.text("at"),
+        )
         at.nothing_left()
         if entry.kind not in KINDS:
             raise Damaged("malformed", place, f"field kind: {entry.kind!r} is not one of {', '.join(KINDS)}")

@@ -21,8 +21,12 @@ TEMP = "tmp"
 
 def unreadable(path: Path, error: OSError) -> Damaged:
     """``error`` while reading ``path`` as Damaged."""
-    return Damaged("unreadable", str(path), f"cannot be read: {error.strerror or error}",
-                   "check the disk and the permissions of the checkpoint folder")
+    return Damaged(
+        "unreadable",
+        str(path),
+        f"cannot be read: {error.strerror or error}",
+        "check the disk and the permissions of the checkpoint folder",
+    )
 
 
 class LocalStore:

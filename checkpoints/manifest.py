@@ -84,20 +84,34 @@ class Manifest(VersionMeta):
 
     def to_json(self) -> bytes:
         """Sealed JSON of this manifest. ValueError for values that JSON cannot carry."""
-        return seal({
-            "format": self.format, "kind": self.kind, "number": self.number, "parent": self.parent,
-            "epoch": self.epoch, "writer": self.writer, "created": self.created,
-            "learner": self.learner, "space": self.space, "map": self.map,
-            "catalog_digest": self.catalog_digest, "seed": self.seed,
-            "positions": {str(partition): {"next_offset": at.next_offset, "last_digest": at.last_digest}
-                          for partition, at in sorted(self.positions.items())},
-            "stream": self.stream,
-            "schedule": [entry if isinstance(entry, dict) else list(entry) for entry in self.schedule],
-            "counters": self.counters, "watermark": self.watermark,
-            "files": [{"name": f.name, "size": f.size, "sha256": f.sha256} for f in self.files],
-            "arrays": [{"name": a.name, "dtype": a.dtype, "shape": list(a.shape)} for a in self.arrays],
-            "state_hash": self.state_hash, "runtime": self.runtime,
-        })
+        return seal(
+            {
+                "format": self.format,
+                "kind": self.kind,
+                "number": self.number,
+                "parent": self.parent,
+                "epoch": self.epoch,
+                "writer": self.writer,
+                "created": self.created,
+                "learner": self.learner,
+                "space": self.space,
+                "map": self.map,
+                "catalog_digest": self.catalog_digest,
+                "seed": self.seed,
+                "positions": {
+                    str(partition): {"next_offset": at.next_offset, "last_digest": at.last_digest}
+                    for partition, at in sorted(self.positions.items())
+                },
+                "stream": self.stream,
+                "schedule": [entry if isinstance(entry, dict) else list(entry) for entry in self.schedule],
+                "counters": self.counters,
+                "watermark": self.watermark,
+                "files": [{"name": f.name, "size": f.size, "sha256": f.sha256} for f in self.files],
+                "arrays": [{"name": a.name, "dtype": a.dtype, "shape": list(a.shape)} for a in self.arrays],
+                "state_hash": self.state_hash,
+                "runtime": self.runtime,
+            }
+        )
 
     @staticmethod
     def from_json(data: bytes, place: str) -> Manifest:
@@ -114,19 +128,34 @@ def _parse(at: Fields) -> Manifest:
     if kind not in ("version", "claim"):
         raise Damaged("malformed", at.place, f"field kind: {kind!r} is neither 'version' nor 'claim'")
     manifest = Manifest(
-        format=at.integer("format"), kind="version" if kind == "version" else "claim",
-        number=at.integer("number"), parent=at.optional("parent", at.integer), epoch=at.integer("epoch"),
-        writer=at.text("writer"), created=at.text("created"), learner=at.mapping("learner"),
-        space=at.text("space"), map=at.mapping("map"), catalog_digest=at.optional("catalog_digest", at.text),
-        seed=at.integer("seed", low=None), positions=_positions(at), stream=at.mapping("stream"),
+        format=at.integer("format"),
+        kind="version" if kind == "version" else "claim",
+        number=at.integer("number"),
+        parent=at.optional("parent", at.integer),
+        epoch=at.integer("epoch"),
+        writer=at.text("writer"),
+        created=at.text("created"),
+        learner=at.mapping("learner"),
+        space=at.text("space"),
+        map=at.mapping("map"),
+        catalog_digest=at.optional("catalog_digest", at.text),
+        seed=at.integer("seed", low=None),
+        positions=_positions(at),
+        stream=at.mapping("stream"),
         schedule=tuple(_schedule_entry(at, i, e) for i, e in enumerate(at.sequence("schedule"))),
         counters=at.numbers("counters"),
         watermark=at.optional("watermark", lambda name: at.integer(name, low=None)),
-        files=tuple(FileEntry(f.file_name("name"), f.integer("size"), f.digest("sha256"))
-                    for f in at.records("files", ("name", "size", "sha256"))),
-        arrays=tuple(ArraySpec(a.text("name"), a.text("dtype"), a.shape("shape"))
-                     for a in at.records("arrays", ("name", "dtype", "shape"))),
-        state_hash=at.text("state_hash"), runtime=at.mapping("runtime"))
+        files=tuple(
+            FileEntry(f.file_name("name"), f.integer("size"), f.digest("sha256"))
+            for f in at.records("files", ("name", "size", "sha256"))
+        ),
+        arrays=tuple(
+            ArraySpec(a.text("name"), a.text("dtype"), a.shape("shape"))
+            for a in at.records("arrays", ("name", "dtype", "shape"))
+        ),
+        state_hash=at.text("state_hash"),
+        runtime=at.mapping("runtime"),
+    )
     at.nothing_left()
     return manifest
 
@@ -138,8 +167,9 @@ def _positions(at: Fields) -> dict[int, PartitionPosition]:
         inside = at.inside(f"positions.{name}", record, ("next_offset", "last_digest"))
         if not name.isdecimal():
             raise Damaged("malformed", at.place, f"field positions: {name!r} is not a partition number")
-        out[int(name)] = PartitionPosition(inside.integer("next_offset"),
-                                           inside.optional("last_digest", inside.digest))
+        out[int(name)] = PartitionPosition(
+            inside.integer("next_offset"), inside.optional("last_digest", inside.digest)
+        )
     return out
 
 
@@ -147,8 +177,15 @@ def _schedule_entry(at: Fields, index: int, entry: object) -> ScheduleEntry:
     """A run [partition, from, to] with from < to, or a control object."""
     if isinstance(entry, dict) and isinstance(entry.get("control"), str):
         return entry
-    if (isinstance(entry, list) and len(entry) == 3 and all(type(part) is int and part >= 0 for part in entry)
-            and entry[1] < entry[2]):
+    if (
+        isinstance(entry, list)
+        and len(entry) == 3
+        and all(type(part) is int and part >= 0 for part in entry)
+        and entry[1] < entry[2]
+    ):
         return entry[0], entry[1], entry[2]
-    raise Damaged("malformed", at.place,
-                  f"field schedule[{index}]: neither [partition, from, to], from < to, nor a control entry")
+    raise Damaged(
+        "malformed",
+        at.place,
+        f"field schedule[{index}]: neither [partition, from, to], from < to, nor a control entry",
+    )

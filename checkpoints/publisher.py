@@ -52,8 +52,13 @@ class Failed:
 class AsyncPublisher:
     """One version at a time: ``begin`` at an event boundary, ``result`` later. Call from one thread."""
 
-    def __init__(self, version_store: VersionStore, epoch: Epoch, stall_budget_s: float = STALL_BUDGET_S,
-                 copy_below: int = COPY_BELOW) -> None:
+    def __init__(
+        self,
+        version_store: VersionStore,
+        epoch: Epoch,
+        stall_budget_s: float = STALL_BUDGET_S,
+        copy_below: int = COPY_BELOW,
+    ) -> None:
         self._store = version_store.store
         self._epoch = epoch
         self._stall_budget_s = stall_budget_s

@@ -17,7 +17,7 @@ KEEP_CLAIMS = 16
 def plan(versions: Sequence[int], protected: Iterable[int], keep: int) -> list[int]:
     """Versions to prune, ascending: all but version 0, the newest ``keep`` (at least 1) and ``protected``."""
     ordered = sorted(versions)
-    kept = {0, *protected, *ordered[-max(keep, 1):]}
+    kept = {0, *protected, *ordered[-max(keep, 1) :]}
     return [number for number in ordered if number not in kept]
 
 

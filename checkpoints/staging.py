@@ -17,8 +17,11 @@ CHUNK = 4 << 20
 
 def write_failed(place: str, error: OSError) -> WriteFailed:
     """``error`` as WriteFailed with what to do about it."""
-    return WriteFailed(place, f"cannot be written: {error.strerror or error}",
-                       "free space or repair the disk; the last good version stands, writing is tried again")
+    return WriteFailed(
+        place,
+        f"cannot be written: {error.strerror or error}",
+        "free space or repair the disk; the last good version stands, writing is tried again",
+    )
 
 
 def open_temp(fs: Fs, folder: Path) -> tuple[int, Path]:

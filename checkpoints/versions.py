@@ -55,8 +55,11 @@ class VersionStore:
         manifest = self.manifest(number)
         place = folder(number)
         if manifest.kind != "version" or len(manifest.files) != 1:
-            raise Damaged("mismatch", place,
-                          f"is a {manifest.kind} with {len(manifest.files)} files, not a version with one")
+            raise Damaged(
+                "mismatch",
+                place,
+                f"is a {manifest.kind} with {len(manifest.files)} files, not a version with one",
+            )
         entry = manifest.files[0]
         key = place + entry.name
         arrays = load_arrays(self.store, key, entry.size, entry.sha256)
