@@ -48,6 +48,23 @@ def test_runs_join_only_when_adjacent_in_one_partition() -> None:
     assert progress.watermark == 4
 
 
+def test_a_snapshot_keeps_what_was_while_learning_goes_on() -> None:
+    progress = fresh(0)
+    progress.advance(applied(0, 0, 2, np.ones(2, np.float32), 2))
+    taken = progress.snapshot()
+    said = repr(taken)
+    progress.advance(applied(0, 2, 5, np.ones(3, np.float32), 3))
+    progress.control({"control": "seek"}, {0: PartitionPosition(9)})
+    assert repr(taken) == said
+
+
+def test_watermark_is_the_newest_time_whatever_the_order() -> None:
+    progress = fresh(0, 1)
+    for partition, stop in ((0, 7), (1, 3)):
+        progress.advance(applied(partition, 0, stop, np.zeros(0, np.float32)))
+    assert progress.watermark == 7
+
+
 def test_a_published_snapshot_is_forgotten_and_a_failed_one_kept() -> None:
     progress = fresh(0)
     none = np.zeros(0, np.float32)
