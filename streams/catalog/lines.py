@@ -47,6 +47,8 @@ def _read_line(line: bytes) -> tuple[str, _Row]:
         raise ValueError("not JSON; write one object per line") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("id"), str) or not fields["id"]:
         raise ValueError('needs an "id" that is a text; add it')
+    if any("\ud800" <= character <= "\udfff" for character in fields["id"]):
+        raise ValueError('"id" holds half a character (a lone surrogate), which UTF-8 cannot write')
     unknown = sorted(set(fields) - {"id", "x", "views"})
     if unknown:
         raise ValueError(f"unknown key {unknown[0][:40]!a}; an object has id and x, or id and views")

@@ -35,7 +35,9 @@ class Line:
 
 
 class Input(AbstractContextManager["Input"]):
-    """A readable input, opened at the first look and readable once more after ``close`` (not stdin).
+    """A readable input, opened at the first look and readable once more after ``close``.
+
+    What cannot be read twice (stdin, a pipe such as a shell's ``<(...)``) stays open where it is instead.
 
     ``name`` is what messages call it.  Gzip is recognised by its first two bytes, whatever the name.
     Every method raises FeedError for what cannot be opened or read.
@@ -46,13 +48,14 @@ class Input(AbstractContextManager["Input"]):
         self._path = path
         self._stream: io.BufferedReader | None = None
         self._peeked: list[bytes] = []
+        self._again = False
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the file; the next look opens it again from its beginning.  Leaves stdin as it is."""
-        if self._stream is not None and self._path != STDIN:
+        """Close the file; the next look opens it again from its beginning.  Leaves stdin and pipes open."""
+        if self._stream is not None and self._again:
             self._stream.close()
             self._stream = None
             self._peeked = []
@@ -109,6 +112,7 @@ class Input(AbstractContextManager["Input"]):
     def _opened(self) -> io.BufferedReader:
         if self._stream is None:
             raw = _open(self._path)
+            self._again = self._path != STDIN and raw.seekable()
             try:
                 packed = raw.peek(2)[:2] == GZIP_MAGIC
             except READ_ERRORS as error:
@@ -123,6 +127,8 @@ def _unpacked(raw: io.BufferedReader) -> io.BufferedReader:
 
 def _open(path: str) -> io.BufferedReader:
     if path == STDIN:
+        if sys.stdin is None:
+            raise FeedError("standard input is closed", "give the path of a click log, or pipe one in")
         return cast(io.BufferedReader, sys.stdin.buffer)
     try:
         return cast(io.BufferedReader, Path(path).open("rb", buffering=BUFFER_BYTES))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -78,8 +79,8 @@ def number(value: Any, field: str, reason: str, upto: float = math.inf) -> float
     """A finite number in (0, upto]."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadItemError(reason, f"{field} is {_kind(value)}, not a number")
-    if not (math.isfinite(value) and 0 < value <= upto):
-        raise BadItemError(reason, f"{field} is {value}, outside (0, {upto:g}]")
+    if not 0 < value <= min(upto, sys.float_info.max):  # compares whole numbers no float can hold, too
+        raise BadItemError(reason, f"{field} is {str(value)[:40]}, outside (0, {upto:g}]")
     return float(value)
 
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from streams.errors import LogFileError, LogMismatch, StreamError, StreamUnavailable, TopicMissing
@@ -75,7 +75,8 @@ def create_log(path: str) -> None:
     except OSError as error:
         raise LogFileError(f"{path}: the log cannot be created: {error.strerror}") from error
     finally:
-        Path(building).unlink(missing_ok=True)
+        with suppress(OSError):  # there is none, or its name is one that no file can have
+            os.unlink(building)
 
 
 def open_log(path: str, *, durable: bool, timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
@@ -145,10 +146,10 @@ def errors_of(path: str) -> Iterator[None]:
 
 
 def file_identity(path: str) -> tuple[int, int] | None:
-    """Device and inode of a file, or None where there is none: tells a replaced file."""
+    """Device and inode of a file, or None where none can be: tells a replaced file."""
     try:
         found = os.stat(path)
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_dev, found.st_ino
 

@@ -209,6 +209,7 @@ def test_json_lines_equal_the_binary_form(tmp_path):
         ("7", 'needs an "id"'),
         ({"x": [1, 2]}, 'needs an "id"'),
         ({"id": 5, "x": [1, 2]}, 'needs an "id"'),
+        ('{"id": "\\ud800", "x": [1, 2]}', "half a character"),
         ({"id": "b"}, 'exactly one of "x" and "views"'),
         ({"id": "b", "x": [1, 2], "views": {}}, 'exactly one of "x" and "views"'),
         ({"id": "b", "views": {}}, "at least one view"),

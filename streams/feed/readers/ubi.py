@@ -12,6 +12,7 @@ stream by.  Feed very large logs in pieces, each with the queries and events of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,7 +96,8 @@ def _take_event(event: Mapping[str, Any], place: str, joined: Joined, options: U
         raise BadItemError(reasons.MISSING_FIELD, "field 'event_attributes.object.object_id' is missing")
     position = attributes.get("position")
     ordinal = position.get("ordinal") if isinstance(position, dict) else None
-    at = float(ordinal) if isinstance(ordinal, int | float) else float("inf")
+    at: float = ordinal if isinstance(ordinal, int | float) else math.inf
+    at = math.inf if at != at else at  # noqa: PLR0124  not a number; math.isnan fails on whole ones too large
     kept = joined.clicks if clicked else joined.shown
     kept.setdefault(text(query_id, "query_id"), []).append(Interaction(place, names, at))
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,7 @@ BAD_IMPRESSIONS: list[tuple[dict[str, Any], str]] = [
     ({"clicked": ["z"]}, reasons.BAD_CLICKED_ID),
     ({"prop": [1, 1]}, reasons.BAD_PROPENSITY),
     ({"prop": [1, 0, 1]}, reasons.BAD_PROPENSITY),
+    ({"prop": [1, 10**400, 1]}, reasons.BAD_PROPENSITY),
     ({"click": [1]}, reasons.UNKNOWN_FIELD),
 ]
 
@@ -204,6 +206,25 @@ def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [place for place, _ in items] == ["stdin:2", "stdin:3"]
     assert isinstance(items[0][1], Event)
     assert isinstance(items[1][1], Dropped)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pipe_is_read_once_from_its_beginning(tmp_path: Path, packed: bool) -> None:
+    lines = b'{"q":"q","c":"c","s":"s"}\n{"q":"r","c":"c","s":"s"}\n'
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, gzip.compress(lines) if packed else lines)
+        os.close(writing)
+        items = [item for _, item in read(f"/dev/fd/{reading}")]
+    finally:
+        os.close(reading)
+    assert [item.query.id for item in items if isinstance(item, Event)] == ["q", "r"]
+
+
+def test_a_closed_stdin_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(FeedError, match="standard input is closed"):
+        read("-")
 
 
 def test_msgpack_events_and_impressions(tmp_path: Path) -> None:

@@ -151,3 +151,12 @@ def test_bad_events(tmp_path: Path, line: Any, reason: str) -> None:
     )
     assert impressions["1"].clicked == (1,)
     assert others == {reason: 1, reasons.OTHER_ACTION: 1}
+
+
+@pytest.mark.parametrize("ordinal", [10**400, float("nan"), "first", None, [1]])
+def test_a_position_that_is_no_number_comes_last(tmp_path: Path, ordinal: Any) -> None:
+    events = [event("impression", "1", "odd", ordinal), event("impression", "1", "b", 2)]
+    events += [event("impression", "1", "a", 1), event("click", "1", "a", ordinal)]
+    impressions, others = join(tmp_path, [query("1", [])], events)
+    assert [item.id for item in impressions["1"].shown] == ["a", "b", "odd"]
+    assert not others
