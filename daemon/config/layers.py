@@ -19,7 +19,7 @@ Flat = dict[tuple[str, ...], Any]
 def read_toml(path: Path) -> dict[str, Any]:
     """The file's tables. UserError naming file and line when it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file", "give the path of a tripletd.toml with --config") from None
     except UnicodeDecodeError as error:
@@ -29,6 +29,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: cannot be read: {error.strerror}", remedy) from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path}: not valid TOML: {error}", "mend the line named above") from None
+    except (ValueError, RecursionError) as error:
+        problem = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
+        remedy = "deploy/tripletd.toml shows what a configuration holds"
+        raise UserError(f"{path}: {problem}", remedy) from None
 
 
 def flatten(tree: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

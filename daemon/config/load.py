@@ -45,6 +45,7 @@ def load_config(
         for key, value in layer.items():
             merged[key] = value
             origins[".".join(key)] = origin
+    _refuse_clashes(merged, origins, path)
     sections = _validated(nest(merged), origins, path)
     return resolve_paths(Config(**sections, file=path, origins=origins))  # type: ignore[arg-type]
 
@@ -56,6 +57,15 @@ def parse_setting(text: str) -> tuple[str, Any]:
         message = f"--set {text}: not of the form section.key=value"
         raise UserError(message, "for example --set learner.C=0.05", EX_USAGE)
     return key.strip(), coerce(tuple(key.strip().split(".")), value.strip())
+
+
+def _refuse_clashes(merged: Flat, origins: Mapping[str, Origin], path: Path | None) -> None:
+    """UserError where one layer gives a table and another a plain value under the same name."""
+    for key in merged:
+        for above in (key[:length] for length in range(1, len(key))):
+            if above in merged and not isinstance(merged[above], Mapping):
+                places = f"{_place(above, origins, path)} is given a value, but {_place(key, origins, path)}"
+                raise UserError(f"{places} needs a table there", "remove one of the two", EX_CONFIG)
 
 
 def _validated(tree: dict[str, Any], origins: Mapping[str, Origin], path: Path | None) -> dict[str, Section]:
@@ -74,9 +84,10 @@ def _validated(tree: dict[str, Any], origins: Mapping[str, Origin], path: Path |
 
 def _place(key: tuple[str, ...], origins: Mapping[str, Origin], path: Path | None) -> str:
     dotted = ".".join(key)
-    origin = origins.get(dotted, "file")
+    named = dotted if dotted in origins else next((k for k in origins if k.startswith(dotted + ".")), dotted)
+    origin = origins.get(named, "file")
     if origin == "env":
-        return f"environment TRIPLETD_{'__'.join(key).upper()}: {dotted}"
+        return f"environment TRIPLETD_{named.replace('.', '__').upper()}: {dotted}"
     if origin == "cli":
         return f"command line: {dotted}"
     return f"{path or 'configuration'}: {dotted}"

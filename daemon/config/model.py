@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from daemon.config.types import Judgments, OptionalDuration, OptionalSize, Port, PositiveDuration, Size
 from daemon.config.units import parse_duration, parse_size
@@ -20,6 +20,13 @@ class Section(BaseModel):
     """A frozen table of the file; unknown keys and wrong types are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @field_validator("*")
+    @classmethod
+    def _no_nul(cls, value: Any) -> Any:
+        if isinstance(value, str) and "\0" in value:  # no path, host or name can hold one
+            raise ValueError("holds a NUL character; remove it")
+        return value
 
 
 class StreamConfig(Section):
@@ -162,8 +169,8 @@ class ValidateConfig(Section):
     min_impressions: int = Field(50, ge=1, description="no verdict on fewer usable impressions")
     judgments: Judgments = Field("", description="qrels:PATH or labels:PATH")
     max_queries: int = Field(1000, ge=1, description="judged queries per version")
-    patience: int = Field(8, ge=1, description="stop after this many versions without gain")
-    min_delta: float = Field(0.002, ge=0, allow_inf_nan=False, description="smallest gain that counts")
+    patience: int = Field(8, ge=1, description="stop after this many versions without a new best")
+    min_delta: float = Field(0.002, ge=0, allow_inf_nan=False, description="lead a new best needs")
     min_versions: int = Field(3, ge=1, description="never stop before this many judged versions")
     on_stop: Literal["park", "exit"] = Field("park", description="what learn does on STOP")
     drift: Literal["adwin", "page_hinkley", "off"] = Field("adwin", description="detector on holdout loss")
@@ -175,6 +182,13 @@ class HttpConfig(Section):
     host: str = Field("127.0.0.1", min_length=1, description="address to bind")
     learn_port: Port = Field(9101, description="port of learn; 0 any free port, printed")
     validate_port: Port = Field(9102, description="port of validate; 0 any free port, printed")
+
+    @model_validator(mode="after")
+    def _two_ports(self) -> HttpConfig:
+        if self.learn_port == self.validate_port != 0:
+            both = f"learn_port and validate_port are both {self.learn_port}"
+            raise ValueError(f"{both}; give each its own, or 0 for a free one")
+        return self
 
 
 class LogConfig(Section):

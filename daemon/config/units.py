@@ -20,6 +20,10 @@ _BYTES = {
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
 
+LONGEST_SECONDS = 100_000 * 86400.0
+MOST_BYTES = 1_000_000 << 40
+"""Both bounds keep every use (timers, 64-bit file offsets) from overflowing."""
+
 DURATION_HELP = 'a duration such as "250ms", "30s", "5m", "1h30m", "7d"'
 SIZE_HELP = 'a size such as "512KiB", "64MiB", "2GiB"'
 
@@ -29,7 +33,10 @@ def parse_duration(text: str) -> float:
     parts = list(_DURATION_PART.finditer(text))
     if not parts or "".join(part.group(0) for part in parts) != text:
         raise ValueError(f"expected {DURATION_HELP}")
-    return sum(float(part.group(1)) * _SECONDS[part.group(2)] for part in parts)
+    seconds = sum(float(part.group(1)) * _SECONDS[part.group(2)] for part in parts)
+    if seconds > LONGEST_SECONDS:
+        raise ValueError("expected a duration of at most 100,000 days")
+    return seconds
 
 
 def parse_size(text: str) -> int:
@@ -37,4 +44,7 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None or match.group(2) not in _BYTES:
         raise ValueError(f"expected {SIZE_HELP}")
-    return int(float(match.group(1)) * _BYTES[match.group(2)])
+    size = float(match.group(1)) * _BYTES[match.group(2)]
+    if size > MOST_BYTES:
+        raise ValueError("expected a size of at most 1,000,000 TiB")
+    return int(size)

@@ -105,6 +105,13 @@ def test_a_space_without_views_says_what_to_add() -> None:
         ("[space.views.x]\ndims = 3\ndim = 3\n", "space.views.x.dims: unknown key; did you mean dim?"),
         ('[space.views.x]\ndim = 3\nmap = "tfidf"\n', 'space.views.x: map "tfidf" needs a sparse view'),
         ("stream = 3\n", "stream: found 3; expected a table"),
+        ('[stream]\nretention = "999999999999999999999d"\n', "at most 100,000 days"),
+        (f'[stream]\nretention_bytes = "{"9" * 400}B"\n', "at most 1,000,000 TiB"),
+        ("[http]\nlearn_port = 9102\n", "http: learn_port and validate_port are both 9102"),
+        ('[http]\nhost = "a\\u0000b"\n', "http.host: found"),
+        ('[checkpoints]\npath = "a\\u0000b"\n', "holds a NUL character; remove it"),
+        (f"a = {'[' * 5000}{']' * 5000}\n", "nested too deeply"),
+        (f"[learner]\nseed = {'9' * 5000}\n", "a number has too many digits"),
     ],
 )
 def test_each_mistake_names_file_key_found_and_allowed(tmp_path: Path, text: str, expected: str) -> None:
@@ -126,6 +133,26 @@ def test_a_mistake_in_the_environment_names_the_variable(tmp_path: Path) -> None
 def test_an_unknown_variable_is_a_mistake_too(tmp_path: Path) -> None:
     message = complaint(tmp_path, "", {"TRIPLETD_LEARNER__SED": "1"})
     assert "did you mean seed?" in message
+
+
+def test_an_unknown_section_names_where_it_was_given(tmp_path: Path) -> None:
+    assert complaint(tmp_path, "", {"TRIPLETD_LEARNR__C": "1"}).startswith("environment TRIPLETD_LEARNR__C: ")
+    with pytest.raises(UserError, match="command line: learnr: unknown section"):
+        load_config(None, {"learnr.C": 1}, NO_ENV)
+
+
+@pytest.mark.parametrize("setting", ["space.views=3", "space.views.x=3", "space.views.x.dim.y=3"])
+def test_a_value_where_a_table_stands_is_refused_not_ignored(tmp_path: Path, setting: str) -> None:
+    file = write(tmp_path, "[space.views.x]\ndim = 2\n")
+    with pytest.raises(UserError, match=r"command line: space\.views") as caught:
+        load_config(file, dict([parse_setting(setting)]), NO_ENV)
+    assert str(file) in caught.value.message
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "tripletd.toml"
+    file.write_bytes(b"\xef\xbb\xbf[learner]\r\nC = 0.5\r\n")
+    assert load_config(file, environ=NO_ENV).learner.C == 0.5
 
 
 def test_broken_toml_names_the_line(tmp_path: Path) -> None:
