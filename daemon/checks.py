@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -119,8 +120,12 @@ def _http(config: Config) -> Iterator[Finding]:
                 probe.bind((config.http.host, port))
             except OSError as error:
                 text = f"{config.http.host}:{port}: {error.strerror or error}"
-                remedy = f"unless that is a running `tripletd {role}`, choose another port"
-                yield Finding(f"http.{role}_port", "note", text, remedy)
+                if error.errno == errno.EADDRINUSE:
+                    remedy = f"unless that is a running `tripletd {role}`, choose another port"
+                    yield Finding(f"http.{role}_port", "note", text, remedy)
+                else:
+                    remedy = "set http.host to an address of this machine and the port to 1024 or above"
+                    yield Finding(f"http.{role}_port", "error", text, remedy)
             else:
                 text = "any free port" if port == 0 else f"{config.http.host}:{port} is free"
                 yield Finding(f"http.{role}_port", "ok", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -10,11 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from daemon.commands import check, curves, demo, feed, learn, models, status, up, validate
-from daemon.exits import EX_OK, EX_USAGE
-from daemon.failures import report
-
-INTERRUPTED = 130
-"""What a shell reports for a program ended by Ctrl-C: 128 + SIGINT."""
+from daemon.exits import EX_OK, EX_USAGE, INTERRUPTED
+from daemon.failures import report, tell
 
 # Typer brings its own copy of click: its errors are not those of an installed click.
 _Refused = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -70,6 +68,7 @@ def _global_options(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. Errors are told on stderr, never as a stack trace."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _standard_streams()
     try:
         from daemon.ownership import check_ownership
 
@@ -88,11 +87,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else EX_OK
 
 
+def _standard_streams() -> None:
+    """Something to write to, whatever the caller closed, and no text that cannot be written.
+
+    A closed descriptor is taken, too: the next file opened, perhaps the log, would get its number, and
+    whatever writes to standard error would write into that file.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            if name != "stdin":
+                setattr(sys, name, open(number, "w", encoding="utf-8"))  # noqa: SIM115  for good
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
 def _usage(error: Any) -> int:
     """What was wrong with the command line; without any command the help is out already."""
     message = error.format_message()
     if message:
-        sys.stderr.write(f"tripletd: {message}\n")
+        tell(f"tripletd: {message}\n")
         if error.ctx is not None:
-            sys.stderr.write(f"  see {error.ctx.command_path} --help\n")
+            tell(f"  see {error.ctx.command_path} --help\n")
     return EX_USAGE

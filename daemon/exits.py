@@ -10,6 +10,8 @@ EX_SOFTWARE = 70
 EX_CANTCREAT = 73
 EX_TEMPFAIL = 75
 EX_CONFIG = 78
+INTERRUPTED = 130
+"""What a shell reports for a program ended by Ctrl-C: 128 + SIGINT."""
 
 
 class UserError(Exception):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 
 from daemon.exits import (
     EX_CANTCREAT,
@@ -44,8 +46,11 @@ def as_user_error(error: Exception) -> UserError | None:
     for kind in type(error).__mro__:
         if kind.__name__ in _CODES and kind.__module__.partition(".")[0] in _PACKAGES:
             return UserError(str(error), code=_CODES[kind.__name__])
-    if isinstance(error, PermissionError | IsADirectoryError | NotADirectoryError) and error.filename:
-        return UserError(f"{error.filename}: {error.strerror}", "check the path and its owner", EX_CANTCREAT)
+    if isinstance(error, OSError) and error.filename:
+        remedy = "check the path, its owner and the space left on its disk"
+        return UserError(f"{error.filename}: {error.strerror}", remedy, EX_CANTCREAT)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UserError(f"cannot write: {error.strerror}", "free some space", EX_CANTCREAT)
     return None
 
 
@@ -55,7 +60,7 @@ def report(error: Exception, debug: bool) -> int:
     if readable is not None:
         _say(readable.message)
         if readable.remedy:
-            sys.stderr.write(f"  {readable.remedy}\n")
+            tell(f"  {readable.remedy}\n")
         if debug:
             traceback.print_exception(error)
         return readable.code
@@ -66,9 +71,15 @@ def report(error: Exception, debug: bool) -> int:
     return EX_SOFTWARE
 
 
+def tell(text: str) -> None:
+    """Write to stderr; where that is full or gone, the exit code alone has to tell it."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+
+
 def _say(message: str) -> None:
     for line in message.splitlines() or [""]:
-        sys.stderr.write(f"tripletd: {line}\n")
+        tell(f"tripletd: {line}\n")
 
 
 def _crash_file(error: Exception) -> str:

@@ -43,6 +43,9 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> tuple[FeedRun,
     Raises UserError for what the user can put right, after reporting what is durable by then.
     """
     address = stream_address(config)
+    if address.scheme == "memory":
+        message = f"{address} lives inside one process: what is fed into it is gone when feed ends"
+        raise UserError(message, "feed into a log, such as --to log:clicks.log", EX_USAGE)
     catalog = _catalog(config)
     interrupts = Interrupts()
     with ExitStack() as stack:

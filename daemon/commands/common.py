@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.exits import EX_OK
+from daemon.exits import EX_OK, INTERRUPTED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,6 +59,7 @@ def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> 
 
     # Until the role's own handlers stand there is nothing to finish: a stop during the imports just ends it.
     signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, _leave)
     follow_lifeline()
     config = load(path, settings)
     configure(config.log.level, config.log.format, name)
@@ -65,7 +67,8 @@ def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> 
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(EX_OK)
+    # Not by an exception: raised in a callback from native code (numba's compiler), one is printed and lost.
+    os._exit(EX_OK if number == signal.SIGTERM else INTERRUPTED)
 
 
 def write_json(value: Any) -> None:

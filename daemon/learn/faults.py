@@ -28,6 +28,9 @@ def readable_faults() -> Iterator[None]:
         raise UserError(f"{error.place}: {error.problem}", error.remedy, _code(error)) from error
     except LearnerError as error:
         raise UserError(str(error), "", EX_CONFIG) from error
+    except MemoryError as error:
+        remedy = "a similarity of d dimensions (of all views together) takes 4 d^2 bytes: lower views' dim"
+        raise UserError(f"not enough memory: {error}", remedy, EX_CONFIG) from error
 
 
 def _code(error: CheckpointError) -> int:

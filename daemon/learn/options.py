@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from daemon.config.units import parse_duration
 from daemon.exits import EX_USAGE, UserError
+from streams.wire import MAX_TS
 
 START_HELP = (
     'checkpoint, earliest, latest, ts=2026-01-31T12:00:00Z, ts=1769860800000, last=1h or offset={"0": 1234}'
@@ -86,6 +87,8 @@ def choose_offsets(
 
 def _milliseconds(value: str) -> int:
     if re.fullmatch(r"\d+", value):
+        if int(value) > MAX_TS:
+            raise ValueError("the time is beyond 2^53 - 1 milliseconds")
         return int(value)
     moment = datetime.fromisoformat(value)
     if moment.tzinfo is None:

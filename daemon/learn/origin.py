@@ -145,7 +145,7 @@ def _load(number: int | None, inputs: Inputs) -> Version:
         )
     if version is None:
         raise UserError(
-            f"no version in {inputs.store} can be loaded: each is damaged",
+            f"no version in {inputs.store.root} can be loaded: each is damaged",
             "restore the folder from a copy, or set checkpoints.path to an empty one",
             EX_DATAERR,
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.machinery import PathFinder
@@ -27,6 +29,8 @@ from daemon.failures import as_user_error, report
 from daemon.ownership import PACKAGES, foreign_packages
 
 ROOT = Path(__file__).parents[2]
+UNFITTED = ("--set", "space.views.x.map=identity")
+FREE = ("--set", "http.learn_port=0", "--set", "http.validate_port=0")
 
 
 def tripletd(
@@ -58,6 +62,8 @@ def tripletd(
         (("up", "--set", "log.level=loud"), EX_CONFIG, "log.level"),
         (("models", "list"), EX_UNAVAILABLE, "no such folder"),
         (("curves",), EX_UNAVAILABLE, "no such folder"),
+        (("learn", "--set", "space.views.x.dim=100000000", *UNFITTED, *FREE), EX_CONFIG, "not enough memory"),
+        (("feed", "a", "--to", "memory:a"), EX_USAGE, "is gone when feed ends"),
     ],
 )
 def test_a_mistake_has_its_code_and_a_message_without_a_stack_trace(
@@ -116,12 +122,17 @@ def test_check_finds_what_a_role_would_stumble_over(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "labels.tsv").write_text("a\tone\n")
     settings = ["space.views.x.dim=3", "checkpoints.path=file", "validate.judgments=labels:labels.tsv"]
-    settings += ["stream.address=kafka://host/t"]
+    settings += ["stream.address=kafka://host/t", "http.host=no.such.host.invalid"]
     arguments = [word for setting in settings for word in ("--set", setting)]
     ended = tripletd("check", "--json", *arguments, cwd=tmp_path)
     errors = "\n".join(json.loads(ended.stdout)["errors"])
     assert ended.returncode == EX_CONFIG
-    for told in ("is not a folder", "there is no catalog", "Kafka is not available"):
+    for told in (
+        "is not a folder",
+        "there is no catalog",
+        "Kafka is not available",
+        "no.such.host.invalid:9101",
+    ):
         assert told in errors
 
 
@@ -146,6 +157,40 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     )
     assert "Traceback" not in ended.stderr
     assert ended.returncode in (EX_OK, EX_CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("check --set space.views.x.dim=3 >&-", EX_OK),
+        ("check --set space.views.x.dim=3 >/dev/full", EX_CANTCREAT),
+        ("check --config none.toml 2>&-", EX_CONFIG),
+        ("check --config none.toml 2>/dev/full", EX_CONFIG),
+        ("bogus 2>/dev/full", EX_USAGE),
+        ("feed - <&- 2>&-", EX_DATAERR),
+        (
+            "learn --exit-when-caught-up --set space.views.x.dim=3 "
+            + " ".join(UNFITTED + FREE)
+            + " <&- >&- 2>&-",
+            0,
+        ),
+    ],
+)
+def test_closed_and_full_streams_change_no_exit_code(tmp_path: Path, command: str, code: int) -> None:
+    ended = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m daemon {command}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert ended.returncode == code
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_question_marks(tmp_path: Path) -> None:
+    env = {"PYTHONIOENCODING": "ascii"}
+    ended = tripletd("check", "--set", "space.views.\u00fc.dim=3", cwd=tmp_path, env=env)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (EX_OK, False)
+    assert "?" in ended.stdout
 
 
 def raised() -> KeyError:
@@ -192,6 +237,30 @@ def test_errors_of_the_islands_have_their_codes() -> None:
         assert readable is not None
         assert readable.code == code
     assert as_user_error(RuntimeError("x")) is None
+
+
+def test_an_error_of_the_file_system_is_no_bug() -> None:
+    readable = as_user_error(OSError(errno.ENAMETOOLONG, "File name too long", "/data/xxx"))
+    assert readable is not None
+    assert (readable.code, readable.message) == (EX_CANTCREAT, "/data/xxx: File name too long")
+    assert as_user_error(OSError(errno.EBADF, "Bad file descriptor")) is None
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_stop_while_a_role_starts_is_not_lost_inside_native_code(number: int, code: int) -> None:
+    # An exception raised in a callback from native code is printed and dropped: the role would go on.
+    script = (
+        "import ctypes, os, sys\n"
+        "from daemon.commands.common import start_role\n"
+        "start_role('learn', None, ['space.views.x.dim=3'])\n"
+        f"stop = ctypes.CFUNCTYPE(None)(lambda: [os.kill(os.getpid(), {number}), sum(range(10**6))])\n"
+        "stop()\n"
+        "sys.exit(99)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (code, "")
 
 
 def test_the_four_packages_are_ours(tmp_path: Path) -> None:
