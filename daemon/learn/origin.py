@@ -17,7 +17,7 @@ from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.config.model import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.learn.algorithms import restored, untrained
-from daemon.learn.describe import Description, expected
+from daemon.learn.describe import Description, expected, runtime
 from daemon.learn.inputs import Inputs
 from daemon.learn.options import LearnOptions, Start, choose_offsets, parse_start
 from daemon.learn.progress import Progress
@@ -105,6 +105,13 @@ def _continue(plan: _Plan, epoch: Epoch) -> Origin:
     progress = _go_on(manifest, plan)
     for entry in progress.snapshot().entries:
         log.warning("not simply going on; recorded in the schedule", entry=entry)
+    if manifest.runtime != runtime():
+        log.warning(
+            "this version was computed by other packages or on another processor level: "
+            "the same events need not give the same bits from here on",
+            was=manifest.runtime,
+            now=runtime(),
+        )
     fitted = FittedSpaceMap.load(manifest.map["spec"], map_arrays(version.arrays))
     learner = restored(plan.config.learner, learner_arrays(version.arrays))
     positions = progress.next_offsets()

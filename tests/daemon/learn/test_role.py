@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_USAGE, UserError
-from daemon.learn import inputs
+from daemon.learn import describe, inputs
 from daemon.learn.options import LearnOptions
 from daemon.learn.replay import replay
 from learners.batch import TripletBatch
@@ -151,6 +152,18 @@ def test_a_mistaken_start_stops_no_running_learner(site: Site, options: LearnOpt
     with pytest.raises(UserError):
         site.learn(options)
     assert site.versions.store.list() == before  # not even a claim
+
+
+def test_going_on_where_bits_may_differ_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.feed(make_events(5))
+    site.learn()
+    with capture_logs() as same:
+        site.learn()
+    monkeypatch.setattr(describe, "CPU_LEVEL", "another")
+    with capture_logs() as other:
+        site.learn()
+    assert not [line for line in same if "same bits" in line["event"]]
+    assert [line["now"]["cpu_level"] for line in other if "same bits" in line["event"]] == ["another"]
 
 
 def test_another_catalog_is_refused(site: Site) -> None:
