@@ -44,6 +44,11 @@ class ValidateMetrics:
         )
         self.drift = Counter("tripletd_drift", "Drifts detected on the holdout loss", registry=registry)
         self.holdout_loss = Gauge("tripletd_holdout_loss", "Best version's holdout loss", registry=registry)
+        self.best_holds = Gauge(
+            "tripletd_best_holds",
+            "1 while the best version is above version 0 on the newest window",
+            registry=registry,
+        )
         self.stopped = Gauge("tripletd_stopped", "1 after a STOP verdict", registry=registry)
         ProcessCollector(registry=registry)
         add_build_info(registry, "validate")

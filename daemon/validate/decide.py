@@ -1,8 +1,14 @@
 """Which version is best and when to stop: pure functions over the judged versions.
 
-Every version is judged together with version 0 (the untrained similarity) on the same holdout window, and
-what decides is the **gain**: the decision measure minus version 0's. A moving window makes all versions
-easier or harder together; the gain does not move with it.
+Every version is judged together with version 0 (the untrained similarity) and the best version so far on
+the same holdout window. To be best it must be surely better than version 0 there, and better than the best
+by `min_delta`. Numbers from different windows are never compared: when the best version makes the lists,
+the window changes its character with it, and a gain over version 0 says as much about the lists as about
+the version.
+
+The best version gives way only to a better one. Where it falls below version 0 on the newest window it is
+reported (a warning and a metric), not replaced: one window is noise, and clicks that changed for good are
+for the drift detector, after which it must show itself surely better than version 0 again.
 """
 
 from __future__ import annotations
@@ -20,11 +26,11 @@ Kind = Literal["KEEP", "PROMOTE", "STOP", "RESUME"]
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """Early stop, counted in judged versions: `patience` of them without a gain of `min_delta`, after
-    `min_versions` at the earliest."""
+    """Early stop, counted in judged versions: `patience` of them without a new best, after `min_versions` at
+    the earliest.
+    """
 
     patience: int
-    min_delta: float
     min_versions: int
 
 
@@ -48,6 +54,11 @@ class History:
         """Whether a STOP is in force."""
         return self.stopped_at is not None
 
+    @property
+    def seen(self) -> frozenset[int]:
+        """Versions with a judgement, or refused one."""
+        return self.refused.union(entry.version for entry in self.judged)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -60,61 +71,65 @@ class Verdict:
 
 
 def best_version(judged: Sequence[Judged]) -> int:
-    """The eligible version with the highest gain, else version 0.
+    """The last version that beat the best before it, each pair on one window; version 0 when none did.
 
-    A version judged twice counts by its later judgement; equal gains go to the lower number. Never a
-    version with a gain below 0, so the best is never below version 0 on the decision measure.
+    A version judged against another best than the one that stands does not count: that one was refused
+    meanwhile.
     """
-    latest = {entry.version: entry for entry in judged}
-    best, best_gain = 0, 0.0
-    for version in sorted(latest):
-        entry = latest[version]
-        if version and entry.eligible and entry.gain > best_gain:
-            best, best_gain = version, entry.gain
+    best = 0
+    for entry in judged:
+        if _replaces(entry, best):
+            best = entry.version
     return best
 
 
 def out_of_patience(history: History, rule: StopRule) -> bool:
-    """Early stop: the last `patience` judged versions brought no gain of `min_delta` over the best before
-    them.
+    """Early stop: the last `patience` judged versions brought no new best.
 
-    Small gains add up: the mark moves only when it is beaten by `min_delta`, so slow steady learning goes on.
-    Noise stops by itself: the more versions a mark has beaten, the less likely the next beats it by
-    `min_delta`. Versions judged on a window that could not decide do not count.
+    Small gains add up: versions are compared with the best, not with the version before, so slow steady
+    learning makes a new best whenever `min_delta` has come together. Versions judged on a window that could
+    not decide do not count.
     """
-    mark = max((e.gain for e in history.judged if _sets_mark(e, history)), default=0.0)
-    mark = max(mark, 0.0)
-    counted, stale = 0, 0
+    best, counted, stale = 0, 0, 0
     for entry in history.judged:
+        replaces = _replaces(entry, best)
+        if replaces:
+            best = entry.version
         if entry.version in history.baseline or not entry.enough:
             continue
         counted += 1
-        stale += 1
-        if entry.guarded and entry.gain >= mark + rule.min_delta and entry.gain > mark:
-            mark, stale = entry.gain, 0
+        stale = 0 if replaces else stale + 1
     return counted >= rule.min_versions and stale >= rule.patience
 
 
-def _sets_mark(entry: Judged, history: History) -> bool:
-    return entry.version in history.baseline and entry.guarded and entry.enough
+def _replaces(entry: Judged, best: int) -> bool:
+    against = 0 if entry.best is None else entry.best.version
+    return entry.version != 0 and against == best and entry.beats
 
 
 def outstanding(history: History, rule: StopRule) -> tuple[Verdict, ...]:
     """PROMOTE and STOP verdicts that follow from the history and are not in the ledger yet.
 
     Asked after every judgement and once at start-up: a crash between two ledger entries is completed then.
+    Nothing follows before the yardsticks are judged: after a RESUME the best version is not given up unheard.
     """
-    if history.stopped or not history.judged:
+    if history.stopped or not history.baseline <= history.seen:
         return ()
     best = best_version(history.judged)
     verdicts = []
     if best != history.promoted:
-        latest = {entry.version: entry for entry in history.judged}
-        why = f"best by {latest[best].gain:+.4f} over version 0" if best else "no version is surely better"
-        verdicts.append(Verdict("PROMOTE", best, why))
+        verdicts.append(Verdict("PROMOTE", best, _why_best(history, best)))
     if out_of_patience(history, rule):
         verdicts.append(Verdict("STOP", best, STOP_PATIENCE))
     return tuple(verdicts)
+
+
+def _why_best(history: History, best: int) -> str:
+    entry = next((one for one in reversed(history.judged) if one.version == best), None)
+    if entry is None or not best:
+        return "no version is surely better"
+    why = f"best by {entry.gain:+.4f} over version 0"
+    return why if entry.best is None else f"{why}, {entry.lead:+.4f} over version {entry.best.version}"
 
 
 def next_to_judge(history: History, newest: int | None) -> int | None:
@@ -125,8 +140,7 @@ def next_to_judge(history: History, newest: int | None) -> int | None:
     """
     if newest is None or history.stopped:
         return None
-    seen = {entry.version for entry in history.judged} | history.refused
     for version in (*sorted(history.baseline), newest):
-        if version not in seen:
+        if version not in history.seen:
             return version
     return None

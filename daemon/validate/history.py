@@ -7,7 +7,7 @@ from typing import Any
 
 from checkpoints.ledger import LedgerEntry
 from daemon.validate.decide import History, Positions
-from daemon.validate.rules import DecisionRule, Judged, is_finite, judge_by
+from daemon.validate.rules import DecisionRule, Judged, Standing, is_finite, judge_by
 
 BEST = "best"
 VALIDATE = "validate"
@@ -15,11 +15,15 @@ REFERENCE = "version_0"
 REFUSED = "refused"
 DECIDED_BY = "decision_measure"
 POSITIONS = "holdout_positions"
+BEST_BEFORE = "best_before"
+BEST_DECISION = "best_decision"
+BEST_HOLDS = "best_holds"
+MIN_DELTA = "min_delta"
 
 
 def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> History:
     """History since the last RESUME. Entries judged by another rule (the judgments came or went) do not
-    count.
+    count, nor does a judgement of a version refused later: a best version that can no longer be read.
     """
     judged: list[Judged] = []
     refused: set[int] = set()
@@ -30,6 +34,7 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> History:
         if entry.kind == "KEEP" and entry.version is not None:
             if entry.measures.get(REFUSED):
                 refused.add(entry.version)
+                judged = [one for one in judged if one.version != entry.version]
             else:
                 judged += _judged(entry.version, entry.measures, rule)
         elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
@@ -59,4 +64,15 @@ def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> li
         return []
     if not is_finite(measures, rule) or not is_finite(reference, rule):
         return []
-    return [judge_by(rule, version, measures, reference)]
+    return [judge_by(rule, version, measures, reference, _standing(measures))]
+
+
+def _standing(measures: Mapping[str, Any]) -> Standing | None:
+    """The best version the candidate was judged against, with the `min_delta` of that day: another setting
+    today leaves what was decided.
+    """
+    number = measures.get(BEST_BEFORE)
+    if not number:
+        return None
+    value, min_delta = float(measures[BEST_DECISION]), float(measures[MIN_DELTA])
+    return Standing(int(number), value, min_delta, bool(measures[BEST_HOLDS]))

@@ -8,6 +8,7 @@ from typing import Any
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.decide import History
 from daemon.validate.history import REFERENCE, REFUSED
+from daemon.validate.rules import Standing
 
 EXPORTED = (
     "decision",
@@ -27,18 +28,26 @@ EXPORTED = (
 
 
 def report(metrics: ValidateMetrics, history: History, number: int, measures: Mapping[str, Any]) -> None:
-    """Export what was judged: the version, version 0, the order the user saw, and the best when it is this
-    one.
+    """Export what was judged: the version, version 0, the order the user saw, and the best when it is one of
+    the two.
     """
     metrics.stopped.set(history.stopped)
     if measures.get(REFUSED):
         return
     metrics.record_measures("newest", number, _exported(measures))
-    if history.promoted == number:
-        metrics.record_measures("best", number, _exported(measures))
     metrics.record_measures("zero", 0, _exported(measures[REFERENCE]))
+    if history.promoted in (0, number):
+        of_best = measures if history.promoted else measures[REFERENCE]
+        metrics.record_measures("best", history.promoted, _exported(of_best))
+        metrics.best_holds.set(1)
     seen = {"map_shown": measures["shown_order_map"], "ndcg_shown": measures["shown_order_ndcg"]}
     metrics.record_measures("shown_order", None, seen)
+
+
+def report_best(metrics: ValidateMetrics, best: Standing, measures: Mapping[str, Any]) -> None:
+    """Export the best version as it stands on the newest window."""
+    metrics.record_measures("best", best.version, _exported({**measures, "decision": best.value}))
+    metrics.best_holds.set(best.holds)
 
 
 def _exported(measures: Mapping[str, Any]) -> dict[str, float | None]:

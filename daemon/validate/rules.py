@@ -67,11 +67,23 @@ SHOWN_LISTS = DecisionRule("position_balanced", (_RANDOM_GUARD,), CLICKS_MARGIN,
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """The best version so far on the window a candidate is judged on: its decision measure there, the
+    `min_delta` by which the candidate must exceed it, and whether it still `holds` against version 0.
+    """
+
+    version: int
+    value: float
+    min_delta: float
+    holds: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
-    """One judged version: its decision measure and version 0's on the same window.
+    """One judged version: its decision measure, version 0's and the best version's on the same window.
 
     `guarded`: every guard held. `margin`: the gain it needs to be best. `enough`: the window could decide;
-    otherwise the version cannot be best, and patience does not count it.
+    otherwise the version cannot be best, and patience does not count it. `best`: None where version 0 was.
     """
 
     version: int
@@ -80,6 +92,7 @@ class Judged:
     guarded: bool = True
     margin: float = 0.0
     enough: bool = True
+    best: Standing | None = None
 
     @property
     def gain(self) -> float:
@@ -87,16 +100,37 @@ class Judged:
         return self.value - self.reference
 
     @property
+    def lead(self) -> float:
+        """Decision measure above the best version's so far."""
+        return self.value - (self.reference if self.best is None else self.best.value)
+
+    @property
+    def holds(self) -> bool:
+        """Not worse than version 0 in anything that counts."""
+        return self.guarded and self.gain > 0
+
+    @property
     def eligible(self) -> bool:
         """Whether it may be best. Version 0 needs no permission."""
-        return self.guarded and self.enough and self.gain > 0 and self.gain >= self.margin
+        return self.holds and self.enough and self.gain >= self.margin
+
+    @property
+    def beats(self) -> bool:
+        """Whether it replaces the best version so far. Version 0 is beaten by being eligible."""
+        if self.best is None:
+            return self.eligible
+        return self.eligible and self.lead > 0 and self.lead >= self.best.min_delta
 
 
 def judge_by(
-    rule: DecisionRule, version: int, own: Mapping[str, Any], reference: Mapping[str, Any]
+    rule: DecisionRule,
+    version: int,
+    own: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    best: Standing | None = None,
 ) -> Judged:
-    """Apply a rule to a version's measures (with `impressions`, the window's) and version 0's on the same
-    window. KeyError: the decision measure is absent.
+    """Apply a rule to a version's measures (with `impressions`, the window's), version 0's and the best
+    version's on the same window. KeyError: the decision measure is absent.
     """
     return Judged(
         version,
@@ -105,6 +139,7 @@ def judge_by(
         guarded=not fallen(rule, own, reference),
         margin=rule.margin,
         enough=not missing(rule, own, reference),
+        best=best,
     )
 
 

@@ -14,11 +14,18 @@ from checkpoints.errors import Damaged
 from daemon.config.model import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.bench import Bench
-from daemon.validate.decide import History, Positions, StopRule, next_to_judge, outstanding
+from daemon.validate.decide import (
+    History,
+    Positions,
+    StopRule,
+    best_version,
+    next_to_judge,
+    outstanding,
+)
 from daemon.validate.history import fold
-from daemon.validate.judge import Judge
-from daemon.validate.report import report
-from daemon.validate.rules import DecisionRule, is_finite
+from daemon.validate.judge import Judge, Measures
+from daemon.validate.report import report, report_best
+from daemon.validate.rules import DecisionRule, Standing, is_finite, judge_by
 from daemon.validate.scorer import NotFinite
 from daemon.validate.shelf import Candidate, Refused
 from daemon.validate.verdicts import keep_entry, refused_entry, resume_entry, verdict_entry
@@ -43,7 +50,7 @@ class Validator:
         self._bench = bench
         self._config = config
         self._rule = rule
-        self._stop = StopRule(config.patience, config.min_delta, config.min_versions)
+        self._stop = StopRule(config.patience, config.min_versions)
         self._watch = DriftWatch(config.drift)
         self._judge: Judge | None = None
         self._yardstick: Yardstick | None = None
@@ -69,15 +76,15 @@ class Validator:
             return None
         self._passed_over(history, number)
         began = time.perf_counter()
-        entry = self._entry_for(number)
+        entry = self._entry_for(number, best_version(history.judged))
         if entry is None:
             return None
         self._bench.ledger.append(entry)
         self._bench.metrics.judged.inc()
         self._bench.metrics.judge_seconds.observe(time.perf_counter() - began)
-        log.info("version judged", version=number, verdict=entry["reason"])
+        log.info("version judged", version=entry["version"], verdict=entry["reason"])
         history = self._complete(self._history())
-        self._bench.shelf.keep(0, history.promoted)
+        self._forget_all_but(0, history.promoted)
         report(self._bench.metrics, history, number, entry["measures"])
         return number
 
@@ -155,22 +162,57 @@ class Validator:
             history = self._history()
         return history
 
-    def _entry_for(self, number: int) -> dict[str, Any] | None:
-        """The KEEP of a version, judged or refused; None when the window cannot decide yet."""
+    def _entry_for(self, number: int, best: int) -> dict[str, Any] | None:
+        """The KEEP of a version, judged or refused, or that of the best so far where it can no longer be
+        read; None when the window cannot decide yet.
+        """
         window = self._bench.holdout.window
-        zero = self._open_zero()
+        zero, asked, standing = self._open_zero(), number, None
         try:
-            candidate = self._bench.shelf.open(number)
-            judge, yardstick = self._judge_now(), self._yardstick_of(zero)
-            reference = yardstick.measures(window)
+            reference = self._measured(zero)
             if not is_finite(reference, self._rule):
                 self._undecidable = window.positions
                 return None
-            panel = yardstick.panel(window)
-            own = reference if number == 0 else judge.judge(candidate.scorer, panel)
+            if best:
+                asked = best
+                standing = self._standing(self._bench.shelf.open(best), reference)
+                asked = number
+            candidate = self._bench.shelf.open(number)
+            own = self._measured(candidate)
         except (Refused, NotFinite) as error:
-            return refused_entry(number, str(error), window.positions)
-        return keep_entry(candidate, own, reference, self._rule, (len(window), window.positions))
+            return refused_entry(asked, str(error), window.positions)
+        seen = (len(window), window.positions)
+        return keep_entry(candidate, own, reference, self._rule, seen, best=standing)
+
+    def _standing(self, best: Candidate, reference: Measures) -> Standing:
+        """How the best version so far stands on the window; told where it no longer does."""
+        measures = self._measured(best)
+        known = {**measures, "impressions": len(self._bench.holdout.window)}
+        judged = judge_by(self._rule, best.number, known, reference)
+        holds = judged.holds or not judged.enough
+        standing = Standing(best.number, judged.value, self._config.min_delta, holds)
+        report_best(self._bench.metrics, standing, measures)
+        if not holds:
+            log.warning(
+                "best version is not above version 0 on the newest window",
+                version=best.number,
+                best=judged.value,
+                version_0=judged.reference,
+                guarded=judged.guarded,
+            )
+        return standing
+
+    def _measured(self, candidate: Candidate) -> Measures:
+        """The open version's measures on the window. Raises NotFinite."""
+        judge = self._judge_now()
+        if self._yardstick is None:
+            self._yardstick = Yardstick(judge)
+        return self._yardstick.measures(candidate, self._bench.holdout.window)
+
+    def _forget_all_but(self, *numbers: int | None) -> None:
+        self._bench.shelf.keep(*numbers)
+        if self._yardstick is not None:
+            self._yardstick.keep(*numbers)
 
     def _open_zero(self) -> Candidate:
         try:
@@ -189,14 +231,9 @@ class Validator:
             self._judge, self._yardstick = self._bench.judge(self._config.max_queries), None
         return self._judge
 
-    def _yardstick_of(self, zero: Candidate) -> Yardstick:
-        if self._yardstick is None:
-            self._yardstick = Yardstick(self._judge_now(), zero.scorer)
-        return self._yardstick
-
     def _passed_over(self, history: History, number: int) -> None:
-        seen = {entry.version for entry in history.judged} | history.refused
-        skipped = [n for n in self._bench.versions.versions() if max(seen, default=0) < n < number]
+        last = max(history.seen, default=0)
+        skipped = [n for n in self._bench.versions.versions() if last < n < number]
         if skipped:
             self._bench.metrics.passed_over.inc(len(skipped))
             log.info(

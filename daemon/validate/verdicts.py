@@ -9,14 +9,18 @@ from daemon.validate.decide import Positions, Verdict
 from daemon.validate.drift import Risen
 from daemon.validate.history import (
     BEST,
+    BEST_BEFORE,
+    BEST_DECISION,
+    BEST_HOLDS,
     DECIDED_BY,
+    MIN_DELTA,
     POSITIONS,
     REFERENCE,
     REFUSED,
     VALIDATE,
     measured_positions,
 )
-from daemon.validate.rules import DecisionRule, Judged, fallen, judge_by, missing
+from daemon.validate.rules import DecisionRule, Judged, Standing, fallen, judge_by, missing
 from daemon.validate.shelf import Candidate
 
 
@@ -26,14 +30,17 @@ def keep_entry(
     reference: Mapping[str, float],
     rule: DecisionRule,
     window: tuple[int, Positions],
+    *,
+    best: Standing | None,
 ) -> dict[str, Any]:
-    """KEEP with every measure of the version and of version 0 on the same window.
+    """KEEP with every measure of the version and of version 0 on the same window, and how the best version
+    so far stands there (None: version 0 is best).
 
     `window` is (impressions, holdout positions): with `state_hash` they determine all the numbers.
     """
     count, positions = window
     known = {**own, "impressions": count}
-    judged = judge_by(rule, candidate.number, known, reference)
+    judged = judge_by(rule, candidate.number, known, reference, best)
     measures = {
         "events": candidate.events,
         **known,
@@ -44,11 +51,25 @@ def keep_entry(
         "state_hash": candidate.manifest.state_hash,
         POSITIONS: measured_positions(positions),
         REFERENCE: {**reference, "decision": judged.reference},
+        **_against(best),
     }
     told = f"{rule.measure} {judged.value:.4f}, version 0 {judged.reference:.4f}"
-    if candidate.number and not judged.eligible:
+    if best is not None:
+        told += f", best so far ({best.version}) {best.value:.4f}"
+    if candidate.number and not judged.beats:
         told += f"; not best: {_why_not(rule, judged, known, reference)}"
     return _entry("KEEP", candidate.number, told, measures)
+
+
+def _against(best: Standing | None) -> dict[str, Any]:
+    if best is None:
+        return {BEST_BEFORE: 0}
+    return {
+        BEST_BEFORE: best.version,
+        BEST_DECISION: best.value,
+        BEST_HOLDS: best.holds,
+        MIN_DELTA: best.min_delta,
+    }
 
 
 def _why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
@@ -56,7 +77,9 @@ def _why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], referen
         return f"the window cannot decide ({', '.join(missing(rule, own, reference))})"
     if not judged.guarded:
         return f"{', '.join(fallen(rule, own, reference))} below version 0's"
-    return f"its gain {judged.gain:+.4f} is not above {rule.margin:g}"
+    if judged.best is None or not judged.eligible:
+        return f"its gain {judged.gain:+.4f} is not above {rule.margin:g}"
+    return f"its lead {judged.lead:+.4f} is not above {judged.best.min_delta:g}"
 
 
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:

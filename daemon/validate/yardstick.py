@@ -1,43 +1,46 @@
-"""Version 0's measures, which every version is compared with: computed once where they cannot change."""
+"""Measures of the versions others are compared with: computed once where they cannot change."""
 
 from __future__ import annotations
 
 from daemon.validate.judge import Judge, Measures
 from daemon.validate.measures import Float
 from daemon.validate.panel import Panel
-from daemon.validate.scorer import Scorer
+from daemon.validate.shelf import Candidate
 from daemon.validate.window import Window
 
 
 class Yardstick:
-    """One judge, the panel of the window it judges on, and version 0's measures there.
+    """One judge, the panel of the window it judges on, and the measures there of the versions asked for.
 
-    The fixed judged queries are ranked once for version 0; its measures on a window are kept until the
-    window moves.
+    The fixed judged queries are ranked once per version; measures on a window are kept until the window
+    moves. Memory per version kept: two float64 per fixed query.
     """
 
-    def __init__(self, judge: Judge, zero: Scorer) -> None:
+    def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self._zero = zero
-        self._fixed: Float | None = None
+        self._fixed: dict[int, Float] = {}
         self._seen: tuple[dict[int, int], int] | None = None
         self._panel: Panel | None = None
-        self._measures: Measures | None = None
+        self._measures: dict[int, Measures] = {}
 
-    def panel(self, window: Window) -> Panel:
-        """The window prepared for judging."""
+    def measures(self, candidate: Candidate, window: Window) -> Measures:
+        """The version's measures on the window. Raises NotFinite."""
+        panel, number = self._panel_of(window), candidate.number
+        if number not in self._fixed:
+            self._fixed[number] = self._judge.fixed_table(candidate.scorer)
+        if number not in self._measures:
+            self._measures[number] = self._judge.judge(candidate.scorer, panel, self._fixed[number])
+        return self._measures[number]
+
+    def keep(self, *numbers: int | None) -> None:
+        """Forget every version but these."""
+        self._fixed = {number: one for number, one in self._fixed.items() if number in numbers}
+        self._measures = {number: one for number, one in self._measures.items() if number in numbers}
+
+    def _panel_of(self, window: Window) -> Panel:
         # The length too: a rewound window stands at its old positions before it is read again.
         seen = (window.positions, len(window))
         if self._panel is None or seen != self._seen:
-            self._seen, self._measures = seen, None
+            self._seen, self._measures = seen, {}
             self._panel = self._judge.panel([held.impression for held in window])
         return self._panel
-
-    def measures(self, window: Window) -> Measures:
-        """Version 0's measures on the window. Raises NotFinite."""
-        panel = self.panel(window)
-        if self._fixed is None:
-            self._fixed = self._judge.fixed_table(self._zero)
-        if self._measures is None:
-            self._measures = self._judge.judge(self._zero, panel, self._fixed)
-        return self._measures

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from daemon.config.model import LearnerConfig, ServingConfig
+from daemon.config.model import LearnerConfig, ServingConfig, ValidateConfig
 from daemon.demo.clicks import ClickModel, explored_list
 from daemon.demo.evaluate import Retrieval, retrieval
 from daemon.learn.algorithms import untrained
 from daemon.serving_form import make_form
 from daemon.validate.decide import best_version
 from daemon.validate.judge import Judge
-from daemon.validate.rules import CLICKS, Judged, judge_by
+from daemon.validate.rules import CLICKS, Judged, Standing, judge_by
 from daemon.validate.scorer import Scorer
 from learners.batch import TripletBatch
 from learners.serving import ServingForm
@@ -130,11 +130,15 @@ class Simulation:
         self._forms[version] = self._form(version)
         usable = [one for one in self._window if 0 < len(one.clicked) < len(one.shown)]
         panel = self._judge.panel(usable)
-        reference, own = (
-            self._judge.judge(Scorer(self._forms[number], self._data.objects), panel)
-            for number in (0, version)
-        )
-        self._judged.append(judge_by(CLICKS, version, {**own, "impressions": len(usable)}, reference))
+        before = best_version(self._judged)
+        measured = {
+            number: self._judge.judge(Scorer(self._forms[number], self._data.objects), panel)
+            for number in {0, before, version}
+        }
+        value = measured[before][CLICKS.measure]
+        standing = Standing(before, value, ValidateConfig().min_delta) if before else None
+        own = {**measured[version], "impressions": len(usable)}
+        self._judged.append(judge_by(CLICKS, version, own, measured[0], standing))
         best = best_version(self._judged)
         if self._setting.closed_loop:
             self._lists = self._nearest(best)

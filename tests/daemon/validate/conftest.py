@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 
 import numpy as np
@@ -13,6 +14,9 @@ from checkpoints.manifest import PartitionPosition, VersionMeta
 from checkpoints.versions import VersionStore
 from daemon.config import load_config
 from daemon.learn.state import pack
+from daemon.telemetry import ValidateMetrics
+from daemon.validate.bench import open_bench
+from daemon.validate.validator import Validator
 from learners.batch import TripletBatch
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
@@ -141,4 +145,24 @@ def world(tmp_path):
 
 @pytest.fixture
 def make_world(tmp_path):
-    return lambda **settings: World(tmp_path, **settings)
+    """Worlds in folders of their own."""
+
+    def made(name="world", **settings):
+        path = tmp_path / name
+        path.mkdir()
+        return World(path, **settings)
+
+    return made
+
+
+@pytest.fixture
+def start(world):
+    """Open a validator on the world, as a fresh process would."""
+    with ExitStack() as stack:
+
+        def opened(on=world, **settings):
+            config = on.config(**settings)
+            bench = open_bench(stack, config, ValidateMetrics())
+            return Validator(bench, config.validate, bench.rule), bench
+
+        yield opened

@@ -48,3 +48,30 @@ def judge_of(world, judgments=True, max_queries=1000):
 def cosine(world):
     unit = world.values / np.linalg.norm(world.values, axis=1, keepdims=True)
     return unit @ unit.T
+
+
+def never(seconds, error):
+    raise AssertionError(error)
+
+
+def turn(validator):
+    validator.watch_drift(validator.read(0.0, never))
+    return validator.judge_next()
+
+
+def kinds(world):
+    return [(entry.kind, entry.version) for entry in world.ledger.entries()]
+
+
+def better_and_better(world, count):
+    """Versions that learn on, each with impressions of its own time."""
+    for _ in range(count):
+        world.feed(20)
+        world.publish()
+        world.learn(700)
+        yield
+
+
+def measures_of(world, version):
+    found = [e.measures for e in world.ledger.entries() if e.kind == "KEEP" and e.version == version]
+    return found[-1]

@@ -14,50 +14,86 @@ from daemon.validate.decide import (
     out_of_patience,
     outstanding,
 )
-from daemon.validate.rules import Judged
+from daemon.validate.rules import Judged, Standing
 
-RULE = StopRule(patience=3, min_delta=0.01, min_versions=4)
+RULE = StopRule(patience=3, min_versions=4)
 ZERO = Judged(0, 0.2, 0.2)
+DELTA = 0.01
 
 
-def run(*gains, start=1):
-    """Version 0 and then one version per gain."""
-    return (ZERO, *(Judged(start + i, 0.2 + gain, 0.2) for i, gain in enumerate(gains)))
+def over(best, version, value, at, **changes):
+    """A version of this value, judged where the best has the value `at` and version 0 has 0.2."""
+    return Judged(version, value, 0.2, best=Standing(best, at, DELTA) if best else None, **changes)
+
+
+def run(*values, start=1):
+    """Version 0, then versions judged one after the other on windows that are all alike."""
+    judged, best, at = [ZERO], 0, 0.2
+    for number, value in enumerate(values, start):
+        judged.append(over(best, number, value, at))
+        if judged[-1].beats:
+            best, at = number, value
+    return tuple(judged)
 
 
 @pytest.mark.parametrize(
-    ("gains", "best"),
-    [((), 0), ((-0.1, -0.2), 0), ((0.0,), 0), ((0.1, 0.3, 0.2), 2), ((0.1, 0.3, 0.3), 2), ((-0.1, 0.001), 2)],
+    ("values", "best"),
+    [
+        ((), 0),
+        ((0.1, 0.0), 0),
+        ((0.2,), 0),
+        ((0.3, 0.5, 0.4), 2),
+        ((0.3, 0.5, 0.5), 2),
+        ((0.1, 0.201), 2),  # over version 0 its own margin is enough
+        ((0.3, 0.309), 1),
+        ((0.3, 0.311), 2),
+        ((0.3, 0.304, 0.308, 0.312), 4),  # slow steps add up to min_delta over the best
+    ],
 )
-def test_best_version(gains, best):
-    assert best_version(run(*gains)) == best
+def test_best_version(values, best):
+    assert best_version(run(*values)) == best
 
 
 def test_a_version_that_fails_the_guard_is_never_best():
     assert best_version((ZERO, Judged(1, 0.9, 0.2, guarded=False), Judged(2, 0.3, 0.2))) == 2
+    assert best_version((*run(0.3), over(1, 2, 0.9, 0.3, guarded=False))) == 1
 
 
-def test_a_later_judgement_of_the_same_version_counts():
-    assert best_version((*run(0.3, 0.2), Judged(1, 0.1, 0.2))) == 2
+def test_only_numbers_of_one_window_are_compared():
+    """Later windows give smaller gains over version 0: the second is better where both were judged."""
+    first = Judged(1, 0.5, 0.2)
+    assert best_version((ZERO, first, Judged(2, 0.45, 0.4, best=Standing(1, 0.42, DELTA)))) == 2
+    assert best_version((ZERO, first, Judged(2, 0.9, 0.2, best=Standing(1, 0.95, DELTA)))) == 1
 
 
-def test_the_gain_not_the_value_decides_when_the_window_moves():
-    assert best_version((ZERO, Judged(1, 0.4, 0.2), Judged(2, 0.5, 0.45))) == 1
+def test_a_lead_is_not_enough_below_version_0():
+    assert best_version((*run(0.3), over(1, 2, 0.19, 0.1))) == 1
+    assert best_version((*run(0.3), over(1, 2, 0.21, 0.1, margin=0.02))) == 1
+
+
+def test_without_min_delta_an_equal_version_is_no_better():
+    assert best_version((*run(0.3), Judged(2, 0.3, 0.2, best=Standing(1, 0.3, 0.0)))) == 1
+    assert best_version((*run(0.3), Judged(2, 0.31, 0.2, best=Standing(1, 0.3, 0.0)))) == 2
+
+
+def test_a_judgement_against_another_best_does_not_count():
+    assert best_version((*run(0.3), over(7, 2, 0.9, 0.1))) == 1
+    assert best_version((*run(0.3), Judged(2, 0.9, 0.2))) == 1
 
 
 @pytest.mark.parametrize(
-    ("gains", "stops"),
+    ("values", "stops"),
     [
-        ((0.1, 0.1, 0.1), False),  # fewer than min_versions
-        ((0.1, 0.1, 0.1, 0.1), True),  # three without a gain
-        ((0.1, 0.1, 0.1, 0.2), False),
-        ((0.004, 0.008, 0.012, 0.016, 0.020), False),  # slow steps add up past min_delta
-        ((-0.1, -0.1, -0.1, -0.1), True),  # version 0 is the mark
-        ((0.3, 0.1, 0.1, 0.305), True),  # a gain below min_delta is none
+        ((0.3, 0.3, 0.3), False),  # fewer than min_versions
+        ((0.3, 0.3, 0.3, 0.3), True),  # three without a new best
+        ((0.3, 0.3, 0.3, 0.4), False),
+        ((0.304, 0.309, 0.315, 0.320, 0.326), False),  # slow steps add up past min_delta
+        ((0.1, 0.1, 0.1, 0.1), True),  # version 0 stays best
+        ((0.5, 0.3, 0.3, 0.505), True),  # a lead below min_delta is none
     ],
 )
-def test_patience(gains, stops):
-    assert out_of_patience(History(run(*gains)), RULE) is stops
+def test_patience(values, stops):
+    assert out_of_patience(History(run(*values)), RULE) is stops
 
 
 def test_unguarded_versions_are_no_improvement():
@@ -65,17 +101,25 @@ def test_unguarded_versions_are_no_improvement():
     assert out_of_patience(History(judged), RULE)
 
 
-def test_a_yardstick_carried_over_a_resume_sets_the_mark_and_is_not_counted():
-    judged = (ZERO, Judged(7, 0.5, 0.2), *run(0.1, 0.2, 0.25, start=8)[1:])
-    history = History(judged, baseline=frozenset({0, 7}))
+def test_a_yardstick_carried_over_a_resume_may_be_best_and_is_not_counted():
+    carried = (ZERO, Judged(7, 0.5, 0.2))
+    tries = tuple(over(7, 8 + i, value, 0.5) for i, value in enumerate((0.3, 0.4, 0.45, 0.46)))
+    history = History((*carried, *tries[:3]), baseline=frozenset({0, 7}))
     assert not out_of_patience(history, RULE)
-    longer = History((*judged, Judged(11, 0.26, 0.2)), baseline=frozenset({0, 7}))
+    longer = History((*carried, *tries), baseline=frozenset({0, 7}))
     assert out_of_patience(longer, RULE)
     assert best_version(longer.judged) == 7
 
 
+def test_a_best_carried_over_a_resume_is_not_given_up_before_it_is_judged():
+    waiting = History((ZERO,), baseline=frozenset({0, 7}), promoted=7)
+    assert outstanding(waiting, RULE) == ()
+    gone = History((ZERO,), baseline=frozenset({0, 7}), refused=frozenset({7}), promoted=7)
+    assert [(v.kind, v.version) for v in outstanding(gone, RULE)] == [("PROMOTE", 0)]
+
+
 def test_verdicts_are_promote_then_stop_and_nothing_twice():
-    history = History(run(0.1, 0.0, 0.0, 0.0))
+    history = History(run(0.3, 0.2, 0.2, 0.2))
     assert [(v.kind, v.version) for v in outstanding(history, RULE)] == [("PROMOTE", 1), ("STOP", 1)]
     promoted = History(history.judged, promoted=1)
     stop = outstanding(promoted, RULE)
@@ -107,10 +151,9 @@ def test_next_to_judge(history, newest, wanted):
     assert next_to_judge(history, newest) == wanted
 
 
-def test_a_gain_below_the_margin_is_not_best_but_is_progress():
+def test_a_gain_below_the_margin_is_not_best():
     timid = [Judged(i, 0.2 + i / 1000 * 4, 0.2, margin=0.02) for i in range(1, 5)]
     assert best_version((ZERO, *timid)) == 0
-    assert not out_of_patience(History((ZERO, *timid)), StopRule(3, 0.004, 3))
     assert best_version((ZERO, *timid, Judged(5, 0.221, 0.2, margin=0.02))) == 5
 
 
@@ -118,7 +161,14 @@ def test_windows_that_cannot_decide_promote_nothing_and_wear_out_no_patience():
     few = [Judged(i, 0.9, 0.2, enough=False) for i in range(1, 9)]
     assert best_version((ZERO, *few)) == 0
     assert not out_of_patience(History((ZERO, *few)), RULE)
-    assert out_of_patience(History((ZERO, *few, *run(0.1, 0.1, 0.1, 0.1, start=9))), RULE)
+    assert out_of_patience(History((ZERO, *few, *run(0.3, 0.3, 0.3, 0.3, start=9))), RULE)
+
+
+def test_the_reason_names_whom_the_best_beat():
+    (first,) = outstanding(History(run(0.3)), RULE)
+    assert first.reason == "best by +0.1000 over version 0"
+    (second,) = outstanding(History(run(0.3, 0.35), promoted=1), RULE)
+    assert second.reason == "best by +0.1500 over version 0, +0.0500 over version 1"
 
 
 entries = st.lists(
@@ -128,27 +178,38 @@ entries = st.lists(
         value=st.floats(0, 1),
         reference=st.floats(0, 1),
         guarded=st.booleans(),
+        margin=st.sampled_from([0.0, 0.1]),
+        enough=st.booleans(),
+        best=st.none() | st.builds(Standing, st.integers(1, 9), st.floats(0, 1), st.sampled_from([0.0, 0.1])),
     ),
     max_size=20,
 )
 
 
 @given(entries)
-def test_best_is_never_worse_than_version_0(judged):
-    best = best_version(judged)
-    if best:
-        latest = {entry.version: entry for entry in judged}
-        assert latest[best].guarded
-        assert latest[best].value > latest[best].reference
-        assert all(latest[best].gain >= e.gain for v, e in latest.items() if v and e.guarded)
+def test_best_changes_only_to_a_version_better_than_0_and_than_the_best_on_its_window(judged):
+    best = 0
+    for upto, entry in enumerate(judged, 1):
+        now = best_version(judged[:upto])
+        if now != best:
+            assert now == entry.version
+            assert entry.guarded
+            assert entry.enough
+            assert entry.value > entry.reference
+            assert entry.gain >= entry.margin
+            assert (0 if entry.best is None else entry.best.version) == best
+            assert entry.best is None or entry.value > entry.best.value
+            assert entry.best is None or entry.lead >= entry.best.min_delta
+        best = now
 
 
 @given(entries, st.integers(1, 5), st.integers(1, 8))
 def test_stop_needs_min_versions_and_patience(judged, patience, min_versions):
-    rule = StopRule(patience, 0.01, min_versions)
-    history = History(tuple(judged))
-    counted = sum(1 for entry in judged if entry.version)
-    if out_of_patience(history, rule):
-        assert counted >= max(patience, min_versions)
-    calm = History((*judged, *(Judged(100 + i, 0.0, 0.5) for i in range(max(patience, min_versions)))))
-    assert out_of_patience(calm, rule)
+    rule = StopRule(patience, min_versions)
+    counted = [upto for upto, entry in enumerate(judged, 1) if entry.version and entry.enough]
+    if out_of_patience(History(tuple(judged)), rule):
+        assert len(counted) >= max(patience, min_versions)
+        since = {best_version(judged[:upto]) for upto in counted[-patience:]}
+        assert len(since | {best_version(judged[: counted[-patience] - 1])}) == 1
+    calm = (*judged, *(Judged(100 + i, 0.0, 0.5) for i in range(max(patience, min_versions))))
+    assert out_of_patience(History(calm), rule)

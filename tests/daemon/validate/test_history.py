@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from checkpoints.ledger import LedgerEntry
+from daemon.validate.decide import StopRule, best_version, outstanding
 from daemon.validate.history import fold
-from daemon.validate.rules import CLICKS, FULL_CATALOG, Judged
+from daemon.validate.rules import CLICKS, FULL_CATALOG, Judged, Standing
 
 MEASURES = {
     "map_full": 0.3,
@@ -65,3 +66,28 @@ def test_judgements_by_another_measure_do_not_count():
     assert fold(entries(keep(1)), CLICKS).judged == ()
     assert len(fold(entries(keep(1, decision_measure="balanced_hop")), CLICKS).judged) == 1
     assert fold(entries(keep(1, map_full=None)), FULL_CATALOG).judged == ()
+
+
+def against(best, version, value, at):
+    return keep(
+        version,
+        map_full=value,
+        best_before=best,
+        best_decision=at,
+        best_holds=True,
+        min_delta=0.01,
+    )
+
+
+def test_the_best_before_is_read_with_its_value_and_the_min_delta_of_that_day():
+    history = fold(entries(keep(0), keep(1, best_before=0), against(1, 2, 0.5, 0.45)), FULL_CATALOG)
+    assert [one.best for one in history.judged] == [None, None, Standing(1, 0.45, 0.01)]
+    assert best_version(history.judged) == 2
+
+
+def test_a_best_version_refused_later_gives_way_to_the_one_before():
+    rows = [keep(0), keep(1), against(1, 2, 0.5, 0.45), {"kind": "PROMOTE", "version": 2, "alias": "best"}]
+    rows += [against(2, 3, 0.4, 0.5), {"kind": "KEEP", "version": 2, "measures": {"refused": True}}]
+    history = fold(entries(*rows), FULL_CATALOG)
+    assert [one.version for one in history.judged] == [0, 1, 3]
+    assert [(v.kind, v.version) for v in outstanding(history, StopRule(8, 3))] == [("PROMOTE", 1)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, is_finite, judge_by
+from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, Standing, is_finite, judge_by
 
 ZERO = {"balanced_hop": 0.9, "position_balanced": 0.5, "clicked_vs_random": 0.9, "hop_auc": 0.8}
 
@@ -49,6 +49,23 @@ def test_a_guard_without_evidence_leaves_the_window_undecided():
     fallen = judge_by(CLICKS, 4, own, ZERO)
     assert fallen.enough
     assert not fallen.guarded
+
+
+@pytest.mark.parametrize(
+    ("own", "best", "beats"),
+    [
+        (clicks(), None, True),
+        (clicks(balanced_hop=0.91), None, False),  # within the margin over version 0
+        (clicks(), Standing(3, 0.9399, 0.01), True),
+        (clicks(), Standing(3, 0.9401, 0.01), False),
+        (clicks(), Standing(3, 0.95, 0.0), False),
+        (clicks(balanced_hop=0.91), Standing(3, 0.8, 0.01), False),
+        (clicks(hop_auc=0.7), Standing(3, 0.8, 0.01), False),
+        (clicks(impressions=499), Standing(3, 0.8, 0.01), False),
+    ],
+)
+def test_beats(own, best, beats):
+    assert judge_by(CLICKS, 4, own, ZERO, best).beats is beats
 
 
 def test_a_measure_that_is_not_a_number_decides_nothing():

@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import pytest
 
 from checkpoints.aliases import aliases
 from daemon.serving_form import serving_form
-from daemon.telemetry import ValidateMetrics
-from daemon.validate.bench import open_bench
 from daemon.validate.history import fold
 from daemon.validate.holdout import Holdout
 from daemon.validate.rules import FULL_CATALOG
 from daemon.validate.scorer import Scorer
-from daemon.validate.validator import Validator
 from streams.open import open_sink, open_source
-
-
-def never(seconds, error):
-    raise AssertionError(error)
-
-
-@pytest.fixture
-def start(world):
-    """Open a validator on the world, as a fresh process would."""
-    with ExitStack() as stack:
-
-        def opened(**settings):
-            config = world.config(**settings)
-            bench = open_bench(stack, config, ValidateMetrics())
-            return Validator(bench, config.validate, bench.rule), bench
-
-        yield opened
-
-
-def turn(validator):
-    validator.watch_drift(validator.read(0.0, never))
-    return validator.judge_next()
-
-
-def kinds(world):
-    return [(entry.kind, entry.version) for entry in world.ledger.entries()]
+from tests.daemon.validate.helpers import kinds, never, turn
 
 
 def test_a_verdict_can_be_recomputed_from_version_hash_and_holdout_positions(world, start):
