@@ -1,6 +1,6 @@
 """Build the demo pack from a tar of labelled photos (``<split>/<class>/<id>.jpg``).
 
-    python -m daemon.demo.make_pack --photos photos_320.tar --out daemon/demo/pack
+    python deploy/demo_pack/make_pack.py --photos photos_320.tar --out daemon/demo/pack
 
 Needs the optional photo packages (opencv, scikit-image). The pack is made once and shipped: nothing in the
 daemon imports this script. Classes name only the judgments; no descriptor sees one.
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save_file
 
-from daemon.demo import descriptors
+import descriptors
 
 SPACE = "clothing-1"
 THUMBNAIL_SIDE = 96  # pixels of the longer side
@@ -100,7 +100,7 @@ def write_pack(photos: list[Photo], described: list[Described], out: Path) -> No
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line: read the tar, describe the photos on all cores, write the pack, check its size."""
-    parser = argparse.ArgumentParser(prog="python -m daemon.demo.make_pack", description="make the demo pack")
+    parser = argparse.ArgumentParser(prog="make_pack.py", description="make the demo pack")
     parser.add_argument("--photos", type=Path, required=True, help="tar of <split>/<class>/<id>.jpg")
     parser.add_argument("--out", type=Path, required=True, help="folder of the pack")
     parser.add_argument("--licence", type=Path, help="licence of the photos (default: beside the tar)")
