@@ -17,6 +17,7 @@ from checkpoints import (
     Published,
     VersionStore,
     WriteFailed,
+    history,
     prune,
 )
 from checkpoints.commit import Epoch
@@ -163,6 +164,8 @@ def test_power_loss_while_pruning_leaves_no_listed_version_without_its_files(tmp
         assert {0, 3} <= set(survivor.versions())
         for number in survivor.versions():
             assert same(survivor.load(number).arrays, state(number))
+        recorded = {record["number"] for record in history(survivor.store)}
+        assert {0, 1, 2, 3} <= recorded | set(survivor.versions())
 
 
 def test_whichever_call_of_a_claim_fails_the_next_claim_succeeds(tmp_path: Path) -> None:

@@ -13,11 +13,14 @@ from daemon.learn.assemble import overlay
 from daemon.learn.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
 from daemon.learn.observe import POISON_WINDOW, PoisonShare
 from daemon.learn.verdicts import standing_stop
-from daemon.learn.warmup import concatenate, usable
+from daemon.learn.warmup import Sample, concatenate, usable
 from learners.block import Block, DenseBlock, SparseBlock
 from streams.deadletter import DeadLetter
+from streams.decode import BatchDecoder
 from streams.errors import StreamUnavailable
-from streams.source import MAX_RECORD_BYTES, OutRecord
+from streams.source import MAX_RECORD_BYTES, OutRecord, RecordBatch
+from streams.space import SpaceSpec, ViewSpec
+from tests.daemon.learn.conftest import DIM, make_events
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ def test_overlay_takes_named_rows_from_the_catalog(make: Any) -> None:
     rng = np.random.default_rng(0)
     inline = (rng.random((5, 4)) * (rng.random((5, 4)) < 0.6)).astype(np.float32)
     catalog = rng.random((3, 4)).astype(np.float32)
-    rows = np.array([-1, 2, -1, 0, 2], np.int32)
+    rows = np.array([-1, 2, -1, 0, 1], np.int32)
     expected = np.array([catalog[row] if row >= 0 else inline[i] for i, row in enumerate(rows)])
     assert np.array_equal(as_dense(overlay(make(inline), make(catalog), rows, rows >= 0)), expected)
 
@@ -124,6 +127,22 @@ def test_rows_the_learner_would_refuse_are_left_out_of_the_sample(
     pointers = np.array([0, len(indices)], np.int64)
     row = SparseBlock(pointers, np.array(indices, np.int32), np.array(values, np.float32), 4)
     assert usable(row) is good
+
+
+@pytest.mark.parametrize("wanted", [1, 4, 7, 100])
+def test_where_polls_end_leaves_no_trace_in_the_sample(wanted: int) -> None:
+    space = SpaceSpec("default", (ViewSpec("x", "dense", DIM),))
+    decoder, events = BatchDecoder(space, None, "t"), make_events(6)
+    samples = []
+    for size in (1, 4, 6):
+        samples.append(Sample(wanted))
+        for at in range(0, len(events), size):
+            values = events[at : at + size]
+            n = len(values)
+            batch = RecordBatch(0, list(range(at, at + n)), [0] * n, values, [None] * n, [()] * n)
+            samples[-1].add(decoder.decode(batch))
+    assert {len(sample) for sample in samples} == {min(wanted, 18)}
+    assert len({sample.blocks()["x"].values.tobytes() for sample in samples}) == 1
 
 
 def test_the_poison_window_forgets() -> None:

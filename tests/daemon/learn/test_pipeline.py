@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from daemon.learn import pipeline
 from daemon.learn.cadence import Cadence
 from daemon.learn.pipeline import QUEUED_BATCHES, PollSize, Reader
 from streams.decode import BatchDecoder
@@ -70,6 +71,22 @@ def test_batches_come_in_order_and_read_ahead_is_bounded() -> None:
             seen.append(ready.polled.offsets[0])
     assert seen == list(range(1, 21))
     assert source.closed
+
+
+def test_a_loop_that_stands_still_for_long_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "POLL_SECONDS", 0.001)
+    moved: list[float] = []
+
+    def clock() -> float:
+        moved.append(time.monotonic())
+        return moved[-1]
+
+    with reader_of(Scripted(one_record), clock) as reader:
+        wait_for(reader._queue.full)
+        before = len(moved)
+        wait_for(lambda: len(moved) > before + 20)  # it has tried in vain to hand over many times
+        seen = [reader.get(5.0).polled.offsets[0] for _ in range(10)]
+    assert seen == list(range(1, 11))
 
 
 def test_an_error_of_the_thread_reaches_the_loop_after_what_was_read() -> None:

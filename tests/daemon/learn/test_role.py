@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -152,6 +154,39 @@ def test_a_mistaken_start_stops_no_running_learner(site: Site, options: LearnOpt
     with pytest.raises(UserError):
         site.learn(options)
     assert site.versions.store.list() == before  # not even a claim
+
+
+def test_poll_sizes_leave_no_trace_whatever_the_events(new_site: Callable[..., Site]) -> None:
+    """Weights, objects by id beside objects with features, poison, refused numbers, projections."""
+    rng, spec = np.random.default_rng(5), SpaceSpec("default", (ViewSpec("x", "dense", DIM),))
+    catalog = Catalog(list("abcd"), {"x": DenseColumn(rng.standard_normal((4, DIM)).astype("f4"))}, spec)
+    records = []
+    for n in range(120):
+        objects = [
+            ObjectRef(id="abcd"[rng.integers(4)])
+            if rng.random() < 0.5
+            else ObjectRef(x=rng.standard_normal(DIM).astype("f4"))
+            for _ in range(3)
+        ]
+        weight = float(rng.choice([0.25, 0.5, 1.0, 7.0]))
+        records.append(encode_event(Event(f"e{n}", int(rng.integers(10**6)), *objects, weight=weight)))
+    records[20], records[51] = b"\xc1", with_nan(make_events(1)[0])
+    ends = []
+    for poll_records in (1, 7, 500):
+        site = new_site()
+        save_catalog(catalog, str(site.folder / "catalog.safetensors"))
+        changes = {"catalog__path": str(site.folder / "catalog.safetensors"), "learner__psd_every": 13}
+        site.feed(records)
+        site.learn(**changes, stream__poll_records=poll_records, space__views__x__map="standardise")
+        end = site.newest()
+        ends.append((end.state_hash, end.counters, end.watermark, end.positions))
+        with closing(open_source(site.address)) as source:
+            assert replay(site.versions, source, catalog, 0, end.number).equal
+    assert ends[0] == ends[1] == ends[2]
+    by_hand, unweighted = new_site(), [record for n, record in enumerate(records) if n not in (20, 51)]
+    by_hand.feed([encode_event(replace(decode_event(record), weight=1.0)) for record in unweighted])
+    by_hand.learn(**changes, space__views__x__map="standardise")
+    assert by_hand.newest().state_hash != ends[0][0]
 
 
 def test_going_on_where_bits_may_differ_is_told(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
