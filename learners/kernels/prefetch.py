@@ -11,7 +11,7 @@ from numba.core import types  # isort: skip
 from numba.extending import intrinsic  # isort: skip
 
 FOR_WRITE = 1
-LOCALITY = 1
+LOCALITY = 3
 DATA_CACHE = 1
 
 
