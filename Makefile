@@ -11,7 +11,7 @@ export OPENBLAS_NUM_THREADS := 1
 .PHONY: demo test bench lint unit setup setup-photos clean help
 
 help:
-	@echo "make demo   learn from simulated clicks over real photos (about 3 minutes)"
+	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
 	@echo "make test   every check and every test"
 	@echo "make bench  measure speed and memory into tests/benchmarks/results.json"
 
