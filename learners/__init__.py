@@ -1,32 +1,45 @@
 """Learners of similarity from triplets, as a plain numeric library."""
 
-from .batch import TripletBatch as TripletBatch
-from .block import Block as Block
-from .block import DenseBlock as DenseBlock
-from .block import SparseBlock as SparseBlock
-from .block import as_block as as_block
-from .errors import BlockError as BlockError
-from .errors import ConfigError as ConfigError
-from .errors import LearnerError as LearnerError
-from .errors import MapError as MapError
-from .errors import StateError as StateError
-from .kernels import CPU_LEVEL as CPU_LEVEL
-from .maps import FittedSpaceMap as FittedSpaceMap
-from .maps import SpaceMap as SpaceMap
-from .maps import ViewConfig as ViewConfig
-from .oasis import Oasis as Oasis
-from .oasis import OasisConfig as OasisConfig
-from .outcome import DEGENERATE as DEGENERATE
-from .outcome import PASSIVE as PASSIVE
-from .outcome import REJECTED as REJECTED
-from .outcome import UPDATED as UPDATED
-from .outcome import Outcome as Outcome
-from .outcome import Reason as Reason
-from .outcome import StepInfo as StepInfo
-from .protocol import Learner as Learner
-from .psd import factor as factor
-from .psd import full_negative_pairs as full_negative_pairs
-from .psd import lanczos_negative_pairs as lanczos_negative_pairs
-from .psd import project_psd as project_psd
-from .psd import symmetry_index as symmetry_index
-from .serving import ServingForm as ServingForm
+from learners.batch import TripletBatch
+from learners.block import Block, DenseBlock, SparseBlock, as_block, concatenate
+from learners.errors import BlockError, ConfigError, LearnerError, MapError, StateError
+from learners.kernels import CPU_LEVEL
+from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
+from learners.oasis import Oasis, OasisConfig
+from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, Outcome, Reason, StepInfo
+from learners.protocol import Learner
+from learners.psd import factor, lanczos_negative_pairs, project_psd, symmetry_index
+from learners.serving import ServingForm
+
+__all__ = [
+    "CPU_LEVEL",
+    "DEGENERATE",
+    "PASSIVE",
+    "REJECTED",
+    "UPDATED",
+    "Block",
+    "BlockError",
+    "ConfigError",
+    "DenseBlock",
+    "FittedSpaceMap",
+    "Learner",
+    "LearnerError",
+    "MapError",
+    "Oasis",
+    "OasisConfig",
+    "Outcome",
+    "Reason",
+    "ServingForm",
+    "SpaceMap",
+    "SparseBlock",
+    "StateError",
+    "StepInfo",
+    "TripletBatch",
+    "ViewConfig",
+    "as_block",
+    "concatenate",
+    "factor",
+    "lanczos_negative_pairs",
+    "project_psd",
+    "symmetry_index",
+]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .block import Block
-from .errors import BlockError
+from learners.block import Block
+from learners.errors import BlockError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

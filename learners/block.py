@@ -7,6 +7,7 @@ stops the others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .errors import BlockError
+from learners.errors import BlockError
 
 Float32s: TypeAlias = NDArray[np.float32]
 Int32s: TypeAlias = NDArray[np.int32]
@@ -148,6 +149,31 @@ def as_block(x: Any, dim: int | None = None) -> Block:
     if dim is not None and block.dim != dim:
         raise BlockError(f"vectors have {block.dim} dimensions where {dim} are expected")
     return block
+
+
+def concatenate(blocks: Sequence[Block]) -> Block:
+    """All rows of the blocks, one block below the other, copied.
+
+    Raises BlockError without any block, or when kinds or dimensions differ.
+    """
+    if not blocks:
+        raise BlockError("there are no blocks to put together: give at least one")
+    dim = blocks[0].dim
+    for block in blocks:
+        if block.dim != dim:
+            raise BlockError(f"blocks of {dim} and {block.dim} dimensions cannot be put together")
+    dense = [block for block in blocks if isinstance(block, DenseBlock)]
+    if len(dense) == len(blocks):
+        return DenseBlock(np.concatenate([block.values for block in dense]))
+    if dense:
+        raise BlockError("dense and sparse blocks cannot be put together: use one kind")
+    csr = [block for block in blocks if isinstance(block, SparseBlock)]
+    parts = [slice(int(block.indptr[0]), int(block.indptr[-1])) for block in csr]
+    indptr = np.zeros(sum(map(len, csr)) + 1, np.int64)
+    np.cumsum(np.concatenate([np.diff(block.indptr) for block in csr]), out=indptr[1:])
+    indices = np.concatenate([block.indices[part] for block, part in zip(csr, parts, strict=True)])
+    values = np.concatenate([block.values[part] for block, part in zip(csr, parts, strict=True)])
+    return SparseBlock(indptr, indices, values, dim)
 
 
 def _read(x: Any) -> Block:

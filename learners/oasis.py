@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .batch import TripletBatch
-from .block import DenseBlock, Float32s, as_block
-from .errors import BlockError, ConfigError, StateError
-from .kernels.oasis_dense import step_dense
-from .kernels.oasis_sparse import step_sparse
-from .outcome import StepInfo
-from .psd import MAX_FULL_DIM, project_psd
-from .scores import bilinear
+from learners.batch import TripletBatch
+from learners.block import DenseBlock, Float32s, as_block
+from learners.errors import BlockError, ConfigError, StateError
+from learners.kernels.oasis_dense import step_dense
+from learners.kernels.oasis_sparse import step_sparse
+from learners.outcome import StepInfo
+from learners.psd import MAX_FULL_DIM, project_psd
+from learners.scores import bilinear
 
 UNBOUNDED = np.iinfo(np.int64).max
 

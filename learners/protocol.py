@@ -8,8 +8,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .batch import TripletBatch
-from .outcome import StepInfo
+from learners.batch import TripletBatch
+from learners.outcome import StepInfo
 
 
 class Learner(Protocol):

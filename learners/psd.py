@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, eigh_tridiagonal
 from threadpoolctl import threadpool_limits
 
-from .block import Float32s
-from .errors import ConfigError
-from .kernels.fold import symmetric_product
+from learners.block import Float32s
+from learners.errors import ConfigError
+from learners.kernels.fold import symmetric_product
 
 MAX_FULL_DIM = 4096
 """Largest dimension for a full eigendecomposition: about 7 s and 0.4 GB there, minutes and gigabytes at
@@ -82,18 +82,6 @@ def psd_part(W: Float32s, power: float = 1.0) -> tuple[Float32s, Removed]:
     share = float(sizes[negative].sum() / max(float(sizes.sum()), rounding))
     removed = Removed(int(negative.sum()), share)
     return part * scale, removed
-
-
-def full_negative_pairs(W: Float32s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """All negative eigenpairs of sym(W): values float64 [k], most negative first, vectors float64 [d, k].
-
-    Values within rounding of zero count as zero. Raises ConfigError above MAX_FULL_DIM dimensions.
-    """
-    _require_full(W.shape[0])
-    rounding = _rounding(W)
-    with threadpool_limits(limits=1, user_api="blas"):
-        values, vectors = eigh(_symmetric_part(W), subset_by_value=(-np.inf, -rounding), overwrite_a=True)
-    return values, vectors
 
 
 def lanczos_negative_pairs(W: Float32s, k: int) -> tuple[Float32s, Float32s]:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .block import Block, DenseBlock, Float32s
-from .errors import BlockError
+from learners.block import Block, DenseBlock, Float32s
 
 BLOCK_FLOATS = 1 << 22
 """Floats of one intermediate block: 16 MB."""
@@ -42,9 +41,3 @@ def bilinear(W: Float32s, queries: Block, items: Block) -> Float32s:
     for part in row_blocks(len(queries), W.shape[0]):
         scores[part] = against(times(queries.slice(part.start, part.stop), W), items)
     return scores
-
-
-def require_dim(block: Block, dim: int) -> None:
-    """Raises BlockError when the block has another dimension."""
-    if block.dim != dim:
-        raise BlockError(f"vectors have {block.dim} dimensions where {dim} are expected")

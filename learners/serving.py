@@ -21,11 +21,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .block import Block, DenseBlock, Float32s, as_block
-from .errors import StateError
-from .kernels.fold import fold_symmetric_sparse, self_products_sparse
-from .psd import MAX_FULL_DIM, Removed, lanczos_negative_pairs, psd_part
-from .scores import against, row_blocks, times
+from learners.block import Block, DenseBlock, Float32s, as_block
+from learners.errors import StateError
+from learners.kernels.fold import fold_symmetric_sparse, self_products_sparse
+from learners.psd import MAX_FULL_DIM, Removed, lanczos_negative_pairs, psd_part
+from learners.scores import against, row_blocks, times
 
 DEFAULT_PAIRS = 50
 """Eigenpairs removed beyond the full decomposition: enough where the stream carries random negatives."""

@@ -1,3 +1,5 @@
 """Compiled kernels: plain arrays in, plain arrays out. The CPU level is fixed before numba is imported."""
 
-from .cpu import CPU_LEVEL as CPU_LEVEL
+from learners.kernels.cpu import CPU_LEVEL
+
+__all__ = ["CPU_LEVEL"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..outcome import Outcome, Reason
-from .compile import Csr, inlined
+from learners.kernels.compile import Csr, inlined
+from learners.outcome import Outcome, Reason
 
 UPDATED, PASSIVE, DEGENERATE, REJECTED = (int(outcome) for outcome in Outcome)
 NONE, NOT_FINITE, OUT_OF_RANGE, NOT_INCREASING, MAGNITUDE = (int(reason) for reason in Reason)

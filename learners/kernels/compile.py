@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from . import cpu as _cpu  # noqa: F401
+from learners.kernels import cpu as _cpu  # noqa: F401
 
 from numba import config, njit, types  # isort: skip  (after the CPU level is fixed)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .compile import CSR, DOUBLES_OUT, FLOATS, FLOATS_OUT, ROWS, ROWS_OUT, Csr, kernel
+from learners.kernels.compile import CSR, DOUBLES_OUT, FLOATS, FLOATS_OUT, ROWS, ROWS_OUT, Csr, kernel
 
 from numba import njit, types  # isort: skip
 

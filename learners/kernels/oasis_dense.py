@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .checks import NONE, REJECTED, UPDATED, scan_dense, scan_weight, step_size
-from .compile import DOUBLES, ROWS, ROWS_OUT, STEPS_OUT, Steps, inlined, kernel
+from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_dense, scan_weight, step_size
+from learners.kernels.compile import DOUBLES, ROWS, ROWS_OUT, STEPS_OUT, Steps, inlined, kernel
 
 from numba import njit, types  # isort: skip
 

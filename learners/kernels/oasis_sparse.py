@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from .checks import NONE, REJECTED, UPDATED, scan_sparse, scan_weight, step_size
-from .compile import CSR, DOUBLES, FLOATS_OUT, STEPS_OUT, Csr, Steps, inlined, kernel
-from .prefetch import prefetch
+from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_sparse, scan_weight, step_size
+from learners.kernels.compile import CSR, DOUBLES, FLOATS_OUT, STEPS_OUT, Csr, Steps, inlined, kernel
+from learners.kernels.prefetch import prefetch
 
 from numba import types  # isort: skip
 

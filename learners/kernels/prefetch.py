@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import cpu as _cpu  # noqa: F401  (fixes the CPU level before numba is imported)
+from learners.kernels import cpu as _cpu  # noqa: F401  (fixes the CPU level before numba is imported)
 
 from llvmlite import ir  # isort: skip
 from numba.core import types  # isort: skip

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from .checks import NONE, scan_dense, scan_sparse, scan_value
-from .compile import (
+from learners.kernels.checks import NONE, scan_dense, scan_sparse, scan_value
+from learners.kernels.compile import (
     CSR,
     FLOATS,
     FLOATS_OUT,

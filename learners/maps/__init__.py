@@ -1,12 +1,22 @@
 """Maps: fixed or fitted, frozen transformations of views into one feature space."""
 
-from .base import ViewMap as ViewMap
-from .identity import IdentityMap as IdentityMap
-from .space import KINDS as KINDS
-from .space import FittedSpaceMap as FittedSpaceMap
-from .space import SpaceMap as SpaceMap
-from .space import ViewConfig as ViewConfig
-from .standardise import StandardiseMap as StandardiseMap
-from .tfidf import TfidfMap as TfidfMap
-from .unit import UnitMap as UnitMap
-from .whiten import WhitenMap as WhitenMap
+from learners.maps.base import ViewMap
+from learners.maps.identity import IdentityMap
+from learners.maps.space import KINDS, FittedSpaceMap, SpaceMap, ViewConfig
+from learners.maps.standardise import StandardiseMap
+from learners.maps.tfidf import TfidfMap
+from learners.maps.unit import UnitMap
+from learners.maps.whiten import WhitenMap
+
+__all__ = [
+    "KINDS",
+    "FittedSpaceMap",
+    "IdentityMap",
+    "SpaceMap",
+    "StandardiseMap",
+    "TfidfMap",
+    "UnitMap",
+    "ViewConfig",
+    "ViewMap",
+    "WhitenMap",
+]

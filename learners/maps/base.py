@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..block import Block, DenseBlock, Float32s, SparseBlock
-from ..errors import MapError
+from learners.block import Block, DenseBlock, Float32s, SparseBlock
+from learners.errors import MapError
 
 
 class ViewMap(Protocol):

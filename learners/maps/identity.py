@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
-from ..block import Block, DenseBlock, SparseBlock
-from .base import read_options, require_dense, require_sparse
+from learners.block import Block, DenseBlock, SparseBlock
+from learners.maps.base import read_options, require_dense, require_sparse
 
 
 @dataclass(frozen=True, slots=True, eq=False)

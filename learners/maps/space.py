@@ -16,15 +16,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..block import Block, DenseBlock, SparseBlock
-from ..errors import MapError
-from ..kernels.rows import append_dense, append_sparse
-from .base import ViewMap
-from .identity import IdentityMap
-from .standardise import StandardiseMap
-from .tfidf import TfidfMap
-from .unit import UnitMap, to_unit
-from .whiten import WhitenMap
+from learners.block import Block, DenseBlock, SparseBlock
+from learners.errors import MapError
+from learners.kernels.rows import append_dense, append_sparse
+from learners.maps.base import ViewMap
+from learners.maps.identity import IdentityMap
+from learners.maps.standardise import StandardiseMap
+from learners.maps.tfidf import TfidfMap
+from learners.maps.unit import UnitMap, to_unit
+from learners.maps.whiten import WhitenMap
 
 FORMAT = 1
 

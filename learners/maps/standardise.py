@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..block import Block, DenseBlock, Float32s
-from ..kernels.rows import standardise_dense
-from .base import fitted_array, read_options, require_dense, require_sample
+from learners.block import Block, DenseBlock, Float32s
+from learners.kernels.rows import standardise_dense
+from learners.maps.base import fitted_array, read_options, require_dense, require_sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..block import Block, Float32s, SparseBlock
-from ..errors import BlockError, MapError
-from ..kernels.rows import scale_sparse
-from .base import fitted_array, read_options, require_sparse
-from .unit import to_unit
+from learners.block import Block, Float32s, SparseBlock
+from learners.errors import BlockError, MapError
+from learners.kernels.rows import scale_sparse
+from learners.maps.base import fitted_array, read_options, require_sparse
+from learners.maps.unit import to_unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

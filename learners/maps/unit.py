@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..block import Block, DenseBlock, SparseBlock
-from ..kernels.rows import unit_dense, unit_sparse
-from .identity import IdentityMap
+from learners.block import Block, DenseBlock, SparseBlock
+from learners.kernels.rows import unit_dense, unit_sparse
+from learners.maps.identity import IdentityMap
 
 
 def to_unit(block: Block) -> None:

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..block import Block, DenseBlock, Float32s
-from ..errors import MapError
-from ..kernels.rows import project_dense
-from .base import fitted_array, read_options, require_dense, require_sample
+from learners.block import Block, DenseBlock, Float32s
+from learners.errors import MapError
+from learners.kernels.rows import project_dense
+from learners.maps.base import fitted_array, read_options, require_dense, require_sample
 
 DEFAULTS: Mapping[str, Any] = {"components": 60, "epsilon": 1e-3}
 

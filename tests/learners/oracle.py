@@ -73,3 +73,10 @@ def tfidf(counts: Doubles, sample: Doubles) -> Doubles:
     """count ln((1 + n)/(1 + n_j)) + count, rows of unit length."""
     idf = np.log((1 + len(sample)) / (1 + np.sum(sample != 0, axis=0))) + 1
     return np.array([unit(row * idf) for row in counts])
+
+
+def negative_pairs(W: Doubles) -> tuple[Doubles, Doubles]:
+    """The negative eigenvalues of (W + W^T) / 2, most negative first, and their eigenvectors as columns."""
+    values, vectors = np.linalg.eigh((W + W.T) / 2)
+    negative = values < -1e-6 * np.abs(values).max()
+    return values[negative], vectors[:, negative]

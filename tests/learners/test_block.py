@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from learners import BlockError, DenseBlock, SparseBlock, TripletBatch, as_block
+from learners import BlockError, DenseBlock, SparseBlock, TripletBatch, as_block, concatenate
 
 from .examples import block, dense, rows
 
@@ -37,6 +39,27 @@ def test_take_gives_rows_in_the_order_asked_also_of_a_slice(kind: str, chosen: l
 def test_take_outside_the_block_is_refused(kind: str, row: int) -> None:
     with pytest.raises(BlockError, match="block of 9"):
         block(VALUES, kind).take([row])
+
+
+@KINDS
+@given(cuts=st.lists(st.integers(0, 9), max_size=4))
+def test_blocks_put_together_are_the_rows_they_were_cut_from(kind: str, cuts: list[int]) -> None:
+    whole = block(VALUES, kind)
+    places = [0, *sorted(cuts), 9]
+    joined = concatenate([whole.slice(start, stop) for start, stop in pairwise(places)])
+    np.testing.assert_array_equal(dense(joined), VALUES)
+    assert type(joined) is type(whole)
+    assert not np.shares_memory(joined.values, whole.values)
+
+
+def test_blocks_of_other_kinds_or_dimensions_and_no_blocks_are_not_put_together() -> None:
+    for word, blocks in {
+        "no blocks": [],
+        "one kind": [block(VALUES, "dense"), block(VALUES, "sparse")],
+        "6 and 3": [block(VALUES, "sparse"), block(VALUES[:, :3], "sparse")],
+    }.items():
+        with pytest.raises(BlockError, match=word):
+            concatenate(blocks)
 
 
 @pytest.mark.parametrize(

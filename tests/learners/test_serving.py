@@ -17,7 +17,6 @@ from learners import (
     SparseBlock,
     StateError,
     factor,
-    full_negative_pairs,
     lanczos_negative_pairs,
     project_psd,
     symmetry_index,
@@ -127,7 +126,7 @@ def test_symmetry_index_from_none_to_all() -> None:
 
 def test_dimensions_too_large_to_decompose_are_refused() -> None:
     large = np.zeros((4097, 4097), np.float32)
-    for refuse in (project_psd, factor, full_negative_pairs):
+    for refuse in (project_psd, factor):
         with pytest.raises(ConfigError, match="4096"):
             refuse(large)
 
@@ -178,7 +177,7 @@ def test_the_untrained_form_is_the_cosine(power: float) -> None:
 
 def test_lanczos_finds_the_most_negative_pairs_and_no_positive_one() -> None:
     W = learned()
-    values, vectors = full_negative_pairs(W)
+    values, vectors = oracle.negative_pairs(W.astype(float))
     few, few_vectors = lanczos_negative_pairs(W, 3)
     np.testing.assert_allclose(few, values[:3], rtol=1e-3)
     np.testing.assert_allclose(np.abs(np.sum(few_vectors * vectors[:, :3], axis=0)), 1, atol=1e-2)
