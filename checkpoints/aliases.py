@@ -25,9 +25,9 @@ def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
 
 
 def resolve(name: str, versions: Sequence[int], ledger: Iterable[LedgerEntry]) -> int | None:
-    """The version that ``name`` means now: ``latest``, an alias, or a version number written out.
+    """The version that `name` means now: `latest`, an alias, or a version number written out.
 
-    None when the name means nothing, or a version that is not in ``versions``.
+    None when the name means nothing, or a version that is not in `versions`.
     """
     if name == LATEST:
         return max(versions, default=None)

@@ -27,7 +27,7 @@ SLICE_BYTES = 50_000_000
 
 
 class Capture:
-    """Consecutive pieces of one encoded state, live at first, copied once :meth:`detach` was called."""
+    """Consecutive pieces of one encoded state, live at first, copied once `detach` was called."""
 
     def __init__(self, encoded: Encoded) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Capture:
             ]
 
     def pieces(self) -> Iterator[tuple[int, memoryview]]:
-        """(offset, bytes) for the writer thread; the one in flight during :meth:`detach` comes twice.
+        """(offset, bytes) for the writer thread; the one in flight during `detach` comes twice.
 
         A piece counts as written when the next one is asked for.
         """

@@ -37,7 +37,7 @@ class StateFile:
 def claim(store: BlobStore) -> Epoch:
     """Take the next number, so that an older writer's put of it fails; sweep what dead writers left.
 
-    The claim's record says in ``runtime`` who holds it ({host, pid}): a superseded writer reports it.
+    The claim's record says in `runtime` who holds it ({host, pid}): a superseded writer reports it.
 
     On an empty store nothing is written: publishing version 0 is the claim. Raises WriteFailed.
     """
@@ -72,10 +72,10 @@ def next_state_key(store: BlobStore, epoch: Epoch) -> str:
 
 
 def commit(store: BlobStore, epoch: Epoch, meta: VersionMeta, state: StateFile) -> Manifest:
-    """Write the manifest of the durable ``state`` file: the version exists from here on.
+    """Write the manifest of the durable `state` file: the version exists from here on.
 
     On any error the state file is removed again. Raises Superseded, WriteFailed, ValueError (a value in
-    ``meta`` that JSON cannot carry).
+    `meta` that JSON cannot carry).
     """
     name = state.key.rpartition("/")[2]
     manifest = _manifest(
@@ -150,7 +150,7 @@ def _holder(store: BlobStore, number: int) -> str:
 
 
 def _sweep_orphans(store: BlobStore, claimed: int) -> None:
-    """Remove state files up to ``claimed`` that no manifest names: their writers are dead or superseded."""
+    """Remove state files up to `claimed` that no manifest names: their writers are dead or superseded."""
     keys = store.list(VERSIONS)
     committed = {n for n in map(manifest_number, keys) if n is not None}
     for key in keys:

@@ -22,7 +22,7 @@ FORMAT = 1
 def attach(
     store: BlobStore, number: int, name: str, arrays: Mapping[str, np.ndarray], meta: dict[str, Any]
 ) -> None:
-    """Put the arrays, then ``<name>.json``, which commits them. KeyExists when ``name`` is attached."""
+    """Put the arrays, then `<name>.json`, which commits them. KeyExists when `name` is attached."""
     record_key = _record_key(number, name)
     data_name = f"{name}-{os.urandom(4).hex()}.safetensors"
     put = store.put_new(folder(number) + data_name, encode(arrays).parts())
@@ -49,7 +49,7 @@ def attach(
 
 
 def attached(store: BlobStore, number: int, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """(arrays, meta) as attached, every byte verified; None without ``<name>.json``. Raises Damaged."""
+    """(arrays, meta) as attached, every byte verified; None without `<name>.json`. Raises Damaged."""
     key = _record_key(number, name)
     try:
         record = unseal(store.get(key), key)

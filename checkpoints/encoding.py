@@ -42,7 +42,7 @@ _NAMES = {np.dtype(code).str: name for name, code in DTYPES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Arrays ready to be written: header bytes, then ``arrays`` in this order; ``size`` is all of it."""
+    """Arrays ready to be written: header bytes, then `arrays` in this order; `size` is all of it."""
 
     header: bytes
     arrays: tuple[np.ndarray, ...]
@@ -55,7 +55,7 @@ class Encoded:
 
 
 def encode(arrays: Mapping[str, np.ndarray]) -> Encoded:
-    """Lay out ``arrays``. Only arrays that are not C-contiguous are copied.
+    """Lay out `arrays`. Only arrays that are not C-contiguous are copied.
 
     ValueError for a dtype that safetensors cannot hold, or big-endian data.
     """
@@ -80,7 +80,7 @@ def encode(arrays: Mapping[str, np.ndarray]) -> Encoded:
 
 
 def state_hash(arrays: Mapping[str, np.ndarray]) -> str:
-    """sha256 (hex) over names, dtypes, shapes and bytes of ``arrays``: that of their canonical file."""
+    """sha256 (hex) over names, dtypes, shapes and bytes of `arrays`: that of their canonical file."""
     digest = hashlib.sha256()
     for part in encode(arrays).parts():
         digest.update(part)
@@ -88,7 +88,7 @@ def state_hash(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def read_arrays(stream: BinaryIO, size: int, sha256: str, place: str) -> dict[str, np.ndarray]:
-    """Arrays of the file behind ``stream``, verified against ``size`` and ``sha256`` while reading, one copy.
+    """Arrays of the file behind `stream`, verified against `size` and `sha256` while reading, one copy.
 
     Every array is writable, C-contiguous and aligned to 64 bytes. Raises Damaged or FutureFormat.
     """
@@ -109,7 +109,7 @@ def read_arrays(stream: BinaryIO, size: int, sha256: str, place: str) -> dict[st
 
 
 def load_arrays(store: BlobStore, key: str, size: int, sha256: str) -> dict[str, np.ndarray]:
-    """:func:`read_arrays` of ``key`` in ``store``; a missing or unreadable file is Damaged too."""
+    """`read_arrays` of `key` in `store`; a missing or unreadable file is Damaged too."""
     try:
         with store.open(key) as stream:
             return read_arrays(stream, size, sha256, key)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 
 class CheckpointError(Exception):
-    """Base of all: ``kind`` (a short closed word), ``place``, ``problem`` and ``remedy``.
+    """Base of all: `kind` (a short closed word), `place`, `problem` and `remedy`.
 
-    ``retriable`` says whether the same call may succeed later without anybody changing anything.
+    `retriable` says whether the same call may succeed later without anybody changing anything.
     """
 
     kind = "checkpoint"
@@ -32,8 +32,8 @@ class CheckpointError(Exception):
 class Damaged(CheckpointError):
     """A stored file is truncated, altered, missing or contradicts its manifest. It is never loaded.
 
-    ``kind`` is one of ``missing``, ``truncated``, ``altered``, ``malformed``, ``mismatch``, ``unreadable``,
-    ``future_format``.
+    `kind` is one of `missing`, `truncated`, `altered`, `malformed`, `mismatch`, `unreadable`,
+    `future_format`.
     """
 
     def __init__(self, kind: str, place: str, problem: str, remedy: str = "") -> None:
@@ -79,6 +79,6 @@ class KeyMissing(CheckpointError):
 
 
 class BadKey(CheckpointError):
-    """A key with an absolute path, ``..``, a link or odd characters is refused."""
+    """A key with an absolute path, `..`, a link or odd characters is refused."""
 
     kind = "bad_key"

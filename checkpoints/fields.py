@@ -15,7 +15,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class Fields:
-    """One JSON object being read. ``place`` says which file, ``path`` where in it."""
+    """One JSON object being read. `place` says which file, `path` where in it."""
 
     def __init__(self, record: dict[str, Any], place: str, path: str = "") -> None:
         self.place = place
@@ -33,7 +33,7 @@ class Fields:
         return self._record[name]
 
     def integer(self, name: str, low: int | None = 0) -> int:
-        """A whole number, at least ``low``."""
+        """A whole number, at least `low`."""
         value = self._take(name)
         if type(value) is not int:
             self._refuse(name, f"{value!r} is not a whole number")
@@ -56,7 +56,7 @@ class Fields:
         return value
 
     def file_name(self, name: str) -> str:
-        """A plain file name: no folder, no ``..``, no absolute path."""
+        """A plain file name: no folder, no `..`, no absolute path."""
         value = self.text(name)
         try:
             check_name(value)
@@ -94,17 +94,17 @@ class Fields:
         return value
 
     def optional(self, name: str, read: Callable[[str], T]) -> T | None:
-        """null, or what ``read`` accepts."""
+        """null, or what `read` accepts."""
         return None if self._take(name) is None else read(name)
 
     def inside(self, path: str, record: object, names: tuple[str, ...]) -> Fields:
-        """Fields of a nested object that must have exactly ``names``."""
+        """Fields of a nested object that must have exactly `names`."""
         if not isinstance(record, dict) or set(record) != set(names):
             self._refuse(path, f"is not an object of {', '.join(names)}")
         return Fields(record, self.place, f"{self._path}{path}.")
 
     def records(self, name: str, names: tuple[str, ...]) -> list[Fields]:
-        """A list of objects that each have exactly ``names``."""
+        """A list of objects that each have exactly `names`."""
         return [self.inside(f"{name}[{i}]", record, names) for i, record in enumerate(self.sequence(name))]
 
     def nothing_left(self) -> None:

@@ -1,6 +1,6 @@
 """Every filesystem call of the local store, so that tests can record, fail and replay each of them.
 
-:class:`Files` works on open files, :class:`Folders` on names; :class:`Fs` carries both.
+`Files` works on open files, `Folders` on names; `Fs` carries both.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ class Files:
         return True
 
     def allocate(self, fd: int, size: int) -> None:
-        """Make the file ``size`` bytes, all reserved on disk: a full disk shows before any write."""
+        """Make the file `size` bytes, all reserved on disk: a full disk shows before any write."""
         os.ftruncate(fd, size)
         if size:
             os.posix_fallocate(fd, 0, size)
 
     def write(self, fd: int, offset: int, data: Buffer) -> None:
-        """Write all of ``data`` at ``offset`` (at the end for an append file)."""
+        """Write all of `data` at `offset` (at the end for an append file)."""
         view = memoryview(data).cast("B")
         while view:
             done = os.pwrite(fd, view[:_MAX_WRITE], offset)
             view, offset = view[done:], offset + done
 
     def read(self, fd: int, offset: int, into: memoryview) -> int:
-        """Fill ``into`` from ``offset``; returns how many bytes there were."""
+        """Fill `into` from `offset`; returns how many bytes there were."""
         return os.preadv(fd, [into], offset)
 
     def start_writeback(self, fd: int, offset: int, size: int) -> None:
@@ -77,7 +77,7 @@ class Files:
         os.fsync(fd)
 
     def close(self, fd: int) -> None:
-        """Close ``fd``."""
+        """Close `fd`."""
         os.close(fd)
 
 
@@ -90,7 +90,7 @@ class Folders:
             os.mkdir(path, 0o700)
 
     def sync(self, path: Path) -> None:
-        """Make the names inside ``path`` durable."""
+        """Make the names inside `path` durable."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -98,7 +98,7 @@ class Folders:
             os.close(fd)
 
     def link(self, source: Path, target: Path) -> None:
-        """Second name for a file; FileExistsError when ``target`` is taken, so it decides races."""
+        """Second name for a file; FileExistsError when `target` is taken, so it decides races."""
         os.link(source, target, follow_symlinks=False)
 
     def unlink(self, path: Path) -> None:
@@ -110,7 +110,7 @@ class Folders:
         os.rmdir(path)
 
     def names(self, path: Path) -> list[tuple[str, bool]]:
-        """(name, is a real folder) inside ``path``, ascending; empty when there is no such folder."""
+        """(name, is a real folder) inside `path`, ascending; empty when there is no such folder."""
         try:
             with os.scandir(path) as entries:
                 return sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
@@ -118,7 +118,7 @@ class Folders:
             return []
 
     def is_link(self, path: Path) -> bool:
-        """Whether ``path`` is a symbolic link."""
+        """Whether `path` is a symbolic link."""
         return path.is_symlink()
 
 

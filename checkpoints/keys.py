@@ -16,14 +16,14 @@ HISTORY = "history.jsonl"
 
 
 def check_name(name: str) -> str:
-    """``name`` when it is one plain file name; raises BadKey for folders, ``..``, links' tricks, NUL."""
+    """`name` when it is one plain file name; raises BadKey for folders, `..`, links' tricks, NUL."""
     if not _NAME.fullmatch(name):
         raise BadKey(repr(name), "is not a plain file name (letters, digits, '.', '_', '-')")
     return name
 
 
 def check_key(key: str) -> str:
-    """``key`` when every ``/``-separated part is a plain name; raises BadKey."""
+    """`key` when every `/`-separated part is a plain name; raises BadKey."""
     for part in key.split("/"):
         if not _NAME.fullmatch(part):
             raise BadKey(repr(key), "is not a relative path of plain names")
@@ -31,33 +31,33 @@ def check_key(key: str) -> str:
 
 
 def folder(number: int) -> str:
-    """``versions/0000000012/`` for 12."""
+    """`versions/0000000012/` for 12."""
     return f"{VERSIONS}{number:010d}/"
 
 
 def folder_number(key: str) -> int | None:
-    """The version in whose folder ``key`` lies, None for other keys."""
+    """The version in whose folder `key` lies, None for other keys."""
     match = _FOLDER.fullmatch(key)
     return int(match.group(1)) if match else None
 
 
 def manifest_key(number: int) -> str:
-    """Where the manifest of version ``number`` lives."""
+    """Where the manifest of version `number` lives."""
     return folder(number) + "manifest.json"
 
 
 def manifest_number(key: str) -> int | None:
-    """Inverse of :func:`manifest_key`, None for other keys."""
+    """Inverse of `manifest_key`, None for other keys."""
     match = _MANIFEST.fullmatch(key)
     return int(match.group(1)) if match else None
 
 
 def ledger_key(n: int) -> str:
-    """Where ledger entry ``n`` lives."""
+    """Where ledger entry `n` lives."""
     return f"{LEDGER}{n:010d}.json"
 
 
 def ledger_number(key: str) -> int | None:
-    """Inverse of :func:`ledger_key`, None for other keys."""
+    """Inverse of `ledger_key`, None for other keys."""
     match = _LEDGER.fullmatch(key)
     return int(match.group(1)) if match else None

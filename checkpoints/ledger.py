@@ -18,7 +18,7 @@ KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
-    """One verdict. ``n`` orders entries (from 1); PROMOTE and ROLLBACK move ``alias`` to ``version``."""
+    """One verdict. `n` orders entries (from 1); PROMOTE and ROLLBACK move `alias` to `version`."""
 
     n: int
     kind: str
@@ -47,7 +47,7 @@ class LedgerEntry:
 
     @staticmethod
     def from_json(data: bytes, place: str) -> LedgerEntry:
-        """Strict inverse of :meth:`to_json`; raises Damaged or FutureFormat naming ``place``."""
+        """Strict inverse of `to_json`; raises Damaged or FutureFormat naming `place`."""
         record = unseal(data, place)
         if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
             raise FutureFormat(place, record.get("format"), f"ledger format {FORMAT}")
@@ -70,14 +70,14 @@ class LedgerEntry:
 
 
 class Ledger:
-    """Append and read verdicts in ``store``; many processes may append at once."""
+    """Append and read verdicts in `store`; many processes may append at once."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
         self._known: dict[int, LedgerEntry] = {}
 
     def append(self, entry: dict[str, Any]) -> LedgerEntry:
-        """Write ``entry`` {kind, version?, alias?, by?, reason?, measures?} under the next free number.
+        """Write `entry` {kind, version?, alias?, by?, reason?, measures?} under the next free number.
 
         Durable when it returns; the loser of a race takes the next number. ValueError for an unknown kind or
         field; WriteFailed from the disk.
@@ -99,7 +99,7 @@ class Ledger:
                 return wanted
 
     def entries(self, after: int = 0) -> list[LedgerEntry]:
-        """Entries with ``n > after``, ascending. Raises Damaged for an altered one."""
+        """Entries with `n > after`, ascending. Raises Damaged for an altered one."""
         found = []
         for number in self._numbers():
             if number > after:

@@ -9,7 +9,7 @@ from checkpoints.store import BlobStore
 
 
 def read_manifest(store: BlobStore, number: int) -> Manifest:
-    """The manifest of ``number``, checked. Raises Damaged (``missing`` without one) or FutureFormat."""
+    """The manifest of `number`, checked. Raises Damaged (`missing` without one) or FutureFormat."""
     key = manifest_key(number)
     try:
         manifest = Manifest.from_json(store.get(key), key)
@@ -28,7 +28,7 @@ def numbers(store: BlobStore) -> list[int]:
 
 
 class Listing:
-    """Versions and claims in ``store``; remembers what each number is, since that never changes."""
+    """Versions and claims in `store`; remembers what each number is, since that never changes."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store

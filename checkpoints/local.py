@@ -20,7 +20,7 @@ TEMP = "tmp"
 
 
 def unreadable(path: Path, error: OSError) -> Damaged:
-    """``error`` while reading ``path`` as Damaged."""
+    """`error` while reading `path` as Damaged."""
     return Damaged(
         "unreadable",
         str(path),
@@ -30,7 +30,7 @@ def unreadable(path: Path, error: OSError) -> Damaged:
 
 
 class LocalStore:
-    """Objects as files under ``root`` (created when missing, mode 0700; files 0600).
+    """Objects as files under `root` (created when missing, mode 0700; files 0600).
 
     Raises WriteFailed when the folder cannot be made.
     """
@@ -46,7 +46,7 @@ class LocalStore:
         self.sweep()
 
     def put_new(self, key: str, chunks: Iterable[Buffer], durable: bool = True) -> PutResult:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         self._checked(key)
         staged = LocalStaged(self._fs, self.root)
         digest, at = hashlib.sha256(), 0
@@ -61,13 +61,13 @@ class LocalStore:
             staged.abort()
 
     def stage(self, size: int) -> LocalStaged:
-        """See :class:`checkpoints.store.StagingStore`."""
+        """See `checkpoints.store.StagingStore`."""
         staged = LocalStaged(self._fs, self.root)
         staged.resize(size)
         return staged
 
     def open(self, key: str) -> BinaryIO:
-        """See :class:`checkpoints.store.BlobStore`. BadKey for links and whatever is not a regular file."""
+        """See `checkpoints.store.BlobStore`. BadKey for links and whatever is not a regular file."""
         path = self._path(key)
         try:
             return os.fdopen(self._fs.files.open(path), "rb", buffering=0)
@@ -79,7 +79,7 @@ class LocalStore:
             raise unreadable(path, error) from error
 
     def get(self, key: str) -> bytes:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         with self.open(key) as stream:
             try:
                 return stream.read()
@@ -87,11 +87,11 @@ class LocalStore:
                 raise unreadable(self.root / key, error) from error
 
     def local_path(self, key: str) -> Path | None:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         return self._path(key)
 
     def list(self, prefix: str = "") -> list[str]:
-        """See :class:`checkpoints.store.BlobStore`. Links are listed, and refused when opened."""
+        """See `checkpoints.store.BlobStore`. Links are listed, and refused when opened."""
         start = prefix.rpartition("/")[0]
         if start:
             self._checked(f"{start}/any")
@@ -101,7 +101,7 @@ class LocalStore:
             raise unreadable(self.root / start, error) from error
 
     def delete(self, key: str) -> None:
-        """See :class:`checkpoints.store.BlobStore`. A folder goes with its last file."""
+        """See `checkpoints.store.BlobStore`. A folder goes with its last file."""
         path = self._path(key)
         try:
             self._fs.folders.unlink(path)
@@ -115,7 +115,7 @@ class LocalStore:
                 self._fs.folders.remove(path.parent)
 
     def append_line(self, key: str, line: bytes) -> None:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         path = self._path(key)
         try:
             for folder in reversed(Path(key).parents[:-1]):
@@ -133,7 +133,7 @@ class LocalStore:
             raise write_failed(str(path), error) from error
 
     def sweep(self) -> int:
-        """See :class:`checkpoints.store.BlobStore`: temporary files whose lock is free."""
+        """See `checkpoints.store.BlobStore`: temporary files whose lock is free."""
         return sweep_temps(self._fs, self.root / TEMP)
 
     def _make_root(self) -> None:

@@ -25,7 +25,7 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """One array of the state: name, safetensors dtype (``F32``, ``I64`` ...), shape."""
+    """One array of the state: name, safetensors dtype (`F32`, `I64` ...), shape."""
 
     name: str
     dtype: str
@@ -44,10 +44,10 @@ class PartitionPosition:
 class VersionMeta:
     """What the learner's side knows about the state it hands over.
 
-    ``learner`` {name, config, config_digest}; ``map`` {id, spec}; ``stream`` {log_id, topic, topic_id,
-    partitions}; ``schedule`` [partition, from_offset, to_offset) runs and control entries {"control": ...}
-    applied since ``parent``; ``counters`` numbers by name; ``watermark`` newest event time applied, ms;
-    ``runtime`` {packages, cpu_level}.
+    `learner` {name, config, config_digest}; `map` {id, spec}; `stream` {log_id, topic, topic_id,
+    partitions}; `schedule` [partition, from_offset, to_offset) runs and control entries {"control": ...}
+    applied since `parent`; `counters` numbers by name; `watermark` newest event time applied, ms;
+    `runtime` {packages, cpu_level}.
     """
 
     learner: dict[str, Any] = field(default_factory=dict)
@@ -66,10 +66,10 @@ class VersionMeta:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(VersionMeta):
-    """One numbered version (or a writer's claim of a number): :class:`VersionMeta` plus how it is stored.
+    """One numbered version (or a writer's claim of a number): `VersionMeta` plus how it is stored.
 
-    ``state_hash`` is the sha256 of the state file, which is a canonical encoding of the state arrays.
-    ``writer`` is the random token of the process that wrote it, ``epoch`` its fencing number.
+    `state_hash` is the sha256 of the state file, which is a canonical encoding of the state arrays.
+    `writer` is the random token of the process that wrote it, `epoch` its fencing number.
     """
 
     kind: Literal["version", "claim"]
@@ -115,7 +115,7 @@ class Manifest(VersionMeta):
 
     @staticmethod
     def from_json(data: bytes, place: str) -> Manifest:
-        """Strict inverse of :meth:`to_json`. Raises FutureFormat, or Damaged naming place and field."""
+        """Strict inverse of `to_json`. Raises FutureFormat, or Damaged naming place and field."""
         record = unseal(data, place)
         if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
             raise FutureFormat(place, record.get("format"), f"manifest format {FORMAT}")
@@ -161,7 +161,7 @@ def _parse(at: Fields) -> Manifest:
 
 
 def _positions(at: Fields) -> dict[int, PartitionPosition]:
-    """``positions`` with partition numbers as integers again."""
+    """`positions` with partition numbers as integers again."""
     out = {}
     for name, record in at.mapping("positions").items():
         inside = at.inside(f"positions.{name}", record, ("next_offset", "last_digest"))

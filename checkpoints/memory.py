@@ -22,7 +22,7 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def put_new(self, key: str, chunks: Iterable[Buffer], durable: bool = True) -> PutResult:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         check_key(key)
         data = b"".join(memoryview(chunk).cast("B") for chunk in chunks)
         with self._lock:
@@ -32,11 +32,11 @@ class MemoryStore:
         return PutResult(len(data), hashlib.sha256(data).hexdigest())
 
     def open(self, key: str) -> BinaryIO:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         return io.BytesIO(self.get(key))
 
     def get(self, key: str) -> bytes:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         check_key(key)
         with self._lock:
             if key not in self._objects:
@@ -49,18 +49,18 @@ class MemoryStore:
         return None
 
     def list(self, prefix: str = "") -> list[str]:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         with self._lock:
             return sorted(key for key in self._objects if key.startswith(prefix))
 
     def delete(self, key: str) -> None:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         check_key(key)
         with self._lock:
             self._objects.pop(key, None)
 
     def append_line(self, key: str, line: bytes) -> None:
-        """See :class:`checkpoints.store.BlobStore`."""
+        """See `checkpoints.store.BlobStore`."""
         check_key(key)
         with self._lock:
             self._objects[key] = self._objects.get(key, b"") + line + b"\n"

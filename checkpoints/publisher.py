@@ -2,8 +2,8 @@
 
 With a float32 W of 400 MB (10,000 x 10,000) on 2 cores the loop stands still 0.06 s; with a version every
 5 s the events per second were 0.987 of those without, and there is no second copy in anonymous memory.
-FORMAT.md, "What a checkpoint costs", compares the designs; :mod:`checkpoints.capture` and
-:mod:`checkpoints.state_writer` say how.
+FORMAT.md, "What a checkpoint costs", compares the designs; `checkpoints.capture` and
+`checkpoints.state_writer` say how.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Nothing was published; the previous version stands. ``meta`` is what was to be published."""
+    """Nothing was published; the previous version stands. `meta` is what was to be published."""
 
     error: CheckpointError
     meta: VersionMeta
@@ -50,7 +50,7 @@ class Failed:
 
 
 class AsyncPublisher:
-    """One version at a time: ``begin`` at an event boundary, ``result`` later. Call from one thread."""
+    """One version at a time: `begin` at an event boundary, `result` later. Call from one thread."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class AsyncPublisher:
         self._started = self._stall = self._seconds = 0.0
 
     def begin(self, arrays: Arrays, meta: VersionMeta) -> bool:
-        """Capture ``arrays`` as they are now; they may change as soon as this returns.
+        """Capture `arrays` as they are now; they may change as soon as this returns.
 
         False (and nothing done) while the previous version is being written or its result was not taken.
-        A disk that refuses shows in :meth:`result`. ValueError for arrays or values that cannot be stored.
+        A disk that refuses shows in `result`. ValueError for arrays or values that cannot be stored.
         """
         if self._thread is not None and not (self._taken and self._outcome):
             return False
@@ -94,7 +94,7 @@ class AsyncPublisher:
         return True
 
     def result(self) -> Published | Failed | None:
-        """What became of the last ``begin``; None while it is being written or there is none. Given once."""
+        """What became of the last `begin`; None while it is being written or there is none. Given once."""
         if self._outcome is None or self._taken:
             return None
         self._taken = True
@@ -103,7 +103,7 @@ class AsyncPublisher:
         return Failed(self._outcome, self._meta)
 
     def drain(self, timeout: float | None = None) -> Published | Failed | None:
-        """Wait up to ``timeout`` seconds (None: for ever) for the one in flight, then as :meth:`result`."""
+        """Wait up to `timeout` seconds (None: for ever) for the one in flight, then as `result`."""
         self._join(timeout)
         return self.result()
 

@@ -15,21 +15,21 @@ KEEP_CLAIMS = 16
 
 
 def plan(versions: Sequence[int], protected: Iterable[int], keep: int) -> list[int]:
-    """Versions to prune, ascending: all but version 0, the newest ``keep`` (at least 1) and ``protected``."""
+    """Versions to prune, ascending: all but version 0, the newest `keep` (at least 1) and `protected`."""
     ordered = sorted(versions)
     kept = {0, *protected, *ordered[-max(keep, 1) :]}
     return [number for number in ordered if number not in kept]
 
 
 def plan_claims(claims: Sequence[int]) -> list[int]:
-    """Claims to prune, ascending: all but the newest ``KEEP_CLAIMS``."""
+    """Claims to prune, ascending: all but the newest `KEEP_CLAIMS`."""
     return sorted(claims)[:-KEEP_CLAIMS]
 
 
 def prune(version_store: VersionStore, protected: Iterable[int], keep: int) -> list[int]:
-    """Delete what :func:`plan` and :func:`plan_claims` name; returns the versions that went. WriteFailed.
+    """Delete what `plan` and `plan_claims` name; returns the versions that went. WriteFailed.
 
-    Each version's manifest is appended to ``history.jsonl`` durably before anything of it is deleted; then
+    Each version's manifest is appended to `history.jsonl` durably before anything of it is deleted; then
     the manifest goes first, so that no listed version ever lacks a file. The writer calls it, nobody else.
     """
     store = version_store.store

@@ -1,7 +1,7 @@
 """Small JSON records that notice any altered byte.
 
-A sealed record is UTF-8 JSON, one object, whose last member is ``"sha256"``. The file ends with the exact
-79 bytes ``"sha256": "<64 hex digits>"\\n}\\n`` and the digest is that of every byte before them, so a reader
+A sealed record is UTF-8 JSON, one object, whose last member is `"sha256"`. The file ends with the exact
+79 bytes `"sha256": "<64 hex digits>"\\n}\\n` and the digest is that of every byte before them, so a reader
 in any language checks it without reproducing anybody's JSON formatting.
 """
 
@@ -20,7 +20,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 def seal(record: dict[str, Any]) -> bytes:
-    """JSON bytes of ``record`` with its digest as last member. ValueError for NaN, Infinity or no member."""
+    """JSON bytes of `record` with its digest as last member. ValueError for NaN, Infinity or no member."""
     if not record or "sha256" in record:
         raise ValueError("a sealed record has at least one member and none called sha256")
     lines = [f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in record.items()]
@@ -29,7 +29,7 @@ def seal(record: dict[str, Any]) -> bytes:
 
 
 def unseal(data: bytes, place: str) -> dict[str, Any]:
-    """The record inside ``data``, its digest checked and removed. Raises Damaged naming ``place``."""
+    """The record inside `data`, its digest checked and removed. Raises Damaged naming `place`."""
     trailer = _TRAILER.fullmatch(data[-TRAILER_BYTES:])
     if trailer is None:
         raise Damaged("truncated", place, "does not end in its sha256 line")

@@ -16,7 +16,7 @@ CHUNK = 4 << 20
 
 
 def write_failed(place: str, error: OSError) -> WriteFailed:
-    """``error`` as WriteFailed with what to do about it."""
+    """`error` as WriteFailed with what to do about it."""
     return WriteFailed(
         place,
         f"cannot be written: {error.strerror or error}",
@@ -67,7 +67,7 @@ def sweep_temps(fs: Fs, folder: Path) -> int:
 
 
 class LocalStaged:
-    """One temporary file. After ``commit`` or ``abort`` the temporary name and the descriptor are gone."""
+    """One temporary file. After `commit` or `abort` the temporary name and the descriptor are gone."""
 
     def __init__(self, fs: Fs, root: Path) -> None:
         self._fs = fs
@@ -80,7 +80,7 @@ class LocalStaged:
             raise write_failed(str(root / "tmp"), error) from error
 
     def resize(self, size: int) -> None:
-        """See :class:`checkpoints.store.Staged`. Aborts on WriteFailed."""
+        """See `checkpoints.store.Staged`. Aborts on WriteFailed."""
         try:
             self._fs.files.allocate(self._fd, size)
         except OSError as error:
@@ -89,7 +89,7 @@ class LocalStaged:
         self._size = size
 
     def warm(self, stop: Callable[[], bool]) -> None:
-        """See :class:`checkpoints.store.Staged`.
+        """See `checkpoints.store.Staged`.
 
         Reading reserved, unwritten bytes fills the page cache with clean pages and costs the disk nothing.
         """
@@ -103,7 +103,7 @@ class LocalStaged:
             raise write_failed(str(self._temp), error) from error
 
     def write_at(self, offset: int, data: Buffer) -> None:
-        """Put ``data`` at ``offset`` in the page cache. Aborts on WriteFailed."""
+        """Put `data` at `offset` in the page cache. Aborts on WriteFailed."""
         view = memoryview(data).cast("B")
         self._size = max(self._size, offset + len(view))
         try:
@@ -113,7 +113,7 @@ class LocalStaged:
             raise write_failed(str(self._temp), error) from error
 
     def commit(self, key: str, sha256: str | None = None, durable: bool = True) -> PutResult:
-        """Hash unless ``sha256`` is known, fsync, link to ``key``, fsync folders. KeyExists, WriteFailed."""
+        """Hash unless `sha256` is known, fsync, link to `key`, fsync folders. KeyExists, WriteFailed."""
         target = self._root / key
         parents = [self._root / part for part in reversed(Path(key).parents)]
         try:

@@ -17,9 +17,9 @@ from checkpoints.store import BlobStore, PutResult, Staged, StagingStore
 
 
 class StateWriter:
-    """Writes one captured state at a time into ``store``; used by one thread at a time.
+    """Writes one captured state at a time into `store`; used by one thread at a time.
 
-    ``hurry`` ends :meth:`prepare` early, since whoever waits has something better to do.
+    `hurry` ends `prepare` early, since whoever waits has something better to do.
     """
 
     def __init__(self, store: BlobStore, copy_below: int) -> None:
@@ -29,11 +29,11 @@ class StateWriter:
         self.hurry = threading.Event()
 
     def in_place(self, size: int) -> bool:
-        """Whether a state of ``size`` bytes is taken from the live arrays rather than from a copy."""
+        """Whether a state of `size` bytes is taken from the live arrays rather than from a copy."""
         return isinstance(self._store, StagingStore) and size > self._copy_below
 
     def put(self, key: str, capture: Capture, size: int) -> PutResult:
-        """The captured state under ``key``, durable. Raises KeyExists, WriteFailed."""
+        """The captured state under `key`, durable. Raises KeyExists, WriteFailed."""
         if not isinstance(self._store, StagingStore):
             return self._store.put_new(key, (piece for _, piece in capture.pieces()))
         staged = self._stage(self._store, size)
@@ -45,7 +45,7 @@ class StateWriter:
             staged.abort()
 
     def prepare(self, size: int) -> None:
-        """Make a file for the next state of about ``size`` bytes ready; a refusing disk is no error here."""
+        """Make a file for the next state of about `size` bytes ready; a refusing disk is no error here."""
         if isinstance(self._store, StagingStore) and self.in_place(size) and self._spare is None:
             with contextlib.suppress(WriteFailed):
                 spare = self._store.stage(size)

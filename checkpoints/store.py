@@ -1,7 +1,7 @@
 """Where checkpoints live: a small protocol over named, immutable objects.
 
-A local directory (:class:`checkpoints.local.LocalStore`) and a fake in memory
-(:class:`checkpoints.memory.MemoryStore`) implement it and pass one contract suite; an object store needs
+A local directory (`checkpoints.local.LocalStore`) and a fake in memory
+(`checkpoints.memory.MemoryStore`) implement it and pass one contract suite; an object store needs
 only create-only put, get, list and delete.
 """
 
@@ -24,10 +24,10 @@ class PutResult:
 
 
 class BlobStore(Protocol):
-    """Named immutable objects. Keys are relative, ``/``-separated, of ``[A-Za-z0-9._-]`` parts."""
+    """Named immutable objects. Keys are relative, `/`-separated, of `[A-Za-z0-9._-]` parts."""
 
     def put_new(self, key: str, chunks: Iterable[Buffer], durable: bool = True) -> PutResult:
-        """Create ``key`` whole or not at all; durable when it returns.
+        """Create `key` whole or not at all; durable when it returns.
 
         Raises KeyExists when the key is taken, WriteFailed on an I/O error. After WriteFailed the key may
         or may not be there, but never in part.
@@ -35,7 +35,7 @@ class BlobStore(Protocol):
         ...
 
     def open(self, key: str) -> BinaryIO:
-        """A binary stream of the object with ``readinto``; KeyMissing when there is none."""
+        """A binary stream of the object with `readinto`; KeyMissing when there is none."""
         ...
 
     def get(self, key: str) -> bytes:
@@ -43,19 +43,19 @@ class BlobStore(Protocol):
         ...
 
     def local_path(self, key: str) -> Path | None:
-        """The file behind ``key`` (for mapping it), None for a store without files."""
+        """The file behind `key` (for mapping it), None for a store without files."""
         ...
 
     def list(self, prefix: str = "") -> list[str]:
-        """Every key that starts with ``prefix``, ascending."""
+        """Every key that starts with `prefix`, ascending."""
         ...
 
     def delete(self, key: str) -> None:
-        """Remove ``key``; nothing happens when there is none."""
+        """Remove `key`; nothing happens when there is none."""
         ...
 
     def append_line(self, key: str, line: bytes) -> None:
-        """Add ``line`` and a newline to ``key`` (created when missing), durably. One writer at a time.
+        """Add `line` and a newline to `key` (created when missing), durably. One writer at a time.
 
         A torn last line of an earlier, failed call stays as a line of its own.
         """
@@ -67,22 +67,22 @@ class BlobStore(Protocol):
 
 
 class Staged(Protocol):
-    """An object being written outside the namespace: it has no key before ``commit``."""
+    """An object being written outside the namespace: it has no key before `commit`."""
 
     def resize(self, size: int) -> None:
-        """Make it ``size`` bytes and reserve them. Raises WriteFailed."""
+        """Make it `size` bytes and reserve them. Raises WriteFailed."""
         ...
 
     def warm(self, stop: Callable[[], bool]) -> None:
-        """Bring its memory in place so that ``write_at`` only copies; ends early when ``stop()``."""
+        """Bring its memory in place so that `write_at` only copies; ends early when `stop()`."""
         ...
 
     def write_at(self, offset: int, data: Buffer) -> None:
-        """Put ``data`` at ``offset``; may be repeated for the same place, not durable yet."""
+        """Put `data` at `offset`; may be repeated for the same place, not durable yet."""
         ...
 
     def commit(self, key: str) -> PutResult:
-        """Hash, make durable, call it ``key``. Raises as :meth:`BlobStore.put_new`."""
+        """Hash, make durable, call it `key`. Raises as `BlobStore.put_new`."""
         ...
 
     def abort(self) -> None:
@@ -95,5 +95,5 @@ class StagingStore(Protocol):
     """A store that can take bytes early and name them later (local disks)."""
 
     def stage(self, size: int) -> Staged:
-        """Begin an object of ``size`` bytes. Raises WriteFailed."""
+        """Begin an object of `size` bytes. Raises WriteFailed."""
         ...

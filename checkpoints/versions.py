@@ -29,7 +29,7 @@ class Version:
 
 
 class VersionStore:
-    """Versions in ``store``. Reading needs no claim; publishing does."""
+    """Versions in `store`. Reading needs no claim; publishing does."""
 
     def __init__(self, store: BlobStore) -> None:
         self.store = store
@@ -44,11 +44,11 @@ class VersionStore:
         return self._listing.claims()
 
     def manifest(self, number: int) -> Manifest:
-        """The manifest of ``number``. Raises Damaged or FutureFormat."""
+        """The manifest of `number`. Raises Damaged or FutureFormat."""
         return read_manifest(self.store, number)
 
     def load(self, number: int) -> Version:
-        """Version ``number``, every size and hash verified while reading, without a second copy.
+        """Version `number`, every size and hash verified while reading, without a second copy.
 
         Raises Damaged, or FutureFormat by name; nothing unverified is ever returned.
         """
@@ -70,9 +70,9 @@ class VersionStore:
         return Version(manifest, arrays)
 
     def newest_valid(self, report: Callable[[CheckpointError], None] | None = None) -> Version | None:
-        """The newest version that loads, None when there is none. Damaged newer ones go to ``report``.
+        """The newest version that loads, None when there is none. Damaged newer ones go to `report`.
 
-        A writer calls it after :meth:`claim`, so that no older writer can add a newer version meanwhile.
+        A writer calls it after `claim`, so that no older writer can add a newer version meanwhile.
         """
         for number in reversed(self.versions()):
             try:
@@ -83,14 +83,14 @@ class VersionStore:
         return None
 
     def claim(self) -> Epoch:
-        """Become the writer, fencing off older ones, then read :meth:`newest_valid`. Raises WriteFailed.
+        """Become the writer, fencing off older ones, then read `newest_valid`. Raises WriteFailed.
 
         On an empty store nothing is written yet: publish version 0 next, that put is the claim.
         """
         return claim(self.store)
 
     def publish(self, epoch: Epoch, arrays: Arrays, meta: VersionMeta) -> Manifest:
-        """Write ``arrays`` and ``meta`` as the epoch's next number; durable when it returns.
+        """Write `arrays` and `meta` as the epoch's next number; durable when it returns.
 
         Raises Superseded (stop at once), WriteFailed (the previous version stands, try again later),
         ValueError for arrays or values that cannot be stored.

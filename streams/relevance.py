@@ -1,6 +1,6 @@
 """Triplets from a relevance table (query x object counts).
 
-A table ``R >= 0`` says how often each object was found relevant for each text query, for example its
+A table `R >= 0` says how often each object was found relevant for each text query, for example its
 clicks.  From it come item-item relevances and, by sampling, triplets (Chechik et al., JMLR 11 (2010),
 sections 2.3 and 5.2.1; the co-click variant is that of the same authors' NIPS 2009 paper, section 4.1).
 Everything here is a pure function of its arguments; the sampling takes the generator it is to use.
@@ -28,7 +28,7 @@ class RelevanceError(ValueError):
 
 
 def query_object_probabilities(counts: sp.csr_matrix) -> sp.csr_matrix:
-    """Pr(q, p) = R(q, p) / sum R, float64 of the shape of ``counts``.
+    """Pr(q, p) = R(q, p) / sum R, float64 of the shape of `counts`.
 
     Raises RelevanceError for negative or non-finite counts and for a table of zeros.
     """
@@ -61,7 +61,7 @@ def item_relevance(counts: sp.csr_matrix, theta: float = 0.0, block: int = ROW_B
 
 
 def co_click_relevance(counts: sp.csr_matrix, share: float = 0.01, block: int = ROW_BLOCK) -> sp.csr_matrix:
-    """The entries of C^T C (C the counts) among the ``share`` largest of its non-zero pairs, a != b.
+    """The entries of C^T C (C the counts) among the `share` largest of its non-zero pairs, a != b.
 
     Entries equal to the smallest one kept are kept too, so the result does not depend on the block
     size and stays symmetric.  Two passes over blocks of rows: one finds the cut, one keeps what
@@ -94,7 +94,7 @@ def _row_blocks(left: sp.csr_matrix, right: sp.csr_matrix, block: int) -> Iterat
 
 
 def _kept(piece: sp.csr_matrix, above: float) -> sp.csr_matrix:
-    """``piece`` with only the entries > ``above``."""
+    """`piece` with only the entries > `above`."""
     coo = sp.coo_matrix(piece)
     keep = coo.data > above
     return sp.csr_matrix((coo.data[keep], (coo.row[keep], coo.col[keep])), shape=coo.shape)
@@ -103,10 +103,10 @@ def _kept(piece: sp.csr_matrix, above: float) -> sp.csr_matrix:
 def sample_triplets(
     relevance: sp.csr_matrix, count: int, rng: np.random.Generator, same_objects: bool
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Draw ``count`` triplets (query row, clicked column, skipped column), int64 arrays.
+    """Draw `count` triplets (query row, clicked column, skipped column), int64 arrays.
 
     (query, clicked) has probability proportional to its relevance; skipped is uniform over the columns
-    whose relevance for that query is zero (JMLR 2010, section 2.3).  ``same_objects``: rows and columns
+    whose relevance for that query is zero (JMLR 2010, section 2.3).  `same_objects`: rows and columns
     are the same objects, so a row is never its own skipped object.  Rows to which every column is
     relevant have no skipped object and are never drawn.  Raises RelevanceError where no row is left.
     """

@@ -13,11 +13,11 @@ from streams.feed.decide import Decision
 class Account:
     """Counts of one run.
 
-    ``read`` = ``training`` + ``holdout`` + the sum of ``dropped``, in impressions (or plain triplets,
-    or malformed lines).  ``triplets`` = ``from_pairs`` + ``random_negatives``, in events written to
-    training; a plain triplet is a pair.  ``pairs`` = ``from_pairs`` + ``unknown_pairs`` (left out because the
-    catalog lacks an object) + ``capped_pairs`` (left out by ``triplets_per_impression``): the pairs of the
-    impressions fed to training.  ``ignored`` lines are no impressions.  ``no_negative``: random negatives
+    `read` = `training` + `holdout` + the sum of `dropped`, in impressions (or plain triplets,
+    or malformed lines).  `triplets` = `from_pairs` + `random_negatives`, in events written to
+    training; a plain triplet is a pair.  `pairs` = `from_pairs` + `unknown_pairs` (left out because the
+    catalog lacks an object) + `capped_pairs` (left out by `triplets_per_impression`): the pairs of the
+    impressions fed to training.  `ignored` lines are no impressions.  `no_negative`: random negatives
     wanted of which no eligible object was found.
     """
 

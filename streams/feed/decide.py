@@ -32,7 +32,7 @@ _NOTHING_MADE = Made(())
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The fate of one item.  ``records`` go to the topic of the fate; ``made`` is of training alone."""
+    """The fate of one item.  `records` go to the topic of the fate; `made` is of training alone."""
 
     fate: Fate
     reason: str = ""
@@ -42,7 +42,7 @@ class Decision:
 
 
 class Decider:
-    """Decides item by item; ``known`` holds the catalog's ids, None where there is no catalog."""
+    """Decides item by item; `known` holds the catalog's ids, None where there is no catalog."""
 
     def __init__(
         self, settings: FeedSettings, candidates: Candidates, known: Container[str] | None = None

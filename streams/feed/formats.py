@@ -25,7 +25,7 @@ UBI_QUERIES = "ubi-queries"
 UBI_EVENTS = "ubi-events"
 
 FORMATS = (IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE)
-"""What ``--format`` takes; which side of UBI a file holds is always told from its first line."""
+"""What `--format` takes; which side of UBI a file holds is always told from its first line."""
 
 Reader = Callable[[Input, ReaderOptions], Iterator[Placed]]
 
@@ -44,7 +44,7 @@ _CHOICES = f"name it with --format ({', '.join(FORMATS)})"
 def read_sources(paths: Sequence[str], options: ReaderOptions, wanted: str | None = None) -> Iterator[Placed]:
     """The items of all sources, in order; UBI query and event files are joined with each other.
 
-    ``wanted`` names the format; None tells it per source from its first line.  All sources are looked
+    `wanted` names the format; None tells it per source from its first line.  All sources are looked
     at before the first item comes.  Raises FeedError, also for an empty or unrecognised source.
     """
     if wanted is not None and wanted not in FORMATS:

@@ -1,4 +1,4 @@
-"""Opening what is to be fed: a file, a gzip file or ``-`` for standard input, and its lines."""
+"""Opening what is to be fed: a file, a gzip file or `-` for standard input, and its lines."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Line:
 
 
 class Input(AbstractContextManager["Input"]):
-    """A readable input, opened at the first look and readable once more after ``close``.
+    """A readable input, opened at the first look and readable once more after `close`.
 
-    What cannot be read twice (stdin, a pipe such as a shell's ``<(...)``) stays open where it is instead.
+    What cannot be read twice (stdin, a pipe such as a shell's `<(...)`) stays open where it is instead.
 
-    ``name`` is what messages call it.  Gzip is recognised by its first two bytes, whatever the name.
+    `name` is what messages call it.  Gzip is recognised by its first two bytes, whatever the name.
     Every method raises FeedError for what cannot be opened or read.
     """
 
@@ -81,7 +81,7 @@ class Input(AbstractContextManager["Input"]):
         return self._peeked[-1]
 
     def read(self, size: int) -> bytes:
-        """Up to ``size`` bytes, as they come; empty at the end."""
+        """Up to `size` bytes, as they come; empty at the end."""
         try:
             return self._opened().read1(size)
         except READ_ERRORS as error:

@@ -10,7 +10,7 @@ from streams.impression import Impression
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """An item that cannot be fed: a reason of ``reasons`` and what exactly was wrong."""
+    """An item that cannot be fed: a reason of `reasons` and what exactly was wrong."""
 
     reason: str
     detail: str
@@ -30,7 +30,7 @@ Placed = tuple[str, Item]
 
 
 class BadItemError(Exception):
-    """Raised while parsing one item; the reader turns it into ``Dropped`` and goes on."""
+    """Raised while parsing one item; the reader turns it into `Dropped` and goes on."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -43,7 +43,7 @@ class BadItemError(Exception):
 
 
 class FeedError(Exception):
-    """The feed cannot go on: an unreadable file or an unknown format.  ``remedy`` says what to do."""
+    """The feed cannot go on: an unreadable file or an unknown format.  `remedy` says what to do."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)

@@ -58,9 +58,9 @@ class CatalogCandidates:
 class SeenCandidates:
     """Without a catalog: a uniform sample of the distinct objects shown so far, of bounded size.
 
-    It keeps the ``size`` objects whose seeded hash is smallest (a bottom-k sketch; Cohen and Kaplan,
+    It keeps the `size` objects whose seeded hash is smallest (a bottom-k sketch; Cohen and Kaplan,
     PODC 2007), so an object counts once however often it is shown, and the same input gives the same
-    sample.  Until more than ``size`` objects were shown it holds all of them; the first impressions of
+    sample.  Until more than `size` objects were shown it holds all of them; the first impressions of
     a run therefore draw from few.
     """
 
@@ -97,9 +97,9 @@ class SeenCandidates:
 
 
 def draw(candidates: Candidates, excluded: frozenset[bytes], purpose: str, seed: int) -> ObjectRef | None:
-    """One candidate, uniform among those whose route key is not in ``excluded``; None where none is found.
+    """One candidate, uniform among those whose route key is not in `excluded`; None where none is found.
 
-    A pure function of the candidates, the seed and ``purpose`` (impression id, clicked rank and number
+    A pure function of the candidates, the seed and `purpose` (impression id, clicked rank and number
     of the negative), so feeding the same impression again draws the same object.
     """
     size = len(candidates)

@@ -85,7 +85,7 @@ def number(value: Any, field: str, reason: str, upto: float = math.inf) -> float
 
 
 def object_ref(value: Any, field: str) -> ObjectRef:
-    """An object: a string id, or a map with ``x`` or ``views``, perhaps an ``id``, or an ``id`` alone."""
+    """An object: a string id, or a map with `x` or `views`, perhaps an `id`, or an `id` alone."""
     if isinstance(value, str) and value:
         return ObjectRef(id=value)
     if not isinstance(value, dict):

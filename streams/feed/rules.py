@@ -3,10 +3,10 @@
 A rule is a pure function of the length of the shown list and the clicked ranks (0-based, ascending,
 distinct).  It returns pairs in a fixed order: by clicked rank, then by skipped rank.
 
-Sources: ``skip_above``, ``last_click`` and ``skip_next`` are "Click > Skip Above", "Last Click > Skip
+Sources: `skip_above`, `last_click` and `skip_next` are "Click > Skip Above", "Last Click > Skip
 Above" and "Click > No-Click Next" of Joachims, Granka, Pan, Hembrooke and Gay, "Accurately interpreting
-clickthrough data as implicit feedback", SIGIR 2005, section 5.  ``all_skipped`` takes every object that
-was shown and not clicked, as if the whole list had been examined.  ``clicked_vs_random`` takes none:
+clickthrough data as implicit feedback", SIGIR 2005, section 5.  `all_skipped` takes every object that
+was shown and not clicked, as if the whole list had been examined.  `clicked_vs_random` takes none:
 its only negatives are the random catalog objects which the feed adds.
 """
 

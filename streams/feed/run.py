@@ -52,9 +52,9 @@ class NoOutlet:
 class FeedRun:
     """One run over some items.
 
-    ``committed`` is the account of what was durably written (everything decided, in a dry run) and
-    ``place`` the place of its last item, ``items`` how many items that were, skipped and ignored ones
-    included: all stay true when ``run`` ends by an exception.
+    `committed` is the account of what was durably written (everything decided, in a dry run) and
+    `place` the place of its last item, `items` how many items that were, skipped and ignored ones
+    included: all stay true when `run` ends by an exception.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class FeedRun:
         shield: Callable[[], AbstractContextManager[object]] = nullcontext,
         skip: int = 0,
     ) -> None:
-        """``observe`` is told every decision; ``shield`` surrounds each write (to hold back signals).
+        """`observe` is told every decision; `shield` surrounds each write (to hold back signals).
 
-        The first ``skip`` items are decided, so that caps, duplicates and objects seen are as if they
+        The first `skip` items are decided, so that caps, duplicates and objects seen are as if they
         had been fed in this run, but neither written nor entered: an earlier run wrote them.
         """
         self.committed = Account()

@@ -11,12 +11,12 @@ from streams.feed.rules import RULES
 class FeedSettings:
     """How impressions become triplets and where they go.
 
-    ``random_negatives`` per clicked object of an impression (a plain triplet is fed as it is), on top of
-    at most ``triplets_per_impression`` pairs of its shown list (0: all of them);
-    ``holdout_share`` of the queries, in [0, 1); ``query_cap``
-    impressions (or plain triplets) kept per query and ``dedupe_window`` ids remembered, 0 for no cap and
-    no memory; ``space`` is written into items with inline features that name none.  Changing ``seed``
-    or ``holdout_share`` between runs moves queries between training and holdout.  Raises ValueError.
+    `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), on top of
+    at most `triplets_per_impression` pairs of its shown list (0: all of them);
+    `holdout_share` of the queries, in [0, 1); `query_cap`
+    impressions (or plain triplets) kept per query and `dedupe_window` ids remembered, 0 for no cap and
+    no memory; `space` is written into items with inline features that name none.  Changing `seed`
+    or `holdout_share` between runs moves queries between training and holdout.  Raises ValueError.
     """
 
     rule: str = "skip_above"

@@ -24,9 +24,9 @@ from streams.routing import route_key
 class Made:
     """The events of one impression and how they came about.
 
-    ``negatives``: how many of them have a random negative; ``no_negative``: how many could not be
-    drawn; ``pairs``: what the rule gave, of which ``lost_pairs`` are left out because an object is
-    unknown and ``capped_pairs`` because of the cap.
+    `negatives`: how many of them have a random negative; `no_negative`: how many could not be
+    drawn; `pairs`: what the rule gave, of which `lost_pairs` are left out because an object is
+    unknown and `capped_pairs` because of the cap.
     """
 
     events: tuple[Event, ...]
@@ -40,9 +40,9 @@ class Made:
 def make_events(
     impression: Impression, unknown: frozenset[int], candidates: Candidates, settings: FeedSettings
 ) -> Made:
-    """The events of an impression, ids derived from its id and the ranks (``id/c/s``, ``id/c/r0``).
+    """The events of an impression, ids derived from its id and the ranks (`id/c/s`, `id/c/r0`).
 
-    ``unknown``: shown ranks whose objects the catalog lacks.  A random negative is never the query nor
+    `unknown`: shown ranks whose objects the catalog lacks.  A random negative is never the query nor
     any object clicked in this impression, and is drawn for every click, whatever the cap left of its pairs.
     """
     pairs = RULES[settings.rule](len(impression.shown), impression.clicked)
@@ -64,7 +64,7 @@ def make_events(
 
 
 def capped(pairs: Pairs, cap: int, impression_id: str, seed: int) -> Pairs:
-    """At most ``cap`` of the pairs (all where it is 0), in their order; every choice is as likely.
+    """At most `cap` of the pairs (all where it is 0), in their order; every choice is as likely.
 
     Kept are those whose hash of seed, impression id and ranks is smallest (BLAKE2b-64), so feeding the same
     impression again keeps the same pairs, and a larger cap only adds to them.

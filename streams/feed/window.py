@@ -9,7 +9,7 @@ MAX_QUERIES = 1_000_000
 
 
 class SeenIds:
-    """The last ``size`` different ids, oldest forgotten first; 0 remembers none."""
+    """The last `size` different ids, oldest forgotten first; 0 remembers none."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -27,7 +27,7 @@ class SeenIds:
 
 
 class QueryCap:
-    """How often each query was kept, up to ``cap``; 0 is no cap.  Counts live for one run of the feed."""
+    """How often each query was kept, up to `cap`; 0 is no cap.  Counts live for one run of the feed."""
 
     def __init__(self, cap: int, max_queries: int = MAX_QUERIES) -> None:
         self._cap = cap

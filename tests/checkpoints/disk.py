@@ -24,7 +24,7 @@ class Op:
 
 
 class FaultyDisk:
-    """Real files under ``root``; call number ``fail_at`` (from 1) raises ``error``; ``log``: what worked."""
+    """Real files under `root`; call number `fail_at` (from 1) raises `error`; `log`: what worked."""
 
     def __init__(self, root: Path, fail_at: int = 0, error: int = errno.EIO) -> None:
         self.root = root
@@ -78,10 +78,10 @@ class _File:
 
 
 def power_losses(before: dict[str, bytes], log: list[Op]) -> Iterator[dict[str, bytes]]:
-    """Every disk {path: bytes} that a power loss after some prefix of ``log`` may leave.
+    """Every disk {path: bytes} that a power loss after some prefix of `log` may leave.
 
     Content that was not fsynced may be there, gone, or half there; a name whose folder was not synced may be
-    there or not, each on its own, and with a folder all that is below it. ``before`` is durable.
+    there or not, each on its own, and with a folder all that is below it. `before` is durable.
     """
     for stop in range(len(log) + 1):
         yield from _one_prefix(before, log[:stop])
@@ -153,14 +153,14 @@ def _content(file: _File, how: str) -> bytes:
 
 
 def lay_out(disk: dict[str, bytes], root: Path) -> None:
-    """Write ``disk`` under ``root``."""
+    """Write `disk` under `root`."""
     for path, data in disk.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
 
 
 def snapshot(root: Path) -> dict[str, bytes]:
-    """Inverse of :func:`lay_out`."""
+    """Inverse of `lay_out`."""
     return {
         str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
     }

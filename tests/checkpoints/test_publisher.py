@@ -19,7 +19,7 @@ WAIT = 60
 
 
 class GatedFiles(Files):
-    """A disk on which one kind of call stands still until ``gate`` opens."""
+    """A disk on which one kind of call stands still until `gate` opens."""
 
     def __init__(self, held: str) -> None:
         self.held, self.gate, self.reached = held, threading.Event(), threading.Event()

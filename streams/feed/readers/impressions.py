@@ -1,7 +1,7 @@
-"""Impressions, one JSON object per line: ``{"id", "ts", "q", "shown", "clicked", "prop"?, "src"?, "sp"?}``.
+"""Impressions, one JSON object per line: `{"id", "ts", "q", "shown", "clicked", "prop"?, "src"?, "sp"?}`.
 
-``shown`` is the list as the user saw it, best place first; ``clicked`` holds ranks (from 0) or ids of
-shown objects, in any order, repeated clicks counting once; ``prop`` one examination propensity in
+`shown` is the list as the user saw it, best place first; `clicked` holds ranks (from 0) or ids of
+shown objects, in any order, repeated clicks counting once; `prop` one examination propensity in
 (0, 1] per rank.
 """
 

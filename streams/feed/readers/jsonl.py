@@ -1,4 +1,4 @@
-"""The loop shared by the JSON Lines readers: parse each line, turn a bad one into ``Dropped``."""
+"""The loop shared by the JSON Lines readers: parse each line, turn a bad one into `Dropped`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Parse = Callable[[dict[str, Any], Line], Item | None]
 
 
 def read_json_lines(source: Input, parse: Parse) -> Iterator[Placed]:
-    """What ``parse`` makes of each line, in order, without None; a bad line never stops the next one."""
+    """What `parse` makes of each line, in order, without None; a bad line never stops the next one."""
     name = source.name
     for line in source.lines():
         place = f"{name}:{line.number}"

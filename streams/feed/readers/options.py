@@ -11,8 +11,8 @@ PAIRS = ("items", "queries", "co_click")
 class UbiOptions:
     """How OpenSearch UBI logs are read.
 
-    ``query_field``: dotted path, in a query, of what names the query object.  ``click_actions`` and
-    ``shown_actions``: the ``action_name``s that count as clicks and as an object having been shown.
+    `query_field`: dotted path, in a query, of what names the query object.  `click_actions` and
+    `shown_actions`: the `action_name`s that count as clicks and as an object having been shown.
     """
 
     query_field: str = "user_query"
@@ -24,9 +24,9 @@ class UbiOptions:
 class RelevanceOptions:
     """How a relevance table is sampled.
 
-    ``pairs``: ``items`` (R_II of two objects), ``queries`` (the text query is the query object) or
-    ``co_click`` (the largest ``share`` of C^T C).  ``theta`` is the threshold of ``items``.
-    Raises ValueError for any other ``pairs``.
+    `pairs`: `items` (R_II of two objects), `queries` (the text query is the query object) or
+    `co_click` (the largest `share` of C^T C).  `theta` is the threshold of `items`.
+    Raises ValueError for any other `pairs`.
     """
 
     triplets: int = 100_000
@@ -42,7 +42,7 @@ class RelevanceOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """``now_ms`` is the time of items that carry none; ``source`` names where they come from."""
+    """`now_ms` is the time of items that carry none; `source` names where they come from."""
 
     now_ms: int
     source: str | None = None

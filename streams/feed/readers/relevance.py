@@ -1,4 +1,4 @@
-"""A relevance table, ``query TAB object TAB count`` per line, sampled into triplets.
+"""A relevance table, `query TAB object TAB count` per line, sampled into triplets.
 
 Rows of one (query, object) add up.  A first line whose third column is no number is a header.  The
 triplets carry ids only; their features come from the catalog.  The same table, options and seed give

@@ -1,7 +1,7 @@
-"""Plain triplets, one JSON object per line: ``{"q", "c", "s", "id"?, "ts"?, "w"?, "src"?, ...}``.
+"""Plain triplets, one JSON object per line: `{"q", "c", "s", "id"?, "ts"?, "w"?, "src"?, ...}`.
 
-The names are those of the event format (``imp``, ``prop`` and ``sp`` are read too).  An object is a
-string id, or a map with ``x`` or ``views``.  A triplet without an id gets one from its line number and
+The names are those of the event format (`imp`, `prop` and `sp` are read too).  An object is a
+string id, or a map with `x` or `views`.  A triplet without an id gets one from its line number and
 bytes, so that the same file gives the same ids again; one without a time gets the time of feeding.
 """
 

@@ -1,9 +1,9 @@
 """OpenSearch User Behavior Insights (schema 1.3) query and event logs -> impressions.
 
-A query line (index ``ubi_queries``) holds ``query_id``, ``user_query``, ``timestamp`` and
-``query_response_hit_ids``; an event line (``ubi_events``) holds ``action_name``, ``query_id``,
-``timestamp`` and ``event_attributes`` with ``object.object_id`` and ``position.ordinal``.  They are joined
-by ``query_id``: one query is one impression, its id the query_id.  A line may be wrapped in ``_source``,
+A query line (index `ubi_queries`) holds `query_id`, `user_query`, `timestamp` and
+`query_response_hit_ids`; an event line (`ubi_events`) holds `action_name`, `query_id`,
+`timestamp` and `event_attributes` with `object.object_id` and `position.ordinal`.  They are joined
+by `query_id`: one query is one impression, its id the query_id.  A line may be wrapped in `_source`,
 as index exports write it.
 
 The clicks are read first and kept in memory (about 300 bytes each) until their query comes; the queries
@@ -63,7 +63,7 @@ def read_ubi(queries: list[Input], events: list[Input], options: ReaderOptions) 
 
 
 def unwrapped(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document itself where an export wrote it as ``_source``."""
+    """The document itself where an export wrote it as `_source`."""
     inner = line.get("_source")
     return inner if isinstance(inner, dict) else line
 

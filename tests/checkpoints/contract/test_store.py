@@ -1,4 +1,4 @@
-"""The contract of a blob store; a new kind of store is added to ``store`` below and must pass unchanged."""
+"""The contract of a blob store; a new kind of store is added to `store` below and must pass unchanged."""
 
 from __future__ import annotations
 
