@@ -41,7 +41,7 @@ def run_checks(config: Config) -> list[Finding]:
 
 
 def _space(config: Config) -> Iterator[Finding]:
-    from daemon.space import space_of
+    from daemon.objects.space import space_of
 
     views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in space_of(config).views]
     yield Finding("space.views", "ok", ", ".join(views))
@@ -73,7 +73,7 @@ def _catalog(config: Config) -> Iterator[Finding]:
     if not config.catalog.path:
         yield Finding("catalog.path", "ok", "none: events carry their features; no random negatives")
         return
-    from daemon.space import space_of
+    from daemon.objects.space import space_of
     from streams.catalog import load_catalog
 
     catalog = load_catalog(Path(config.catalog.path), space_of(config))
@@ -84,7 +84,7 @@ def _judgments(config: Config) -> Iterator[Finding]:
     if not config.validate.judgments:
         yield Finding("validate.judgments", "ok", "none: held-out clicks decide")
         return
-    from daemon.judgments import load_judgments
+    from daemon.validate.judgments import load_judgments
 
     judgments = load_judgments(config.validate.judgments)
     count = len(judgments.labels) or len(judgments.relevant)

@@ -9,7 +9,7 @@ from pathlib import Path
 from checkpoints import CheckpointError, Manifest
 from daemon.config.model import Config, StreamConfig
 from daemon.exits import UserError
-from daemon.storage import open_for_reading
+from daemon.versions.storage import open_for_reading
 from streams.address import Address
 from streams.errors import StreamError, TopicMissing
 from streams.open import open_sink, retain

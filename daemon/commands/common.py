@@ -54,8 +54,8 @@ def config_file(path: Path | None) -> Path | None:
 
 def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> Config:
     """Configuration and logging of a long-running role; it ends with whoever started it as a child."""
-    from daemon.lifeline import follow_lifeline
     from daemon.logs import configure
+    from daemon.up.lifeline import follow_lifeline
 
     # Until the role's own handlers stand there is nothing to finish: a stop during the imports just ends it.
     signal.signal(signal.SIGTERM, _leave)

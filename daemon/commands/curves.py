@@ -15,7 +15,7 @@ from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, UserError
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from daemon.curves import Curves
+    from daemon.look.curves import Curves
 
 _HEIGHT = 7
 _LABEL = 7
@@ -35,8 +35,8 @@ def curves(
     ] = None,
 ) -> int:
     """Learning curves: each measure of each judged version over the events learned."""
-    from daemon.curves import curves_of, to_csv
-    from daemon.storage import open_for_reading
+    from daemon.look.curves import curves_of, to_csv
+    from daemon.versions.storage import open_for_reading
 
     _, ledger = open_for_reading(load(config, set_))
     found = curves_of(ledger.entries())
@@ -47,7 +47,7 @@ def curves(
     if csv is not None:
         _write(csv, to_csv(found))
     if out is not None:
-        from daemon.curve_picture import save_picture
+        from daemon.look.curve_picture import save_picture
 
         save_picture(found, out)
         sys.stderr.write(f"written: {out}\n")
@@ -89,8 +89,8 @@ def _print(found: Curves) -> None:
 def _chart(found: Curves, kind: str, width: int) -> Text:
     from rich.text import Text
 
-    from daemon.curves import TITLES
-    from daemon.terminal_chart import draw
+    from daemon.look.curves import TITLES
+    from daemon.look.terminal_chart import draw
 
     events, values, reference = found.series(kind)
     chart = draw(events, values, reference, width, _HEIGHT)

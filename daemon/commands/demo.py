@@ -33,9 +33,9 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0) -> int:
     notes, results = Console(stderr=True, highlight=False), Console(highlight=False)
     notes.print(
         "Real photos of clothes with real classes; the clicks are simulated. A list shows the 5 nearest "
-        "photos and 5 drawn uniformly, shuffled; rank r is examined with probability 1/sqrt(r) and clicked with 0.8 "
-        "when of the query's class, 0.1 otherwise. Users, feed, learn and validate run as processes of their "
-        f"own; their logs are in {out}.\n"
+        "photos and 5 drawn uniformly, shuffled; rank r is examined with probability 1/sqrt(r) and clicked "
+        "with 0.8 when of the query's class, 0.1 otherwise. Users, feed, learn and validate run as processes "
+        f"of their own; their logs are in {out}.\n"
     )
     run = DemoRun(out, settings, seed)
     with run.processes() as roles, Screen(notes).open() as screen:

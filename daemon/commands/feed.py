@@ -55,8 +55,8 @@ def feed(
         "feed.holdout_share": holdout_share,
     }
     effective = _load(config, set_, {key: value for key, value in typed.items() if value is not None})
-    from daemon.feeding import FeedJob, run_feed
-    from daemon.feedreport import FeedReport, stderr_console
+    from daemon.feed.feeding import FeedJob, run_feed
+    from daemon.feed.report import FeedReport, stderr_console
     from streams.feed.readers.options import ReaderOptions, RelevanceOptions, UbiOptions
 
     clicks = {} if ubi_click is None else {"click_actions": frozenset(ubi_click)}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from checkpoints import Manifest
-    from daemon.overview import VersionRow
+    from daemon.look.overview import VersionRow
 
 app = typer.Typer(help="Look at the versions.", no_args_is_help=True)
 _SHOWN = ("map_full", "p10_full", "balanced_hop", "map_shown", "clicked_vs_random")
@@ -27,8 +27,8 @@ _JUDGED = ("events", "impressions", "decision_measure", "guarded")
 @app.command("list")
 def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
     """Every version with its events, size, names and measures."""
-    from daemon.overview import version_rows
-    from daemon.storage import open_for_reading
+    from daemon.look.overview import version_rows
+    from daemon.versions.storage import open_for_reading
 
     store, ledger = open_for_reading(load(config, set_))
     numbers = store.versions()
@@ -51,8 +51,8 @@ def show(
 ) -> int:
     """One version: position, counters, files, measures."""
     from checkpoints import resolve
-    from daemon.overview import version_rows
-    from daemon.storage import open_for_reading
+    from daemon.look.overview import version_rows
+    from daemon.versions.storage import open_for_reading
 
     store, ledger = open_for_reading(load(config, set_))
     numbers, entries = store.versions(), ledger.entries()

@@ -12,7 +12,7 @@ from daemon.exits import EX_OK
 
 def status(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
     """Where things stand: versions, best, why it stopped, lag, running roles."""
-    from daemon.status import collect
+    from daemon.look.status import collect
 
     picture = collect(load(config, set_))
     if json:

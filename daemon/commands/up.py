@@ -23,9 +23,9 @@ def up(
     """Run learn and validate together; restart one that crashes."""
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
     from daemon.logs import configure, get_logger
-    from daemon.roleprocess import RoleProcess
     from daemon.signals import Signals
-    from daemon.supervise import RoleSpec, Supervisor
+    from daemon.up.roleprocess import RoleProcess
+    from daemon.up.supervise import RoleSpec, Supervisor
 
     log_format = effective.log.format
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())

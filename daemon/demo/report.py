@@ -15,15 +15,15 @@ from rich.table import Table
 
 from checkpoints import Manifest, VersionStore
 from daemon.config import Config
-from daemon.curve_picture import save_picture
-from daemon.curves import Curves
 from daemon.demo.contact_sheet import Neighbours, draw_contact_sheet
 from daemon.demo.evaluate import Retrieval, nearest, retrieval
 from daemon.demo.pack_files import Pack, load_thumbnails
-from daemon.learn.assemble import map_catalog
-from daemon.learn.state import map_arrays
-from daemon.overview import events_of
-from daemon.serving_form import serving_form
+from daemon.look.curve_picture import save_picture
+from daemon.look.curves import Curves
+from daemon.look.overview import events_of
+from daemon.objects.mapped import map_catalog
+from daemon.versions.arrays import map_arrays
+from daemon.versions.serving_form import serving_form
 from learners.block import Block
 from learners.maps import FittedSpaceMap
 from learners.serving import ServingForm

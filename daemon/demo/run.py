@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from checkpoints import Ledger, LocalStore, VersionStore
-from daemon.curves import Curves, curves_of
 from daemon.exits import EX_SOFTWARE, EX_TEMPFAIL, UserError
-from daemon.roleprocess import RoleProcess
+from daemon.look.curves import Curves, curves_of
+from daemon.up.roleprocess import RoleProcess
 
 LOOK_SECONDS = 0.25
 END_SECONDS = 30.0

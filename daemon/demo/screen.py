@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from daemon.curves import Curves, Point
 from daemon.demo.run import Look
+from daemon.look.curves import Curves, Point
 
 ROWS = 14
 BAR = 28

@@ -20,10 +20,10 @@ from daemon.learn.options import LearnOptions
 from daemon.learn.origin import Origin, find_origin
 from daemon.learn.pipeline import PollSize, Reader
 from daemon.learn.publishing import Publishing
-from daemon.learn.state import Arrays, pack
 from daemon.learn.verdicts import Verdicts
 from daemon.signals import Signals
 from daemon.telemetry import Health, LearnMetrics
+from daemon.versions.arrays import Arrays, pack
 from learners.batch import TripletBatch
 from learners.maps import FittedSpaceMap
 from streams.decode import DecodedBatch

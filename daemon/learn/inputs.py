@@ -10,12 +10,12 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config
-from daemon.space import space_of
+from daemon.deadletters import open_dead
+from daemon.objects.space import space_of
 from streams.address import Address, parse_address
 from streams.catalog import Catalog, load_catalog
 from streams.decode import BatchDecoder
-from streams.errors import TopicMissing
-from streams.open import ensure_topic, open_sink, open_source
+from streams.open import ensure_topic, open_source
 from streams.source import Sink, Source, TopicIdentity
 
 
@@ -51,18 +51,10 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
     identity = ensure_topic(address, config.stream.partitions)
     control = open_source(address)
     stack.callback(control.close)
-    dead = _open_dead(address.dead)
+    dead = open_dead(address.dead)
     stack.callback(dead.close)
     store = LocalStore(Path(config.checkpoints.path))
     decoder = BatchDecoder(space, catalog, address.topic, config.stream.max_record_size)
     return Inputs(
         address, identity, control, dead, catalog, decoder, store, VersionStore(store), Ledger(store)
     )
-
-
-def _open_dead(address: Address) -> Sink:
-    try:
-        return open_sink(address)
-    except TopicMissing:
-        ensure_topic(address, 1)
-        return open_sink(address)

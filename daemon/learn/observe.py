@@ -16,8 +16,8 @@ from checkpoints.ledger import LedgerEntry
 from checkpoints.publisher import Published
 from daemon.learn.apply import Step
 from daemon.learn.pipeline import Reader, Ready
-from daemon.learn.state import Arrays
 from daemon.telemetry import Health, LearnMetrics
+from daemon.versions.arrays import Arrays
 from streams.deadletter import DeadLetter
 from streams.errors import StreamUnavailable
 

@@ -28,7 +28,7 @@ from daemon.learn.resume import (
     refuse_other_settings,
     refuse_other_stream,
 )
-from daemon.learn.state import learner_arrays, map_arrays, pack
+from daemon.versions.arrays import learner_arrays, map_arrays, pack
 from learners.maps import FittedSpaceMap
 from learners.protocol import Learner
 

@@ -13,7 +13,7 @@ from checkpoints.publisher import AsyncPublisher, Failed, Published
 from daemon.exits import EX_CANTCREAT, UserError
 from daemon.learn.cadence import Cadence
 from daemon.learn.progress import Progress, Snapshot
-from daemon.learn.state import Arrays
+from daemon.versions.arrays import Arrays
 
 FINAL_ATTEMPTS = 3
 

@@ -15,7 +15,7 @@ from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.algorithms import restored
 from daemon.learn.assemble import Assembler
 from daemon.learn.describe import decoder_of, learner_config_of
-from daemon.learn.state import learner_arrays, map_arrays, pack
+from daemon.versions.arrays import learner_arrays, map_arrays, pack
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
 from streams.source import RecordBatch, Source

@@ -9,10 +9,10 @@ import structlog
 from threadpoolctl import threadpool_limits
 
 from daemon.config.model import Config
+from daemon.deadletters import send_durably
 from daemon.exits import EX_OK, EX_TEMPFAIL
 from daemon.learn.apply import step
 from daemon.learn.crew import Crew, Outside, assemble_crew
-from daemon.learn.deadletters import send_durably
 from daemon.learn.faults import readable_faults
 from daemon.learn.options import LearnOptions
 from daemon.signals import Signals

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from daemon.learn.assemble import as_blocks
+from daemon.objects.mapped import as_blocks
 from learners.block import Block, DenseBlock, SparseBlock
 from streams.catalog import Catalog
 from streams.columns import RoleColumns

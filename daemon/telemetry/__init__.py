@@ -2,8 +2,8 @@
 
 from daemon.telemetry.build import version
 from daemon.telemetry.health import Health
-from daemon.telemetry.judging import ValidateMetrics
-from daemon.telemetry.metrics import LearnMetrics
+from daemon.telemetry.learn_metrics import LearnMetrics
 from daemon.telemetry.server import TelemetryServer, serve_http
+from daemon.telemetry.validate_metrics import ValidateMetrics
 
 __all__ = ["Health", "LearnMetrics", "TelemetryServer", "ValidateMetrics", "serve_http", "version"]

@@ -12,22 +12,22 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config
+from daemon.deadletters import open_dead
 from daemon.exits import UserError
-from daemon.judgments import Judgments, load_judgments
-from daemon.space import space_of
+from daemon.objects.space import space_of
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge
 from daemon.validate.judged import JudgedQueries
+from daemon.validate.judgments import Judgments, load_judgments
 from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule
 from daemon.validate.shelf import Shelf
-from streams.address import Address, parse_address
+from streams.address import parse_address
 from streams.catalog import load_catalog
-from streams.errors import TopicMissing
 from streams.event import ObjectRef
-from streams.open import ensure_topic, open_sink, open_source
+from streams.open import ensure_topic, open_source
 from streams.routing import is_holdout, route_key
-from streams.source import Sink, Source
+from streams.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
     address = parse_address(config.stream.address)
     for topic in (address, address.holdout):
         ensure_topic(topic, config.stream.partitions)
-    training, source, dead = open_source(address), open_source(address.holdout), _open_dead(address.dead)
+    training, source, dead = open_source(address), open_source(address.holdout), open_dead(address.dead)
     for opened in (training, source, dead):
         stack.callback(opened.close)
     store = LocalStore(Path(config.checkpoints.path))
@@ -91,15 +91,6 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
 def _is_holdout(query_id: str, share: float, seed: int) -> bool:
     """Routing's own rule: a holdout query is never trained on."""
     return is_holdout(route_key(ObjectRef(query_id)), share, seed)
-
-
-def _open_dead(address: Address) -> Sink:
-    """The dead-letter topic as it is; one partition where it is new."""
-    try:
-        return open_sink(address)
-    except TopicMissing:
-        ensure_topic(address, 1)
-        return open_sink(address)
 
 
 def _open_judgments(config: Config) -> Judgments | None:

@@ -13,9 +13,9 @@ from itertools import islice
 
 import numpy as np
 
-from daemon.judgments import BoundJudgments
 from daemon.validate import measures
 from daemon.validate.catalog import query_blocks
+from daemon.validate.judgments import BoundJudgments
 from daemon.validate.lists import stable_order
 from daemon.validate.measures import TOP, Float
 from daemon.validate.objects import MappedObjects

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.learn.assemble import as_blocks, map_catalog, overlay
+from daemon.objects.mapped import as_blocks, map_catalog, overlay
 from learners.block import Block, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog

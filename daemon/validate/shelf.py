@@ -9,11 +9,11 @@ from checkpoints.manifest import Manifest
 from checkpoints.versions import Version, VersionStore
 from daemon.config.model import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.learn.state import map_arrays
-from daemon.serving_form import serving_form
 from daemon.validate.identity import IdentityForm, is_identity
 from daemon.validate.objects import MappedObjects
 from daemon.validate.scorer import Form, Scorer
+from daemon.versions.arrays import map_arrays
+from daemon.versions.serving_form import serving_form
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog

@@ -15,11 +15,11 @@ from checkpoints import Ledger, LedgerEntry, PartitionPosition, VersionMeta, Ver
 from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.commands.text import ago, measure, size, span
-from daemon.curves import curves_of, to_csv
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
-from daemon.overview import standing
-from daemon.status import lags
-from daemon.terminal_chart import draw
+from daemon.look.curves import curves_of, to_csv
+from daemon.look.overview import standing
+from daemon.look.status import lags
+from daemon.look.terminal_chart import draw
 from streams.address import parse_address
 from streams.open import ensure_topic, open_sink
 from streams.source import OutRecord
@@ -208,7 +208,7 @@ def test_numbers_as_people_read_them() -> None:
 
 def test_the_store_is_never_made_by_looking(tmp_path: Path) -> None:
     from daemon.config import load_config
-    from daemon.storage import open_for_reading
+    from daemon.versions.storage import open_for_reading
 
     config = load_config(None, {"checkpoints.path": str(tmp_path / "none")}, {})
     with pytest.raises(UserError, match="no such folder"):

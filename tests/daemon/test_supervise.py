@@ -24,10 +24,10 @@ from daemon.exits import (
     EX_UNAVAILABLE,
     EX_USAGE,
 )
-from daemon.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
-from daemon.roleprocess import RoleProcess
 from daemon.signals import Signals
-from daemon.supervise import RoleSpec, Supervisor
+from daemon.up.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
+from daemon.up.roleprocess import RoleProcess
+from daemon.up.supervise import RoleSpec, Supervisor
 
 PYTHON = (sys.executable,)
 ROOT = Path(__file__).parents[2]
@@ -183,14 +183,14 @@ def test_prefixed_lines_carry_the_roles_name(capfd: pytest.CaptureFixture[str]) 
 
 PARENT = """
 import sys, time
-from daemon.roleprocess import RoleProcess
+from daemon.up.roleprocess import RoleProcess
 process = RoleProcess("child", ("-c", {child!r}), prefix=False, program=(sys.executable,))
 print(process.pid, flush=True)
 time.sleep(60)
 """
 CHILD = """
 import pathlib, signal, sys, time
-from daemon.lifeline import follow_lifeline
+from daemon.up.lifeline import follow_lifeline
 def stop(*_):
     pathlib.Path({marker!r}).write_text("stopped gently")
     sys.exit(0)
@@ -246,7 +246,7 @@ def test_a_role_goes_on_when_nobody_reads_its_log() -> None:
 
 
 def test_a_process_without_a_lifeline_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    from daemon.lifeline import VARIABLE, follow_lifeline
+    from daemon.up.lifeline import VARIABLE, follow_lifeline
 
     monkeypatch.delenv(VARIABLE, raising=False)
     assert follow_lifeline() is None

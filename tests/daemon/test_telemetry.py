@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
-from daemon.live import is_role, live_metrics
+from daemon.look.live import is_role, live_metrics
 from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http
 from daemon.telemetry.histogram import ArrayHistogram
 

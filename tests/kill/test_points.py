@@ -29,7 +29,7 @@ from daemon.learn.describe import decoder_of, learner_config_of
 from daemon.learn.pipeline import Ready
 from daemon.learn.progress import Progress
 from daemon.learn.replay import replay
-from daemon.learn.state import learner_arrays, map_arrays, pack
+from daemon.versions.arrays import learner_arrays, map_arrays, pack
 from learners.maps import FittedSpaceMap
 from streams.open import open_sink, open_source
 from streams.source import OutRecord

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from daemon.demo.pack_files import load_pack
-from daemon.learn.assemble import as_blocks
+from daemon.objects.mapped import as_blocks
 from daemon.validate.objects import MappedObjects
 from learners.block import Block
 from learners.maps import SpaceMap, ViewConfig

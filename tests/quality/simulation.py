@@ -16,11 +16,11 @@ from daemon.config.model import LearnerConfig, ServingConfig, ValidateConfig
 from daemon.demo.clicks import ClickModel, explored_list
 from daemon.demo.evaluate import Retrieval, retrieval
 from daemon.learn.algorithms import untrained
-from daemon.serving_form import make_form
 from daemon.validate.decide import best_version
 from daemon.validate.judge import Judge
 from daemon.validate.rules import CLICKS, Judged, Standing, judge_by
 from daemon.validate.scorer import Scorer
+from daemon.versions.serving_form import make_form
 from learners.batch import TripletBatch
 from learners.serving import ServingForm
 from streams.event import Event, ObjectRef

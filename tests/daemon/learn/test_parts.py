@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from checkpoints.ledger import LedgerEntry
-from daemon.learn.assemble import overlay
-from daemon.learn.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
+from daemon.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
 from daemon.learn.observe import POISON_WINDOW, PoisonShare
 from daemon.learn.verdicts import standing_stop
 from daemon.learn.warmup import Sample, concatenate, usable
+from daemon.objects.mapped import overlay
 from learners.block import Block, DenseBlock, SparseBlock
 from streams.deadletter import DeadLetter
 from streams.decode import BatchDecoder

@@ -19,7 +19,7 @@ from daemon.exits import EX_CANTCREAT, UserError
 from daemon.learn.cadence import Cadence
 from daemon.learn.progress import Applied, Progress, Snapshot
 from daemon.learn.publishing import Publishing
-from daemon.restarts import FATAL
+from daemon.up.restarts import FATAL
 
 
 class FailingStore(MemoryStore):

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from daemon import deadletters
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_USAGE, UserError
-from daemon.learn import describe, inputs
+from daemon.learn import describe
 from daemon.learn.options import LearnOptions
 from daemon.learn.replay import replay
 from learners.batch import TripletBatch
@@ -113,7 +114,7 @@ def test_dead_letters_are_durable_before_any_version_passes_them(
     records = make_events(30)
     records[4], records[13], records[22] = b"\xc1", with_nan(records[13]), b"\xc1"
     site.feed(records)
-    monkeypatch.setattr(inputs, "open_sink", LateSink)
+    monkeypatch.setattr(deadletters, "open_sink", LateSink)
     site.learn(checkpoints__every_events=5, stream__poll_records=5)
     assert [letter.offset for letter in site.dead()] == [4, 13, 22]
     assert passed == []

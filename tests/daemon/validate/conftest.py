@@ -13,10 +13,10 @@ from checkpoints.local import LocalStore
 from checkpoints.manifest import PartitionPosition, VersionMeta
 from checkpoints.versions import VersionStore
 from daemon.config import load_config
-from daemon.learn.state import pack
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.bench import open_bench
 from daemon.validate.validator import Validator
+from daemon.versions.arrays import pack
 from learners.batch import TripletBatch
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from daemon.judgments import load_judgments
 from daemon.validate.judge import Judge
 from daemon.validate.judged import JudgedQueries
+from daemon.validate.judgments import load_judgments
 from daemon.validate.objects import MappedObjects
 from daemon.validate.window import is_usable
 from learners.serving import ServingForm

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from daemon.judgments import load_judgments
 from daemon.validate import catalog as catalog_module
 from daemon.validate.judged import JudgedQueries
+from daemon.validate.judgments import load_judgments
 from daemon.validate.objects import MappedObjects
 from daemon.validate.scorer import Scorer
 from streams.event import ObjectRef

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.judgments import JudgmentsError, load_judgments
+from daemon.validate.judgments import JudgmentsError, load_judgments
 
 
 def write(tmp_path, text):

@@ -7,7 +7,7 @@ import pytest
 
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
-from daemon.serving_form import account, make_form, serving_form
+from daemon.versions.serving_form import account, make_form, serving_form
 from learners.errors import StateError
 from learners.psd import project_psd
 

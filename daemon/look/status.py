@@ -9,9 +9,9 @@ from typing import Any
 from checkpoints import CheckpointError, Manifest
 from daemon.config import Config
 from daemon.exits import UserError
-from daemon.live import is_role, live_metrics
-from daemon.overview import VersionRow, standing, version_rows
-from daemon.storage import open_for_reading
+from daemon.look.live import is_role, live_metrics
+from daemon.look.overview import VersionRow, standing, version_rows
+from daemon.versions.storage import open_for_reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from daemon.curves import TITLES, Curves
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
+from daemon.look.curves import TITLES, Curves
 
 ENDINGS = (".png", ".svg", ".pdf")
 _LINE, _REFERENCE, _BEST, _TEXT = "#1f6f8b", "#9a9a9a", "#d1495b", "#333333"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.feedreport import FeedReport
-from daemon.interrupts import Interrupted, Interrupts
+from daemon.feed.interrupts import Interrupted, Interrupts
+from daemon.feed.report import FeedReport
+from daemon.objects.space import space_of
 from daemon.retention import retain_after_feed
-from daemon.space import space_of
 from streams.address import Address, parse_address
 from streams.catalog import Catalog, load_catalog
 from streams.errors import AddressError, StreamError, TopicMissing

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from daemon.exits import EX_OK, EX_TEMPFAIL
-from daemon.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
-from daemon.roleprocess import RoleProcess
 from daemon.signals import Signals
+from daemon.up.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
+from daemon.up.roleprocess import RoleProcess
 
 _POLL_S = 0.05
 

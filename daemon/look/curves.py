@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints import LedgerEntry
-from daemon.overview import standing
+from daemon.look.overview import standing
 
 REFERENCE = "version_0"
 TITLES = {

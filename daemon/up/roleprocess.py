@@ -9,8 +9,8 @@ import threading
 from collections.abc import Sequence
 from typing import IO
 
-from daemon.lifeline import VARIABLE, open_lifeline
 from daemon.logs import wants_colour
+from daemon.up.lifeline import VARIABLE, open_lifeline
 
 TRIPLETD = (sys.executable, "-m", "daemon")
 _NAME_WIDTH = 8

@@ -1,17 +1,28 @@
-"""Dead letters made durable before the position passes them, however long the storage takes."""
+"""The dead-letter topic of both roles: letters are durable before a position passes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from streams.address import Address
 from streams.deadletter import DeadLetter, dead_letter_record
-from streams.errors import StreamUnavailable
+from streams.errors import StreamUnavailable, TopicMissing
+from streams.open import ensure_topic, open_sink
 from streams.source import MAX_RECORD_BYTES, Sink
 
 RETRY_SECONDS = 0.5
 ROOM_FOR_HEADERS = 64 * 1024
 """What a dead letter adds to the refused record: its place, reason and detail, all of bounded length."""
+
+
+def open_dead(address: Address) -> Sink:
+    """The dead-letter topic as it is; one partition where it is new."""
+    try:
+        return open_sink(address)
+    except TopicMissing:
+        ensure_topic(address, 1)
+        return open_sink(address)
 
 
 def fitted(letter: DeadLetter) -> DeadLetter:

@@ -1,0 +1,1 @@
+"""The `feed` command's work: a file or standard input into the stream, with its report."""

@@ -1,0 +1,1 @@
+"""The learn role: reads events in order, updates the similarity one event at a time, writes versions."""
