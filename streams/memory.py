@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from threading import Condition
 
-from streams.errors import LogMismatch, OffsetExpired, PartitionMissing, StreamError, TopicMissing
-from streams.placing import Bounds, check_positions, place_records, record_bytes
+from streams.errors import LogMismatch, OffsetExpired, PartitionMissing, TopicMissing
+from streams.placing import Bounds, assigned, check_positions, place_records, record_bytes
+from streams.retention import limits
 from streams.source import MAX_POLL_BYTES, OutRecord, RecordBatch, TopicIdentity
 
 _Stored = tuple[int, OutRecord]
@@ -26,6 +27,22 @@ class _Partition:
     @property
     def end(self) -> int:
         return self.start + len(self.records)
+
+    def first_at(self, ts_ms: int) -> int:
+        """The first offset whose timestamp is >= `ts_ms`, else the end."""
+        return next(
+            (self.start + place for place, (ts, _) in enumerate(self.records) if ts >= ts_ms), self.end
+        )
+
+    def first_within(self, share: int) -> int:
+        """The first offset from which on the records have at most `share` bytes."""
+        held, first = 0, self.end
+        for _, record in reversed(self.records):
+            held += record_bytes(record)
+            if held > share:
+                break
+            first -= 1
+        return first
 
 
 @dataclass
@@ -79,28 +96,12 @@ def retain(
 ) -> dict[int, int]:
     """Remove old records from the start of each partition (see `streams.open.retain`)."""
     log, found = _find(name, topic)
-    now = int(time.time() * 1000) if now_ms is None else now_ms
+    allowed = limits(max_age_s, max_bytes, now_ms, before, len(found.partitions))
     removed = {}
     with log.changed:
         for number, partition in enumerate(found.partitions):
-            cut = 0
-            if max_age_s is not None:
-                fresh = (
-                    place
-                    for place, (ts, _) in enumerate(partition.records)
-                    if ts >= now - int(max_age_s * 1000)
-                )
-                cut = next(fresh, len(partition.records))
-            if max_bytes is not None:
-                held = sum(record_bytes(record) for _, record in partition.records)
-                sizes = iter([record_bytes(record) for _, record in partition.records])
-                fitting = 0
-                while held > max_bytes // len(found.partitions):
-                    held -= next(sizes)
-                    fitting += 1
-                cut = max(cut, fitting)
-            if before is not None:
-                cut = min(cut, max(0, before.get(number, 0) - partition.start))
+            held = range(partition.start, partition.end)
+            cut = allowed.cut(number, held, partition.first_at, partition.first_within) - partition.start
             del partition.records[:cut]
             partition.start += cut
             removed[number] = cut
@@ -166,15 +167,12 @@ class MemorySource(_Opened):
 
     def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
         """Up to `max_records` next records of one partition, or None after `timeout_s` without any."""
-        if self._positions is None:
-            raise StreamError("assign partitions before polling")
-        if max_records < 1:
-            raise ValueError("max_records is at least 1")
+        positions = assigned(self._positions, max_records)
         deadline = time.monotonic() + timeout_s
         with self._log.changed:
             while True:
                 self._check_alive()
-                for partition in list(self._positions):
+                for partition in list(positions):
                     batch = self._read(partition, max_records)
                     if batch is not None:
                         return batch
@@ -193,12 +191,7 @@ class MemorySource(_Opened):
         """Per partition: the first offset whose timestamp is >= `ts_ms`, else the end."""
         with self._log.changed:
             self._check_alive()
-            return {
-                number: next(
-                    (one.start + place for place, (ts, _) in enumerate(one.records) if ts >= ts_ms), one.end
-                )
-                for number, one in enumerate(self._topic.partitions)
-            }
+            return {number: one.first_at(ts_ms) for number, one in enumerate(self._topic.partitions)}
 
     def commit(self, positions: Mapping[int, int]) -> None:
         """Note positions for lag dashboards; nothing ever resumes from them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from streams.errors import OffsetAhead, OffsetExpired, PartitionMissing, RecordRefused
+from streams.errors import OffsetAhead, OffsetExpired, PartitionMissing, RecordRefused, StreamError
 from streams.routing import partition_of
 from streams.source import MAX_RECORD_BYTES, OutRecord
 
@@ -45,3 +45,12 @@ def check_positions(topic: str, positions: Mapping[int, int], bounds: Bounds) ->
             raise OffsetExpired(partition, position, earliest)
         if position > end:
             raise OffsetAhead(partition, position, end)
+
+
+def assigned(positions: dict[int, int] | None, max_records: int) -> dict[int, int]:
+    """The positions to poll from. StreamError before `assign`, ValueError for less than one record."""
+    if positions is None:
+        raise StreamError("assign partitions before polling")
+    if max_records < 1:
+        raise ValueError("max_records is at least 1")
+    return positions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -58,20 +57,3 @@ class DenseColumn:
 
 
 Column = SparseColumn | DenseColumn
-
-
-def row_of_column(column: Column, row: int) -> Vector:
-    """The vector in `row` of a column; a view of the column's memory, not a copy."""
-    if isinstance(column, DenseColumn):
-        return cast(Float32Array, column.values[row])
-    part = slice(int(column.indptr[row]), int(column.indptr[row + 1]))
-    return SparseVector(column.indices[part], column.values[part])
-
-
-def same_vector(a: Vector | None, b: Vector | None) -> bool:
-    """Whether two vectors are of the same kind and equal bit for bit (NaN equals the same NaN)."""
-    if isinstance(a, SparseVector) and isinstance(b, SparseVector):
-        return a.indices.tobytes() == b.indices.tobytes() and a.values.tobytes() == b.values.tobytes()
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return a.tobytes() == b.tobytes()
-    return a is None and b is None

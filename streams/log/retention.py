@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from streams.log.database import errors_of, open_log, transaction
 from streams.log.topics import TopicRow, find_topic, first_at_least
+from streams.retention import Limits
+from streams.retention import limits as limits_of
 
 _ROWS_AT_ONCE = 5000
 """Rows removed in one transaction: writers wait for at most that many."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """What may go from one partition: too old (ms), too much (bytes), and only below an offset."""
-
-    oldest: int | None
-    share: int | None
-    before: int | None
 
 
 def retain(
@@ -36,44 +27,29 @@ def retain(
 
     The space is used again by later records; the file itself does not shrink.
     """
-    now = int(time.time() * 1000) if now_ms is None else now_ms
-    oldest = None if max_age_s is None else now - int(max_age_s * 1000)
     connection = open_log(path, durable=False)
     try:
         row = find_topic(connection, path, topic)
-        share = None if max_bytes is None else max_bytes // row.identity.partitions
+        limits = limits_of(max_age_s, max_bytes, now_ms, before, row.identity.partitions)
         removed = {}
         with errors_of(path):
             for partition in range(row.identity.partitions):
-                below = None if before is None else before.get(partition, 0)
-                limits = _Limits(oldest, share, below)
                 removed[partition] = _retain_partition(connection, row, partition, limits)
     finally:
         connection.close()
     return removed
 
 
-def _retain_partition(connection: sqlite3.Connection, row: TopicRow, partition: int, limits: _Limits) -> int:
+def _retain_partition(connection: sqlite3.Connection, row: TopicRow, partition: int, limits: Limits) -> int:
     removed = 0
     while True:
         with transaction(connection, write=True):
-            found = connection.execute(
-                "SELECT start, next, total FROM partitions WHERE topic = ? AND partition = ?",
-                (row.number, partition),
-            ).fetchone()
+            found = _first_kept(connection, row, partition, limits)
             if found is None:  # the topic was removed meanwhile, and all its records with it
                 return removed
-            start, end, total = found
-            table, cut = row.table(partition), start
-            held = range(start, end)
-            if limits.oldest is not None:
-                cut = max(cut, first_at_least(connection, table, "high", limits.oldest, held))
-            if limits.share is not None:
-                cut = max(cut, first_at_least(connection, table, "before", total - limits.share, held))
-            if limits.before is not None:
-                cut = max(start, min(cut, limits.before))
+            start, cut = found
             cut = min(cut, start + _ROWS_AT_ONCE)
-            connection.execute(f"DELETE FROM {table} WHERE offset < ?", (cut,))  # noqa: S608 (our table name)
+            connection.execute(f"DELETE FROM {row.table(partition)} WHERE offset < ?", (cut,))  # noqa: S608 (our table name)
             connection.execute(
                 "UPDATE partitions SET start = ? WHERE topic = ? AND partition = ?",
                 (cut, row.number, partition),
@@ -81,3 +57,24 @@ def _retain_partition(connection: sqlite3.Connection, row: TopicRow, partition: 
         if cut == start:
             return removed
         removed += cut - start
+
+
+def _first_kept(
+    connection: sqlite3.Connection, row: TopicRow, partition: int, limits: Limits
+) -> tuple[int, int] | None:
+    """The partition's start and the first offset that stays; None without the topic."""
+    found = connection.execute(
+        "SELECT start, next, total FROM partitions WHERE topic = ? AND partition = ?",
+        (row.number, partition),
+    ).fetchone()
+    if found is None:
+        return None
+    start, end, total = found
+    table, held = row.table(partition), range(start, end)
+    cut = limits.cut(
+        partition,
+        held,
+        lambda oldest: first_at_least(connection, table, "high", oldest, held),
+        lambda share: first_at_least(connection, table, "before", total - share, held),
+    )
+    return start, cut

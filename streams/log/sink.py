@@ -8,36 +8,17 @@ from typing import Any
 
 import msgpack
 
-from streams.errors import LogMismatch
-from streams.log.database import (
-    BUSY_TIMEOUT_S,
-    check_same_file,
-    errors_of,
-    file_identity,
-    open_log,
-    transaction,
-)
-from streams.log.topics import find_topic
+from streams.log.database import BUSY_TIMEOUT_S, errors_of, transaction
+from streams.log.opened import Opened
 from streams.placing import place_records, record_bytes
-from streams.source import OutRecord, TopicIdentity
+from streams.source import OutRecord
 
 
-class LogSink:
+class LogSink(Opened):
     """Appends to one topic of an embedded log (see `streams.source.Sink`)."""
 
     def __init__(self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self._path = path
-        self._file = file_identity(path)
-        self._connection = open_log(path, durable=True, timeout_s=timeout_s)
-        try:
-            self._topic = find_topic(self._connection, path, topic)
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def identity(self) -> TopicIdentity:
-        """Which log and topic this is."""
-        return self._topic.identity
+        super().__init__(path, topic, durable=True, timeout_s=timeout_s)
 
     def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
         """Write all records or none; when it returns they are on the disk."""
@@ -45,13 +26,9 @@ class LogSink:
         placed = place_records(identity.topic, identity.partitions, records)
         if not records:
             return []
-        check_same_file(self._path, self._file)
+        self._check_file()
         with errors_of(self._path), transaction(self._connection, write=True):
             return self._append(records, placed)
-
-    def close(self) -> None:
-        """Release the file."""
-        self._connection.close()
 
     def _append(self, records: Sequence[OutRecord], placed: list[int]) -> list[tuple[int, int]]:
         tails = self._tails()
@@ -81,8 +58,5 @@ class LogSink:
             "SELECT partition, next, high, total FROM partitions WHERE topic = ?", (self._topic.number,)
         ).fetchall()
         if not rows:
-            raise LogMismatch(
-                f"{self._path}: topic {self._topic.identity.topic!r} was removed or re-created while it "
-                "was open; open it again"
-            )
+            raise self._other_topic()
         return {partition: (offset, high, total) for partition, offset, high, total in rows}

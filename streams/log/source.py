@@ -8,39 +8,22 @@ from typing import Any
 
 import msgpack
 
-from streams.errors import LogMismatch, OffsetExpired, PartitionMissing, StreamError
-from streams.log.database import (
-    BUSY_TIMEOUT_S,
-    check_same_file,
-    errors_of,
-    file_identity,
-    open_log,
-    transaction,
-)
-from streams.log.topics import find_topic, first_at_least
-from streams.placing import Bounds, check_positions
-from streams.source import MAX_POLL_BYTES, Headers, RecordBatch, TopicIdentity
+from streams.errors import OffsetExpired, PartitionMissing
+from streams.log.database import BUSY_TIMEOUT_S, errors_of, transaction
+from streams.log.opened import Opened
+from streams.log.topics import first_at_least
+from streams.placing import Bounds, assigned, check_positions
+from streams.source import MAX_POLL_BYTES, Headers, RecordBatch
 
 _FIRST_SLEEP_S, _LONGEST_SLEEP_S = 0.001, 0.02
 
 
-class LogSource:
+class LogSource(Opened):
     """Reads one topic of an embedded log (see `streams.source.Source`)."""
 
     def __init__(self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        self._path = path
-        self._file = file_identity(path)
-        self._connection = open_log(path, durable=False, timeout_s=timeout_s)
+        super().__init__(path, topic, durable=False, timeout_s=timeout_s)
         self._positions: dict[int, int] | None = None
-        try:
-            self._topic = find_topic(self._connection, path, topic)
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def identity(self) -> TopicIdentity:
-        """Which log and topic this is."""
-        return self._topic.identity
 
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from these next offsets, replacing any earlier assignment."""
@@ -49,16 +32,13 @@ class LogSource:
 
     def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
         """Up to `max_records` next records of one partition, or None after `timeout_s` without any."""
-        if self._positions is None:
-            raise StreamError("assign partitions before polling")
-        if max_records < 1:
-            raise ValueError("max_records is at least 1")
+        positions = assigned(self._positions, max_records)
         deadline = time.monotonic() + timeout_s
         with errors_of(self._path):
             while True:
                 # read before the records are looked for, so that no commit in between goes unseen
                 version = self._data_version()
-                for partition in list(self._positions):
+                for partition in list(positions):
                     batch = self._read(partition, max_records)
                     if batch is not None:
                         return batch
@@ -73,10 +53,7 @@ class LogSource:
                 "SELECT partition, start, next FROM partitions WHERE topic = ?", (self._topic.number,)
             ).fetchall()
         if not rows:
-            raise LogMismatch(
-                f"{self._path}: topic {self._topic.identity.topic!r} was removed or re-created while it "
-                "was open; open it again"
-            )
+            raise self._other_topic()
         return {partition: (start, end) for partition, start, end in rows}
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:
@@ -108,10 +85,6 @@ class LogSource:
             ).fetchall()
         return dict(rows)
 
-    def close(self) -> None:
-        """Release the file."""
-        self._connection.close()
-
     def _read(self, partition: int, max_records: int) -> RecordBatch | None:
         """The next records of a partition; it then goes to the end of the queue of partitions."""
         assert self._positions is not None
@@ -137,7 +110,7 @@ class LogSource:
     def _check_idle(self) -> None:
         """Nothing to read: because it expired, or because this is no longer the log it was?"""
         assert self._positions is not None
-        check_same_file(self._path, self._file)
+        self._check_file()
         check_positions(self._topic.identity.topic, self._positions, self.bounds())
 
     def _wait_for_commit(self, version: int, deadline: float) -> bool:

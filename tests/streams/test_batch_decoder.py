@@ -17,7 +17,9 @@ from streams.poison import Poison
 from streams.resolve import gather_objects
 from streams.source import RecordBatch
 from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn, SparseColumn, SparseVector, row_of_column
+from streams.vectors import DenseColumn, SparseColumn, SparseVector
+
+from .same import row_of_column
 
 DENSE = SpaceSpec("photos", (ViewSpec("x", "dense", 3),))
 SPARSE = SpaceSpec("texts", (ViewSpec("x", "sparse", 100),))

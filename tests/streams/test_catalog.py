@@ -8,7 +8,9 @@ from safetensors.numpy import load_file, save_file
 
 from streams.catalog import Catalog, CatalogError, load_catalog, save_catalog
 from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn, SparseColumn, row_of_column, same_vector
+from streams.vectors import DenseColumn, SparseColumn
+
+from .same import row_of_column, same_vector
 
 SPACE = SpaceSpec("shop", (ViewSpec("words", "sparse", 20), ViewSpec("colour", "dense", 2)))
 IDS = ["a", "ключ", "c"]

@@ -11,7 +11,9 @@ from streams.impression import Impression
 from streams.poison import Poison
 from streams.resolve import gather_objects
 from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import SparseVector, same_vector
+from streams.vectors import SparseVector
+
+from .same import same_vector
 
 A, B, C = ObjectRef("a"), ObjectRef("b"), ObjectRef("c")
 NAN = ObjectRef(x=np.array([1, np.nan], np.float32))

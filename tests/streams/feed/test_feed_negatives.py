@@ -6,12 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from feed_builders import impression
 
 from streams.event import ObjectRef
 from streams.feed.negatives import CatalogCandidates, SeenCandidates, draw
 from streams.feed.settings import FeedSettings
 from streams.feed.triplets import make_events
+
+from .feed_builders import impression
 
 IDS = [f"p{number}" for number in range(20)]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from feed_builders import impression
-
 from streams.feed.negatives import CatalogCandidates
 from streams.feed.settings import FeedSettings
 from streams.feed.triplets import Made, make_events
 from streams.impression import Impression
+
+from .feed_builders import impression
 
 CATALOG = CatalogCandidates([f"p{number}" for number in range(30)])
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from feed_builders import Kept, impression, placed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +23,8 @@ from streams.feed.settings import FeedSettings
 from streams.feed.window import QueryCap, SeenIds
 from streams.impression import Impression
 from streams.routing import partition_of, route_key
+
+from .feed_builders import Kept, impression, placed
 
 CATALOG = [f"p{number}" for number in range(12)]
 NAMES = st.sampled_from([*CATALOG, "gone1", "gone2"])

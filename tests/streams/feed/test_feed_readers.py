@@ -12,7 +12,6 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from feed_builders import OPTIONS, impression, write_lines
 
 from streams.codec import encode_event, encode_impression
 from streams.event import Event, ObjectRef
@@ -22,6 +21,8 @@ from streams.feed.items import Dropped, FeedError, Item
 from streams.feed.readers.options import ReaderOptions, RelevanceOptions
 from streams.impression import Impression
 from streams.vectors import SparseVector
+
+from .feed_builders import OPTIONS, impression, write_lines
 
 TRIPLET = {"q": "q", "c": "c", "s": "s", "id": "t1", "ts": 7}
 SHOWN = {"id": "i1", "ts": 7, "q": "q", "shown": ["a", "b", "c"], "clicked": [2]}

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from feed_builders import OPTIONS, write_lines
 
 from streams.feed import reasons
 from streams.feed.formats import read_sources
 from streams.feed.items import Dropped, Ignored
 from streams.feed.readers.options import ReaderOptions, UbiOptions
 from streams.impression import Impression
+
+from .feed_builders import OPTIONS, write_lines
 
 
 def query(name: str, hits: list[str] | None = None, **more: Any) -> dict[str, Any]:
