@@ -31,12 +31,13 @@ _CODES = {
     "WriteFailed": EX_CANTCREAT,
     "CheckpointError": EX_DATAERR,
     "JudgmentsError": EX_DATAERR,
+    "LearnerError": EX_CONFIG,
 }
 _PACKAGES = ("streams", "learners", "checkpoints", "daemon")
 
 
 def as_user_error(error: Exception) -> UserError | None:
-    """The readable form of an error of streams or checkpoints, or of the file system; None for a bug.
+    """The readable form of an error of the islands, the memory or the file system; None for a bug.
 
     The error's class decides, by name, nearest ancestor first: importing the islands here would cost every
     command their start-up.
@@ -45,13 +46,22 @@ def as_user_error(error: Exception) -> UserError | None:
         return error
     for kind in type(error).__mro__:
         if kind.__name__ in _CODES and kind.__module__.partition(".")[0] in _PACKAGES:
-            return UserError(str(error), code=_CODES[kind.__name__])
+            return UserError(*_words(error), _CODES[kind.__name__])
+    if isinstance(error, MemoryError):
+        remedy = "a similarity of d dimensions (of all views together) takes 4 d^2 bytes: lower views' dim"
+        return UserError(f"not enough memory: {error}", remedy, EX_CONFIG)
     if isinstance(error, OSError) and error.filename:
         remedy = "check the path, its owner and the space left on its disk"
         return UserError(f"{error.filename}: {error.strerror}", remedy, EX_CANTCREAT)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UserError(f"cannot write: {error.strerror}", "free some space", EX_CANTCREAT)
     return None
+
+
+def _words(error: Exception) -> tuple[str, str]:
+    """Message and remedy: errors of checkpoints keep them apart, the others name both in one line."""
+    remedy: str = getattr(error, "remedy", "")
+    return str(error).removesuffix(f" -- {remedy}") if remedy else str(error), remedy
 
 
 def report(error: Exception, debug: bool) -> int:

@@ -87,7 +87,7 @@ def assemble_crew(stack: ExitStack, config: Config, options: LearnOptions, outsi
         arrays=arrays,
         describe=origin.describe,
         cadence=cadence,
-        watcher=Acknowledger(inputs, observer, config.checkpoints.keep, config.stream),
+        listener=Acknowledger(inputs, observer, config.checkpoints.keep, config.stream),
         parent=origin.parent,
         clock=time.monotonic,
     )

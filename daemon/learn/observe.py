@@ -6,6 +6,7 @@ import time
 from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 import numpy as np
 import structlog
@@ -97,6 +98,10 @@ class Observer:
         self._metrics.parked.set(by is not None)
         if by is not None:
             self.beat(f"parked: stopped by {by.by or 'the ledger'}: {by.reason or 'no reason given'}")
+
+    def idle(self) -> AbstractContextManager[None]:
+        """Around the wait for a batch: its time is the loop's idle time."""
+        return self._metrics.phase("idle")
 
     def applied(self, ready: Ready, step: Step, seconds: float) -> None:
         """One batch is applied and its dead letters are durable."""

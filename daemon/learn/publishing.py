@@ -26,7 +26,7 @@ class Describe(Protocol):
     def __call__(self, snapshot: Snapshot, parent: int | None) -> VersionMeta: ...
 
 
-class Watcher(Protocol):
+class Listener(Protocol):
     """Who hears of versions: metrics, retention, lag dashboards."""
 
     def published(self, result: Published) -> None:
@@ -53,7 +53,7 @@ class Publishing:
         arrays: Callable[[], Arrays],
         describe: Describe,
         cadence: Cadence,
-        watcher: Watcher,
+        listener: Listener,
         parent: int | None,
         clock: Callable[[], float],
     ) -> None:
@@ -62,7 +62,7 @@ class Publishing:
         self._arrays = arrays
         self._describe = describe
         self._cadence = cadence
-        self._watcher = watcher
+        self._listener = listener
         self.parent = parent
         self._clock = clock
         self._in_flight: Snapshot | None = None
@@ -78,7 +78,7 @@ class Publishing:
         if self._cadence.due(since, records, self._last_records, self._progress.moved):
             self._last_at, self._last_records = self._clock(), records
             if not self._begin():
-                self._watcher.skipped()
+                self._listener.skipped()
         elif self._asked and self._begin():
             self._asked = False
 
@@ -119,7 +119,7 @@ class Publishing:
         if isinstance(result, Published):
             self._progress.published(snapshot)
             self.parent = result.manifest.number
-            self._watcher.published(result)
+            self._listener.published(result)
             return None
         if result.superseded:
             raise UserError(
@@ -128,5 +128,5 @@ class Publishing:
                 "stop the other one, then start this one again",
                 EX_CANTCREAT,
             )
-        self._watcher.failed(result.error)
+        self._listener.failed(result.error)
         return result.error

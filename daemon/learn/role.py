@@ -13,7 +13,6 @@ from daemon.deadletters import send_durably
 from daemon.exits import EX_OK, EX_TEMPFAIL
 from daemon.learn.apply import step
 from daemon.learn.crew import Crew, Outside, assemble_crew
-from daemon.learn.faults import readable_faults
 from daemon.learn.options import LearnOptions
 from daemon.signals import Signals
 from daemon.telemetry import Health, LearnMetrics, serve_http
@@ -24,9 +23,8 @@ log = structlog.get_logger("tripletd.learn")
 
 
 def run(config: Config, options: LearnOptions) -> int:
-    """Learn until told to stop; returns the exit code. Raises UserError for what the user can put right."""
+    """Learn until told to stop; the exit code. Raises UserError and the errors of the islands."""
     with ExitStack() as stack:
-        stack.enter_context(readable_faults())
         # Two BLAS threads on two shared cores make small products many times slower, and their bits vary.
         stack.enter_context(threadpool_limits(limits=1))
         outside = Outside(stack.enter_context(Signals()), LearnMetrics(), Health())
@@ -54,7 +52,8 @@ def _loop(crew: Crew, signals: Signals, options: LearnOptions, leave_on_stop: bo
             publishing.finish()
             if leave_on_stop or not _parked(crew, signals):
                 break
-        ready = crew.reader.get(WAIT_SECONDS)
+        with observer.idle():
+            ready = crew.reader.get(WAIT_SECONDS)
         if ready is not None:
             began = time.perf_counter()
             done = step(crew.origin.learner, ready, crew.inputs.address.topic)  # 1

@@ -41,10 +41,10 @@ class GiveUp:
     reason: str
 
 
-Decision = Finished | Restart | GiveUp
+Action = Finished | Restart | GiveUp
 
 
-def decide(returncode: int, failures: Sequence[float], now: float, policy: RestartPolicy) -> Decision:
+def decide(returncode: int, failures: Sequence[float], now: float, policy: RestartPolicy) -> Action:
     """What to do about a role that ended.
 
     Args:

@@ -9,7 +9,6 @@ from threadpoolctl import threadpool_limits
 
 from daemon.config.model import Config
 from daemon.exits import EX_OK
-from daemon.learn.faults import readable_faults
 from daemon.signals import Signals
 from daemon.telemetry import Health, ValidateMetrics, serve_http
 from daemon.validate.bench import open_bench
@@ -25,9 +24,8 @@ log = structlog.get_logger("tripletd.validate")
 
 
 def run(config: Config, options: ValidateOptions) -> int:
-    """Judge until told to stop; the exit code. Raises UserError for what the user can put right."""
+    """Judge until told to stop; the exit code. Raises UserError and the errors of the islands."""
     with ExitStack() as stack:
-        stack.enter_context(readable_faults())
         stack.enter_context(threadpool_limits(limits=1))
         signals = stack.enter_context(Signals())
         metrics, health = ValidateMetrics(), Health(MAX_JUDGE_SECONDS)

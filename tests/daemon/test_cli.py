@@ -98,7 +98,7 @@ def test_check_prints_values_with_their_origin_and_passes(tmp_path: Path) -> Non
     (tmp_path / "tripletd.toml").write_text(
         "[space.views.x]\ndim = 3\n[http]\nlearn_port = 0\nvalidate_port = 0\n"
     )
-    ended = tripletd("check", "--set", "learner.C=0.5", cwd=tmp_path, env={"TRIPLETD_LEARNER__SEED": "4"})
+    ended = tripletd("check", "--set", "learner.C=0.5", cwd=tmp_path, env={"TRIPLETD_FEED__SEED": "4"})
     assert ended.returncode == EX_OK, ended.stderr
     lines = {line.split()[0]: line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("  ")}
     assert lines["C"] == ["0.5", "cli"]
@@ -221,13 +221,23 @@ def test_debug_shows_the_trace_instead(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_errors_of_the_islands_have_their_codes() -> None:
     from checkpoints.errors import Damaged, Superseded
-    from streams.errors import AddressError, OffsetExpired, StreamUnavailable, TopicMissing
+    from learners.errors import StateError
+    from streams.errors import (
+        AddressError,
+        OffsetExpired,
+        PartitionMissing,
+        StreamUnavailable,
+        TopicMissing,
+    )
 
     codes = {
         AddressError("a"): EX_CONFIG,
         TopicMissing("a"): EX_UNAVAILABLE,
         StreamUnavailable("a"): EX_TEMPFAIL,
+        PartitionMissing("a", 2, 1): EX_CONFIG,
         OffsetExpired(0, 1, 5): EX_DATAERR,
+        StateError("a"): EX_CONFIG,
+        MemoryError("a"): EX_CONFIG,
         Damaged("missing", "a", "b"): EX_DATAERR,
         Superseded("a", "b"): EX_CANTCREAT,
         UserError("a", "", 75): EX_TEMPFAIL,
@@ -237,6 +247,14 @@ def test_errors_of_the_islands_have_their_codes() -> None:
         assert readable is not None
         assert readable.code == code
     assert as_user_error(RuntimeError("x")) is None
+
+
+def test_an_error_of_checkpoints_tells_its_remedy_apart() -> None:
+    from checkpoints.errors import Damaged
+
+    readable = as_user_error(Damaged("missing", "v3", "has no manifest", "delete it"))
+    assert readable is not None
+    assert (readable.message, readable.remedy) == ("v3: has no manifest", "delete it")
 
 
 def test_an_error_of_the_file_system_is_no_bug() -> None:

@@ -39,7 +39,7 @@ class FailingStore(MemoryStore):
 
 
 class Heard:
-    """Counts what the watcher is told."""
+    """Counts what the listener is told."""
 
     def __init__(self) -> None:
         self.versions: list[int] = []
@@ -81,7 +81,7 @@ class Bench:
             arrays=lambda: arrays,
             describe=describe,
             cadence=Cadence(30.0, every_events),
-            watcher=self.heard,
+            listener=self.heard,
             parent=first.number,
             clock=lambda: self.now,
         )

@@ -14,9 +14,10 @@ from structlog.testing import capture_logs
 
 from daemon import deadletters
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_USAGE, UserError
-from daemon.learn import describe
+from daemon.learn import describe, role
 from daemon.learn.options import LearnOptions
 from daemon.learn.replay import replay
+from daemon.telemetry import LearnMetrics
 from learners.batch import TripletBatch
 from learners.block import DenseBlock
 from learners.oasis import Oasis, OasisConfig
@@ -124,7 +125,7 @@ def test_dead_letters_are_durable_before_any_version_passes_them(
     ("change", "named"),
     [
         ({"learner__C": 0.2}, "learner.C"),
-        ({"learner__seed": 7}, "learner.seed"),
+        ({"learner__psd_every": 7}, "learner.psd_every"),
         ({"space__id": "other"}, "space.id"),
         ({"space__views__x__map": "unit"}, "learner.views"),
         ({"stream__max_record_bytes": "2KiB"}, "learner.max_record_bytes"),
@@ -360,3 +361,18 @@ def _bounds(site: Site) -> tuple[int, int]:
         return source.bounds()[0]
     finally:
         source.close()
+
+
+def test_waiting_for_the_stream_is_counted_as_idle(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[LearnMetrics] = []
+
+    def metrics() -> LearnMetrics:
+        made.append(LearnMetrics())
+        return made[-1]
+
+    monkeypatch.setattr(role, "LearnMetrics", metrics)
+    site.feed(make_events(5))
+    site.learn()  # ends once a wait found nothing more
+    idle = made[0].registry.get_sample_value("tripletd_loop_seconds_total", {"phase": "idle"})
+    assert idle is not None
+    assert idle > 0
