@@ -1,6 +1,6 @@
 """Numbered, immutable, verified checkpoints of a learner, the ledger of verdicts, and their aliases."""
 
-from checkpoints.aliases import aliases, resolve
+from checkpoints.aliases import aliases, resolve, stop_in_force
 from checkpoints.commit import Epoch
 from checkpoints.encoding import state_hash
 from checkpoints.errors import (
@@ -57,4 +57,5 @@ __all__ = [
     "prune",
     "resolve",
     "state_hash",
+    "stop_in_force",
 ]

@@ -1,4 +1,4 @@
-"""Names for versions: a pure fold over the ledger."""
+"""What the verdicts amount to, as pure folds over the ledger: names for versions, and the stop in force."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from checkpoints.ledger import LedgerEntry
 
 LATEST = "latest"
 MOVES = ("PROMOTE", "ROLLBACK")
+STOP = "STOP"
+RESUME = "RESUME"
 
 
 def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
@@ -21,6 +23,18 @@ def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
             found.pop(entry.alias, None)
             if entry.version is not None:
                 found[entry.alias] = entry.version
+    return found
+
+
+def stop_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
+    """The STOP that no later RESUME has lifted; None when learning may go on.
+
+    ``before`` is the one in force before ``entries``, so that a reader of the ledger can fold what is new.
+    """
+    found = before
+    for entry in sorted(entries, key=lambda e: e.n):
+        if entry.kind in (STOP, RESUME):
+            found = entry if entry.kind == STOP else None
     return found
 
 

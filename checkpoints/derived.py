@@ -11,7 +11,7 @@ import numpy as np
 from checkpoints.commit import discard
 from checkpoints.encoding import encode, load_arrays
 from checkpoints.errors import BadKey, CheckpointError, Damaged, FutureFormat, KeyMissing
-from checkpoints.fields import Fields
+from checkpoints.fields import Fields, digest, file_name
 from checkpoints.keys import check_name, folder
 from checkpoints.sealed import seal, unseal
 from checkpoints.store import BlobStore
@@ -61,8 +61,8 @@ def attached(store: BlobStore, number: int, name: str) -> tuple[dict[str, np.nda
     at.integer("format")
     if at.integer("number") != number or at.text("name") != name:
         raise Damaged("mismatch", key, "belongs to another version or name")
-    data_key = folder(number) + at.file_name("file")
-    size, sha256, meta = at.integer("size"), at.digest("sha256_of_file"), at.mapping("meta")
+    data_key = folder(number) + file_name(at, "file")
+    size, sha256, meta = at.integer("size"), digest(at, "sha256_of_file"), at.mapping("meta")
     at.nothing_left()
     return load_arrays(store, data_key, size, sha256), meta
 

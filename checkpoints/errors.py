@@ -12,6 +12,9 @@ CheckpointError
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 
 class CheckpointError(Exception):
     """Base of all: `kind` (a short closed word), `place`, `problem` and `remedy`.
@@ -82,3 +85,7 @@ class BadKey(CheckpointError):
     """A key with an absolute path, `..`, a link or odd characters is refused."""
 
     kind = "bad_key"
+
+
+Report: TypeAlias = Callable[[CheckpointError], None]
+"""Told of what a reader passes over."""

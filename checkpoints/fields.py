@@ -23,74 +23,44 @@ class Fields:
         self._path = path
         self._read: set[str] = set()
 
-    def _refuse(self, name: str, problem: str) -> NoReturn:
+    def refuse(self, name: str, problem: str) -> NoReturn:
+        """Raises Damaged for the field `name`."""
         raise Damaged("malformed", self.place, f"field {self._path}{name}: {problem}")
 
     def _take(self, name: str) -> Any:
         self._read.add(name)
         if name not in self._record:
-            self._refuse(name, "is missing")
+            self.refuse(name, "is missing")
         return self._record[name]
 
     def integer(self, name: str, low: int | None = 0) -> int:
         """A whole number, at least `low`."""
         value = self._take(name)
         if type(value) is not int:
-            self._refuse(name, f"{value!r} is not a whole number")
+            self.refuse(name, f"{value!r} is not a whole number")
         if low is not None and value < low:
-            self._refuse(name, f"{value} is below {low}")
+            self.refuse(name, f"{value} is below {low}")
         return value
 
     def text(self, name: str) -> str:
         """A string."""
         value = self._take(name)
         if not isinstance(value, str):
-            self._refuse(name, f"{value!r} is not a string")
-        return value
-
-    def digest(self, name: str) -> str:
-        """64 lower-case hex digits."""
-        value = self.text(name)
-        if not _HEX.fullmatch(value):
-            self._refuse(name, f"{value!r} is not a sha256")
-        return value
-
-    def file_name(self, name: str) -> str:
-        """A plain file name: no folder, no `..`, no absolute path."""
-        value = self.text(name)
-        try:
-            check_name(value)
-        except BadKey as error:
-            self._refuse(name, error.problem)
+            self.refuse(name, f"{value!r} is not a string")
         return value
 
     def mapping(self, name: str) -> dict[str, Any]:
         """A JSON object."""
         value = self._take(name)
         if not isinstance(value, dict):
-            self._refuse(name, "is not an object")
+            self.refuse(name, "is not an object")
         return value
 
     def sequence(self, name: str) -> list[Any]:
         """A JSON array."""
         value = self._take(name)
         if not isinstance(value, list):
-            self._refuse(name, "is not a list")
-        return value
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers >= 0."""
-        value = self.sequence(name)
-        if not all(type(part) is int and part >= 0 for part in value):
-            self._refuse(name, f"{value!r} is not a shape")
-        return tuple(value)
-
-    def numbers(self, name: str) -> dict[str, int | float]:
-        """An object whose values are finite numbers."""
-        value = self.mapping(name)
-        for key, number in value.items():
-            if type(number) not in (int, float) or not math.isfinite(number):
-                self._refuse(f"{name}.{key}", f"{number!r} is not a finite number")
+            self.refuse(name, "is not a list")
         return value
 
     def optional(self, name: str, read: Callable[[str], T]) -> T | None:
@@ -100,7 +70,7 @@ class Fields:
     def inside(self, path: str, record: object, names: tuple[str, ...]) -> Fields:
         """Fields of a nested object that must have exactly `names`."""
         if not isinstance(record, dict) or set(record) != set(names):
-            self._refuse(path, f"is not an object of {', '.join(names)}")
+            self.refuse(path, f"is not an object of {', '.join(names)}")
         return Fields(record, self.place, f"{self._path}{path}.")
 
     def records(self, name: str, names: tuple[str, ...]) -> list[Fields]:
@@ -111,4 +81,39 @@ class Fields:
         """Refuse fields that nobody asked for."""
         for name in self._record:
             if name not in self._read:
-                self._refuse(name, "is not known in this format")
+                self.refuse(name, "is not known in this format")
+
+
+def digest(at: Fields, name: str) -> str:
+    """64 lower-case hex digits."""
+    value = at.text(name)
+    if not _HEX.fullmatch(value):
+        at.refuse(name, f"{value!r} is not a sha256")
+    return value
+
+
+def file_name(at: Fields, name: str) -> str:
+    """A plain file name: no folder, no `..`, no absolute path."""
+    value = at.text(name)
+    try:
+        check_name(value)
+    except BadKey as error:
+        at.refuse(name, error.problem)
+    return value
+
+
+def shape(at: Fields, name: str) -> tuple[int, ...]:
+    """A list of whole numbers >= 0."""
+    value = at.sequence(name)
+    if not all(type(part) is int and part >= 0 for part in value):
+        at.refuse(name, f"{value!r} is not a shape")
+    return tuple(value)
+
+
+def numbers(at: Fields, name: str) -> dict[str, int | float]:
+    """An object whose values are finite numbers."""
+    value = at.mapping(name)
+    for key, number in value.items():
+        if type(number) not in (int, float) or not math.isfinite(number):
+            at.refuse(f"{name}.{key}", f"{number!r} is not a finite number")
+    return value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import stat
@@ -85,9 +86,12 @@ class Folders:
     """Operations on names. All raise OSError."""
 
     def make(self, path: Path) -> None:
-        """Create one folder, mode 0700; nothing happens when it is there."""
-        with contextlib.suppress(FileExistsError):
+        """Create one folder, mode 0700, unless it is there; NotADirectoryError for a file or link in its place."""
+        try:
             os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
 
     def sync(self, path: Path) -> None:
         """Make the names inside `path` durable."""

@@ -9,6 +9,7 @@ from checkpoints.errors import BadKey
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _FOLDER = re.compile(r"versions/([0-9]{10})/[^/]+")
 _MANIFEST = re.compile(r"versions/([0-9]{10})/manifest\.json")
+_IN_THE_WAY = re.compile(r"versions/([0-9]{10})")
 _LEDGER = re.compile(r"ledger/([0-9]{10})\.json")
 VERSIONS = "versions/"
 LEDGER = "ledger/"
@@ -49,6 +50,12 @@ def manifest_key(number: int) -> str:
 def manifest_number(key: str) -> int | None:
     """Inverse of `manifest_key`, None for other keys."""
     match = _MANIFEST.fullmatch(key)
+    return int(match.group(1)) if match else None
+
+
+def number_in_the_way(key: str) -> int | None:
+    """The version where whose folder belongs an object stands instead, None for other keys."""
+    match = _IN_THE_WAY.fullmatch(key)
     return int(match.group(1)) if match else None
 
 

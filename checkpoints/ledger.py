@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from checkpoints.errors import Damaged, FutureFormat, KeyExists, KeyMissing
+from checkpoints.errors import BadKey, Damaged, FutureFormat, KeyExists, KeyMissing, Report
 from checkpoints.fields import Fields
 from checkpoints.keys import LEDGER, ledger_key, ledger_number
 from checkpoints.sealed import seal, unseal
@@ -14,6 +14,7 @@ from checkpoints.store import BlobStore
 
 FORMAT = 1
 KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
+LOST = "restore it from a copy; until then what it said does not count, and all other entries do"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ class Ledger:
     def __init__(self, store: BlobStore) -> None:
         self._store = store
         self._known: dict[int, LedgerEntry] = {}
+        self._told: set[int] = set()
 
     def append(self, entry: dict[str, Any]) -> LedgerEntry:
         """Write `entry` {kind, version?, alias?, by?, reason?, measures?} under the next free number.
@@ -98,27 +100,61 @@ class Ledger:
             else:
                 return wanted
 
-    def entries(self, after: int = 0) -> list[LedgerEntry]:
-        """Entries with `n > after`, ascending. Raises Damaged for an altered one."""
+    def entries(self, after: int = 0, report: Report | None = None) -> list[LedgerEntry]:
+        """Readable entries with `n > after`, ascending.
+
+        What is damaged, or missing before the last, is passed over as if it had never been said; `report` is
+        told of each once in the life of this object. Raises Damaged only when nothing can be listed.
+        """
         found = []
-        for number in self._numbers():
-            if number > after:
-                entry = self._read(number)
-                if entry is not None:
-                    found.append(entry)
+        wanted = after + 1
+        for number in self._numbers_again():
+            if number < wanted:
+                continue
+            try:
+                if number > wanted:
+                    self._tell(report, wanted, _gap(wanted, number - 1))
+                found.append(self._read(number))
+            except Damaged as error:
+                self._tell(report, number, error)
+            wanted = number + 1
         return found
+
+    def _tell(self, report: Report | None, number: int, error: Damaged) -> None:
+        if report is not None and number not in self._told:
+            self._told.add(number)
+            report(error)
 
     def _numbers(self) -> list[int]:
         return sorted(n for n in map(ledger_number, self._store.list(LEDGER)) if n is not None)
 
-    def _read(self, number: int) -> LedgerEntry | None:
+    def _numbers_again(self) -> list[int]:
+        """The numbers there are. A listing beside an append may show an entry and not the one before."""
+        numbers = self._numbers()
+        last = max(numbers, default=0)
+        if len(numbers) < last:
+            numbers = sorted({*numbers, *(n for n in self._numbers() if n < last)})
+        return numbers
+
+    def _read(self, number: int) -> LedgerEntry:
         if number not in self._known:
             key = ledger_key(number)
             try:
                 entry = LedgerEntry.from_json(self._store.get(key), key)
             except KeyMissing:
-                return None
+                raise _gap(number, number) from None
+            except BadKey as error:
+                raise Damaged("mismatch", error.place, error.problem, LOST) from error
+            except FutureFormat:
+                raise
+            except Damaged as error:
+                raise Damaged(error.kind, error.place, error.problem, LOST) from error
             if entry.n != number:
-                raise Damaged("mismatch", key, f"says it is entry {entry.n}")
+                raise Damaged("mismatch", key, f"says it is entry {entry.n}", LOST)
             self._known[number] = entry
         return self._known[number]
+
+
+def _gap(first: int, last: int) -> Damaged:
+    problem = "is not there" if first == last else f"and all up to {ledger_key(last)} are not there"
+    return Damaged("missing", ledger_key(first), f"{problem}, though later entries are", LOST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checkpoints.errors import BadKey, Damaged, KeyMissing
-from checkpoints.keys import VERSIONS, manifest_key, manifest_number
+from checkpoints.keys import VERSIONS, folder, manifest_key, manifest_number, number_in_the_way
 from checkpoints.manifest import Manifest
 from checkpoints.store import BlobStore
 
@@ -14,7 +14,7 @@ def read_manifest(store: BlobStore, number: int) -> Manifest:
     try:
         manifest = Manifest.from_json(store.get(key), key)
     except KeyMissing:
-        raise Damaged("missing", key, "there is no such version") from None
+        raise _missing(store, number) from None
     except BadKey as error:
         raise Damaged("mismatch", error.place, error.problem) from error
     if manifest.number != number:
@@ -23,8 +23,23 @@ def read_manifest(store: BlobStore, number: int) -> Manifest:
 
 
 def numbers(store: BlobStore) -> list[int]:
-    """Every committed number, versions and claims, ascending."""
-    return sorted(n for n in map(manifest_number, store.list(VERSIONS)) if n is not None)
+    """Every number that is taken, ascending: versions, claims, and where a file or link is in the way."""
+    committed, in_the_way = _taken(store)
+    return sorted(committed | in_the_way)
+
+
+def _taken(store: BlobStore) -> tuple[set[int], set[int]]:
+    """Numbers with a manifest; numbers in whose folder's place something else stands."""
+    keys = store.list(VERSIONS)
+    committed = {n for n in map(manifest_number, keys) if n is not None}
+    return committed, {n for n in map(number_in_the_way, keys) if n is not None}
+
+
+def _missing(store: BlobStore, number: int) -> Damaged:
+    if number in _taken(store)[1]:
+        place, problem = folder(number).rstrip("/"), "is a file or a link, not the folder of a version"
+        return Damaged("mismatch", place, problem, "put the folder back or remove it; no other is affected")
+    return Damaged("missing", manifest_key(number), "there is no such version")
 
 
 class Listing:
@@ -42,9 +57,13 @@ class Listing:
         """Numbers taken by claims, ascending."""
         return [n for n, claim in self._kinds().items() if claim]
 
+    def candidates(self) -> list[int]:
+        """Versions, and numbers in whose folder's place something else stands: what may once have been one."""
+        return sorted({*self.versions(), *_taken(self._store)[1]})
+
     def _kinds(self) -> dict[int, bool]:
         found = {}
-        for number in numbers(self._store):
+        for number in sorted(_taken(self._store)[0]):
             if number not in self._claims:
                 try:
                     self._claims[number] = read_manifest(self._store, number).kind == "claim"

@@ -86,10 +86,6 @@ class LocalStore:
             except OSError as error:
                 raise unreadable(self.root / key, error) from error
 
-    def local_path(self, key: str) -> Path | None:
-        """See `checkpoints.store.BlobStore`."""
-        return self._path(key)
-
     def list(self, prefix: str = "") -> list[str]:
         """See `checkpoints.store.BlobStore`. Links are listed, and refused when opened."""
         start = prefix.rpartition("/")[0]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from checkpoints.errors import Damaged, FutureFormat
-from checkpoints.fields import Fields
+from checkpoints.fields import Fields, digest, file_name, numbers, shape
 from checkpoints.sealed import seal, unseal
 
 FORMAT = 1
@@ -143,14 +144,14 @@ def _parse(at: Fields) -> Manifest:
         positions=_positions(at),
         stream=at.mapping("stream"),
         schedule=tuple(_schedule_entry(at, i, e) for i, e in enumerate(at.sequence("schedule"))),
-        counters=at.numbers("counters"),
+        counters=numbers(at, "counters"),
         watermark=at.optional("watermark", lambda name: at.integer(name, low=None)),
         files=tuple(
-            FileEntry(f.file_name("name"), f.integer("size"), f.digest("sha256"))
+            FileEntry(file_name(f, "name"), f.integer("size"), digest(f, "sha256"))
             for f in at.records("files", ("name", "size", "sha256"))
         ),
         arrays=tuple(
-            ArraySpec(a.text("name"), a.text("dtype"), a.shape("shape"))
+            ArraySpec(a.text("name"), a.text("dtype"), shape(a, "shape"))
             for a in at.records("arrays", ("name", "dtype", "shape"))
         ),
         state_hash=at.text("state_hash"),
@@ -168,7 +169,7 @@ def _positions(at: Fields) -> dict[int, PartitionPosition]:
         if not name.isdecimal():
             raise Damaged("malformed", at.place, f"field positions: {name!r} is not a partition number")
         out[int(name)] = PartitionPosition(
-            inside.integer("next_offset"), inside.optional("last_digest", inside.digest)
+            inside.integer("next_offset"), inside.optional("last_digest", partial(digest, inside))
         )
     return out
 

@@ -6,7 +6,6 @@ import hashlib
 import io
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import BinaryIO
 
 from checkpoints.errors import KeyExists, KeyMissing
@@ -42,11 +41,6 @@ class MemoryStore:
             if key not in self._objects:
                 raise KeyMissing(key, "there is no such object")
             return self._objects[key]
-
-    def local_path(self, key: str) -> Path | None:
-        """None: there are no files."""
-        check_key(key)
-        return None
 
     def list(self, prefix: str = "") -> list[str]:
         """See `checkpoints.store.BlobStore`."""

@@ -16,7 +16,6 @@ from checkpoints.errors import Damaged
 
 TRAILER_BYTES = 79
 _TRAILER = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n')
-MAX_BYTES = 64 * 1024 * 1024
 
 
 def seal(record: dict[str, Any]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 from collections.abc import Callable
@@ -15,13 +16,32 @@ from checkpoints.store import Buffer, PutResult
 CHUNK = 4 << 20
 
 
+_STANDS = "the last good version stands, writing is tried again"
+_GONE = (
+    "the checkpoint folder, or part of it, was removed with what was in it; put it back, from a copy or empty: "
+    "a running learner keeps what it learned and tries again"
+)
+_IN_THE_WAY = (
+    "a file or a link stands where a checkpoint folder belongs; move it away, or name another folder: "
+    "what else is there is not touched"
+)
+_FORBIDDEN = f"make the checkpoint folder writable for this user; {_STANDS}"
+_REMEDIES = {
+    errno.ENOENT: _GONE,
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ELOOP: _IN_THE_WAY,
+    errno.EISDIR: _IN_THE_WAY,
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.EROFS: _FORBIDDEN,
+}
+
+
 def write_failed(place: str, error: OSError) -> WriteFailed:
-    """`error` as WriteFailed with what to do about it."""
-    return WriteFailed(
-        place,
-        f"cannot be written: {error.strerror or error}",
-        "free space or repair the disk; the last good version stands, writing is tried again",
-    )
+    """`error` as WriteFailed with what stands and what to do about it."""
+    remedy = _REMEDIES.get(error.errno or 0, f"free space or repair the disk; {_STANDS}")
+    return WriteFailed(place, f"cannot be written: {error.strerror or error}", remedy)
 
 
 def open_temp(fs: Fs, folder: Path) -> tuple[int, Path]:
@@ -37,6 +57,15 @@ def open_temp(fs: Fs, folder: Path) -> tuple[int, Path]:
             drop(fs, fd, path)
             raise
         drop(fs, fd, path)
+
+
+def _open_temp_again(fs: Fs, folder: Path) -> tuple[int, Path]:
+    """`open_temp`; a folder of temporary files that is gone is made again (copies leave empty ones out)."""
+    try:
+        return open_temp(fs, folder)
+    except FileNotFoundError:
+        fs.folders.make(folder)
+        return open_temp(fs, folder)
 
 
 def drop(fs: Fs, fd: int, path: Path) -> None:
@@ -75,7 +104,7 @@ class LocalStaged:
         self._size = 0
         self._fd = -1
         try:
-            self._fd, self._temp = open_temp(fs, root / "tmp")
+            self._fd, self._temp = _open_temp_again(fs, root / "tmp")
         except OSError as error:
             raise write_failed(str(root / "tmp"), error) from error
 

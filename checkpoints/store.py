@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
 
 Buffer = bytes | bytearray | memoryview
@@ -40,10 +39,6 @@ class BlobStore(Protocol):
 
     def get(self, key: str) -> bytes:
         """The whole object; KeyMissing when there is none."""
-        ...
-
-    def local_path(self, key: str) -> Path | None:
-        """The file behind `key` (for mapping it), None for a store without files."""
         ...
 
     def list(self, prefix: str = "") -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from checkpoints import derived
 from checkpoints.commit import Epoch, StateFile, claim, commit, discard, next_state_key
 from checkpoints.encoding import encode, load_arrays, specs_of
-from checkpoints.errors import CheckpointError, Damaged
+from checkpoints.errors import CheckpointError, Damaged, Report
 from checkpoints.keys import folder
 from checkpoints.listing import Listing, read_manifest
 from checkpoints.manifest import Manifest, VersionMeta
@@ -47,6 +47,29 @@ class VersionStore:
         """The manifest of `number`. Raises Damaged or FutureFormat."""
         return read_manifest(self.store, number)
 
+    def newest_manifest(self) -> Manifest | None:
+        """The newest manifest that can be read; None without one. The version itself may still not load."""
+        for number in reversed(self._listing.candidates()):
+            try:
+                return self.manifest(number)
+            except CheckpointError:
+                continue
+        return None
+
+    def manifests(self, report: Report | None = None) -> list[Manifest]:
+        """The manifest of every version that has a readable one, ascending; the problems of others go to `report`.
+
+        A version pruned meanwhile is left out without a word. Raises Damaged when nothing can be listed.
+        """
+        found = []
+        for number in self._listing.candidates():
+            try:
+                found.append(self.manifest(number))
+            except Damaged as error:
+                if report is not None and number in self._listing.candidates():
+                    report(error)
+        return found
+
     def load(self, number: int) -> Version:
         """Version `number`, every size and hash verified while reading, without a second copy.
 
@@ -69,12 +92,12 @@ class VersionStore:
             raise Damaged("mismatch", place, "state_hash is not the sha256 of the state file")
         return Version(manifest, arrays)
 
-    def newest_valid(self, report: Callable[[CheckpointError], None] | None = None) -> Version | None:
-        """The newest version that loads, None when there is none. Damaged newer ones go to `report`.
+    def newest_valid(self, report: Report | None = None) -> Version | None:
+        """The newest version that loads, None when there is none. Newer ones that do not load go to `report`.
 
         A writer calls it after `claim`, so that no older writer can add a newer version meanwhile.
         """
-        for number in reversed(self.versions()):
+        for number in reversed(self._listing.candidates()):
             try:
                 return self.load(number)
             except Damaged as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checkpoints.errors import Report
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.versions import VersionStore
 
@@ -25,12 +26,12 @@ class Watcher:
         self._versions: set[int] = set()
         self._entry = 0
 
-    def poll(self) -> Changes:
+    def poll(self, report: Report | None = None) -> Changes:
         """New versions and entries since the last poll. Reads only manifests and entries not seen before.
 
-        Raises Damaged for an altered ledger entry.
+        A ledger entry that cannot be read is passed over and told to `report`, once.
         """
-        entries = self._ledger.entries(after=self._entry)
+        entries = self._ledger.entries(after=self._entry, report=report)
         versions = self._version_store.versions()
         new = tuple(number for number in versions if number not in self._versions)
         self._versions = set(versions)

@@ -76,12 +76,6 @@ def _newest(config: Config) -> Manifest | None:
         return None
     try:
         versions, _ = open_for_reading(config)
-        numbers = versions.versions()
+        return versions.newest_manifest()
     except (CheckpointError, UserError):
         return None
-    for number in reversed(numbers):
-        try:
-            return versions.manifest(number)
-        except CheckpointError:
-            continue
-    return None

@@ -112,7 +112,6 @@ class LearnerConfig(Section):
     C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
     symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
     psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
-    seed: int = Field(0, ge=0, lt=2**63, description="seed of everything random in the learner")
 
 
 class CheckpointsConfig(Section):

@@ -74,12 +74,11 @@ def runtime() -> dict[str, Any]:
 class Description:
     """Fills the part of a manifest that is the same for every version of a run."""
 
-    def __init__(self, run: Expected, fitted: FittedSpaceMap, seed: int) -> None:
+    def __init__(self, run: Expected, fitted: FittedSpaceMap) -> None:
         settings = dict(run.learner_config)
         self._learner = {"name": run.learner, "config": settings, "config_digest": digest_of(settings)}
         self._run = run
         self._map = {"id": fitted.id, "spec": fitted.spec()}
-        self._seed = seed
         self._runtime = runtime()
 
     def __call__(self, snapshot: Snapshot, parent: int | None) -> VersionMeta:
@@ -89,7 +88,7 @@ class Description:
             space=self._run.space,
             map=self._map,
             catalog_digest=self._run.catalog_digest,
-            seed=self._seed,
+            seed=0,  # OASIS draws nothing
             parent=parent,
             positions=snapshot.positions,
             stream=dict(self._run.stream),

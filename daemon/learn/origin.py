@@ -72,7 +72,7 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     """
     run = expected(config, inputs.catalog_digest, inputs.identity)
     plan = _Plan(config, options, parse_start(options.start), run, inputs)
-    standing = _newest_manifest(inputs)
+    standing = inputs.versions.newest_manifest()  # damaged ones are reported when the version is loaded
     if options.restart_from is not None:
         with _readable(options.restart_from):
             standing = inputs.versions.manifest(options.restart_from)
@@ -92,7 +92,7 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
 def _first(plan: _Plan, fitted: FittedSpaceMap, offsets: Mapping[int, int], epoch: Epoch) -> Origin:
     learner = untrained(plan.config.learner, fitted.dim)
     progress = Progress({p: PartitionPosition(offset) for p, offset in offsets.items()})
-    describe = Description(plan.run, fitted, plan.config.learner.seed)
+    describe = Description(plan.run, fitted)
     arrays, meta = pack(learner.state(), fitted.arrays()), describe(progress.snapshot(), None)
     manifest = plan.inputs.versions.publish(epoch, arrays, meta)
     log.info("version 0 written: the untrained similarity", dim=fitted.dim, positions=dict(offsets))
@@ -116,7 +116,7 @@ def _continue(plan: _Plan, epoch: Epoch) -> Origin:
     learner = restored(plan.config.learner, learner_arrays(version.arrays))
     positions = progress.next_offsets()
     log.info("continuing", version=manifest.number, positions=positions, records=progress.records)
-    describe = Description(plan.run, fitted, manifest.seed)
+    describe = Description(plan.run, fitted)
     return Origin(learner, fitted, progress, describe, epoch, manifest.number)
 
 
@@ -157,16 +157,6 @@ def _load(number: int | None, inputs: Inputs) -> Version:
             EX_DATAERR,
         )
     return version
-
-
-def _newest_manifest(inputs: Inputs) -> Manifest | None:
-    """The newest readable manifest; the damaged ones are reported when the version is loaded."""
-    for number in reversed(inputs.versions.versions()):
-        try:
-            return inputs.versions.manifest(number)
-        except CheckpointError:
-            continue
-    return None
 
 
 def _check_positions(manifest: Manifest, plan: _Plan, progress: Progress) -> None:

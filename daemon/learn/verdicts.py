@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from checkpoints.aliases import stop_in_force
 from checkpoints.ledger import Ledger, LedgerEntry
 
-STOP = "STOP"
-RESUME = "RESUME"
 LOOK_EVERY_S = 0.3
-
-
-def standing_stop(standing: LedgerEntry | None, entries: Iterable[LedgerEntry]) -> LedgerEntry | None:
-    """The STOP in force after `entries` (in order), given the one before; None when learning may go on."""
-    for entry in entries:
-        if entry.kind == STOP:
-            standing = entry
-        elif entry.kind == RESUME:
-            standing = None
-    return standing
 
 
 class Verdicts:
@@ -39,5 +28,5 @@ class Verdicts:
             entries = self._ledger.entries(after=self._seen)
             if entries:
                 self._seen = entries[-1].n
-            self._standing = standing_stop(self._standing, entries)
+            self._standing = stop_in_force(entries, self._standing)
         return self._standing

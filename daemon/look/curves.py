@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints import LedgerEntry
-from daemon.look.overview import standing
+from daemon.look.overview import summary
 
 REFERENCE = "version_0"
 TITLES = {
@@ -81,7 +81,7 @@ def curves_of(entries: Iterable[LedgerEntry]) -> Curves:
             known = _numbers(reference) if isinstance(reference, Mapping) else {}
             points[entry.version] = Point(entry.version, int(events), values, known)
     ordered = sorted(points.values(), key=lambda point: (point.events, point.version))
-    stands = standing(entries)
+    stands = summary(entries)
     return Curves(tuple(ordered), stands.best, stands.stopped_by)
 
 

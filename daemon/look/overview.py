@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoints import LedgerEntry, Manifest, aliases
+from checkpoints import LedgerEntry, Manifest, aliases, stop_in_force
 
 _OUTCOMES = ("updated", "passive", "degenerate", "rejected")
 _REFUSED = "refused"
@@ -28,7 +28,7 @@ class VersionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Summary:
     """What the verdicts amount to: the best version, and the STOP in force with its reason."""
 
     best: int | None
@@ -77,15 +77,10 @@ def measures_by_version(entries: Iterable[LedgerEntry]) -> dict[int, Mapping[str
     return found
 
 
-def standing(entries: Sequence[LedgerEntry]) -> Standing:
+def summary(entries: Sequence[LedgerEntry]) -> Summary:
     """Best version, stop in force (a later RESUME lifts it), number of judged versions."""
-    stop: LedgerEntry | None = None
-    for entry in entries:
-        if entry.kind == "STOP":
-            stop = entry
-        elif entry.kind == "RESUME":
-            stop = None
-    return Standing(
+    stop = stop_in_force(entries)
+    return Summary(
         best=aliases(entries).get("best"),
         stopped_by=stop.reason if stop else None,
         stopped_at=stop.version if stop else None,

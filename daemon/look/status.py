@@ -10,7 +10,7 @@ from checkpoints import CheckpointError, Manifest
 from daemon.config import Config
 from daemon.exits import UserError
 from daemon.look.live import is_role, live_metrics
-from daemon.look.overview import VersionRow, standing, version_rows
+from daemon.look.overview import VersionRow, summary, version_rows
 from daemon.versions.storage import open_for_reading
 
 
@@ -69,7 +69,7 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     entries = ledger.entries()
     newest = max(manifests, key=lambda one: one.number, default=None)
     rows = version_rows(manifests, entries, newest.number if newest else None)
-    stands = standing(entries)
+    stands = summary(entries)
     by_number = {row.number: row for row in rows}
     picture["versions"] = [row.number for row in rows]
     picture["newest"] = _plain(by_number.get(newest.number)) if newest else None

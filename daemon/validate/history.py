@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from checkpoints.aliases import stop_in_force
 from checkpoints.ledger import LedgerEntry
 from daemon.validate.decide import History, Positions
 from daemon.validate.rules import DecisionRule, Judged, Standing, is_finite, judge_by
@@ -29,8 +30,8 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> History:
     refused: set[int] = set()
     baseline = frozenset({0})
     promoted: int | None = None
-    stopped: Positions | None = None
-    for entry in sorted(entries, key=lambda e: e.n):
+    ordered = sorted(entries, key=lambda e: e.n)
+    for entry in ordered:
         if entry.kind == "KEEP" and entry.version is not None:
             if entry.measures.get(REFUSED):
                 refused.add(entry.version)
@@ -39,11 +40,11 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> History:
                 judged += _judged(entry.version, entry.measures, rule)
         elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
             promoted = entry.version
-        elif entry.kind == "STOP":
-            stopped = positions_of(entry.measures)
         elif entry.kind == "RESUME":
-            stopped, judged = None, []
+            judged = []
             baseline = frozenset({0} if promoted is None else {0, promoted})
+    stop = stop_in_force(ordered)
+    stopped = None if stop is None else positions_of(stop.measures)
     return History(tuple(judged), baseline, frozenset(refused), promoted, stopped)
 
 

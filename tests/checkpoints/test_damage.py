@@ -46,6 +46,16 @@ def refused(root: Path) -> Damaged:
     return caught.value
 
 
+def test_the_newest_manifest_is_the_newest_that_can_be_read(root: Path) -> None:
+    versions = VersionStore(LocalStore(root))
+    for number, expected in ((1, 1), (0, 0)):
+        newest = versions.newest_manifest()
+        assert newest is not None
+        assert newest.number == expected
+        files(root, number)[0].write_bytes(b"{}")
+    assert versions.newest_manifest() is None
+
+
 @pytest.mark.parametrize("which", [0, 1], ids=["manifest", "state"])
 def test_every_truncation_length_is_refused(root: Path, which: int) -> None:
     path = files(root)[which]

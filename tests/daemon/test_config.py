@@ -34,12 +34,12 @@ def complaint(folder: Path, text: str, environ: dict[str, str] = NO_ENV) -> str:
 
 
 def test_command_line_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
-    path = write(tmp_path, "[learner]\nC = 0.2\nseed = 1\npsd_every = 5\n")
-    environ = {"TRIPLETD_LEARNER__C": "0.3", "TRIPLETD_LEARNER__SEED": "2"}
+    path = write(tmp_path, "[learner]\nC = 0.2\npsd_every = 5\n[feed]\nseed = 1\n")
+    environ = {"TRIPLETD_LEARNER__C": "0.3", "TRIPLETD_FEED__SEED": "2"}
     config = load_config(path, {"learner.C": 0.4}, environ)
-    assert (config.learner.C, config.learner.seed, config.learner.psd_every) == (0.4, 2, 5)
+    assert (config.learner.C, config.feed.seed, config.learner.psd_every) == (0.4, 2, 5)
     assert config.learner.symmetric == "off"
-    keys = ("learner.C", "learner.seed", "learner.psd_every", "learner.symmetric")
+    keys = ("learner.C", "feed.seed", "learner.psd_every", "learner.symmetric")
     assert [config.origin_of(key) for key in keys] == ["cli", "env", "file", "default"]
 
 
@@ -111,7 +111,7 @@ def test_a_space_without_views_says_what_to_add() -> None:
         ('[http]\nhost = "a\\u0000b"\n', "http.host: found"),
         ('[checkpoints]\npath = "a\\u0000b"\n', "holds a NUL character; remove it"),
         (f"a = {'[' * 5000}{']' * 5000}\n", "nested too deeply"),
-        (f"[learner]\nseed = {'9' * 5000}\n", "a number has too many digits"),
+        (f"[feed]\nseed = {'9' * 5000}\n", "a number has too many digits"),
     ],
 )
 def test_each_mistake_names_file_key_found_and_allowed(tmp_path: Path, text: str, expected: str) -> None:
@@ -121,7 +121,7 @@ def test_each_mistake_names_file_key_found_and_allowed(tmp_path: Path, text: str
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
-    lines = complaint(tmp_path, '[learner]\nC = "big"\nseeds = 3\n[log]\nlevel = "loud"\n').splitlines()
+    lines = complaint(tmp_path, '[learner]\nC = "big"\nCs = 3\n[log]\nlevel = "loud"\n').splitlines()
     assert len(lines) == 3
 
 
@@ -131,7 +131,7 @@ def test_a_mistake_in_the_environment_names_the_variable(tmp_path: Path) -> None
 
 
 def test_an_unknown_variable_is_a_mistake_too(tmp_path: Path) -> None:
-    message = complaint(tmp_path, "", {"TRIPLETD_LEARNER__SED": "1"})
+    message = complaint(tmp_path, "", {"TRIPLETD_FEED__SED": "1"})
     assert "did you mean seed?" in message
 
 

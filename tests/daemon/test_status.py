@@ -17,7 +17,7 @@ from daemon.cli import main
 from daemon.commands.text import ago, measure, size, span
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
 from daemon.look.curves import curves_of, to_csv
-from daemon.look.overview import standing
+from daemon.look.overview import summary
 from daemon.look.status import lags
 from daemon.look.terminal_chart import draw
 from streams.address import parse_address
@@ -167,9 +167,9 @@ def test_curves_take_the_newest_judgment_and_leave_out_refused_versions() -> Non
 
 def test_a_resume_lifts_the_stop() -> None:
     entries = [LedgerEntry(n=1, kind="STOP", version=3, reason="patience")]
-    assert standing(entries).stopped_by == "patience"
+    assert summary(entries).stopped_by == "patience"
     entries.append(LedgerEntry(n=2, kind="RESUME", version=3, reason="drift"))
-    assert standing(entries).stopped_by is None
+    assert summary(entries).stopped_by is None
 
 
 def test_lag_counts_from_what_is_still_there() -> None:

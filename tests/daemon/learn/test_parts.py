@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkpoints.aliases import stop_in_force
 from checkpoints.ledger import LedgerEntry
 from daemon.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
 from daemon.learn.observe import POISON_WINDOW, PoisonShare
-from daemon.learn.verdicts import standing_stop
 from daemon.learn.warmup import Sample, concatenate, usable
 from daemon.objects.mapped import overlay
 from learners.block import Block, DenseBlock, SparseBlock
@@ -36,10 +36,10 @@ from tests.daemon.learn.conftest import DIM, make_events
 )
 def test_the_last_stop_or_resume_decides(kinds: list[str], stopped_at: int | None) -> None:
     entries = [LedgerEntry(n=n, kind=kind) for n, kind in enumerate(kinds, 1)]
-    whole = standing_stop(None, entries)
+    whole = stop_in_force(entries)
     assert (whole.n if whole else None) == stopped_at
     for cut in range(len(entries)):  # however the entries arrive
-        assert standing_stop(standing_stop(None, entries[:cut]), entries[cut:]) == whole
+        assert stop_in_force(entries[cut:], stop_in_force(entries[:cut])) == whole
 
 
 class FlakySink:
