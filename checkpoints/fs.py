@@ -86,7 +86,7 @@ class Folders:
     """Operations on names. All raise OSError."""
 
     def make(self, path: Path) -> None:
-        """Create one folder, mode 0700, unless it is there; NotADirectoryError for a file or link in its place."""
+        """Create one folder, mode 0700, unless there is one; NotADirectoryError for a file or a link."""
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:

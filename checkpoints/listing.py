@@ -58,7 +58,7 @@ class Listing:
         return [n for n, claim in self._kinds().items() if claim]
 
     def candidates(self) -> list[int]:
-        """Versions, and numbers in whose folder's place something else stands: what may once have been one."""
+        """Versions, and numbers in whose folder's place something else stands: once a version, maybe."""
         return sorted({*self.versions(), *_taken(self._store)[1]})
 
     def _kinds(self) -> dict[int, bool]:

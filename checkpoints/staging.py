@@ -18,7 +18,7 @@ CHUNK = 4 << 20
 
 _STANDS = "the last good version stands, writing is tried again"
 _GONE = (
-    "the checkpoint folder, or part of it, was removed with what was in it; put it back, from a copy or empty: "
+    "the checkpoint folder, or part of it, was removed with all in it; put it back, from a copy or empty: "
     "a running learner keeps what it learned and tries again"
 )
 _IN_THE_WAY = (

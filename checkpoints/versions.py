@@ -57,7 +57,7 @@ class VersionStore:
         return None
 
     def manifests(self, report: Report | None = None) -> list[Manifest]:
-        """The manifest of every version that has a readable one, ascending; the problems of others go to `report`.
+        """Every version's manifest, ascending; `report` is told of those that cannot be read.
 
         A version pruned meanwhile is left out without a word. Raises Damaged when nothing can be listed.
         """

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints import CheckpointError, Damaged, FileEntry, FutureFormat, LocalStore, VersionStore
+from checkpoints import CheckpointError, Damaged, FileEntry, FutureFormat, LocalStore, VersionStore, prune
 from checkpoints.encoding import encode
 from checkpoints.sealed import seal, unseal
 
@@ -123,6 +123,26 @@ def test_an_empty_folder_and_one_without_a_manifest_are_no_versions(root: Path) 
     newest = versions.newest_valid()
     assert newest is not None
     assert newest.manifest.number == 0
+
+
+@pytest.mark.parametrize("kind", ["file", "symlink", "dangling"])
+def test_a_folder_that_is_no_folder_any_more_is_passed_over_and_told(root: Path, kind: str) -> None:
+    folder = root / "versions" / "0000000001"
+    shutil.move(folder, root / "elsewhere")
+    if kind == "file":
+        folder.write_bytes(b"not a folder")
+    else:
+        folder.symlink_to(root / ("elsewhere" if kind == "symlink" else "nowhere"))
+    refused(root)
+    versions, told = VersionStore(LocalStore(root)), []
+    assert versions.versions() == [0]
+    assert [one.number for one in versions.manifests(told.append)] == [0]
+    assert [str(error) for error in told] == [str(refused(root))]
+    assert prune(versions, [], keep=1) == []
+    epoch = versions.claim()
+    assert versions.publish(epoch, state(2), meta(parent=0)).number == 3
+    assert versions.versions() == [0, 3]
+    assert folder.is_symlink() == (kind != "file")
 
 
 @pytest.mark.parametrize("kind", ["symlink", "fifo", "folder"])

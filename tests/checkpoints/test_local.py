@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
-from checkpoints import BadKey, KeyMissing, LocalStore, VersionStore, WriteFailed
+from checkpoints import (
+    AsyncPublisher,
+    BadKey,
+    Failed,
+    KeyMissing,
+    LocalStore,
+    Manifest,
+    VersionStore,
+    WriteFailed,
+)
 from checkpoints.fs import Files, Folders, Fs
+from checkpoints.staging import write_failed
 
-from .samples import meta, state
+from .samples import meta, same, state
 
 
 def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
@@ -117,5 +129,72 @@ def test_a_torn_last_line_does_not_swallow_the_next(tmp_path: Path) -> None:
 
 def test_a_root_that_is_a_file_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(WriteFailed, match="file"):
+    with pytest.raises(WriteFailed, match=r"file.*stands where a checkpoint folder belongs"):
         LocalStore(tmp_path / "file")
+    with pytest.raises(WriteFailed, match=r"file.*stands where a checkpoint folder belongs"):
+        LocalStore(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("write", ["publish", "begin"])
+def test_a_store_that_is_removed_under_its_writer_is_told_and_written_once_it_is_back(
+    tmp_path: Path, write: str
+) -> None:
+    root = tmp_path / "store"
+    versions = VersionStore(LocalStore(root))
+    epoch = versions.claim()
+    versions.publish(epoch, state(0), meta())
+
+    def put() -> Manifest:
+        if write == "publish":
+            return versions.publish(epoch, state(1), meta(parent=0))
+        publisher = AsyncPublisher(versions, epoch, copy_below=0)
+        assert publisher.begin(state(1), meta(parent=0))
+        done = publisher.drain()
+        publisher.close()
+        if isinstance(done, Failed):
+            raise done.error
+        assert done is not None
+        return done.manifest
+
+    shutil.rmtree(root)
+    with pytest.raises(WriteFailed, match="was removed with all in it; put it back") as caught:
+        put()
+    assert caught.value.retriable
+    root.mkdir()
+    assert put().number == 1
+    newest = VersionStore(LocalStore(root)).newest_valid()
+    assert newest is not None
+    assert same(newest.arrays, state(1))
+
+
+@pytest.mark.parametrize("kind", ["file", "symlink"])
+def test_nothing_is_written_through_what_stands_in_a_folders_place(tmp_path: Path, kind: str) -> None:
+    store = LocalStore(tmp_path / "store")
+    (tmp_path / "elsewhere").mkdir()
+    place = store.root / "versions"
+    place.write_bytes(b"") if kind == "file" else place.symlink_to(tmp_path / "elsewhere")
+    staged = store.stage(1)
+    staged.write_at(0, b"x")
+    with pytest.raises(WriteFailed, match="stands where a checkpoint folder belongs"):
+        staged.commit("versions/state")
+    with pytest.raises(WriteFailed if kind == "file" else BadKey):
+        store.put_new("versions/state", [b"x"])
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        (errno.ENOSPC, "free space"),
+        (errno.EIO, "repair the disk"),
+        (errno.EACCES, "writable"),
+        (errno.EROFS, "writable"),
+        (errno.ENOENT, "was removed"),
+        (errno.ENOTDIR, "stands where"),
+        (errno.EEXIST, "stands where"),
+    ],
+)
+def test_a_refused_write_says_what_to_do_about_this_very_error(code: int, word: str) -> None:
+    error = write_failed("there", OSError(code, os.strerror(code)))
+    assert word in error.remedy
+    assert os.strerror(code) in error.problem

@@ -79,12 +79,6 @@ def test_append_line_adds_whole_lines(store: BlobStore) -> None:
     assert store.get("log") == b"one\ntwo\n"
 
 
-def test_local_path_is_none_or_holds_the_bytes(store: BlobStore) -> None:
-    store.put_new("k", [b"x"])
-    path = store.local_path("k")
-    assert path is None or path.read_bytes() == b"x"
-
-
 @pytest.mark.parametrize(
     "key", ["", "/etc/passwd", "../x", "a/../b", "a//b", "./a", ".hidden", "a\0b", "a b", "a/", "é"]
 )
@@ -94,7 +88,6 @@ def test_keys_that_could_lead_outside_are_refused(store: BlobStore, key: str) ->
         lambda: store.get(key),
         lambda: store.open(key),
         lambda: store.delete(key),
-        lambda: store.local_path(key),
         lambda: store.append_line(key, b""),
     )
     for call in calls:
