@@ -29,7 +29,7 @@ def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
 def stop_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
     """The STOP that no later RESUME has lifted; None when learning may go on.
 
-    ``before`` is the one in force before ``entries``, so that a reader of the ledger can fold what is new.
+    `before` is the one in force before `entries`, so that a reader of the ledger can fold what is new.
     """
     found = before
     for entry in sorted(entries, key=lambda e: e.n):

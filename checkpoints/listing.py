@@ -54,7 +54,7 @@ class Listing:
         return [n for n, claim in self._kinds().items() if not claim]
 
     def claims(self) -> list[int]:
-        """Numbers taken by claims, ascending."""
+        """Numbers that writers took to fence off older ones, ascending."""
         return [n for n, claim in self._kinds().items() if claim]
 
     def candidates(self) -> list[int]:

@@ -37,7 +37,7 @@ def prune(version_store: VersionStore, protected: Iterable[int], keep: int) -> l
     for number in gone:
         store.append_line(HISTORY, _history_line(version_store, number))
         _delete(store, number)
-    for number in plan_claims(version_store.claims()):
+    for number in plan_claims(version_store.listing.claims()):
         _delete(store, number)
     return gone
 

@@ -29,19 +29,15 @@ class Version:
 
 
 class VersionStore:
-    """Versions in `store`. Reading needs no claim; publishing does."""
+    """Versions in `store`. Reading needs no claim; publishing does. `listing` tells versions from claims."""
 
     def __init__(self, store: BlobStore) -> None:
         self.store = store
-        self._listing = Listing(store)
+        self.listing = Listing(store)
 
     def versions(self) -> list[int]:
         """Committed versions, ascending; claims are hidden, damaged ones are not."""
-        return self._listing.versions()
-
-    def claims(self) -> list[int]:
-        """Numbers that writers took to fence off older ones, ascending."""
-        return self._listing.claims()
+        return self.listing.versions()
 
     def manifest(self, number: int) -> Manifest:
         """The manifest of `number`. Raises Damaged or FutureFormat."""
@@ -49,7 +45,7 @@ class VersionStore:
 
     def newest_manifest(self) -> Manifest | None:
         """The newest manifest that can be read; None without one. The version itself may still not load."""
-        for number in reversed(self._listing.candidates()):
+        for number in reversed(self.listing.candidates()):
             try:
                 return self.manifest(number)
             except CheckpointError:
@@ -62,11 +58,11 @@ class VersionStore:
         A version pruned meanwhile is left out without a word. Raises Damaged when nothing can be listed.
         """
         found = []
-        for number in self._listing.candidates():
+        for number in self.listing.candidates():
             try:
                 found.append(self.manifest(number))
             except Damaged as error:
-                if report is not None and number in self._listing.candidates():
+                if report is not None and number in self.listing.candidates():
                     report(error)
         return found
 
@@ -97,7 +93,7 @@ class VersionStore:
 
         A writer calls it after `claim`, so that no older writer can add a newer version meanwhile.
         """
-        for number in reversed(self._listing.candidates()):
+        for number in reversed(self.listing.candidates()):
             try:
                 return self.load(number)
             except Damaged as error:

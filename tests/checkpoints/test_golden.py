@@ -18,7 +18,7 @@ def test_format_1_loads(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "v1", tmp_path / "v1")
     versions = VersionStore(LocalStore(tmp_path / "v1"))
     assert versions.versions() == [0, 2]
-    assert versions.claims() == [3]
+    assert versions.listing.claims() == [3]
     newest = versions.newest_valid()
     assert newest is not None
     assert same(

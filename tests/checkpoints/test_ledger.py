@@ -120,7 +120,7 @@ def test_processes_that_claim_at_once_win_a_number_each(tmp_path: Path) -> None:
     versions.publish(versions.claim(), state(), meta())
     won = _in_processes(_claim, [(tmp_path, 10), (tmp_path, 10)])
     assert sorted(won[0] + won[1]) == list(range(1, 21))
-    assert versions.claims() == list(range(1, 21))
+    assert versions.listing.claims() == list(range(1, 21))
     assert versions.versions() == [0]
 
 

@@ -89,7 +89,7 @@ def test_claims_are_hidden_and_cannot_be_loaded(store: BlobStore) -> None:
     assert versions.claim().number == 1
     assert versions.claim().number == 2
     assert versions.versions() == [0]
-    assert versions.claims() == [1, 2]
+    assert versions.listing.claims() == [1, 2]
     newest = versions.newest_valid()
     assert newest is not None
     assert newest.manifest.number == 0
