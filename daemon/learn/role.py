@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import structlog
 from threadpoolctl import threadpool_limits
 
+from checkpoints.ledger import LedgerEntry
 from daemon.config.model import Config
 from daemon.deadletters import send_durably
 from daemon.exits import EX_OK, EX_TEMPFAIL
@@ -48,9 +49,10 @@ def _loop(crew: Crew, signals: Signals, options: LearnOptions, leave_on_stop: bo
     while not signals.stopping:
         observer.beat()
         observer.lag(crew.inputs.control.bounds, progress.next_offsets())
-        if crew.verdicts.stop_in_force():
+        stop = crew.verdicts.stop_in_force()
+        if stop is not None:
             publishing.finish()
-            if leave_on_stop or not _parked(crew, signals):
+            if leave_on_stop or not _parked(crew, signals, stop):
                 break
         with observer.idle():
             ready = crew.reader.get(WAIT_SECONDS)
@@ -69,8 +71,9 @@ def _loop(crew: Crew, signals: Signals, options: LearnOptions, leave_on_stop: bo
     return EX_OK
 
 
-def _parked(crew: Crew, signals: Signals) -> bool:
+def _parked(crew: Crew, signals: Signals, by: LedgerEntry) -> bool:
     """Hold the position while a STOP is in force. True when a RESUME lifted it, False when told to end."""
+    crew.observer.parked(by)
     log.warning("parked: position kept, waiting for RESUME", positions=crew.origin.progress.next_offsets())
     while not signals.wait(WAIT_SECONDS):
         stop = crew.verdicts.stop_in_force()
