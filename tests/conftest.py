@@ -1,3 +1,3 @@
-"""Before any test module imports numba, as in the daemon: the processor level that kernels are compiled for."""
+"""Imported before any test module brings numba in: fixes the processor level kernels are compiled for."""
 
 import learners.kernels.cpu  # noqa: F401
