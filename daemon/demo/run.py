@@ -92,7 +92,7 @@ class DemoRun:
     def _users(self, stack: ExitStack) -> subprocess.Popen[bytes]:
         words = ["--count", str(IMPRESSIONS), "--seed", str(self._seed)]
         users = subprocess.Popen(
-            [sys.executable, "-m", "daemon.demo.users", *words],
+            [sys.executable, "-P", "-m", "daemon.demo.users", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=stack.enter_context((self._folder / "users.log").open("wb")),

@@ -26,7 +26,7 @@ from daemon.exits import (
 )
 from daemon.signals import Signals
 from daemon.up.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
-from daemon.up.roleprocess import RoleProcess
+from daemon.up.roleprocess import TRIPLETD, RoleProcess
 from daemon.up.supervise import RoleSpec, Supervisor
 
 PYTHON = (sys.executable,)
@@ -323,3 +323,11 @@ def alive(pid: int) -> bool:
         return False
     # A killed parent leaves its child to init, or to nobody in a container: a zombie has ended.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_role_starts_where_folders_bear_the_packages_names(tmp_path):
+    for name in ("checkpoints", "streams", "learners", "daemon"):
+        (tmp_path / name).mkdir()
+    done = subprocess.run([*TRIPLETD, "--version"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("tripletd ")
