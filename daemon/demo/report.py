@@ -88,7 +88,7 @@ class Reporter:
             after,
             events,
             events / max(seconds, 1e-9),
-            len(numbers),
+            numbers[-1] + 1,
             best,
             curves.stopped_by or "end of clicks",
         )

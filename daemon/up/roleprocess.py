@@ -13,7 +13,7 @@ from daemon.logs import wants_colour
 from daemon.up.lifeline import VARIABLE, open_lifeline
 
 TRIPLETD = (sys.executable, "-P", "-m", "daemon")
-"""-P: a folder of the user's called `checkpoints` or `streams` in the working directory must not be imported."""
+"""-P: a folder called `checkpoints` or `streams` in the working directory must not be imported."""
 _NAME_WIDTH = 8
 _COLOURS = {"learn": "36", "validate": "35"}
 
