@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,15 +34,19 @@ def up(
     shared = _arguments(config_file(config), set_, exit_when_caught_up)
     # When caught up, validate goes on until it has judged what learn wrote last.
     ends_all = effective.validate.on_stop == "exit" and not exit_when_caught_up
-    specs = [
-        RoleSpec("learn", ("learn", *shared), ends_all),
-        RoleSpec("validate", ("validate", *shared)),
-    ]
+    reader, writer = os.pipe()
+    with Signals() as signals, open(reader, "rb") as learning, open(writer, "wb") as at_work:
+        specs = [
+            # However long learn takes, validate waits: its stdin ends when learn has finished.
+            RoleSpec("learn", ("learn", *shared), ends_all, finished=at_work.close),
+            RoleSpec("validate", ("validate", *shared, "--beside-learn")),
+        ]
 
-    def start(spec: RoleSpec) -> RoleProcess:
-        return RoleProcess(spec.name, spec.arguments, prefix)
+        def start(spec: RoleSpec) -> RoleProcess:
+            return RoleProcess(
+                spec.name, spec.arguments, prefix, stdin=learning if spec.name == "validate" else None
+            )
 
-    with Signals() as signals:
         return Supervisor(specs, start, signals, get_logger()).run()
 
 

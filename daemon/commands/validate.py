@@ -17,10 +17,11 @@ def validate(
         bool,
         typer.Option("--exit-when-caught-up", metavar="", help="Leave when the newest version is judged."),
     ] = False,
+    beside_learn: Annotated[bool, typer.Option("--beside-learn", hidden=True)] = False,
 ) -> int:
     """Judge versions on the holdout stream: promote the best, stop when nothing improves."""
     effective = start_role("validate", config, set_)
     from daemon.validate.options import ValidateOptions
     from daemon.validate.role import run
 
-    return run(effective, ValidateOptions(exit_when_caught_up))
+    return run(effective, ValidateOptions(exit_when_caught_up, beside_learn))

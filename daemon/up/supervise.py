@@ -20,12 +20,14 @@ _POLL_S = 0.05
 class RoleSpec:
     """A role to run: its name in the logs and its arguments after `tripletd`.
 
-    When a role with `ends_all` finishes by itself, the others are asked to stop too.
+    When a role with `ends_all` finishes by itself, the others are asked to stop too. `finished` is called
+    when it finishes by itself.
     """
 
     name: str
     arguments: tuple[str, ...]
     ends_all: bool = False
+    finished: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)
@@ -99,6 +101,7 @@ class Supervisor:
         match decide(returncode, role.failures, now, self._policy):
             case Finished():
                 self._log.info("finished", role=name)
+                role.spec.finished()
                 self._ending = self._ending or role.spec.ends_all
             case Restart(delay_s):
                 role.failures = [*role.failures[-self._policy.max_failures :], now]

@@ -33,7 +33,7 @@ from streams.source import Source
 @dataclass(frozen=True, slots=True)
 class Bench:
     """What the validator works with. `training` is only asked for its ends; `judgments` None without a file.
-    `is_holdout`: whether routing sends the query with this id to the holdout.
+    `is_holdout`: whether routing sends the query with this id to the holdout. `place`: the checkpoint folder.
     """
 
     holdout: Holdout
@@ -45,6 +45,7 @@ class Bench:
     has_catalog: bool
     is_holdout: Callable[[str], bool]
     metrics: ValidateMetrics
+    place: str
 
     @property
     def rule(self) -> DecisionRule:
@@ -85,6 +86,7 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
         has_catalog=catalog is not None,
         is_holdout=partial(_is_holdout, share=config.feed.holdout_share, seed=config.feed.seed),
         metrics=metrics,
+        place=config.checkpoints.path,
     )
 
 

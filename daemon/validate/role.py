@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import structlog
@@ -12,6 +14,7 @@ from daemon.exits import EX_OK
 from daemon.signals import Signals
 from daemon.telemetry import Health, ValidateMetrics, serve_http
 from daemon.validate.bench import open_bench
+from daemon.validate.ending import Patience, learning_goes_on
 from daemon.validate.options import ValidateOptions
 from daemon.validate.validator import Validator
 
@@ -23,8 +26,11 @@ MAX_JUDGE_SECONDS = 600.0
 log = structlog.get_logger("tripletd.validate")
 
 
-def run(config: Config, options: ValidateOptions) -> int:
-    """Judge until told to stop; the exit code. Raises UserError and the errors of the islands."""
+def run(config: Config, options: ValidateOptions, clock: Callable[[], float] = time.monotonic) -> int:
+    """Judge until told to stop; the exit code. Raises UserError and the errors of the islands.
+
+    `clock` is monotonic, in seconds: how long a run that is to leave waits for a learner.
+    """
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(limits=1))
         signals = stack.enter_context(Signals())
@@ -34,15 +40,19 @@ def run(config: Config, options: ValidateOptions) -> int:
         log.info("metrics and health", url=f"http://{server.host}:{server.port}")
         bench = open_bench(stack, config, metrics)
         validator = Validator(bench, config.validate, bench.rule)
-        return _loop(validator, signals, health, options)
+        patience = Patience(clock, learning_goes_on if options.beside_learn else lambda: False)
+        return _loop(validator, signals, health, patience if options.exit_when_caught_up else None)
 
 
-def _loop(validator: Validator, signals: Signals, health: Health, options: ValidateOptions) -> int:
+def _loop(validator: Validator, signals: Signals, health: Health, patience: Patience | None) -> int:
     """Read what is there, watch it for drift, judge the newest version, rest when there was nothing to do."""
 
     def give_up(seconds: float, error: Exception) -> bool:
         health.beat()
-        health.set_ready(f"dead letters cannot be written: {error}")
+        missing = f"dead letters cannot be written: {error}"
+        health.set_ready(missing)
+        if patience is not None:
+            patience.wait_for(missing, validator.state(), "free some space")
         return signals.wait(seconds)
 
     health.started()
@@ -52,9 +62,13 @@ def _loop(validator: Validator, signals: Signals, health: Health, options: Valid
         validator.watch_drift(fresh)
         judged = validator.judge_next()
         health.set_ready(validator.waiting_for())
-        if options.exit_when_caught_up and validator.finished():
-            log.info("caught up", waiting_for=validator.waiting_for())
-            break
+        if patience is not None:
+            missing = validator.unfinished()
+            if missing is None:
+                log.info("caught up", waiting_for=validator.waiting_for())
+                break
+            if not fresh and judged is None:
+                patience.wait_for(missing, validator.state())
         if not fresh and judged is None:
             signals.wait(WAIT_SECONDS)
     return EX_OK

@@ -22,6 +22,7 @@ from daemon.validate.decide import (
     next_to_judge,
     outstanding,
 )
+from daemon.validate.ending import short_of_end
 from daemon.validate.history import fold
 from daemon.validate.judge import Judge, Measures
 from daemon.validate.report import report, report_best
@@ -128,24 +129,30 @@ class Validator:
             return "no holdout query has judgments (validate.judgments, feed.holdout_share)"
         return f"{self._rule.measure} needs clicks and skips at the same ranks"
 
-    def finished(self) -> bool:
-        """Nothing more will come: the holdout is read, and either a STOP is in force or the newest version
-        stands at the end of the training topic and is judged, or cannot be for want of impressions.
+    def unfinished(self) -> str | None:
+        """What is still to come; None when nothing is: the holdout is read, and either a STOP is in force or
+        the newest version stands at the end of the training topic and is judged, or cannot be for want of
+        impressions.
         """
         if not self._bench.holdout.caught_up():
-            return False
+            return "the holdout is not read to its end"
         history = self._history()
         newest = self._newest()
-        if history.stopped or newest is None:
-            return history.stopped
+        if history.stopped:
+            return None
+        if newest is None:
+            return f"no version in {self._bench.place}"
         if self.waiting_for() is None and next_to_judge(history, newest) is not None:
-            return False
+            return f"version {newest} is not judged"
         try:
             at = self._bench.versions.manifest(newest).positions
-        except Damaged:
-            return False  # refused as a version; the learner's next one tells
-        ends = self._bench.training.bounds()
-        return all(p in at and at[p].next_offset >= end for p, (_, end) in ends.items())
+        except Damaged as error:  # refused as a version; the learner's next one tells
+            return f"version {newest} cannot be read ({error})"
+        return short_of_end(newest, at, self._bench.training.bounds())
+
+    def state(self) -> tuple[int | None, Positions]:
+        """Newest version and holdout positions: while they stand, there is nothing new to judge."""
+        return self._newest(), self._bench.holdout.window.positions
 
     def _history(self) -> History:
         return fold(self._bench.ledger.entries(), self._rule)

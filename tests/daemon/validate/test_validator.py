@@ -117,7 +117,7 @@ def test_a_window_without_a_judged_query_waits_for_one(world, start):
     validator, _ = start()
     assert turn(validator) is None
     assert "no holdout query has judgments" in validator.waiting_for()
-    assert validator.finished()
+    assert validator.unfinished() is None
     assert kinds(world) == []
 
 
