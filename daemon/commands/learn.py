@@ -23,16 +23,29 @@ def learn(
         str,
         typer.Option(
             metavar="POSITION",
-            help="Where an empty store begins: checkpoint, earliest, latest, ts=TIME, last=1h, offset={...}.",
+            help="Where to begin without a version: earliest, latest, ts=TIME, last=1h, offset={...}; "
+            "checkpoint goes on where the newest one stands. With a version, others need --jump.",
         ),
     ] = "checkpoint",
     restart_from: Annotated[
-        int | None, typer.Option(metavar="VERSION", help="Branch: go on from this version's state.")
+        int | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Branch from this version; every start with it branches anew: not for a service file.",
+        ),
     ] = None,
     accept_gap: Annotated[
         bool,
         typer.Option(
             "--accept-gap", metavar="", help="Go on although the log dropped records not yet learned."
+        ),
+    ] = False,
+    jump: Annotated[
+        bool,
+        typer.Option(
+            "--jump",
+            metavar="",
+            help="Leave the position of the version for --start: repeats or skips events.",
         ),
     ] = False,
 ) -> int:
@@ -41,4 +54,4 @@ def learn(
     from daemon.learn.options import LearnOptions
     from daemon.learn.role import run
 
-    return run(effective, LearnOptions(exit_when_caught_up, start, restart_from, accept_gap))
+    return run(effective, LearnOptions(exit_when_caught_up, start, restart_from, accept_gap, jump))

@@ -20,12 +20,15 @@ START_HELP = (
 
 @dataclass(frozen=True, slots=True)
 class LearnOptions:
-    """One run: leave when all is learned, where to start, branch from a version, accept expired records."""
+    """One run: leave when all is learned, where to start, branch from a version, accept expired records,
+    leave the position of an existing version for `start`.
+    """
 
     exit_when_caught_up: bool = False
     start: str = "checkpoint"
     restart_from: int | None = None
     accept_gap: bool = False
+    jump: bool = False
 
 
 @dataclass(frozen=True, slots=True)

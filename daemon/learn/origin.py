@@ -27,6 +27,7 @@ from daemon.learn.resume import (
     refuse_altered_record,
     refuse_other_settings,
     refuse_other_stream,
+    refuse_to_jump,
 )
 from daemon.versions.arrays import learner_arrays, map_arrays, pack
 from learners.maps import FittedSpaceMap
@@ -127,10 +128,14 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
     progress = Progress(dict(manifest.positions), dict(manifest.counters), manifest.watermark)
     if plan.options.restart_from is not None:
         progress.control({"control": "branch", "from_version": manifest.number})
-    if plan.start.kind == "checkpoint":
+    stands = progress.next_offsets()
+    offsets = stands if plan.start.kind == "checkpoint" else _offsets(plan)
+    if offsets == stands:
         _check_positions(manifest, plan, progress)
-    else:
-        _seek(plan, progress)
+        return progress
+    if not plan.options.jump:
+        refuse_to_jump(manifest, plan.options.start, offsets)
+    _seek(plan, progress, offsets)
     return progress
 
 
@@ -193,9 +198,8 @@ def _offsets(plan: _Plan) -> dict[int, int]:
     return choose_offsets(start, plan.inputs.control.bounds(), at_ts)
 
 
-def _seek(plan: _Plan, progress: Progress) -> None:
+def _seek(plan: _Plan, progress: Progress, offsets: Mapping[int, int]) -> None:
     """Leave the version's position for another one: an explicit branch, recorded."""
-    offsets = _offsets(plan)
     entry: dict[str, Any] = {
         "control": "seek",
         "start": plan.options.start,

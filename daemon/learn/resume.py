@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints.manifest import Manifest, PartitionPosition
-from daemon.exits import EX_CONFIG, EX_DATAERR, UserError
+from daemon.exits import EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,20 @@ def refuse_altered_record(manifest: Manifest, partition: int, found: str | None)
             "the log was recreated or altered; restore it, or set checkpoints.path to an empty folder",
             EX_DATAERR,
         )
+
+
+def refuse_to_jump(manifest: Manifest, start: str, offsets: Mapping[int, int]) -> None:
+    """Raise UserError (usage): another start than the version's position repeats or skips records."""
+    told = [
+        f"partition {p}: {'repeat' if move < 0 else 'skip'} {abs(move):,} records"
+        for p, offset in sorted(offsets.items())
+        if (move := offset - manifest.positions[p].next_offset)
+    ]
+    raise UserError(
+        f"--start {start} leaves the position of version {manifest.number}: it would " + "; ".join(told),
+        "leave out --start to go on where the version stands, or add --jump (recorded in the schedule)",
+        EX_USAGE,
+    )
 
 
 def find_gaps(

@@ -1,4 +1,4 @@
-"""When a run that is to leave once caught up leaves: done, or waiting in vain for what only learn can bring."""
+"""When a run that is to leave once caught up leaves: all is done, or it waits in vain for others."""
 
 from __future__ import annotations
 

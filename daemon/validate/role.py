@@ -52,7 +52,7 @@ def _loop(validator: Validator, signals: Signals, health: Health, patience: Pati
         missing = f"dead letters cannot be written: {error}"
         health.set_ready(missing)
         if patience is not None:
-            patience.wait_for(missing, validator.state(), "free some space")
+            patience.wait_for(missing, validator.state(), remedy="")
         return signals.wait(seconds)
 
     health.started()

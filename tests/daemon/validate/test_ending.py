@@ -42,6 +42,19 @@ def clock(monkeypatch):
     return made
 
 
+def test_dead_letters_that_cannot_be_written_are_told(world, clock, monkeypatch):
+    from streams.errors import StreamUnavailable
+    from streams.log.sink import LogSink
+
+    world.feed(20)
+    world.send([b"no impression"])
+    world.publish()
+    full = StreamUnavailable("the disk is full")
+    monkeypatch.setattr(LogSink, "send", lambda *_: (_ for _ in ()).throw(full))
+    with pytest.raises(UserError, match="dead letters cannot be written: the disk is full; nothing new"):
+        run(world.config(), ONCE, clock)
+
+
 def train(world, count):
     sink = open_sink(world.address)
     sink.send([OutRecord(b"x")] * count)
@@ -49,7 +62,9 @@ def train(world, count):
 
 
 def test_an_empty_store_is_told_after_the_patience(world, clock):
-    with pytest.raises(UserError, match="no version in .*checkpoints; nothing new came within 30 s") as error:
+    with pytest.raises(
+        UserError, match=r"no version in .*checkpoints; nothing new came within 30 s"
+    ) as error:
         run(world.config(), ONCE, clock)
     assert error.value.code == EX_TEMPFAIL
     assert "tripletd learn" in error.value.remedy
