@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
-from checkpoints import CheckpointError, Manifest
+from checkpoints import CheckpointError, Manifest, VersionStore
 from daemon.config.model import Config, StreamConfig
 from daemon.exits import UserError
 from daemon.versions.storage import open_for_reading
@@ -22,8 +22,8 @@ def retain_topics(
 ) -> dict[str, int]:
     """Apply `stream.retention` and `stream.retention_bytes` to all three topics; records removed, by topic.
 
-    `learned`: next offset per partition of the newest durable version. No training record from there on is
-    removed, whatever the limits say. `retention_bytes` is for each topic. Never raises for a stream that
+    `learned`: next offset per partition, see `learned_twice`. No training record from there on is removed,
+    whatever the limits say. `retention_bytes` is for each topic. Never raises for a stream that
     cannot be reached: `warn` is told, and the next call makes up for it.
     """
     age, size = limits.retention_s, limits.retention_size
@@ -42,6 +42,25 @@ def retain_topics(
     return removed
 
 
+def learned_twice(versions: VersionStore, newest: Manifest) -> dict[int, int]:
+    """Next offset per partition that the newest version and its parent (pruned: the newest older one) have
+    both passed. Empty where there is none: every record stays.
+
+    Should the newest be damaged later, learning goes on from the parent, and finds its records.
+    """
+    older = [number for number in reversed(versions.versions()) if number < newest.number]
+    for number in (newest.parent, *older):
+        if number is not None:
+            with suppress(CheckpointError):
+                before = versions.manifest(number)
+                return {
+                    p: min(at.next_offset, before.positions[p].next_offset)
+                    for p, at in newest.positions.items()
+                    if p in before.positions and before.stream == newest.stream
+                }
+    return {}
+
+
 def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str, int]:
     """`retain_topics` for a process that learns nothing: what is learned is told by the checkpoint folder.
 
@@ -50,13 +69,10 @@ def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str,
     limits = config.stream
     if limits.retention_s is None and limits.retention_size is None:
         return {}
-    newest = _newest(config)
-    learned: dict[int, int] = {}
-    if newest is not None and _is_of(newest, address):
-        learned = {partition: position.next_offset for partition, position in newest.positions.items()}
-    else:
+    learned = _learned(config, address)
+    if learned is None:
         warn(f"retention: no version in {config.checkpoints.path} is of this stream; training records stay")
-    return retain_topics(address, limits, learned, warn)
+    return retain_topics(address, limits, learned or {}, warn)
 
 
 def _is_of(manifest: Manifest, address: Address) -> bool:
@@ -70,12 +86,15 @@ def _is_of(manifest: Manifest, address: Address) -> bool:
     return learned_from == (identity.log_id, identity.topic_id)
 
 
-def _newest(config: Config) -> Manifest | None:
-    """The newest readable manifest in the checkpoint folder; None without one."""
+def _learned(config: Config, address: Address) -> dict[int, int] | None:
+    """What the versions in the checkpoint folder have learned of this topic; None without one of it."""
     if not Path(config.checkpoints.path).is_dir():
         return None
     try:
         versions, _ = open_for_reading(config)
-        return versions.newest_manifest()
+        newest = versions.newest_manifest()
+        if newest is None or not _is_of(newest, address):
+            return None
+        return learned_twice(versions, newest)
     except (CheckpointError, UserError):
         return None

@@ -11,7 +11,7 @@ from checkpoints.retention import prune
 from daemon.config.model import StreamConfig
 from daemon.learn.inputs import Inputs
 from daemon.learn.observe import Observer
-from daemon.retention import retain_topics
+from daemon.retention import learned_twice, retain_topics
 from streams.errors import StreamError
 
 log = structlog.get_logger("tripletd.learn")
@@ -30,13 +30,15 @@ class Acknowledger:
         """Commit the position (dashboards only; nothing resumes from it), prune versions, retain records."""
         self._observer.published(result)
         positions = {p: at.next_offset for p, at in result.manifest.positions.items()}
+        learned: dict[int, int] = {}
         try:
+            learned = learned_twice(self._inputs.versions, result.manifest)
             self._inputs.control.commit(positions)
             protected = aliases(self._inputs.ledger.entries()).values()
             prune(self._inputs.versions, protected, self._keep)
         except (StreamError, CheckpointError) as error:
             log.warning("after a version", error=str(error))
-        retain_topics(self._inputs.address, self._stream, positions, log.warning)
+        retain_topics(self._inputs.address, self._stream, learned, log.warning)
 
     def failed(self, error: CheckpointError) -> None:
         """A version could not be written."""

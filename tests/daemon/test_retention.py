@@ -14,6 +14,7 @@ from daemon.exits import EX_OK
 from daemon.learn.options import LearnOptions
 from daemon.learn.role import run
 from daemon.retention import retain_after_feed, retain_topics
+from daemon.versions.storage import open_for_reading
 from streams.address import Address, parse_address
 from streams.open import delete_topic, ensure_topic, open_sink, open_source
 from streams.source import OutRecord
@@ -84,13 +85,16 @@ def test_learn_removes_what_its_version_has_learned_and_no_more(place: Place) ->
     place.add(place.address.dead, 4)
     assert start_of(place.address) == 0 < learned
     assert run(place.config, CAUGHT_UP) == EX_OK
+    assert start_of(place.address) == 0  # version 0, the one before, has learned nothing
+    place.add(place.address, 1)
+    assert run(place.config, CAUGHT_UP) == EX_OK
     assert start_of(place.address) == learned
     assert start_of(place.address.dead) == 4
     assert start_of(place.address.holdout) == end_of(place.address.holdout) > 0
     place.add(place.address, 3)
     assert retain_topics(place.address, place.config.stream, {0: learned}, pytest.fail)["triplets"] == 0
-    assert run(place.config, CAUGHT_UP) == EX_OK  # the position stands although its last record is gone
-    assert start_of(place.address) == learned + 3
+    assert run(place.config, CAUGHT_UP) == EX_OK
+    assert start_of(place.address) == learned + 1
 
 
 def test_feed_removes_what_the_newest_version_has_learned(
@@ -105,11 +109,28 @@ def test_feed_removes_what_the_newest_version_has_learned(
     text = place.file.read_text()
     place.file.write_text(text.replace(limit, ""))
     assert run(place.config, CAUGHT_UP) == EX_OK
+    place.add(place.address, 1)
+    assert run(place.config, CAUGHT_UP) == EX_OK
     assert start_of(place.address) == 0  # without a limit nothing goes
     place.file.write_text(text)
     assert place.feed("b") == EX_OK
     assert start_of(place.address) == first < end_of(place.address)
     assert f"triplets {first:,}" in capfd.readouterr().err
+
+
+def test_a_newest_version_damaged_later_finds_its_records(place: Place) -> None:
+    for count in (5, 7, 9):
+        place.add(place.address, count)
+        assert run(place.config, CAUGHT_UP) == EX_OK
+    assert start_of(place.address) == 12
+    versions, _ = open_for_reading(place.config)
+    newest = versions.versions()[-1]
+    state = next((place.folder / "checkpoints").rglob(f"{newest:010d}/state*"))
+    state.chmod(0o600)
+    state.write_bytes(b"torn")
+    assert run(place.config, CAUGHT_UP) == EX_OK
+    assert versions.manifest(versions.versions()[-1]).parent == newest - 2  # a claim lies between
+    assert start_of(place.address) == 12
 
 
 def test_versions_of_another_log_of_this_name_free_nothing(place: Place) -> None:
