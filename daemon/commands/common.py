@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daemon.exits import EX_OK, INTERRUPTED
+from daemon.failures import tell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -74,6 +75,12 @@ def _leave(number: int, frame: FrameType | None) -> None:
 def write_json(value: Any) -> None:
     """One JSON document on stdout."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+
+def write_notes(notes: Iterable[str]) -> None:
+    """What was passed over, on stderr."""
+    for note in notes:
+        tell(f"tripletd: note: {note}\n")
 
 
 def console() -> Console:

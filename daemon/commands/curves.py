@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from daemon.commands.common import ConfigOption, SetOption, console, load
+from daemon.commands.common import ConfigOption, SetOption, console, load, write_notes
 from daemon.commands.text import measure
 from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, UserError
 
@@ -36,10 +36,13 @@ def curves(
 ) -> int:
     """Learning curves: each measure of each judged version over the events learned."""
     from daemon.look.curves import curves_of, to_csv
+    from daemon.look.readable import read_entries
     from daemon.versions.storage import open_for_reading
 
     _, ledger = open_for_reading(load(config, set_))
-    found = curves_of(ledger.entries())
+    entries, notes = read_entries(ledger)
+    write_notes(notes)
+    found = curves_of(entries)
     if not found.points:
         raise UserError(
             "no version is judged yet", "start `tripletd validate`, or wait for it", EX_UNAVAILABLE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
 from daemon.commands.text import ago, measure, size
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
@@ -28,12 +28,12 @@ _JUDGED = ("events", "impressions", "decision_measure", "guarded")
 def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
     """Every version with its events, size, names and measures."""
     from daemon.look.overview import version_rows
+    from daemon.look.readable import read_all
     from daemon.versions.storage import open_for_reading
 
-    store, ledger = open_for_reading(load(config, set_))
-    numbers = store.versions()
-    manifests = [store.manifest(number) for number in numbers]
-    rows = version_rows(manifests, ledger.entries(), max(numbers, default=None))
+    found = read_all(*open_for_reading(load(config, set_)))
+    rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
+    write_notes(found.notes)
     if json:
         write_json([asdict(row) for row in rows])
     else:
@@ -43,7 +43,7 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable.")],
+    name: Annotated[str, typer.Argument(metavar="VERSION", help="A number, or latest, best.")],
     *,
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -52,10 +52,12 @@ def show(
     """One version: position, counters, files, measures."""
     from checkpoints import resolve
     from daemon.look.overview import version_rows
+    from daemon.look.readable import read_entries
     from daemon.versions.storage import open_for_reading
 
     store, ledger = open_for_reading(load(config, set_))
-    numbers, entries = store.versions(), ledger.entries()
+    numbers, (entries, notes) = store.versions(), read_entries(ledger)
+    write_notes(notes)
     number = resolve(name, numbers, entries)
     if number is None:
         known = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
@@ -87,8 +89,9 @@ def _print_list(rows: list[VersionRow]) -> None:
         table.add_column(key.replace("_", " ", 1), justify="right")
     table.add_column("names")
     for row in rows:
-        cells = [str(row.number), f"{row.events:,}"]
-        cells += [ago(row.created), size(row.size)] if wide else []
+        cells = [str(row.number), "damaged" if row.damaged else f"{row.events:,}"]
+        if wide:
+            cells += ["-", "-"] if row.damaged else [ago(row.created), size(row.size)]
         cells += [measure(row.measures.get(key)) for key in shown]
         best = "best" in row.aliases
         table.add_row(*cells, ", ".join(row.aliases), style="bold green" if best else None)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import structlog
+
 from checkpoints.aliases import stop_in_force
+from checkpoints.errors import CheckpointError
 from checkpoints.ledger import Ledger, LedgerEntry
 
 LOOK_EVERY_S = 0.3
+
+log = structlog.get_logger("tripletd.learn")
+
+
+def _passed_over(error: CheckpointError) -> None:
+    log.warning("verdict passed over", error=str(error))
 
 
 class Verdicts:
@@ -25,7 +34,7 @@ class Verdicts:
         now = self._clock()
         if now - self._looked >= LOOK_EVERY_S:
             self._looked = now
-            entries = self._ledger.entries(after=self._seen)
+            entries = self._ledger.entries(after=self._seen, report=_passed_over)
             if entries:
                 self._seen = entries[-1].n
             self._standing = stop_in_force(entries, self._standing)

@@ -14,7 +14,10 @@ _REFUSED = "refused"
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """One version: what its manifest says, the measures of its newest judgment, the names it carries."""
+    """One version: what its manifest says, the measures of its newest judgment, the names it carries.
+
+    `damaged`: why its manifest cannot be read, empty when it can; then what it would say is 0, "" or None.
+    """
 
     number: int
     parent: int | None
@@ -25,6 +28,7 @@ class VersionRow:
     watermark: int | None
     aliases: tuple[str, ...] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
+    damaged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +47,19 @@ def events_of(counters: Mapping[str, int | float]) -> int:
 
 
 def version_rows(
-    manifests: Iterable[Manifest], entries: Sequence[LedgerEntry], newest: int | None
+    manifests: Iterable[Manifest],
+    entries: Sequence[LedgerEntry],
+    newest: int | None,
+    damaged: Mapping[int, str] | None = None,
 ) -> list[VersionRow]:
-    """One row per version, ascending."""
+    """One row per version, ascending; `damaged` ones by number."""
     named: dict[int, list[str]] = {}
     for alias, number in sorted(aliases(entries).items()):
         named.setdefault(number, []).append(alias)
     if newest is not None:
         named.setdefault(newest, []).append("latest")
     judged = measures_by_version(entries)
-    return [
+    rows = [
         VersionRow(
             number=manifest.number,
             parent=manifest.parent,
@@ -64,8 +71,12 @@ def version_rows(
             aliases=tuple(named.get(manifest.number, ())),
             measures=judged.get(manifest.number, {}),
         )
-        for manifest in sorted(manifests, key=lambda one: one.number)
+        for manifest in manifests
     ]
+    for number, why in (damaged or {}).items():
+        names, measures = tuple(named.get(number, ())), judged.get(number, {})
+        rows.append(VersionRow(number, None, "", 0, 0, 0, None, names, measures, why))
+    return sorted(rows, key=lambda row: row.number)
 
 
 def measures_by_version(entries: Iterable[LedgerEntry]) -> dict[int, Mapping[str, Any]]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from checkpoints import CheckpointError, Manifest
+from checkpoints import Manifest
 from daemon.config import Config
 from daemon.exits import UserError
 from daemon.look.live import is_role, live_metrics
 from daemon.look.overview import VersionRow, summary, version_rows
+from daemon.look.readable import read_all
 from daemon.versions.storage import open_for_reading
 
 
@@ -60,16 +61,11 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     except UserError as error:
         picture["problems"].append(error.message)
         return None
-    manifests = []
-    for number in store.versions():
-        try:
-            manifests.append(store.manifest(number))
-        except CheckpointError as error:
-            picture["problems"].append(str(error))
-    entries = ledger.entries()
-    newest = max(manifests, key=lambda one: one.number, default=None)
-    rows = version_rows(manifests, entries, newest.number if newest else None)
-    stands = summary(entries)
+    found = read_all(store, ledger)
+    picture["problems"] += found.notes
+    newest = max(found.manifests, key=lambda one: one.number, default=None)
+    rows = version_rows(found.manifests, found.entries, newest.number if newest else None)
+    stands = summary(found.entries)
     by_number = {row.number: row for row in rows}
     picture["versions"] = [row.number for row in rows]
     picture["newest"] = _plain(by_number.get(newest.number)) if newest else None

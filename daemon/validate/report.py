@@ -1,14 +1,19 @@
-"""Judgements as metrics."""
+"""Judgements as metrics, and what the ledger could not tell as a warning."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
+
+from checkpoints.errors import CheckpointError
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.decide import History
 from daemon.validate.history import REFERENCE, REFUSED
 from daemon.validate.rules import Standing
+
+log = structlog.get_logger("tripletd.validate")
 
 EXPORTED = (
     "decision",
@@ -25,6 +30,11 @@ EXPORTED = (
     "clicked_vs_random",
     "loss",
 )
+
+
+def passed_over(error: CheckpointError) -> None:
+    """One warning for a verdict that cannot be read; the ledger tells each once."""
+    log.warning("verdict passed over", error=str(error))
 
 
 def report(metrics: ValidateMetrics, history: History, number: int, measures: Mapping[str, Any]) -> None:

@@ -23,11 +23,12 @@ to 0.013.
 """
 CLICKS_IMPRESSIONS = 500
 """Impressions below which noise of the gain could pass the margin: there it is two and a half deviations."""
-RANDOM_TOLERANCE = 0.02
+RANDOM_TOLERANCE = 0.03
 HOP_TOLERANCE = 0.03
 """How far `clicked_vs_random` and `hop_auc` may fall below version 0's: versions better by labels stayed
 within 0.011 of it on both, versions whose retrieval over the catalog collapsed lost at least 0.035 of
-`hop_auc`.
+`hop_auc`. Lists made by version 0 give it a `clicked_vs_random` of 1 by construction, and where many objects
+are relevant (569 in two classes) a far better version had 0.977; from .01 to .03 nothing else changed.
 """
 
 

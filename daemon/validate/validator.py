@@ -25,7 +25,7 @@ from daemon.validate.decide import (
 from daemon.validate.ending import short_of_end
 from daemon.validate.history import fold
 from daemon.validate.judge import Judge, Measures
-from daemon.validate.report import report, report_best
+from daemon.validate.report import passed_over, report, report_best
 from daemon.validate.rules import DecisionRule, Standing, is_finite, judge_by
 from daemon.validate.scorer import NotFinite
 from daemon.validate.shelf import Candidate, Refused
@@ -155,7 +155,7 @@ class Validator:
         return self._newest(), self._bench.holdout.window.positions
 
     def _history(self) -> History:
-        return fold(self._bench.ledger.entries(), self._rule)
+        return fold(self._bench.ledger.entries(report=passed_over), self._rule)
 
     def _newest(self) -> int | None:
         return max(self._bench.versions.versions(), default=None)

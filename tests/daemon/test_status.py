@@ -109,6 +109,29 @@ def test_status_goes_on_past_a_damaged_version(home: Path, capsys: pytest.Captur
     assert "manifest.json" in picture["problems"][0]
 
 
+def test_one_damaged_manifest_and_one_damaged_verdict_hide_nothing_else(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "checkpoints" / "versions" / "0000000002" / "manifest.json").write_bytes(b"{}")
+    entry = sorted((home / "checkpoints" / "ledger").iterdir())[0]
+    entry.unlink()
+    entry.write_bytes(b"{}")
+    for arguments in (("models", "list"), ("models", "show", "1"), ("curves", "--csv", "-")):
+        assert main(list(arguments)) == 0
+        out, err = capsys.readouterr()
+        assert f"ledger/{entry.name}" in err
+        assert "1" in out
+    assert main(["models", "list"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["0", "0"], ["1", "100"], ["2", "damaged"]]
+    assert "0000000002" in err
+    assert "best" in out
+    rows = json.loads(ask(capsys, "models", "list", "--json"))
+    assert [bool(row["damaged"]) for row in rows] == [False, False, True]
+    noted = json.loads(ask(capsys, "status", "--json"))["problems"]
+    assert len(noted) == 2
+
+
 def test_models_list_and_show(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(ask(capsys, "models", "list", "--json"))
     assert [(row["number"], row["events"], row["aliases"]) for row in rows] == [

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from checkpoints.aliases import stop_in_force
-from checkpoints.ledger import LedgerEntry
+from checkpoints.ledger import Ledger, LedgerEntry
+from checkpoints.local import LocalStore
 from daemon.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
 from daemon.learn.observe import POISON_WINDOW, PoisonShare
+from daemon.learn.verdicts import Verdicts
 from daemon.learn.warmup import Sample, concatenate, usable
 from daemon.objects.mapped import overlay
 from learners.block import Block, DenseBlock, SparseBlock
@@ -154,3 +158,19 @@ def test_the_poison_window_forgets() -> None:
     for _ in range(10):
         share.add(POISON_WINDOW // 10, 0)
     assert not share.too_high
+
+
+def test_a_damaged_verdict_is_one_warning_and_the_next_one_counts(tmp_path: Path) -> None:
+    ledger = Ledger(LocalStore(tmp_path))
+    for _ in range(2):
+        ledger.append({"kind": "KEEP", "version": 0})
+    ledger.append({"kind": "STOP", "version": 0, "reason": "patience"})
+    damaged = sorted((tmp_path / "ledger").iterdir())[0]
+    damaged.unlink()
+    damaged.write_bytes(b"{}")
+    now = iter(range(10))
+    verdicts = Verdicts(Ledger(LocalStore(tmp_path)), lambda: float(next(now)))
+    with capture_logs() as lines:
+        stops = [verdicts.stop_in_force() for _ in range(3)]
+    assert [stop is not None and stop.reason for stop in stops] == ["patience"] * 3
+    assert [line["event"] for line in lines] == ["verdict passed over"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from structlog.testing import capture_logs
+
 from checkpoints.ledger import LedgerEntry
 from daemon.validate.decide import StopRule, best_version, outstanding
 from daemon.validate.history import fold
 from daemon.validate.rules import CLICKS, FULL_CATALOG, Judged, Standing
+from tests.daemon.validate.helpers import better_and_better, turn
 
 MEASURES = {
     "map_full": 0.3,
@@ -91,3 +94,17 @@ def test_a_best_version_refused_later_gives_way_to_the_one_before():
     history = fold(entries(*rows), FULL_CATALOG)
     assert [one.version for one in history.judged] == [0, 1, 3]
     assert [(v.kind, v.version) for v in outstanding(history, StopRule(8, 3))] == [("PROMOTE", 1)]
+
+
+def test_a_damaged_verdict_is_one_warning_and_judging_goes_on(world, start):
+    for _ in better_and_better(world, 2):
+        turn(start()[0])
+    damaged = sorted((world.path / "checkpoints" / "ledger").iterdir())[0]
+    damaged.unlink()
+    damaged.write_bytes(b"{}")
+    validator, _ = start()
+    world.publish()
+    with capture_logs() as lines:
+        # The verdict on version 0 was lost, so it is judged once more.
+        assert [turn(validator) for _ in range(3)] == [0, world.versions.versions()[-1], None]
+    assert [line["event"] for line in lines].count("verdict passed over") == 1
