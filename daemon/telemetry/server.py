@@ -92,12 +92,15 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[BaseHTTPReques
                 known = "/metrics /livez /readyz /startupz"
                 self._answer(HTTPStatus.NOT_FOUND, f"not here; there are {known}\n".encode(), _TEXT)
 
+        do_HEAD = do_GET
+
         def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             """Requests are not logged: scrapes would drown everything else."""

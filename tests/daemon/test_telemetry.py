@@ -161,6 +161,20 @@ def test_every_page_over_http() -> None:
     assert live_metrics(HOST, 0) is None
 
 
+@pytest.mark.parametrize(("path", "status"), [("/metrics", 200), ("/livez", 200), ("/nothing", 404)])
+def test_head_is_the_answer_without_its_body(path: str, status: int) -> None:
+    server = serve_http(LearnMetrics().registry, Health(), HOST, 0)
+    try:
+        connection = http.client.HTTPConnection(HOST, server.port, timeout=5)
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (status, b"")
+        assert int(answer.headers["Content-Length"]) > 0
+        connection.close()
+    finally:
+        server.close()
+
+
 def test_a_silent_client_does_not_block_the_others() -> None:
     server = serve_http(LearnMetrics().registry, Health(), HOST, 0)
     try:
