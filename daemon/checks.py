@@ -6,10 +6,12 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from daemon.commands.text import size
 from daemon.config import Config
 from daemon.failures import as_user_error
 
@@ -45,6 +47,39 @@ def _space(config: Config) -> Iterator[Finding]:
 
     views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in space_of(config).views]
     yield Finding("space.views", "ok", ", ".join(views))
+
+
+def _learner(config: Config) -> Iterator[Finding]:
+    from learners.psd import MAX_FULL_DIM
+
+    dim = mapped_dim(config)
+    if not dim:
+        return
+    needed, there = 4 * dim * dim, memory_available()
+    yield Finding("learner", "ok", f"at most {dim:,} dimensions, {size(needed)} for W")
+    if config.learner.psd_every and dim > MAX_FULL_DIM:
+        text = f"needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
+        yield Finding("learner.psd_every", "error", text, "set it to 0: the serving form is PSD all the same")
+    if there is not None and needed > there:
+        text = f"W of {dim:,} dimensions takes {size(needed)}, {size(there)} of memory are available"
+        yield Finding("learner", "note", text, "lower views' dim, or whiten with fewer components")
+
+
+def mapped_dim(config: Config) -> int:
+    """Most dimensions of the views together, after their maps."""
+    return sum(
+        min(view.dim, view.components) if view.map == "whiten" else view.dim
+        for view in config.space.views.values()
+    )
+
+
+def memory_available() -> int | None:
+    """Bytes that can be had without swapping, as the kernel estimates; None where it does not tell."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    return None
 
 
 def _stream(config: Config) -> Iterator[Finding]:
@@ -83,6 +118,7 @@ def _catalog(config: Config) -> Iterator[Finding]:
 def _judgments(config: Config) -> Iterator[Finding]:
     if not config.validate.judgments:
         yield Finding("validate.judgments", "ok", "none: held-out clicks decide")
+        yield from _clicks_decide(config)
         return
     from daemon.validate.judgments import load_judgments
 
@@ -94,6 +130,19 @@ def _judgments(config: Config) -> Iterator[Finding]:
     if not config.catalog.path:
         text = "judgments rank the whole catalog, but there is no catalog"
         yield Finding("catalog.path", "error", text, 'set catalog.path, or validate.judgments = ""')
+
+
+def _clicks_decide(config: Config) -> Iterator[Finding]:
+    from daemon.validate.rules import CLICKS_IMPRESSIONS as NEEDED
+
+    if config.validate.window < NEEDED:
+        text = (
+            f"without judgments a version needs {NEEDED} impressions to be promoted, the window holds fewer"
+        )
+        yield Finding("validate.window", "note", text, f"set it to at least {NEEDED}, or give judgments")
+    elif config.validate.min_impressions < NEEDED:
+        text = f"without judgments a version needs {NEEDED} to be promoted; below that it is judged only"
+        yield Finding("validate.min_impressions", "note", text)
 
 
 def _checkpoints(config: Config) -> Iterator[Finding]:
@@ -133,6 +182,7 @@ def _http(config: Config) -> Iterator[Finding]:
 
 _CHECKS: dict[str, Callable[[Config], Iterator[Finding]]] = {
     "space.views": _space,
+    "learner": _learner,
     "stream.address": _stream,
     "catalog.path": _catalog,
     "validate.judgments": _judgments,

@@ -7,7 +7,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from checkpoints import CheckpointError, Manifest, VersionStore
-from daemon.config.model import Config, StreamConfig
+from daemon.config.model import Config
+from daemon.config.stream import StreamConfig
 from daemon.exits import UserError
 from daemon.versions.storage import open_for_reading
 from streams.address import Address

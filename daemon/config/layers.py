@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from daemon.config.model import SECTIONS, Section, ViewConfig
+from daemon.config.model import SECTIONS, ViewConfig
+from daemon.config.section import Section
 from daemon.exits import UserError
 
 ENV_PREFIX = "TRIPLETD_"

@@ -10,9 +10,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from daemon.config.layers import Flat, coerce, env_layer, flatten, nest, read_toml
-from daemon.config.model import SECTIONS, Config, Origin, Section
+from daemon.config.model import SECTIONS, Config, Origin
 from daemon.config.paths import resolve_paths
 from daemon.config.problems import section_problems, unknown_keys
+from daemon.config.section import Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 
 

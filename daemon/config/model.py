@@ -7,56 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from daemon.config.types import Judgments, OptionalDuration, OptionalSize, Port, PositiveDuration, Size
-from daemon.config.units import parse_duration, parse_size
+from daemon.config.section import Section
+from daemon.config.stream import StreamConfig
+from daemon.config.types import Judgments, Port, PositiveDuration
+from daemon.config.units import parse_duration
 from daemon.exits import UserError
 
 Origin = Literal["default", "file", "env", "cli"]
-
-
-class Section(BaseModel):
-    """A frozen table of the file; unknown keys and wrong types are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    @field_validator("*")
-    @classmethod
-    def _no_nul(cls, value: Any) -> Any:
-        if isinstance(value, str) and "\0" in value:  # no path, host or name can hold one
-            raise ValueError("holds a NUL character; remove it")
-        return value
-
-
-class StreamConfig(Section):
-    """[stream]: where events come from."""
-
-    address: str = Field("log:clicks.log", min_length=1, description="log:PATH or log:PATH#TOPIC")
-    partitions: int = Field(1, ge=1, le=4096, description="partitions of a topic that is created")
-    poll_records: int = Field(4096, ge=1, le=1_000_000, description="most records per poll and kernel call")
-    max_record_bytes: Size = Field("1MiB", description="a larger record is a dead letter")
-    retention: OptionalDuration = Field(
-        "", description="drop learned records older than this; empty keeps all"
-    )
-    retention_bytes: OptionalSize = Field(
-        "", description="drop the oldest learned records above this size per topic; empty keeps all"
-    )
-
-    @property
-    def max_record_size(self) -> int:
-        """`max_record_bytes` in bytes."""
-        return parse_size(self.max_record_bytes)
-
-    @property
-    def retention_s(self) -> float | None:
-        """`retention` in seconds; None keeps records for ever."""
-        return parse_duration(self.retention) if self.retention else None
-
-    @property
-    def retention_size(self) -> int | None:
-        """`retention_bytes` in bytes; None is no limit."""
-        return parse_size(self.retention_bytes) if self.retention_bytes else None
+MAX_VIEWS = 32
+"""Views of one object on the wire."""
+MAX_NAME_BYTES = 512
+"""Longest text on the wire, bytes of UTF-8."""
 
 
 class ViewConfig(Section):
@@ -84,6 +47,8 @@ class ViewConfig(Section):
             raise ValueError(
                 f'map "{self.map}" needs a dense view; for sparse use "tfidf", "unit" or "identity"'
             )
+        if self.kind == "sparse" and "components" in self.model_fields_set:
+            raise ValueError("components belongs to whiten, which needs a dense view; leave it out")
         if self.kind == "dense" and self.map == "tfidf":
             raise ValueError(
                 'map "tfidf" needs a sparse view; for dense use "whiten", "standardise" or "unit"'
@@ -97,6 +62,15 @@ class SpaceConfig(Section):
     id: str = Field("default", min_length=1, max_length=200, description="name of the feature space")
     warmup_objects: int = Field(5000, ge=1, description="distinct objects used to fit the maps")
     views: dict[str, ViewConfig] = Field(default_factory=dict, description="the object's feature vectors")
+
+    @model_validator(mode="after")
+    def _views_fit_the_format(self) -> SpaceConfig:
+        if len(self.views) > MAX_VIEWS:
+            raise ValueError(f"{len(self.views)} views; an event carries at most {MAX_VIEWS}")
+        for name in self.views:
+            if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
+                raise ValueError(f"view name {name[:20]!r}: expected 1 to {MAX_NAME_BYTES} bytes of UTF-8")
+        return self
 
 
 class CatalogConfig(Section):

@@ -8,6 +8,9 @@ from pydantic import AfterValidator, Field
 
 from daemon.config.units import parse_duration, parse_size
 
+MAX_RECORD_BYTES = 1 << 20
+"""Largest event and impression that the wire format has, bytes."""
+
 
 def _positive_duration(text: str) -> str:
     if parse_duration(text) <= 0:
@@ -25,8 +28,21 @@ def _size(text: str) -> str:
     return text
 
 
+def _record_size(text: str) -> str:
+    if parse_size(_size(text)) > MAX_RECORD_BYTES:
+        raise ValueError("expected at most 1MiB: the format of events and impressions has no larger ones")
+    return text
+
+
 def _optional_size(text: str) -> str:
     return text if text == "" else _size(text)
+
+
+def _training_topic(text: str) -> str:
+    ending = text.rpartition(".")[2]
+    if "#" in text and ending in ("dead", "holdout"):
+        raise ValueError(f"names a topic that goes with another one; leave out .{ending}")
+    return text
 
 
 def _judgments(text: str) -> str:
@@ -38,7 +54,8 @@ def _judgments(text: str) -> str:
 
 PositiveDuration = Annotated[str, AfterValidator(_positive_duration)]
 OptionalDuration = Annotated[str, AfterValidator(_optional_duration)]
-Size = Annotated[str, AfterValidator(_size)]
+RecordSize = Annotated[str, AfterValidator(_record_size)]
 OptionalSize = Annotated[str, AfterValidator(_optional_size)]
 Port = Annotated[int, Field(ge=0, le=65535)]
+StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic)]
 Judgments = Annotated[str, AfterValidator(_judgments)]

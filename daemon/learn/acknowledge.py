@@ -8,7 +8,7 @@ from checkpoints.aliases import aliases
 from checkpoints.errors import CheckpointError
 from checkpoints.publisher import Published
 from checkpoints.retention import prune
-from daemon.config.model import StreamConfig
+from daemon.config.stream import StreamConfig
 from daemon.learn.inputs import Inputs
 from daemon.learn.observe import Observer
 from daemon.retention import learned_twice, retain_topics

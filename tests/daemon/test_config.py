@@ -12,9 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.config import SECTIONS, ViewConfig, load_config, parse_duration, parse_setting, parse_size
+from daemon.config import (
+    SECTIONS,
+    ViewConfig,
+    load_config,
+    model,
+    parse_duration,
+    parse_setting,
+    parse_size,
+    types,
+)
 from daemon.config.layers import flatten
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
+from streams import wire
 
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "tripletd.toml"
 NO_ENV: dict[str, str] = {}
@@ -95,6 +105,13 @@ def test_a_space_without_views_says_what_to_add() -> None:
         ('[checkpoints]\nevery = "30"\n', 'checkpoints.every: found "30"; expected a duration such as'),
         ('[checkpoints]\nevery = "0s"\n', 'checkpoints.every: found "0s"; expected a duration above zero'),
         ('[stream]\nmax_record_bytes = "1 parsec"\n', 'found "1 parsec"; expected a size such as'),
+        ('[stream]\nmax_record_bytes = "2MiB"\n', 'found "2MiB"; expected at most 1MiB'),
+        ('[stream]\naddress = "log:a.log#t.dead"\n', "names a topic that goes with another one"),
+        ('[stream]\naddress = "log:a.log#t.holdout"\n', "names a topic that goes with another one"),
+        (f"[space.views.{'v' * 513}]\ndim = 3\n", "expected 1 to 512 bytes"),
+        ('[space.views.""]\ndim = 3\n', "expected 1 to 512 bytes"),
+        ("".join(f"[space.views.v{n}]\ndim = 3\n" for n in range(33)), "an event carries at most 32"),
+        ('[space.views.x]\ndim = 3\nkind = "sparse"\ncomponents = 2\n', "components belongs to whiten"),
         ('[feed]\nrule = "skip"\n', 'feed.rule: found "skip"; allowed: "skip_above", "last_click"'),
         ("[feed]\nholdout_share = 1.0\n", "feed.holdout_share: found 1.0; expected below 1"),
         ("[serving]\npower = 0.4\n", "serving.power: found 0.4; expected at least 0.5"),
@@ -275,3 +292,13 @@ def test_every_key_of_the_template_has_a_comment_above_it() -> None:
 def test_the_template_loads_as_it_is(tmp_path: Path) -> None:
     path = write(tmp_path, TEMPLATE.read_text(encoding="utf-8"))
     assert load_config(path, environ=NO_ENV).space.views["x"].dim == 300
+
+
+def test_the_limits_of_the_configuration_are_those_of_the_wire() -> None:
+    assert (types.MAX_RECORD_BYTES, model.MAX_VIEWS) == (wire.MAX_VALUE_BYTES, wire.MAX_MAP_ENTRIES)
+    assert model.MAX_NAME_BYTES == wire.MAX_TEXT_BYTES
+
+
+def test_32_views_with_long_names_are_taken(tmp_path: Path) -> None:
+    text = "".join(f"[space.views.{'v' * 500}{n}]\ndim = 3\n" for n in range(32))
+    assert len(load_config(write(tmp_path, text), environ=NO_ENV).space.views) == 32

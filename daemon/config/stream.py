@@ -1,0 +1,41 @@
+"""[stream] of the configuration."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from daemon.config.section import Section
+from daemon.config.types import OptionalDuration, OptionalSize, RecordSize, StreamAddress
+from daemon.config.units import parse_duration, parse_size
+
+
+class StreamConfig(Section):
+    """[stream]: where events come from."""
+
+    address: StreamAddress = Field("log:clicks.log", description="log:PATH or log:PATH#TOPIC")
+    partitions: int = Field(1, ge=1, le=4096, description="partitions of a topic that is created")
+    poll_records: int = Field(4096, ge=1, le=1_000_000, description="most records per poll and kernel call")
+    max_record_bytes: RecordSize = Field(
+        "1MiB", description="a larger training record is a dead letter; at most 1MiB"
+    )
+    retention: OptionalDuration = Field(
+        "", description="drop learned records older than this; empty keeps all"
+    )
+    retention_bytes: OptionalSize = Field(
+        "", description="drop the oldest learned records above this size per topic; empty keeps all"
+    )
+
+    @property
+    def max_record_size(self) -> int:
+        """`max_record_bytes` in bytes."""
+        return parse_size(self.max_record_bytes)
+
+    @property
+    def retention_s(self) -> float | None:
+        """`retention` in seconds; None keeps records for ever."""
+        return parse_duration(self.retention) if self.retention else None
+
+    @property
+    def retention_size(self) -> int | None:
+        """`retention_bytes` in bytes; None is no limit."""
+        return parse_size(self.retention_bytes) if self.retention_bytes else None

@@ -1,0 +1,52 @@
+"""`check` finds what a role would refuse or never reach later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from daemon import checks
+from daemon.checks import mapped_dim, memory_available, run_checks
+from daemon.config import load_config
+
+
+def found(settings: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Every finding that is not plainly ok: key -> (grade, text)."""
+    base = {"space.views.x.dim": 3, "http.learn_port": 0, "http.validate_port": 0}
+    findings = run_checks(load_config(None, {**base, **settings}, {}))
+    return {one.key: (one.grade, one.text) for one in findings if one.grade != "ok"}
+
+
+def test_psd_every_needs_few_dimensions_after_the_maps() -> None:
+    raw = {"space.views.x.dim": 4000, "space.views.x.map": "unit", "learner.psd_every": 10}
+    two = {**raw, "space.views.y.dim": 97, "space.views.y.map": "unit"}
+    assert "learner.psd_every" not in found(raw)
+    grade, text = found(two)["learner.psd_every"]
+    assert (grade, "4,097" in text) == ("error", True)
+    assert "learner.psd_every" not in found({**two, "space.views.x.map": "whiten"})
+    assert "learner.psd_every" not in found({**two, "learner.psd_every": 0})
+
+
+def test_a_matrix_larger_than_the_memory_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
+    monkeypatch.setattr(checks, "memory_available", lambda: 4 << 20)
+    assert "learner" not in found(wide)
+    monkeypatch.setattr(checks, "memory_available", lambda: (4 << 20) - 1)
+    assert found(wide)["learner"][0] == "note"
+    monkeypatch.setattr(checks, "memory_available", lambda: None)
+    assert "learner" not in found(wide)
+
+
+def test_without_judgments_the_500_impressions_are_told() -> None:
+    assert "500" in found({})["validate.min_impressions"][1]
+    assert "validate.min_impressions" not in found({"validate.min_impressions": 500})
+    assert "500" in found({"validate.window": 499})["validate.window"][1]
+
+
+def test_dimensions_and_memory() -> None:
+    config = load_config(None, {"space.views.x.dim": 7, "space.views.y.dim": 9000}, {})
+    assert mapped_dim(config) == 7 + config.space.views["y"].components
+    there = memory_available()
+    assert there is not None
+    assert there > 1 << 20
