@@ -30,7 +30,7 @@ class ViewConfig(Section):
     map: Literal["identity", "unit", "standardise", "whiten", "tfidf"] = Field(
         "unit", description="scaling before learning; default whiten when dense, unit when sparse"
     )
-    components: int = Field(60, ge=1, description="most dimensions kept by whiten")
+    components: int = Field(100, ge=1, description="most dimensions kept by whiten")
 
     @model_validator(mode="before")
     @classmethod

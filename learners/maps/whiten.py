@@ -14,7 +14,11 @@ from learners.errors import MapError
 from learners.kernels.rows import project_dense
 from learners.maps.base import fitted_array, read_options, require_dense, require_sample
 
-DEFAULTS: Mapping[str, Any] = {"components": 60, "epsilon": 1e-3}
+DEFAULTS: Mapping[str, Any] = {"components": 100, "epsilon": 0.3}
+"""More directions, the weak ones held down: against 60 with 1e-3, learning from clicks ended at .451 / .727
+instead of .431 / .710 (mAP / P@10, photos), .351 / .626 instead of .332 / .592 (their shape alone) and
+.691 / .956 instead of .636 / .945 (scikit-learn's digits). Full whitening lets noise weigh as much as signal.
+"""
 
 NULL_SHARE = 1e-6
 """Directions with less variance than this share of the largest are dropped: float32 input (eps 1.2e-7) has no
@@ -29,8 +33,8 @@ stake, the directions asked for are found by randomised SVD with a fixed seed.""
 class WhitenMap:
     """x -> (x - mean) @ components, all sums in float64.
 
-    Options: components, at most so many directions, largest variance first (60); epsilon, shrinkage: a
-    direction of variance v is divided by sqrt(v + epsilon * mean variance of those kept) (1e-3). Fewer are
+    Options: components, at most so many directions, largest variance first (100); epsilon, shrinkage: a
+    direction of variance v is divided by sqrt(v + epsilon * mean variance of those kept) (0.3). Fewer are
     kept where there are fewer: n sample rows of d columns vary in at most min(d, n - 1) directions.
     mean: float32 [d]; components: float32 [d, k], standardisation and scaling folded in. A zero row stays
     zero: that view is missing.

@@ -64,10 +64,10 @@ def test_a_learner_that_collapses_is_not_chosen(data, clicks):
     never_below(run)
 
 
-def test_clicks_that_mean_nothing_change_nothing(data):
-    """Users who click alike on all they examine: there is nothing to learn, and nothing is promoted."""
+def test_clicks_that_mean_nothing_do_no_harm(data):
+    """Users who click alike on all they examine: all that is left to learn is that shown beats random."""
 
     def careless(same, rng):
         return position_biased(np.ones_like(same), rng)
 
-    assert Simulation(data, Setting(careless)).run().best == 0
+    never_below(Simulation(data, Setting(careless)).run())
