@@ -63,13 +63,15 @@ class DemoRun:
 
         Raises UserError when a process fails or nothing stops within `LIMIT_SECONDS`.
         """
+        leaving = False
         while True:
             yield self.look()
             self._refuse_failure(roles)
             if roles["learn"].poll() is not None:
                 break
-            if roles["feed"].poll() is not None:  # the users have left before anything stopped
-                roles["learn"].terminate()
+            if roles["feed"].poll() is not None and not leaving:  # the users left before anything stopped
+                roles["learn"].terminate()  # once: a second signal means "at once"
+                leaving = True
             time.sleep(LOOK_SECONDS)
         yield self.look()
 

@@ -37,6 +37,7 @@ keep = 100
 
 [validate]
 judgments = "labels:{LABELS}"
+min_delta = 0.005   # smaller gains are not worth a newcomer's time
 on_stop = "exit"
 
 [http]
