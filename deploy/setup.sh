@@ -31,8 +31,7 @@ fi
 
 # The network may stutter: three tries, with a pause that grows.
 for attempt in 1 2 3; do
-  if "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-      --config-settings editable_mode=compat -e '.[dev]'; then
+  if "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; then
     exit 0
   fi
   echo "installing the packages failed (try $attempt of 3)" >&2
