@@ -12,7 +12,7 @@ from hashlib import blake2b
 import numpy as np
 
 from daemon.objects.mapped import as_blocks
-from learners.block import Block, DenseBlock, SparseBlock
+from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from streams.catalog import Catalog
 from streams.columns import RoleColumns
 from streams.decode import BatchDecoder, DecodedBatch
@@ -109,19 +109,6 @@ def usable(row: Block) -> bool:
         return True
     rising = bool(np.all(np.diff(row.indices) > 0))
     return rising and int(row.indices[0]) >= 0 and int(row.indices[-1]) < row.dim
-
-
-def concatenate(blocks: list[Block]) -> Block:
-    """Rows of all blocks, one below the other; at least one block, all of one kind."""
-    if isinstance(blocks[0], DenseBlock):
-        return DenseBlock(np.concatenate([block.values for block in blocks]))
-    sparse = [block for block in blocks if isinstance(block, SparseBlock)]
-    lengths = np.concatenate([np.diff(block.indptr) for block in sparse])
-    indptr = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    parts = [slice(int(block.indptr[0]), int(block.indptr[-1])) for block in sparse]
-    indices = np.concatenate([block.indices[part] for block, part in zip(sparse, parts, strict=True)])
-    values = np.concatenate([block.values[part] for block, part in zip(sparse, parts, strict=True)])
-    return SparseBlock(indptr, indices, values, sparse[0].dim)
 
 
 def _row(column: Column, row: int) -> Block:

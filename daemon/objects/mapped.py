@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from learners.block import Block, DenseBlock, SparseBlock
+from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
 from streams.vectors import Column, DenseColumn
@@ -36,13 +36,7 @@ def overlay(
     from_catalog = catalog.take(rows[named])
     places = np.arange(len(rows), dtype=np.int64)
     places[named] = len(rows) + np.arange(len(from_catalog))
-    return _stack(mapped, from_catalog).take(places)
-
-
-def _stack(above: SparseBlock, below: SparseBlock) -> SparseBlock:
-    indptr = np.concatenate((above.indptr, below.indptr[1:] + len(above.indices)))
-    indices = np.concatenate((above.indices, below.indices))
-    return SparseBlock(indptr, indices, np.concatenate((above.values, below.values)), above.dim)
+    return concatenate([mapped, from_catalog]).take(places)
 
 
 def _as_block(column: Column) -> Block:

@@ -16,7 +16,7 @@ from checkpoints.local import LocalStore
 from daemon.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
 from daemon.learn.observe import POISON_WINDOW, PoisonShare
 from daemon.learn.verdicts import Verdicts
-from daemon.learn.warmup import Sample, concatenate, usable
+from daemon.learn.warmup import Sample, usable
 from daemon.objects.mapped import overlay
 from learners.block import Block, DenseBlock, SparseBlock
 from streams.deadletter import DeadLetter
@@ -104,13 +104,6 @@ def test_overlay_takes_named_rows_from_the_catalog(make: Any) -> None:
     rows = np.array([-1, 2, -1, 0, 1], np.int32)
     expected = np.array([catalog[row] if row >= 0 else inline[i] for i, row in enumerate(rows)])
     assert np.array_equal(as_dense(overlay(make(inline), make(catalog), rows, rows >= 0)), expected)
-
-
-@pytest.mark.parametrize("make", [DenseBlock, sparse])
-def test_concatenate_keeps_rows(make: Any) -> None:
-    rows = np.arange(12, dtype=np.float32).reshape(4, 3)
-    parts = [make(rows[:1]), make(rows).slice(1, 3), make(rows[3:])]
-    assert np.array_equal(as_dense(concatenate(parts)), rows)
 
 
 @pytest.mark.parametrize(
