@@ -7,6 +7,7 @@ from pydantic import Field
 from daemon.config.section import Section
 from daemon.config.types import OptionalDuration, OptionalSize, RecordSize, StreamAddress
 from daemon.config.units import parse_duration, parse_size
+from streams.address import Address, parse_address
 
 
 class StreamConfig(Section):
@@ -24,6 +25,10 @@ class StreamConfig(Section):
     retention_bytes: OptionalSize = Field(
         "", description="drop the oldest learned records above this size per topic; empty keeps all"
     )
+
+    def to_address(self) -> Address:
+        """The stream to open, with how to reach it. Raises AddressError for an address that cannot be read."""
+        return parse_address(self.address)
 
     @property
     def max_record_size(self) -> int:
