@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from daemon.config.model import SECTIONS, ViewConfig
 from daemon.config.section import Section
 from daemon.exits import UserError
 
 ENV_PREFIX = "TRIPLETD_"
+FILE_SUFFIX = "_file"
+"""A secret's variable with this ending holds the path of a file with the secret."""
 Flat = dict[tuple[str, ...], Any]
 
 
@@ -61,23 +63,67 @@ def nest(flat: Flat) -> dict[str, Any]:
 
 
 def env_layer(environ: Mapping[str, str]) -> Flat:
-    """TRIPLETD_SECTION__KEY variables as typed leaves; a variable without "__" is not ours to judge."""
+    """TRIPLETD_SECTION__KEY variables as typed leaves; a variable without "__" is not ours to judge.
+
+    The secret of a key may also come from a file: TRIPLETD_SECTION__KEY_FILE holds its path.
+    """
     layer: Flat = {}
     for name, text in environ.items():
         if name.startswith(ENV_PREFIX) and "__" in name:
             path = _spelt(tuple(name[len(ENV_PREFIX) :].lower().split("__")))
+            plain = (*path[:-1], path[-1].removesuffix(FILE_SUFFIX))
+            if plain != path and is_secret(plain):
+                _refuse_both(name, environ)
+                path, text = plain, read_secret(name, text)
             layer[path] = coerce(path, text)
     return layer
 
 
-def field_of(path: tuple[str, ...]) -> tuple[type[Section], str] | None:
-    """The model and field name a path leads to; None when there is none."""
-    model = SECTIONS.get(path[0]) if path else None
-    if model is None:
+def read_secret(name: str, path: str) -> str:
+    """The secret in a file named by an environment variable, without the line's end. UserError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "not a readable text file"
+        # the path is not shown: it may be the secret itself, put where its file's path belongs
+        message = f"environment {name}: the file it names cannot be read: {why}"
+        raise UserError(message, "give the path of the secret's file") from None
+    secret = text.removesuffix("\n").removesuffix("\r")
+    if not secret:
+        raise UserError(f"environment {name}: the file is empty", "write the secret into it, on one line")
+    return secret
+
+
+def _refuse_both(name: str, environ: Mapping[str, str]) -> None:
+    plain = name[: -len(FILE_SUFFIX)]
+    if plain in environ:
+        raise UserError(f"environment {plain} and {name} are both set", "unset one of the two")
+
+
+def model_at(path: tuple[str, ...]) -> type[Section] | None:
+    """The model of the table that holds a path's last name; None where there is no such table."""
+    if len(path) < 2:
         return None
     if path[:2] == ("space", "views"):
-        return (ViewConfig, path[3]) if len(path) == 4 and path[3] in ViewConfig.model_fields else None
-    return (model, path[1]) if len(path) == 2 and path[1] in model.model_fields else None
+        return ViewConfig if len(path) == 4 else None
+    model = SECTIONS.get(path[0])
+    for name in path[1:-1]:
+        table = model.model_fields.get(name) if model is not None else None
+        inner = table.annotation if table is not None else None
+        model = inner if isinstance(inner, type) and issubclass(inner, Section) else None
+    return model
+
+
+def field_of(path: tuple[str, ...]) -> tuple[type[Section], str] | None:
+    """The model and field name a path leads to; None when there is none."""
+    model = model_at(path)
+    return (model, path[-1]) if model is not None and path[-1] in model.model_fields else None
+
+
+def is_secret(path: tuple[str, ...]) -> bool:
+    """Whether the value at a path must never be shown."""
+    found = field_of(path)
+    return found is not None and found[0].model_fields[found[1]].annotation is SecretStr
 
 
 def coerce(path: tuple[str, ...], text: str) -> Any:
@@ -94,8 +140,8 @@ def coerce(path: tuple[str, ...], text: str) -> Any:
 
 def _spelt(path: tuple[str, ...]) -> tuple[str, ...]:
     """Environment names are upper-case: give back the key's own spelling (learner.C)."""
-    model = SECTIONS.get(path[0])
-    if model is None or len(path) != 2:
+    model = model_at(path)
+    if model is None:
         return path
     spelling = {name.lower(): name for name in model.model_fields}
-    return (path[0], spelling.get(path[1], path[1]))
+    return (*path[:-1], spelling.get(path[-1], path[-1]))

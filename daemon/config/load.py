@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from daemon.config.layers import Flat, coerce, env_layer, flatten, nest, read_toml
+from daemon.config.kafka import KafkaConfig
+from daemon.config.layers import ENV_PREFIX, Flat, coerce, env_layer, flatten, is_secret, nest, read_toml
 from daemon.config.model import SECTIONS, Config, Origin
 from daemon.config.paths import resolve_paths
 from daemon.config.problems import section_problems, unknown_keys
@@ -48,6 +49,7 @@ def load_config(
             origins[".".join(key)] = origin
     _refuse_clashes(merged, origins, path)
     sections = _validated(nest(merged), origins, path)
+    _refuse_idle_kafka(sections["stream"].model_dump(), origins, path)
     return resolve_paths(Config(**sections, file=path, origins=origins))  # type: ignore[arg-type]
 
 
@@ -55,9 +57,14 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """("section.key", typed value) of a `--set section.key=value` argument."""
     key, equals, value = text.partition("=")
     if not equals or "." not in key:
-        message = f"--set {text}: not of the form section.key=value"
+        message = f"--set {key}: not of the form section.key=value"
         raise UserError(message, "for example --set learner.C=0.05", EX_USAGE)
-    return key.strip(), coerce(tuple(key.strip().split(".")), value.strip())
+    path = tuple(key.strip().split("."))
+    if is_secret(path):
+        variable = ENV_PREFIX + "__".join(path).upper()
+        remedy = f"set {variable}, or {variable}_FILE to the path of a file that holds it"
+        raise UserError(f"--set {key}: a command line can be read by everybody here", remedy, EX_USAGE)
+    return key.strip(), coerce(path, value.strip())
 
 
 def _refuse_clashes(merged: Flat, origins: Mapping[str, Origin], path: Path | None) -> None:
@@ -67,6 +74,21 @@ def _refuse_clashes(merged: Flat, origins: Mapping[str, Origin], path: Path | No
             if above in merged and not isinstance(merged[above], Mapping):
                 places = f"{_place(above, origins, path)} is given a value, but {_place(key, origins, path)}"
                 raise UserError(f"{places} needs a table there", "remove one of the two", EX_CONFIG)
+
+
+def _refuse_idle_kafka(stream: Mapping[str, Any], origins: Mapping[str, Origin], path: Path | None) -> None:
+    """UserError where the file sets a key of [stream.kafka] beside an address that is no broker's.
+
+    A file for a broker may be tried with another address from the command line or the environment.
+    """
+    if stream["address"].startswith("kafka:") or origins.get("stream.address", "file") != "file":
+        return
+    default = KafkaConfig.model_validate({}).model_dump()
+    for name, value in stream["kafka"].items():
+        if value != default[name] and origins.get(f"stream.kafka.{name}") == "file":
+            place = _place(("stream", "kafka", name), origins, path)
+            found = f"{place}: of no use with stream.address {stream['address']}"
+            raise UserError(found, "give a kafka:// address, or remove the key", EX_CONFIG)
 
 
 def _validated(tree: dict[str, Any], origins: Mapping[str, Origin], path: Path | None) -> dict[str, Section]:

@@ -189,8 +189,8 @@ class Config:
     origins: Mapping[str, Origin]
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """The effective configuration as nested plain data, keys as in the file."""
-        return {name: getattr(self, name).model_dump() for name in SECTIONS}
+        """The effective configuration as nested plain data, keys as in the file; secrets are stars."""
+        return {name: getattr(self, name).model_dump(mode="json") for name in SECTIONS}
 
     def origin_of(self, key: str) -> Origin:
         """Where the value of "section.key" came from."""

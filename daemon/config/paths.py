@@ -26,12 +26,16 @@ def resolve_paths(config: Config) -> Config:
     stream, catalog = config.stream, config.catalog
     checkpoints, validate = config.checkpoints, config.validate
     address = resolved("stream.address", stream.address, _split_address)
+    files = {
+        name: resolved(f"stream.kafka.{name}", getattr(stream.kafka, name), _split_plain)
+        for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+    }
     catalog_path = resolved("catalog.path", catalog.path, _split_plain)
     folder = resolved("checkpoints.path", checkpoints.path, _split_plain)
     judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
     return replace(
         config,
-        stream=stream.model_copy(update={"address": address}),
+        stream=stream.model_copy(update={"address": address, "kafka": stream.kafka.model_copy(update=files)}),
         catalog=catalog.model_copy(update={"path": catalog_path}),
         checkpoints=checkpoints.model_copy(update={"path": folder}),
         validate=validate.model_copy(update={"judgments": judgments}),

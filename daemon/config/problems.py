@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import Any
 
 from pydantic import ValidationError
 
-from daemon.config.layers import field_of
-from daemon.config.model import SECTIONS, ViewConfig
+from daemon.config.layers import field_of, is_secret, model_at
+from daemon.config.model import SECTIONS
 
 _KINDS = {
     "int_type": "expected a whole number",
@@ -49,11 +50,13 @@ def section_problems(section: str, error: ValidationError) -> list[tuple[tuple[s
 def _sentence(path: tuple[str, ...], item: Any) -> str:
     kind, value = item["type"], item["input"]
     if kind == "extra_forbidden":
-        model = ViewConfig if path[:2] == ("space", "views") and len(path) > 3 else SECTIONS[path[0]]
+        model = model_at(path) or SECTIONS[path[0]]
         return _unknown("key", path[-1], list(model.model_fields))
     allowed = _allowed(path, item)
     if kind == "missing" or isinstance(value, dict):
         return allowed
+    if is_secret(path):
+        return f"{allowed} (what was found is not shown)"
     return f"found {_literal(value)}; {allowed}"
 
 
@@ -84,4 +87,9 @@ def _unknown(what: str, name: str, known: list[str]) -> str:
 def _literal(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return f'"{_without_password(value)}"' if isinstance(value, str) else repr(value)
+
+
+def _without_password(text: str) -> str:
+    """An address without the user:password that some write into one."""
+    return re.sub(r"//[^/]*@", "//***@", text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, SecretStr, field_validator
 
 
 class Section(BaseModel):
@@ -15,6 +15,7 @@ class Section(BaseModel):
     @field_validator("*")
     @classmethod
     def _no_nul(cls, value: Any) -> Any:
-        if isinstance(value, str) and "\0" in value:  # no path, host or name can hold one
+        text = value.get_secret_value() if isinstance(value, SecretStr) else value
+        if isinstance(text, str) and "\0" in text:  # no path, host or name can hold one
             raise ValueError("holds a NUL character; remove it")
         return value

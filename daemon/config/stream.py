@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
+from daemon.config.kafka import KafkaConfig
 from daemon.config.section import Section
 from daemon.config.types import OptionalDuration, OptionalSize, RecordSize, StreamAddress
 from daemon.config.units import parse_duration, parse_size
@@ -13,7 +16,9 @@ from streams.address import Address, parse_address
 class StreamConfig(Section):
     """[stream]: where events come from."""
 
-    address: StreamAddress = Field("log:clicks.log", description="log:PATH or log:PATH#TOPIC")
+    address: StreamAddress = Field(
+        "log:clicks.log", description="log:PATH, log:PATH#TOPIC or kafka://HOST:PORT/TOPIC"
+    )
     partitions: int = Field(1, ge=1, le=4096, description="partitions of a topic that is created")
     poll_records: int = Field(4096, ge=1, le=1_000_000, description="most records per poll and kernel call")
     max_record_bytes: RecordSize = Field(
@@ -25,10 +30,15 @@ class StreamConfig(Section):
     retention_bytes: OptionalSize = Field(
         "", description="drop the oldest learned records above this size per topic; empty keeps all"
     )
+    kafka: KafkaConfig = Field(
+        default_factory=lambda: KafkaConfig.model_validate({}),
+        description="how a kafka:// address is reached",
+    )
 
     def to_address(self) -> Address:
-        """The stream to open, with how to reach it. Raises AddressError for an address that cannot be read."""
-        return parse_address(self.address)
+        """The stream to open, with how to reach it; raises AddressError where it cannot be read."""
+        address = parse_address(self.address)
+        return replace(address, kafka=self.kafka.to_settings()) if address.scheme == "kafka" else address
 
     @property
     def max_record_size(self) -> int:

@@ -39,8 +39,12 @@ def _optional_size(text: str) -> str:
 
 
 def _training_topic(text: str) -> str:
-    ending = text.rpartition(".")[2]
-    if "#" in text and ending in ("dead", "holdout"):
+    broker = text.startswith("kafka://")
+    if broker and "@" in text:
+        raise ValueError("an address holds no user and password; give them in [stream.kafka]")
+    topic = text[len("kafka://") :].partition("/")[2] if broker else text.partition("#")[2]
+    ending = topic.rpartition(".")[2]
+    if ending != topic and ending in ("dead", "holdout"):
         raise ValueError(f"names a topic that goes with another one; leave out .{ending}")
     return text
 
