@@ -1,4 +1,4 @@
-"""Addresses of streams: `log:path`, `log:path#topic`, `memory:name#topic`."""
+"""Addresses of streams: `log:path#topic`, `memory:name#topic`, `kafka://host:port,host:port/topic`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,32 @@ import re
 from dataclasses import dataclass, replace
 
 from streams.errors import AddressError
+from streams.kafka.settings import KafkaSettings
 
 DEFAULT_TOPIC = "triplets"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_EXAMPLES = "use `log:clicks.log`, `log:dir/clicks.log#topic` or `memory:name`"
+_EXAMPLES = "use `log:clicks.log`, `log:dir/clicks.log#topic`, `memory:name` or `kafka://host:9092/topic`"
+_KAFKA_PORT = 9092
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]")
+_BAD_TOPIC = "a topic is 1 to 200 letters, digits, dots, dashes or underscores"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a stream lives: its scheme (`log` or `memory`), file path or name, and topic."""
+    """Where a stream lives: scheme (`log`, `memory` or `kafka`), file path, name or brokers, and topic.
+
+    The path of a Kafka address is `host:port[,host:port]`; `kafka` says how to reach it, None means as
+    `KafkaSettings()` does.
+    """
 
     scheme: str
     path: str
     topic: str = DEFAULT_TOPIC
+    kafka: KafkaSettings | None = None
 
     def __str__(self) -> str:
+        if self.scheme == "kafka":
+            return f"kafka://{self.path}/{self.topic}"
         return f"{self.scheme}:{self.path}#{self.topic}"
 
     @property
@@ -38,12 +49,39 @@ def parse_address(text: str) -> Address:
     """Read an address; raises AddressError naming the text and what is wrong with it."""
     scheme, colon, rest = text.partition(":")
     if scheme == "kafka":
-        raise AddressError(f"{text!r}: Kafka is not available in this release; {_EXAMPLES}")
+        return _parse_kafka(text, rest)
     if not colon or scheme not in ("log", "memory"):
         raise AddressError(f"{text!r} is not a stream address: {_EXAMPLES}")
     path, mark, topic = rest.partition("#")
     if not path or "\0" in path:
         raise AddressError(f"{text!r} names no {'file' if scheme == 'log' else 'log'}: {_EXAMPLES}")
     if mark and not _TOPIC.fullmatch(topic):
-        raise AddressError(f"{text!r}: a topic is 1 to 200 letters, digits, dots, dashes or underscores")
+        raise AddressError(f"{text!r}: {_BAD_TOPIC}")
     return Address(scheme, path, topic if mark else DEFAULT_TOPIC)
+
+
+def _parse_kafka(text: str, rest: str) -> Address:
+    if not rest.startswith("//"):
+        raise AddressError("a Kafka address begins with kafka://: use `kafka://host:9092/topic`")
+    if "@" in rest:  # the text is not repeated: it may hold a password
+        raise AddressError(
+            "a Kafka address holds no user and no password: use `kafka://host:9092/topic` and give them "
+            "in the table [stream.kafka] of the configuration"
+        )
+    brokers, _, topic = rest[2:].partition("/")
+    path = ",".join(_broker(text, one) for one in brokers.split(","))
+    topic = topic or DEFAULT_TOPIC
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise AddressError(f"{text!r}: {_BAD_TOPIC}, and not only one or two dots")
+    return Address("kafka", path, topic)
+
+
+def _broker(text: str, broker: str) -> str:
+    host, port = broker, str(_KAFKA_PORT)
+    if broker.count(":") == 1 or "]:" in broker:
+        host, _, port = broker.rpartition(":")
+    if not _HOST.fullmatch(host):
+        raise AddressError(f"{text!r}: {broker!r} is no host: use `kafka://host:9092/topic`")
+    if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65535):
+        raise AddressError(f"{text!r}: {port!r} is no port, which is 1 to 65535")
+    return f"{host}:{int(port)}"

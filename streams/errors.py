@@ -7,9 +7,10 @@ StreamError
 ├── LogMismatch         another log, a re-created topic, or another partition count
 ├── LogFileError        the file is not a log, or cannot be used as one
 ├── RecordRefused       a record to be written breaks a limit; nothing of the call was written
+├── StreamRefused       the broker does not let us in: password, certificate, host name, mechanism, permission
 ├── OffsetExpired       retention has removed records that were still to be read
 ├── OffsetAhead         the position lies past the end: the log lost records or is another one
-└── StreamUnavailable   busy, full or failing storage: the same call may succeed later (retriable)
+└── StreamUnavailable   busy, full, failing or unreachable: the same call may succeed later (retriable)
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ class StreamError(Exception):
 
 
 class AddressError(StreamError):
-    """An address that cannot be read. Correct it: `log:path`, `log:path#topic` or `memory:name#topic`."""
+    """An address that cannot be read. Correct it: `log:path#topic`, `memory:name` or `kafka://host:port/topic`."""
 
 
 class TopicMissing(StreamError):
-    """No such log or topic. Create it by feeding into it, or correct the address."""
+    """No such log or topic. Create it, or correct the address."""
 
 
 class PartitionMissing(StreamError):
@@ -48,6 +49,10 @@ class LogFileError(StreamError):
 
 class RecordRefused(StreamError):
     """A record breaks a limit of the log. Nothing of the call was written."""
+
+
+class StreamRefused(StreamError):
+    """The broker can be reached but does not let us in. Correct the settings or the permissions."""
 
 
 class OffsetExpired(StreamError):
@@ -83,6 +88,9 @@ class OffsetAhead(StreamError):
 
 
 class StreamUnavailable(StreamError):
-    """The storage is busy, full or failing. Nothing was lost: the same call may succeed later."""
+    """The storage is busy, full, failing or cannot be reached: the same call may succeed later.
+
+    Nothing was read past and lost. A sink on a broker may have written some of the records (see `Sink.send`).
+    """
 
     retriable = True

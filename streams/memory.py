@@ -12,7 +12,7 @@ from threading import Condition
 from streams.errors import LogMismatch, OffsetExpired, PartitionMissing, TopicMissing
 from streams.placing import Bounds, assigned, check_positions, place_records, record_bytes
 from streams.retention import limits
-from streams.source import MAX_POLL_BYTES, OutRecord, RecordBatch, TopicIdentity
+from streams.source import MAX_POLL_BYTES, MAX_RECORD_BYTES, OutRecord, RecordBatch, TopicIdentity
 
 _Stored = tuple[int, OutRecord]
 """Timestamp in ms, record."""
@@ -137,6 +137,8 @@ class _Opened:
 class MemorySink(_Opened):
     """Appends to one topic of a log in memory (see `streams.source.Sink`)."""
 
+    max_record_bytes = MAX_RECORD_BYTES
+
     def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
         """Write all records or none."""
         identity = self._topic.identity
@@ -180,6 +182,10 @@ class MemorySource(_Opened):
                 if left <= 0:
                     return None
                 self._log.changed.wait(left)
+
+    def reached(self) -> dict[int, int]:
+        """Per assigned partition: the offset below which everything was handed out."""
+        return dict(self._positions or {})
 
     def bounds(self) -> Bounds:
         """Per partition: the earliest offset still there, and the end (one past the newest)."""

@@ -3,15 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
 
 from streams import memory
 from streams.address import Address
-from streams.errors import AddressError
+from streams.errors import AddressError, TopicMissing
 from streams.log import topics as log_topics
 from streams.log.retention import retain as log_retain
 from streams.log.sink import LogSink
 from streams.log.source import LogSource
 from streams.source import Sink, Source, TopicIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """How long a broker keeps the records of a topic that is created; None sets no limit. Age in seconds."""
+
+    max_age_s: float | None = None
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A topic that is there, and whether it was made just now."""
+
+    identity: TopicIdentity
+    created: bool
+
+
+def prepare_topic(address: Address, partitions: int) -> TopicIdentity:
+    """The topic, ready to be opened.
+
+    An embedded log and its topic are made unless they exist (`ensure_topic`). A Kafka topic has to exist, with
+    any number of partitions: raises TopicMissing naming the command that creates it.
+    """
+    if address.scheme == "kafka":
+        from streams.kafka import topics
+
+        return topics.find_topic(address)
+    return ensure_topic(address, partitions)
+
+
+def create_topics(address: Address, partitions: int, limits: TopicLimits) -> list[Prepared]:
+    """Make the topics of an address unless they exist: training, holdout, and dead letters (one partition).
+
+    On Kafka they get the safe settings of `streams.kafka.topics` and these limits; one that exists is left as
+    it is, and raises LogMismatch when its number of partitions is another. An embedded log takes its
+    limits with each `retain` instead.
+    """
+    wanted = [(address, partitions), (address.holdout, partitions), (address.dead, 1)]
+    if address.scheme == "kafka":
+        from streams.kafka import topics
+
+        kept = (limits.max_age_s, limits.max_bytes)
+        return [Prepared(*topics.ensure_topic(one, count, *kept)) for one, count in wanted]
+    return [_prepare_embedded(one, count) for one, count in wanted]
 
 
 def ensure_topic(address: Address, partitions: int) -> TopicIdentity:
@@ -20,6 +67,10 @@ def ensure_topic(address: Address, partitions: int) -> TopicIdentity:
         raise AddressError(f"{address}: a topic needs at least one partition, not {partitions}")
     if address.scheme == "memory":
         return memory.ensure_topic(address.path, address.topic, partitions)
+    if address.scheme == "kafka":
+        from streams.kafka import topics
+
+        return topics.ensure_topic(address, partitions)[0]
     return log_topics.ensure_topic(address.path, address.topic, partitions)
 
 
@@ -27,21 +78,33 @@ def delete_topic(address: Address) -> None:
     """Remove a topic with all its records; raises TopicMissing when there is none."""
     if address.scheme == "memory":
         memory.delete_topic(address.path, address.topic)
+    elif address.scheme == "kafka":
+        from streams.kafka import topics
+
+        topics.delete_topic(address)
     else:
         log_topics.delete_topic(address.path, address.topic)
 
 
 def open_source(address: Address) -> Source:
-    """Open a topic for reading; raises TopicMissing, LogFileError or StreamUnavailable."""
+    """Open a topic for reading; raises TopicMissing, LogFileError, StreamRefused or StreamUnavailable."""
     if address.scheme == "memory":
         return memory.MemorySource(address.path, address.topic)
+    if address.scheme == "kafka":
+        from streams.kafka.source import KafkaSource
+
+        return KafkaSource(address)
     return LogSource(address.path, address.topic)
 
 
 def open_sink(address: Address) -> Sink:
-    """Open a topic for writing; raises TopicMissing, LogFileError or StreamUnavailable."""
+    """Open a topic for writing; raises TopicMissing, LogFileError, StreamRefused or StreamUnavailable."""
     if address.scheme == "memory":
         return memory.MemorySink(address.path, address.topic)
+    if address.scheme == "kafka":
+        from streams.kafka.sink import KafkaSink
+
+        return KafkaSink(address)
     return LogSink(address.path, address.topic)
 
 
@@ -60,7 +123,17 @@ def retain(
     share of `max_bytes`. None sets no limit. With `before`, only records below that offset of their
     partition can go, and none of a partition it does not name. Offsets are never used again, even when all
     are gone.
+
+    A Kafka topic keeps records as its own settings say: nothing is removed, and nothing comes back.
     """
     if address.scheme == "memory":
         return memory.retain(address.path, address.topic, max_age_s, max_bytes, now_ms, before=before)
+    if address.scheme == "kafka":
+        return {}
     return log_retain(address.path, address.topic, max_age_s, max_bytes, now_ms, before=before)
+
+
+def _prepare_embedded(address: Address, partitions: int) -> Prepared:
+    with suppress(TopicMissing), closing(open_source(address)):
+        return Prepared(ensure_topic(address, partitions), created=False)
+    return Prepared(ensure_topic(address, partitions), created=True)

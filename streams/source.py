@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 MAX_RECORD_BYTES = 16 * 1024 * 1024
-"""Key, value and headers of one record together; a sink refuses more (`RecordRefused`)."""
+"""Key, value and headers of one record together; no sink takes more (`RecordRefused`), some take less."""
 
 MAX_POLL_BYTES = 64 * 1024 * 1024
 """A poll stops adding records once their values pass this many bytes, so that memory stays bounded."""
@@ -17,7 +17,11 @@ Headers = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Consecutive records of one partition, as columns of equal length; timestamps in ms."""
+    """Next records of one partition, as columns of equal length; offsets ascend, timestamps are in ms.
+
+    `damaged` is None, but for a stretch of the log that stays unreadable however often it is fetched. It then
+    names that stretch, and the batch has one entry: the stretch's last offset, with no value.
+    """
 
     partition: int
     offsets: list[int]
@@ -25,6 +29,7 @@ class RecordBatch:
     values: list[bytes | None]
     keys: list[bytes | None]
     headers: list[Headers]
+    damaged: str | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -56,7 +61,11 @@ class TopicIdentity:
 
 
 class Source(Protocol):
-    """Reads one topic. One thread at a time; may be used from another thread than its maker's."""
+    """Reads one topic. One thread at a time; may be used from another thread than its maker's.
+
+    Calls that need the storage raise StreamUnavailable when it does not answer in time; calling again goes
+    on exactly where it stood.
+    """
 
     def identity(self) -> TopicIdentity:
         """Which log and topic this is."""
@@ -75,6 +84,14 @@ class Source(Protocol):
 
         Assigned partitions take turns, so that none starves. Raises OffsetExpired when retention
         overtook the position, LogMismatch when the topic was removed or re-created meanwhile.
+        """
+        ...
+
+    def reached(self) -> dict[int, int]:
+        """Per assigned partition: the offset below which everything there is was handed out.
+
+        It passes offsets that hold no record (transaction markers, compaction), so it is what to compare
+        with an end; one past the last record polled may never get there.
         """
         ...
 
@@ -102,15 +119,22 @@ class Source(Protocol):
 class Sink(Protocol):
     """Writes to one topic. One thread at a time."""
 
+    @property
+    def max_record_bytes(self) -> int:
+        """The most bytes of one record: key, value and headers together."""
+        ...
+
     def identity(self) -> TopicIdentity:
         """Which log and topic this is."""
         ...
 
     def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
-        """Write all records or none; when it returns they are durable.
+        """Write all records; when it returns they are durable.
 
         Comes back with (partition, offset) per record. Raises RecordRefused, PartitionMissing,
-        LogMismatch or StreamUnavailable; nothing was written then.
+        LogMismatch or StreamUnavailable; nothing was written then. One exception: StreamUnavailable from a
+        broker means in doubt. Some records may have been written, and sending all again may repeat them:
+        learning drops a repeated event by its id, and a dead letter may be there twice.
         """
         ...
 

@@ -11,11 +11,13 @@ import msgpack
 from streams.log.database import BUSY_TIMEOUT_S, errors_of, transaction
 from streams.log.opened import Opened
 from streams.placing import place_records, record_bytes
-from streams.source import OutRecord
+from streams.source import MAX_RECORD_BYTES, OutRecord
 
 
 class LogSink(Opened):
     """Appends to one topic of an embedded log (see `streams.source.Sink`)."""
+
+    max_record_bytes = MAX_RECORD_BYTES
 
     def __init__(self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S) -> None:
         super().__init__(path, topic, durable=True, timeout_s=timeout_s)

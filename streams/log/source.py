@@ -46,6 +46,10 @@ class LogSource(Opened):
                 if not self._wait_for_commit(version, deadline):
                     return None
 
+    def reached(self) -> dict[int, int]:
+        """Per assigned partition: the offset below which everything was handed out."""
+        return dict(self._positions or {})
+
     def bounds(self) -> Bounds:
         """Per partition: the earliest offset still there, and the end (one past the newest)."""
         with errors_of(self._path):

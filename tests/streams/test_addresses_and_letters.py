@@ -1,10 +1,13 @@
 """Addresses and dead letters: read, written, and refused with a reason."""
 
+from dataclasses import replace
+
 import pytest
 
 from streams.address import Address, parse_address
 from streams.deadletter import DeadLetter, dead_letter_record, parse_dead_letter
 from streams.errors import AddressError, StreamError, StreamUnavailable
+from streams.kafka.settings import KafkaSettings
 
 
 @pytest.mark.parametrize(
@@ -14,6 +17,10 @@ from streams.errors import AddressError, StreamError, StreamUnavailable
         ("log:/var/lib/t/clicks.log#shop-1", Address("log", "/var/lib/t/clicks.log", "shop-1")),
         ("log:dir with spaces/c:licks.log", Address("log", "dir with spaces/c:licks.log", "triplets")),
         ("memory:trial#a.b_c", Address("memory", "trial", "a.b_c")),
+        ("kafka://host:9093/shop-1", Address("kafka", "host:9093", "shop-1")),
+        ("kafka://one,two:1/", Address("kafka", "one:9092,two:1", "triplets")),
+        ("kafka://host", Address("kafka", "host:9092", "triplets")),
+        ("kafka://[::1]:9093/t", Address("kafka", "[::1]:9093", "t")),
     ],
 )
 def test_addresses(text, address):
@@ -40,12 +47,31 @@ def test_addresses(text, address):
         ("log:a#with space", "a topic is"),
         ("log:a#../b", "a topic is"),
         ("log:a#" + "x" * 201, "a topic is"),
-        ("kafka://host:9092/topic", "Kafka is not available in this release; use `log:"),
+        ("kafka:host:9092/topic", "begins with kafka://"),
+        ("kafka:///topic", "'' is no host"),
+        ("kafka://a,,b/topic", "'' is no host"),
+        ("kafka://a b/topic", "'a b' is no host"),
+        ("kafka://host:0/topic", "'0' is no port"),
+        ("kafka://host:nine/topic", "'nine' is no port"),
+        ("kafka://host/a/b", "a topic is"),
+        ("kafka://host/..", "a topic is"),
     ],
 )
 def test_what_is_no_address(text, message):
     with pytest.raises(AddressError, match=message):
         parse_address(text)
+
+
+def test_a_password_is_refused_in_an_address_and_repeated_nowhere():
+    for text in ("kafka://me:hunter2@host/topic", "kafka:me:hunter2@host/topic"):
+        with pytest.raises(AddressError) as refused:
+            parse_address(text)
+        assert "hunter2" not in str(refused.value)
+    secrets = KafkaSettings(sasl_password="hunter2", ssl_key_password="hunter3")
+    address = replace(parse_address("kafka://host/topic"), kafka=secrets)
+    assert "hunter" not in f"{address} {address!r} {address.dead!r}"
+    assert address.dead.kafka is address.holdout.kafka is secrets
+    assert {address: 1}[address] == 1
 
 
 @pytest.mark.parametrize("value", [b"\xc1\x00junk", b"", None])

@@ -1,0 +1,1 @@
+"""Kafka: reading and writing topics of a broker, through one of two clients."""

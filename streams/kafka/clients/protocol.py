@@ -1,0 +1,78 @@
+"""What the two Kafka clients do alike: raw records in columns, positions chosen by us alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from streams.errors import StreamError
+from streams.source import Headers, OutRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Consecutive records of one partition and one leader epoch (-1: unknown), as columns of equal length."""
+
+    partition: int
+    epoch: int
+    offsets: list[int]
+    timestamps: list[int]
+    values: list[bytes | None]
+    keys: list[bytes | None]
+    headers: list[Headers]
+
+
+class CorruptBatch(StreamError):
+    """The batch that holds `offset`, or the next one there is, does not match its checksum."""
+
+    def __init__(self, partition: int, offset: int) -> None:
+        super().__init__(f"partition {partition}: the records at offset {offset} do not match their checksum")
+        self.partition, self.offset = partition, offset
+
+
+class OutOfRange(StreamError):
+    """The broker has no such offset: expired, or past the end."""
+
+
+class ConsumerClient(Protocol):
+    """Reads assigned partitions of one topic; committed records only, checksums verified.
+
+    Never joins a group, never resumes from a committed offset, never resets a position by itself.
+    After any exception out of `poll` the caller throws the client away and makes another.
+    """
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from these next offsets; what was fetched before is forgotten."""
+        ...
+
+    def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
+        """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`.
+
+        Raises CorruptBatch, OutOfRange, StreamRefused (no permission) or StreamUnavailable.
+        """
+        ...
+
+    def positions(self) -> dict[int, int]:
+        """Per assigned partition: the next offset to be polled, past gaps that hold no record."""
+        ...
+
+    def close(self) -> None:
+        """Release threads and sockets within a bounded time; may be called twice."""
+        ...
+
+
+class ProducerClient(Protocol):
+    """Appends to one topic: idempotent, acknowledged by all in-sync replicas, in the order given."""
+
+    def send(self, placed: Sequence[tuple[int, OutRecord]]) -> list[int]:
+        """Write records, each with its partition; comes back with their offsets once they are durable.
+
+        Raises StreamUnavailable when it is in doubt whether all were written, RecordRefused for a record the
+        broker will not take, StreamRefused without permission. The client is of no use after an exception.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release threads and sockets within a bounded time; may be called twice."""
+        ...
