@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 NULL_VALUE = "null_value"
+CORRUPT_BATCH = "corrupt_batch"
 TOO_LARGE = "too_large"
 NOT_MSGPACK = "not_msgpack"
 TRAILING_BYTES = "trailing_bytes"
@@ -29,6 +30,7 @@ MAGNITUDE = "magnitude"
 
 REASONS: dict[str, str] = {
     NULL_VALUE: "the record has no value",
+    CORRUPT_BATCH: "the log holds damaged bytes here that stay damaged when they are fetched again",
     TOO_LARGE: "the record, or a text, list, map or byte string in it, is over its limit",
     NOT_MSGPACK: "the bytes are not one msgpack value",
     TRAILING_BYTES: "bytes follow the msgpack value",

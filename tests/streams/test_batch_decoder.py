@@ -6,6 +6,7 @@ from hashlib import sha256
 import msgpack
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,10 @@ DENSE = SpaceSpec("photos", (ViewSpec("x", "dense", 3),))
 SPARSE = SpaceSpec("texts", (ViewSpec("x", "sparse", 100),))
 BOTH = SpaceSpec("both", (ViewSpec("colour", "dense", 2), ViewSpec("words", "sparse", 50)))
 CATALOG = Catalog(["a", "b", "c"], {"x": DenseColumn(np.arange(9, dtype=np.float32).reshape(3, 3))}, DENSE)
+
+
+def xxh64(text):
+    return xxhash.xxh64(text.encode()).intdigest()
 
 
 def batch(values, partition=2, first=10):
@@ -48,9 +53,10 @@ def test_catalog_ids_become_rows_and_nothing_else():
     a, b, c = (ObjectRef(one) for one in "abc")
     events = [event(a, b, c, id="one", ts=7), event(c, c, a, id="two", weight=0.5, space="photos")]
     decoded = BatchDecoder(DENSE, CATALOG, "t").decode(batch([encode_event(one) for one in events]))
-    assert (decoded.partition, decoded.event_ids, len(decoded)) == (2, ["one", "two"], 2)
+    assert (decoded.partition, decoded.ids.tolist(), len(decoded)) == (2, [xxh64("one"), xxh64("two")], 2)
     for name, dtype, expected in (
         ("offsets", np.int64, [10, 11]),
+        ("ids", np.uint64, [xxh64("one"), xxh64("two")]),
         ("timestamps", np.int64, [7, 5]),
         ("weights", np.float32, [1.0, 0.5]),
     ):
@@ -229,7 +235,7 @@ def check_agreement(value):
             continue
         slow, columns = expected
         assert decoded.poison == []
-        assert decoded.event_ids == [slow.id]
+        assert decoded.ids.tolist() == [xxh64(slow.id)]
         assert decoded.timestamps.tolist() == [slow.ts]
         assert decoded.weights.tolist() == [np.float32(slow.weight)]
         for role, column in zip((decoded.query, decoded.clicked, decoded.skipped), columns, strict=True):

@@ -1,0 +1,73 @@
+"""How the decoder's functions are compiled: one signature each, no interpreter lock, cached on disk.
+
+The cache lies in a folder named by a digest of all that the machine code is made of, because numba itself
+looks only at the file of a function and would go on using code whose helpers or constants have changed. numba
+writes to a temporary name and renames, so that no process reads half a file; what fails to load is compiled
+in memory.
+
+Nothing here computes a step: the results are bytes moved and compared, the same on every processor. Whoever
+needs a fixed processor level in this process fixes it before numba is first imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from os import W_OK, access, environ, makedirs, path
+from pathlib import Path
+from typing import Any
+
+from numba import config, njit, types
+
+from streams import wire
+
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+LONGS = types.Array(types.int64, 1, "C", readonly=True)
+SPANS = types.Array(types.int64, 4, "C", readonly=True)
+"""What kernels read; a writable array is accepted too."""
+
+
+def _cache_folder() -> str | None:
+    """Where this version's machine code is kept: below NUMBA_CACHE_DIR, beside the sources, or in the user's
+    cache."""
+    here = path.dirname(__file__)
+    user = environ.get("XDG_CACHE_HOME") or path.join(path.expanduser("~"), ".cache")
+    digest = hashlib.sha256()
+    try:
+        for source in [*sorted(Path(here).glob("*.py")), Path(wire.__file__)]:
+            digest.update(hashlib.sha256(source.read_bytes()).digest())
+    except OSError:
+        return None
+    for base in filter(None, (config.CACHE_DIR, path.join(here, "__pycache__"), path.join(user, "tripletd"))):
+        folder = path.join(base, f"decoder-{digest.hexdigest()[:16]}")
+        try:
+            makedirs(folder, exist_ok=True)
+        except OSError:
+            continue
+        if access(folder, W_OK):
+            return folder
+    return None
+
+
+CACHE_FOLDER = _cache_folder()
+
+
+def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile the decorated function for one numba signature, at import: from the cache, else anew."""
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = CACHE_FOLDER or before
+        try:
+            return njit(signature, nogil=True, cache=CACHE_FOLDER is not None)(function)  # type: ignore[no-any-return]
+        except Exception:  # noqa: BLE001  a damaged cache; an error of the function itself is raised again here
+            return njit(signature, nogil=True)(function)  # type: ignore[no-any-return]
+        finally:
+            config.CACHE_DIR = before
+
+    return compiled
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a helper as part of each kernel that calls it."""
+    return njit(nogil=True)(function)  # type: ignore[no-any-return]
