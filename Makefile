@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test bench lint unit setup setup-photos clean help
+.PHONY: demo test bench lint unit kafka setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
@@ -32,8 +32,12 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(STAMP)
+unit: $(STAMP) kafka
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+# Java, Maven and the jars of the broker that the tests start; quick when they are there.
+kafka: $(STAMP)
+	@BIN="$(BIN)" bash deploy/setup_kafka.sh
 
 # Vowpal Wabbit is a rival in one figure and nothing else needs it.
 bench: $(STAMP)

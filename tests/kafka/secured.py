@@ -1,0 +1,93 @@
+"""One node behind TLS, passwords and permissions, with a right and several wrong doors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+
+from tests.kafka.certificates import Authority
+from tests.kafka.cluster import Cluster
+from tests.kafka.properties import HOST, Listener
+
+USER, PASSWORD = "learner", "a-password-that-must-not-be-told"
+MECHANISM = "SCRAM-SHA-512"
+_SCRAM = {
+    "sasl.enabled.mechanisms": MECHANISM,
+    "scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+}
+
+
+class Secured:
+    """A cluster not yet started, and what a client needs to be let in.
+
+    Doors: SASL_SSL (the right one), TLS (no password), MUTUAL (a client certificate instead), PASSWORDS (SASL
+    without TLS), EXPIRED and STRANGER (SASL_SSL whose certificate is out of date, or names another host).
+    Administration goes through the plain door, whose nameless user may do everything.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder)
+        self.stranger = Authority(folder, "stranger-ca")
+        self.client_certificate = self.authority.issue("client", "client.test", user=USER)
+        hosts = (HOST, "localhost")
+        good = self._tls(self.authority.issue("good", *hosts))
+        expired = self._tls(self.authority.issue("expired", *hosts, expired=True))
+        other_host = self._tls(self.authority.issue("other", "other.test"))
+        doors = [
+            Listener("SASL_SSL", "SASL_SSL", good | _SCRAM),
+            Listener("TLS", "SSL", good),
+            Listener("MUTUAL", "SSL", good | {"ssl.client.auth": "required"}),
+            Listener("PASSWORDS", "SASL_PLAINTEXT", _SCRAM),
+            Listener("EXPIRED", "SASL_SSL", expired | _SCRAM),
+            Listener("STRANGER", "SASL_SSL", other_host | _SCRAM),
+        ]
+        self.cluster = Cluster(
+            listeners=doors,
+            extra={
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS;User:admin",
+                "sasl.enabled.mechanisms": MECHANISM,
+            },
+            scram=[f"{MECHANISM}=[name={user},password={PASSWORD}]" for user in (USER, "admin", "nobody")],
+        )
+
+    def door(self, name: str = "SASL_SSL") -> str:
+        """`host:port` of that door."""
+        return self.cluster.servers(name)
+
+    def allow(self, *operations: str, topic: str, user: str = USER) -> None:
+        """Permit operations on a topic (`*`: on all); CREATE on `*` means the cluster's."""
+        self._grant(operations, ResourceType.TOPIC, topic, user)
+
+    def allow_cluster(self, *operations: str, user: str = USER) -> None:
+        """Permit operations on the cluster, IDEMPOTENT_WRITE or CREATE."""
+        self._grant(operations, ResourceType.CLUSTER, "kafka-cluster", user)
+
+    def _grant(self, operations: tuple[str, ...], kind: ResourceType, name: str, user: str) -> None:
+        wanted = [
+            ACL(
+                principal=f"User:{user}",
+                host="*",
+                operation=ACLOperation[operation],
+                permission_type=ACLPermissionType.ALLOW,
+                resource_pattern=ResourcePattern(kind, name),
+            )
+            for operation in operations
+        ]
+        with self.cluster.admin() as admin:
+            assert not admin.create_acls(wanted)["failed"]
+
+    def _tls(self, certificate: Path) -> dict[str, str]:
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(certificate),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.cafile),
+        }

