@@ -100,6 +100,17 @@ def commit(store: BlobStore, epoch: Epoch, meta: VersionMeta, state: StateFile) 
     return manifest
 
 
+def check_writer(store: BlobStore, epoch: Epoch) -> None:
+    """Raise Superseded when another writer has taken a number since: ask before what no put fences.
+
+    Deleting, or sending dead letters, does not fail by itself after a freeze of any length; a put does.
+    """
+    after = epoch.next_number
+    for number in numbers(store):
+        if number >= after and not _is_own(store, number, epoch):
+            raise _superseded(store, number)
+
+
 def discard(store: BlobStore, key: str) -> None:
     """Remove a file that no manifest names; what cannot be removed now is swept at the next claim."""
     with contextlib.suppress(CheckpointError):
@@ -121,13 +132,16 @@ def _manifest(meta: VersionMeta, kind: Literal["version", "claim"], epoch: Epoch
 
 def _skip_own(store: BlobStore, epoch: Epoch) -> None:
     """Step over a number that this writer took in a put whose outcome it could not know."""
-    try:
-        own = read_manifest(store, epoch.next_number).writer == epoch.writer
-    except Damaged:
-        own = False
-    if not own:
+    if not _is_own(store, epoch.next_number, epoch):
         raise _superseded(store, epoch.next_number)
     epoch.next_number += 1
+
+
+def _is_own(store: BlobStore, number: int, epoch: Epoch) -> bool:
+    try:
+        return read_manifest(store, number).writer == epoch.writer
+    except Damaged:
+        return False
 
 
 def _superseded(store: BlobStore, number: int) -> Superseded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -107,18 +108,35 @@ class Ledger:
         told of each once in the life of this object. Raises Damaged only when nothing can be listed.
         """
         found = []
+        for number, read in self._walk(after):
+            if isinstance(read, LedgerEntry):
+                found.append(read)
+            else:
+                self._tell(report, number, read)
+        return found
+
+    def whole(self) -> list[LedgerEntry]:
+        """Every entry, ascending. Raises Damaged when one cannot be read: what it protects is not known."""
+        found = []
+        for _, read in self._walk(0):
+            if not isinstance(read, LedgerEntry):
+                raise read
+            found.append(read)
+        return found
+
+    def _walk(self, after: int) -> Iterator[tuple[int, LedgerEntry | Damaged]]:
+        """(number, entry or why it cannot be read) from the one after `after` on."""
         wanted = after + 1
         for number in self._numbers_again():
             if number < wanted:
                 continue
+            if number > wanted:
+                yield wanted, _gap(wanted, number - 1)
             try:
-                if number > wanted:
-                    self._tell(report, wanted, _gap(wanted, number - 1))
-                found.append(self._read(number))
+                yield number, self._read(number)
             except Damaged as error:
-                self._tell(report, number, error)
+                yield number, error
             wanted = number + 1
-        return found
 
     def _tell(self, report: Report | None, number: int, error: Damaged) -> None:
         if report is not None and number not in self._told:

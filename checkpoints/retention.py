@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from checkpoints.errors import Damaged
 from checkpoints.keys import HISTORY, folder, manifest_key
 from checkpoints.store import BlobStore
 from checkpoints.versions import VersionStore
 
+# The newest may be damaged later: there is always one before it to go back to.
+KEEP_AT_LEAST = 2
 # A writer frozen in the middle of a put is fenced by the claim under its number: this many restarts long.
 KEEP_CLAIMS = 16
 
 
 def plan(versions: Sequence[int], protected: Iterable[int], keep: int) -> list[int]:
-    """Versions to prune, ascending: all but version 0, the newest `keep` (at least 1) and `protected`."""
+    """Versions to prune, ascending: all but version 0, the newest `keep` (at least 2) and `protected`."""
     ordered = sorted(versions)
-    kept = {0, *protected, *ordered[-max(keep, 1) :]}
+    kept = {0, *protected, *ordered[-max(keep, KEEP_AT_LEAST) :]}
     return [number for number in ordered if number not in kept]
 
 
@@ -26,18 +28,31 @@ def plan_claims(claims: Sequence[int]) -> list[int]:
     return sorted(claims)[:-KEEP_CLAIMS]
 
 
-def prune(version_store: VersionStore, protected: Iterable[int], keep: int) -> list[int]:
+def prune(
+    version_store: VersionStore,
+    protected: Callable[[], Iterable[int]],
+    keep: int,
+    fence: Callable[[], None],
+) -> list[int]:
     """Delete what `plan` and `plan_claims` name; returns the versions that went. WriteFailed.
 
     Each version's manifest is appended to `history.jsonl` durably before anything of it is deleted; then
     the manifest goes first, so that no listed version ever lacks a file. The writer calls it, nobody else.
+
+    `protected` is read again, and `fence` called, before each deletion: a verdict that came meanwhile counts,
+    and a writer that was frozen here and succeeded stops, by the error that `fence` raises, after at most
+    the one deletion it was about to make.
     """
     store = version_store.store
-    gone = plan(version_store.versions(), protected, keep)
-    for number in gone:
+    gone = []
+    for number in plan(version_store.versions(), protected(), keep):
         store.append_line(HISTORY, _history_line(version_store, number))
-        _delete(store, number)
+        fence()
+        if number not in protected():
+            _delete(store, number)
+            gone.append(number)
     for number in plan_claims(version_store.listing.claims()):
+        fence()
         _delete(store, number)
     return gone
 

@@ -94,7 +94,7 @@ class CheckpointsConfig(Section):
     path: str = Field("checkpoints", min_length=1, description="folder of the versions and the ledger")
     every: PositiveDuration = Field("30s", description="time between versions")
     every_events: int = Field(0, ge=0, description="also after this many events; 0 by time alone")
-    keep: int = Field(20, ge=1, description="newest versions kept; aliases and version 0 stay in addition")
+    keep: int = Field(20, ge=2, description="newest versions kept; aliases and version 0 stay in addition")
 
     @property
     def every_s(self) -> float:

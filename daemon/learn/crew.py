@@ -13,6 +13,7 @@ from daemon.config.model import Config
 from daemon.learn.acknowledge import Acknowledger
 from daemon.learn.assemble import Assembler
 from daemon.learn.cadence import Cadence
+from daemon.learn.fence import Fence
 from daemon.learn.fitting import fit_map
 from daemon.learn.inputs import Inputs, open_inputs
 from daemon.learn.observe import Observer
@@ -50,6 +51,7 @@ class Crew:
     publishing: Publishing
     verdicts: Verdicts
     observer: Observer
+    fence: Fence
 
     def caught_up(self) -> bool:
         """Whether every record now in the log is applied."""
@@ -79,7 +81,7 @@ def assemble_crew(stack: ExitStack, config: Config, options: LearnOptions, outsi
         return pack(origin.learner.state(), origin.fitted.arrays())
 
     observer = Observer(outside.metrics, outside.health, reader, arrays, time.monotonic)
-    publisher = AsyncPublisher(inputs.versions, origin.epoch)
+    publisher, fence = AsyncPublisher(inputs.versions, origin.epoch), Fence(inputs.versions, origin.epoch)
     stack.callback(publisher.close)
     publishing = Publishing(
         publisher,
@@ -87,13 +89,13 @@ def assemble_crew(stack: ExitStack, config: Config, options: LearnOptions, outsi
         arrays=arrays,
         describe=origin.describe,
         cadence=cadence,
-        listener=Acknowledger(inputs, observer, config.checkpoints.keep, config.stream),
+        listener=Acknowledger(inputs, observer, fence, config.checkpoints.keep, config.stream),
         parent=origin.parent,
         clock=time.monotonic,
     )
     stack.enter_context(reader)
     outside.health.started()
-    return Crew(inputs, origin, reader, publishing, Verdicts(inputs.ledger, time.monotonic), observer)
+    return Crew(inputs, origin, reader, publishing, Verdicts(inputs.ledger, time.monotonic), observer, fence)
 
 
 def _reader(config: Config, inputs: Inputs, origin: Origin, cadence: Cadence) -> Reader:

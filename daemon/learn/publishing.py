@@ -12,6 +12,7 @@ from checkpoints.manifest import VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from daemon.exits import EX_CANTCREAT, UserError
 from daemon.learn.cadence import Cadence
+from daemon.learn.fence import taken_over
 from daemon.learn.progress import Progress, Snapshot
 from daemon.versions.arrays import Arrays
 
@@ -122,11 +123,6 @@ class Publishing:
             self._listener.published(result)
             return None
         if result.superseded:
-            raise UserError(
-                f"another learner has taken over these checkpoints: {result.error}",
-                "this one stops without writing and is not restarted; run one learner per checkpoint folder: "
-                "stop the other one, then start this one again",
-                EX_CANTCREAT,
-            )
+            raise taken_over(result.error)
         self._listener.failed(result.error)
         return result.error

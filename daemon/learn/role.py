@@ -60,6 +60,8 @@ def _loop(crew: Crew, signals: Signals, options: LearnOptions, leave_on_stop: bo
             began = time.perf_counter()
             done = step(crew.origin.learner, ready, crew.inputs.address.topic)  # 1
             seconds = time.perf_counter() - began
+            if done.dead:
+                crew.fence.check_if_readable()
             if not send_durably(crew.inputs.dead, done.dead, observer.keep_trying(signals.wait)):  # 2
                 return EX_TEMPFAIL
             progress.advance(done.applied)  # 3

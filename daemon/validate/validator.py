@@ -80,6 +80,9 @@ class Validator:
         entry = self._entry_for(number, best_version(history.judged))
         if entry is None:
             return None
+        if number not in self._bench.versions.versions():  # it must not become best now
+            why = "pruned while it was judged (checkpoints.keep)"
+            entry = refused_entry(number, why, self._bench.holdout.window.positions)
         self._bench.ledger.append(entry)
         self._bench.metrics.judged.inc()
         self._bench.metrics.judge_seconds.observe(time.perf_counter() - began)

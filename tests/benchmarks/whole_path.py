@@ -130,7 +130,7 @@ map = "identity"
 C = {C}
 [checkpoints]
 every = "{cadence}"
-keep = 1
+keep = 2
 [http]
 learn_port = {port}
 """

@@ -138,7 +138,7 @@ def test_a_folder_that_is_no_folder_any_more_is_passed_over_and_told(root: Path,
     assert versions.versions() == [0]
     assert [one.number for one in versions.manifests(told.append)] == [0]
     assert [str(error) for error in told] == [str(refused(root))]
-    assert prune(versions, [], keep=1) == []
+    assert prune(versions, list, 2, lambda: None) == []
     epoch = versions.claim()
     assert versions.publish(epoch, state(2), meta(parent=0)).number == 3
     assert versions.versions() == [0, 3]

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from checkpoints import (
+    Damaged,
+    Epoch,
     Ledger,
     LocalStore,
     MemoryStore,
     Superseded,
     VersionStore,
     Watcher,
+    aliases,
     history,
     plan,
     prune,
@@ -22,17 +25,21 @@ from checkpoints.retention import KEEP_CLAIMS, plan_claims
 from .samples import meta, state
 
 
+def nobody_else() -> None:
+    """The fence of the only writer."""
+
+
 @pytest.mark.parametrize(
     ("versions", "protected", "keep", "expected"),
     [
         ([], [], 3, []),
         ([0, 1, 2], [], 3, []),
         ([0, 1, 2, 3], [], 2, [1]),
-        ([5, 3, 0, 1], [], 1, [1, 3]),
-        ([0, 1, 2, 3, 4], [1, 2], 1, [3]),
-        ([4, 5, 6], [], 0, [4, 5]),
+        ([5, 3, 0, 1], [], 1, [1]),
+        ([0, 1, 2, 3, 4, 5], [1, 2], 2, [3]),
+        ([4, 5, 6], [], 0, [4]),
         ([0], [], 0, []),
-        ([0, 1, 2], [99], 1, [1]),
+        ([0, 1, 2, 3], [99], 1, [1]),
     ],
 )
 def test_retention_keeps_version_0_the_newest_and_the_protected(
@@ -50,10 +57,10 @@ def test_pruning_leaves_a_line_of_history_and_nothing_else(tmp_path: Path) -> No
     store = LocalStore(tmp_path)
     versions = VersionStore(store)
     epoch = versions.claim()
-    written = [versions.publish(epoch, state(n), meta(counters={"updated": n})) for n in range(5)]
+    written = [versions.publish(epoch, state(n), meta(counters={"updated": n})) for n in range(6)]
     versions.attach(1, "serving", state(), {})
-    assert prune(versions, [3], keep=1) == [1, 2]
-    assert versions.versions() == [0, 3, 4]
+    assert prune(versions, lambda: [3], 1, nobody_else) == [1, 2]
+    assert versions.versions() == [0, 3, 4, 5]
     assert store.list("versions/0000000001/") + store.list("versions/0000000002/") == []
     assert not (tmp_path / "versions" / "0000000001").exists()
     assert [(line["number"], line["counters"]) for line in history(store)] == [
@@ -63,7 +70,7 @@ def test_pruning_leaves_a_line_of_history_and_nothing_else(tmp_path: Path) -> No
     assert versions.publish(epoch, state(9), meta()).number == written[-1].number + 1
     for _ in range(KEEP_CLAIMS + 5):
         versions.claim()
-    prune(versions, [], keep=1)
+    prune(versions, list, 2, nobody_else)
     assert len(versions.listing.claims()) == KEEP_CLAIMS
 
 
@@ -84,10 +91,10 @@ def test_history_leaves_out_torn_and_repeated_lines() -> None:
 def test_a_damaged_version_can_be_pruned(tmp_path: Path) -> None:
     versions = VersionStore(LocalStore(tmp_path))
     epoch = versions.claim()
-    for n in range(3):
+    for n in range(4):
         versions.publish(epoch, state(n), meta())
     (tmp_path / "versions" / "0000000001" / "manifest.json").write_bytes(b"rubbish")
-    assert prune(versions, [], keep=1) == [1]
+    assert prune(versions, list, 2, nobody_else) == [1]
     assert history(versions.store)[0]["number"] == 1
     assert "damaged" in history(versions.store)[0]
 
@@ -115,9 +122,65 @@ def test_a_writer_that_slept_through_the_pruning_of_claims_is_still_fenced(tmp_p
     for number in range(KEEP_CLAIMS + 1):
         epoch = versions.claim()
         versions.publish(epoch, state(number), meta())
-    prune(versions, [], keep=1)
+    prune(versions, list, 2, nobody_else)
     assert sleeper.next_number not in versions.listing.claims() + versions.versions()
     before = versions.store.list()
     with pytest.raises(Superseded):
         versions.publish(sleeper, state(), meta())
     assert versions.store.list() == before
+
+
+def five_versions(tmp_path: Path) -> tuple[VersionStore, Epoch]:
+    versions = VersionStore(LocalStore(tmp_path))
+    epoch = versions.claim()
+    for n in range(5):
+        versions.publish(epoch, state(n), meta())
+    return versions, epoch
+
+
+def test_a_verdict_that_comes_while_pruning_still_protects(tmp_path: Path) -> None:
+    versions, _ = five_versions(tmp_path)
+    ledger = Ledger(versions.store)
+
+    def promote_2() -> None:
+        ledger.append({"kind": "PROMOTE", "alias": "best", "version": 2})
+
+    assert prune(versions, lambda: aliases(ledger.whole()).values(), 2, promote_2) == [1]
+    assert versions.versions() == [0, 2, 3, 4]
+
+
+def test_a_writer_that_was_succeeded_deletes_nothing_more(tmp_path: Path) -> None:
+    versions, epoch = five_versions(tmp_path)
+    looks = 0
+
+    def succeeded_before_the_second() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            versions.claim()
+        versions.check_writer(epoch)
+
+    with pytest.raises(Superseded):
+        prune(versions, list, 2, succeeded_before_the_second)
+    assert versions.versions() == [0, 2, 3, 4]
+
+
+def test_nothing_goes_while_a_verdict_cannot_be_read(tmp_path: Path) -> None:
+    versions, _ = five_versions(tmp_path)
+    ledger = Ledger(versions.store)
+    ledger.append({"kind": "PROMOTE", "alias": "best", "version": 2})
+    ledger.append({"kind": "KEEP", "version": 4})
+    (tmp_path / "ledger" / "0000000001.json").write_bytes(b"rubbish")
+    for _ in range(2):  # the reader that was told once must not forget it
+        with pytest.raises(Damaged):
+            prune(versions, lambda: aliases(Ledger(versions.store).whole()).values(), 2, nobody_else)
+    assert versions.versions() == [0, 1, 2, 3, 4]
+
+
+def test_the_own_number_of_a_put_in_flight_is_nobody_elses(tmp_path: Path) -> None:
+    versions, epoch = five_versions(tmp_path)
+    epoch.next_number -= 1  # as between the manifest's link and the count
+    versions.check_writer(epoch)
+    versions.claim()
+    with pytest.raises(Superseded):
+        versions.check_writer(epoch)
