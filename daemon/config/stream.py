@@ -8,7 +8,13 @@ from pydantic import Field
 
 from daemon.config.kafka import KafkaConfig
 from daemon.config.section import Section
-from daemon.config.types import OptionalDuration, OptionalSize, RecordSize, StreamAddress
+from daemon.config.types import (
+    OptionalDuration,
+    OptionalSize,
+    PositiveDuration,
+    RecordSize,
+    StreamAddress,
+)
 from daemon.config.units import parse_duration, parse_size
 from streams.address import Address, parse_address
 
@@ -30,6 +36,15 @@ class StreamConfig(Section):
     retention_bytes: OptionalSize = Field(
         "", description="drop the oldest learned records above this size per topic; empty keeps all"
     )
+    pause_poison_share: float = Field(
+        0.5, gt=0, le=1, allow_inf_nan=False, description="pause above this share of dead letters; 1 never"
+    )
+    pause_poison_window: int = Field(
+        10_000, ge=1, description="newest records whose share of dead letters counts"
+    )
+    stuck_after: PositiveDuration = Field(
+        "60s", description="a stream call or loop turn this long is a bug: stacks to stderr, exit 70"
+    )
     kafka: KafkaConfig = Field(
         default_factory=lambda: KafkaConfig.model_validate({}),
         description="how a kafka:// address is reached",
@@ -44,6 +59,11 @@ class StreamConfig(Section):
     def max_record_size(self) -> int:
         """`max_record_bytes` in bytes."""
         return parse_size(self.max_record_bytes)
+
+    @property
+    def stuck_after_s(self) -> float:
+        """`stuck_after` in seconds."""
+        return parse_duration(self.stuck_after)
 
     @property
     def retention_s(self) -> float | None:
