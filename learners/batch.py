@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from learners.block import Block
 from learners.errors import BlockError
@@ -42,3 +43,7 @@ class TripletBatch:
         return TripletBatch(
             self.query.slice(start, stop), self.clicked.slice(start, stop), self.skipped.slice(start, stop)
         )
+
+    def take(self, rows: Any) -> TripletBatch:
+        """The triplets named by an integer array, in its order, copied."""
+        return TripletBatch(self.query.take(rows), self.clicked.take(rows), self.skipped.take(rows))

@@ -138,3 +138,9 @@ def test_a_batch_needs_three_alike_blocks() -> None:
         with pytest.raises(BlockError, match=word):
             TripletBatch(good, good, bad)
     assert len(TripletBatch(good, good, good).slice(2, 5)) == 3
+
+
+def test_rows_are_taken_from_the_three_blocks_alike() -> None:
+    taken = TripletBatch(*(DenseBlock(VALUES + role) for role in range(3))).take([4, 1])
+    for role, found in enumerate((taken.query, taken.clicked, taken.skipped)):
+        np.testing.assert_array_equal(dense(found), (VALUES + role)[[4, 1]])
