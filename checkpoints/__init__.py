@@ -1,6 +1,6 @@
 """Numbered, immutable, verified checkpoints of a learner, the ledger of verdicts, and their aliases."""
 
-from checkpoints.aliases import aliases, resolve, stop_in_force
+from checkpoints.aliases import PAUSE, aliases, pause_in_force, resolve, stop_in_force
 from checkpoints.commit import Epoch
 from checkpoints.encoding import state_hash
 from checkpoints.errors import (
@@ -24,6 +24,7 @@ from checkpoints.versions import Version, VersionStore
 from checkpoints.watcher import Changes, Watcher
 
 __all__ = [
+    "PAUSE",
     "ArraySpec",
     "AsyncPublisher",
     "BadKey",
@@ -53,6 +54,7 @@ __all__ = [
     "WriteFailed",
     "aliases",
     "history",
+    "pause_in_force",
     "plan",
     "prune",
     "resolve",

@@ -10,6 +10,8 @@ LATEST = "latest"
 MOVES = ("PROMOTE", "ROLLBACK")
 STOP = "STOP"
 RESUME = "RESUME"
+PAUSE = "pause"
+"""Key of the measures that makes a STOP the learner's own pause, and a RESUME the end of a pause only."""
 
 
 def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
@@ -27,10 +29,22 @@ def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
 
 
 def stop_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
-    """The STOP that no later RESUME has lifted; None when learning may go on.
+    """The STOP that no later RESUME has lifted; None when there is none. Pauses do not count.
 
     `before` is the one in force before `entries`, so that a reader of the ledger can fold what is new.
     """
+    return _standing((entry for entry in entries if PAUSE not in entry.measures), before)
+
+
+def pause_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
+    """The learner's own pause that was not lifted since; `before` as in `stop_in_force`.
+
+    Pauses and early stops are two latches: neither is lifted by what lifts the other.
+    """
+    return _standing((entry for entry in entries if PAUSE in entry.measures), before)
+
+
+def _standing(entries: Iterable[LedgerEntry], before: LedgerEntry | None) -> LedgerEntry | None:
     found = before
     for entry in sorted(entries, key=lambda e: e.n):
         if entry.kind in (STOP, RESUME):

@@ -63,9 +63,10 @@ def _version(row: Mapping[str, Any]) -> str:
 
 
 def _state(picture: Mapping[str, Any]) -> str:
-    if picture["stopped_by"] is None:
-        return "no STOP in force"
-    return f"stopped at version {picture['stopped_at']}: {picture['stopped_by']}"
+    stopped, paused = picture["stopped_by"], picture["paused_by"]
+    states = [f"stopped at version {picture['stopped_at']}: {stopped}"] if stopped is not None else []
+    states += [f"paused: {paused}; `tripletd resume` goes on"] if paused is not None else []
+    return "; ".join(states) or "no STOP in force"
 
 
 def _lag(stream: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoints import LedgerEntry, Manifest, aliases, stop_in_force
+from checkpoints import LedgerEntry, Manifest, aliases, pause_in_force, stop_in_force
 
 _OUTCOMES = ("updated", "passive", "degenerate", "rejected")
 _REFUSED = "refused"
@@ -33,12 +33,13 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the verdicts amount to: the best version, and the STOP in force with its reason."""
+    """What the verdicts amount to: the best version, the STOP and the learner's own pause in force."""
 
     best: int | None
     stopped_by: str | None
     stopped_at: int | None
     judged: int
+    paused_by: str | None
 
 
 def events_of(counters: Mapping[str, int | float]) -> int:
@@ -89,11 +90,12 @@ def measures_by_version(entries: Iterable[LedgerEntry]) -> dict[int, Mapping[str
 
 
 def summary(entries: Sequence[LedgerEntry]) -> Summary:
-    """Best version, stop in force (a later RESUME lifts it), number of judged versions."""
-    stop = stop_in_force(entries)
+    """Best version, stop and pause in force (a later RESUME lifts each), number of judged versions."""
+    stop, pause = stop_in_force(entries), pause_in_force(entries)
     return Summary(
         best=aliases(entries).get("best"),
         stopped_by=stop.reason if stop else None,
         stopped_at=stop.version if stop else None,
         judged=len(measures_by_version(entries)),
+        paused_by=pause.reason if pause else None,
     )

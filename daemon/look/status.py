@@ -55,7 +55,7 @@ def collect(config: Config) -> dict[str, Any]:
 
 def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | None:
     picture |= {"checkpoints": config.checkpoints.path, "versions": [], "newest": None, "best": None}
-    picture |= {"stopped_by": None, "stopped_at": None, "judged": 0, "problems": []}
+    picture |= {"stopped_by": None, "stopped_at": None, "paused_by": None, "judged": 0, "problems": []}
     try:
         store, ledger = open_for_reading(config)
     except UserError as error:
@@ -70,7 +70,8 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     picture["versions"] = [row.number for row in rows]
     picture["newest"] = _plain(by_number.get(newest.number)) if newest else None
     picture["best"] = _plain(by_number.get(stands.best)) if stands.best is not None else None
-    picture |= {"stopped_by": stands.stopped_by, "stopped_at": stands.stopped_at, "judged": stands.judged}
+    picture |= {"stopped_by": stands.stopped_by, "stopped_at": stands.stopped_at}
+    picture |= {"paused_by": stands.paused_by, "judged": stands.judged}
     return newest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from checkpoints.aliases import stop_in_force
+from checkpoints.aliases import PAUSE, stop_in_force
 from checkpoints.ledger import LedgerEntry
 from daemon.validate.decide import History, Positions
 from daemon.validate.rules import DecisionRule, Judged, Standing, is_finite, judge_by
@@ -24,7 +24,8 @@ MIN_DELTA = "min_delta"
 
 def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> History:
     """History since the last RESUME. Entries judged by another rule (the judgments came or went) do not
-    count, nor does a judgement of a version refused later: a best version that can no longer be read.
+    count, nor does a judgement of a version refused later: a best version that can no longer be read. The
+    learner's own pauses, and what lifts them, say nothing about versions.
     """
     judged: list[Judged] = []
     refused: set[int] = set()
@@ -40,7 +41,7 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> History:
                 judged += _judged(entry.version, entry.measures, rule)
         elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
             promoted = entry.version
-        elif entry.kind == "RESUME":
+        elif entry.kind == "RESUME" and PAUSE not in entry.measures:
             judged = []
             baseline = frozenset({0} if promoted is None else {0, promoted})
     stop = stop_in_force(ordered)
