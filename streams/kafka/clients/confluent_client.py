@@ -1,0 +1,183 @@
+"""Reading through confluent-kafka (librdkafka), for topics that need its speed.
+
+librdkafka loses its way at a batch that fails its checksum: it reports the error and then reads on at a wrong
+place of the same answer, so that what follows may be rubbish or the end of the log. Hence the rule here:
+**nothing that comes after an error is ever handed out.** What came before it is; then the error is raised,
+the caller makes another client and reads on from its own position. A jump without an error is not known to
+happen; it is checked all the same (`gaps.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import cast
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from streams.errors import StreamError, StreamUnavailable
+from streams.kafka.clients.confluent_common import configuration, ends_within, reading_error
+from streams.kafka.clients.gaps import GapCheck
+from streams.kafka.clients.protocol import Fetched
+from streams.kafka.settings import KafkaSettings
+from streams.source import Headers
+
+FETCH_BYTES = 4 << 20
+_READING: dict[str, object] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "check.crcs": True,
+    "enable.partition.eof": True,  # tells where a partition ends, transaction markers included
+    "max.partition.fetch.bytes": FETCH_BYTES,
+    "queued.max.messages.kbytes": 32 << 10,  # of memory read ahead; the default is 64 MB
+    "fetch.queue.backoff.ms": 10,  # once that is full; the default, a second, starves a quick reader
+    "fetch.wait.max.ms": 250,
+}
+
+
+class ConfluentConsumer:
+    """`ConsumerClient` by librdkafka."""
+
+    def __init__(self, servers: str, topic: str, settings: KafkaSettings) -> None:
+        self._topic = topic
+        self._positions: dict[int, int] = {}
+        self._failure: StreamError | None = None
+        self._down: str | None = None
+        self._closed = False
+        self._gaps = GapCheck(servers, topic, settings)
+        own = {
+            "group.id": settings.client_id,
+            "error_cb": self._heard,
+        }  # a name it insists on; no group is joined
+        self._consumer = Consumer(configuration(servers, settings) | _READING | own)
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from these next offsets; what was fetched before is forgotten."""
+        self._positions = dict(positions)
+        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in self._positions.items()])
+
+    def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
+        """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while self._failure is None:
+            fetched = self._accept(self._take(max_records, max(0.0, deadline - time.monotonic())))
+            if fetched:
+                return fetched
+            if time.monotonic() >= deadline:
+                break
+        if self._failure is not None:
+            raise self._failure
+        if self._down is not None:
+            raise StreamUnavailable(f"topic {self._topic!r}: no broker can be reached ({self._down})")
+        return []
+
+    def positions(self) -> dict[int, int]:
+        """Per assigned partition: the next offset to be polled, past gaps that hold no record."""
+        return dict(self._positions)
+
+    def close(self) -> None:
+        """Release threads and sockets; a client that does not end in time is left behind."""
+        if not self._closed:
+            self._closed = True
+            self._gaps.close()
+            ends_within(self._consumer.close)
+
+    def _take(self, most: int, timeout_s: float) -> list[Message]:
+        """The first that comes and what is there with it: `consume` alone would wait until it has `most`."""
+        first: list[Message] = self._consumer.consume(1, timeout_s)
+        return first + self._consumer.consume(most - 1, 0) if first and most > 1 else first
+
+    def _accept(self, messages: list[Message]) -> list[Fetched]:
+        """The records before the first error, as columns; the error is kept for the next poll."""
+        accepted: list[Fetched] = []
+        for (partition, epoch, failed), group in groupby(messages, _kind):
+            if partition not in self._positions:
+                continue
+            self._down = None
+            if failed:
+                self._hear(partition, group)
+            else:
+                accepted.extend(self._columns(partition, epoch, list(group)))
+            if self._failure is not None:
+                break
+        return accepted
+
+    def _columns(self, partition: int, epoch: int, messages: list[Message]) -> list[Fetched]:
+        offsets = cast("list[int]", [message.offset() for message in messages])
+        sound = self._continuing(partition, offsets)
+        if sound == 0:
+            return []
+        if sound < len(offsets):
+            del offsets[sound:], messages[sound:]
+        self._positions[partition] = offsets[-1] + 1
+        return [
+            Fetched(
+                partition,
+                epoch,
+                offsets,
+                [message.timestamp()[1] for message in messages],
+                [message.value() for message in messages],
+                [message.key() for message in messages],
+                [_headers(message) for message in messages],
+            )
+        ]
+
+    def _continuing(self, partition: int, offsets: list[int]) -> int:
+        """How many of these offsets follow on where we are, every gap between them known to be empty."""
+        expected = self._positions[partition]
+        if offsets == list(range(expected, expected + len(offsets))):
+            return len(offsets)
+        for index, offset in enumerate(offsets):
+            if offset != expected and not self._is_empty(partition, expected, offset):
+                return index
+            expected = offset + 1
+        return len(offsets)
+
+    def _is_empty(self, partition: int, begin: int, end: int) -> bool:
+        """Whether nothing is to be read at `begin` <= offset < `end`; keeps the failure when not."""
+        try:
+            if end >= begin and self._gaps.empty(partition, begin, end):
+                return True
+            self._failure = StreamUnavailable(
+                f"topic {self._topic!r}, partition {partition}: the client went from offset {begin} to {end}"
+            )
+        except StreamError as error:
+            self._failure = error
+        return False
+
+    def _hear(self, partition: int, messages: Iterable[Message]) -> None:
+        """Ends of the partition, up to the first error that came in the place of its next record."""
+        for message in messages:
+            error, position = message.error(), self._positions[partition]
+            assert error is not None, "only messages with an error come here"
+            if error.code() != KafkaError._PARTITION_EOF:
+                self._failure = reading_error(error, self._topic, partition, position)
+                return
+            end = message.offset()
+            assert end is not None, "the end of a partition is an offset"
+            if end != position and not self._is_empty(partition, position, end):
+                return
+            self._positions[partition] = end
+
+    def _heard(self, error: KafkaError) -> None:
+        """What concerns the whole client; librdkafka goes on trying by itself."""
+        if self._down is not None or error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._down = error.str()
+
+
+def _kind(message: Message) -> tuple[int, int, bool]:
+    """Partition, leader epoch, and whether it is an error: what one `Fetched` has in common."""
+    partition, epoch = message.partition(), message.leader_epoch()
+    return -1 if partition is None else partition, -1 if epoch is None else epoch, message.error() is not None
+
+
+def _headers(message: Message) -> Headers:
+    """Its headers; none when their names are no text, which confluent-kafka cannot tell us."""
+    try:
+        given = message.headers()
+    except SystemError:
+        return ()
+    return tuple((name, value or b"") for name, value in cast("list[tuple[str, bytes | None]]", given or []))

@@ -1,0 +1,100 @@
+"""What the consumer and the producer of confluent-kafka share: configuration, errors, a close that ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError
+
+from streams.errors import RecordRefused, StreamError, StreamRefused, StreamUnavailable
+from streams.kafka.clients.protocol import CorruptBatch, OutOfRange
+from streams.kafka.settings import KafkaSettings
+
+CLOSE_SECONDS = 2.0
+_SILENT = 0  # syslog's "emergency": nothing goes to stderr, errors come to us as values
+
+_DAMAGED = frozenset(
+    (
+        KafkaError._BAD_MSG,
+        KafkaError._BAD_COMPRESSION,
+        KafkaError._UNDERFLOW,
+        KafkaError._NOT_IMPLEMENTED,
+        KafkaError.INVALID_MSG,
+    )
+)
+_NO_SUCH_OFFSET = frozenset(
+    (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
+)
+_NOT_ALLOWED = frozenset(
+    (
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+    )
+)
+_NOT_TAKEN = frozenset(
+    (
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_MSG,
+    )
+)
+
+
+def configuration(servers: str, settings: KafkaSettings) -> dict[str, object]:
+    """Settings in librdkafka's names; what is not set stays librdkafka's default."""
+    milliseconds = max(1000, int(settings.timeout_s * 1000))
+    given: dict[str, object | None] = {
+        "bootstrap.servers": servers,
+        "client.id": settings.client_id,
+        "log_level": _SILENT,
+        "security.protocol": settings.security_protocol,
+        "sasl.mechanism": settings.sasl_mechanism,
+        "sasl.username": settings.sasl_username,
+        "sasl.password": settings.sasl_password,
+        "ssl.ca.location": settings.ssl_cafile,
+        "ssl.certificate.location": settings.ssl_certfile,
+        "ssl.key.location": settings.ssl_keyfile,
+        "ssl.key.password": settings.ssl_key_password,
+        "ssl.endpoint.identification.algorithm": "https" if settings.ssl_check_hostname else "none",
+        # a broker that is there but frozen counts as gone after this long, not after a minute
+        "socket.timeout.ms": milliseconds,
+        "socket.connection.setup.timeout.ms": milliseconds,
+        "api.version.request.timeout.ms": milliseconds,
+        "reconnect.backoff.max.ms": 1000,
+        "topic.metadata.refresh.interval.ms": 30_000,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def reading_error(error: KafkaError, topic: str, partition: int, position: int) -> StreamError:
+    """Ours for an error that came instead of the record at `position`."""
+    code = error.code()
+    if code in _DAMAGED:
+        return CorruptBatch(partition, position)
+    if code in _NO_SUCH_OFFSET:
+        return OutOfRange(f"partition {partition}: the broker has no offset {position} ({error.str()})")
+    if code in _NOT_ALLOWED:
+        return StreamRefused(f"topic {topic!r}: the broker does not let us read it ({error.str()})")
+    return StreamUnavailable(f"topic {topic!r}, partition {partition}: {error.str()}")
+
+
+def writing_error(error: KafkaError, topic: str) -> StreamError:
+    """Ours for an error that came instead of an acknowledgement."""
+    code = error.code()
+    if code in _NOT_TAKEN:
+        return RecordRefused(f"topic {topic!r}: the broker does not take the record ({error.str()})")
+    if code in _NOT_ALLOWED:
+        return StreamRefused(f"topic {topic!r}: the broker does not let us write to it ({error.str()})")
+    return StreamUnavailable(f"topic {topic!r}: {error.str()}; perhaps some records were written")
+
+
+def ends_within(call: Callable[[], object], seconds: float = CLOSE_SECONDS) -> bool:
+    """Run `call` in a thread that may be left behind; True when it ended in time."""
+    thread = threading.Thread(target=call, name="tripletd-kafka-close", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive()
