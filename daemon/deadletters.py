@@ -8,8 +8,8 @@ from dataclasses import replace
 from streams.address import Address
 from streams.deadletter import DeadLetter, dead_letter_record
 from streams.errors import StreamUnavailable, TopicMissing
-from streams.open import ensure_topic, open_sink
-from streams.source import MAX_RECORD_BYTES, Sink
+from streams.open import open_sink, prepare_topic
+from streams.source import Sink
 
 RETRY_SECONDS = 0.5
 ROOM_FOR_HEADERS = 64 * 1024
@@ -17,17 +17,17 @@ ROOM_FOR_HEADERS = 64 * 1024
 
 
 def open_dead(address: Address) -> Sink:
-    """The dead-letter topic as it is; one partition where it is new."""
+    """The dead-letter topic as it is; made with one partition where an embedded log has none."""
     try:
         return open_sink(address)
     except TopicMissing:
-        ensure_topic(address, 1)
+        prepare_topic(address, 1)
         return open_sink(address)
 
 
-def fitted(letter: DeadLetter) -> DeadLetter:
+def fitted(letter: DeadLetter, max_record_bytes: int) -> DeadLetter:
     """The letter as it is, or with its value cut where the added headers would break the record limit."""
-    most = MAX_RECORD_BYTES - ROOM_FOR_HEADERS
+    most = max(0, max_record_bytes - ROOM_FOR_HEADERS)
     if letter.value is None or len(letter.value) <= most:
         return letter
     detail = f"{letter.detail} (cut from {len(letter.value)} to {most} bytes)"
@@ -40,7 +40,7 @@ def send_durably(sink: Sink, letters: Sequence[DeadLetter], wait: Callable[[floa
     While the storage is unavailable `wait(seconds, error)` is called between attempts; it returns True to
     give up, and then so does this, with False: the caller must not let its position pass the letters.
     """
-    records = [dead_letter_record(fitted(letter)) for letter in letters]
+    records = [dead_letter_record(fitted(letter, sink.max_record_bytes)) for letter in letters]
     while records:
         try:
             sink.send(records)

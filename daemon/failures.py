@@ -15,7 +15,6 @@ from daemon.exits import (
     EX_CONFIG,
     EX_DATAERR,
     EX_SOFTWARE,
-    EX_TEMPFAIL,
     EX_UNAVAILABLE,
     UserError,
 )
@@ -24,7 +23,8 @@ _CODES = {
     "AddressError": EX_CONFIG,
     "PartitionMissing": EX_CONFIG,
     "TopicMissing": EX_UNAVAILABLE,
-    "StreamUnavailable": EX_TEMPFAIL,
+    "StreamRefused": EX_CONFIG,
+    "StreamUnavailable": EX_UNAVAILABLE,
     "StreamError": EX_DATAERR,
     "CatalogError": EX_DATAERR,
     "Superseded": EX_CANTCREAT,

@@ -1,4 +1,7 @@
-"""Retention of the stream: too old or too large a past goes, but never what is still to be learned."""
+"""Retention of the embedded log: too old or too large a past goes, but never what is still to be learned.
+
+On Kafka the broker removes records, as its topics are set.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def retain_topics(
     """
     age, size = limits.retention_s, limits.retention_size
     removed: dict[str, int] = {}
-    if age is None and size is None:
+    if (age is None and size is None) or address.scheme == "kafka":
         return removed
     for topic in (address, address.holdout, address.dead):
         try:
@@ -68,7 +71,7 @@ def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str,
     Without a version of this topic there, all training records stay, and `warn` is told.
     """
     limits = config.stream
-    if limits.retention_s is None and limits.retention_size is None:
+    if (limits.retention_s is None and limits.retention_size is None) or address.scheme == "kafka":
         return {}
     learned = _learned(config, address)
     if learned is None:

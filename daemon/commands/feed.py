@@ -63,11 +63,13 @@ def feed(
     sampling = RelevanceOptions(triplets, pairs, theta, seed=effective.feed.seed)
     options = ReaderOptions(int(time.time() * 1000), source_name, UbiOptions(ubi_query, **clicks), sampling)
     job = FeedJob(sources, format_, options, dry_run, skip)
-    run, code = run_feed(effective, job, FeedReport(stderr_console(), explain))
+    fed = run_feed(effective, job, FeedReport(stderr_console(), explain))
     if json_:
-        head = {"complete": code == 0, "dry_run": dry_run, "to": effective.stream.address, "items": run.items}
-        write_json({**head, **run.committed.to_dict()})
-    return code
+        head = {"complete": fed.code == 0, "dry_run": dry_run, "to": effective.stream.address}
+        write_json(
+            {**head, "items": fed.run.items, "sent_again": fed.sent_again, **fed.run.committed.to_dict()}
+        )
+    return fed.code
 
 
 def _one_of(option: str, value: str | None, known: Sequence[str]) -> None:

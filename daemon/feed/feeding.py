@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.feed.interrupts import Interrupted, Interrupts
+from daemon.feed.patience import PatientSink
 from daemon.feed.report import FeedReport
 from daemon.objects.space import space_of
 from daemon.retention import retain_after_feed
-from streams.address import Address, parse_address
+from streams.address import Address
 from streams.catalog import Catalog, load_catalog
-from streams.errors import AddressError, StreamError, TopicMissing
+from streams.errors import AddressError, StreamError, StreamUnavailable, TopicMissing
 from streams.feed.decide import Decider
 from streams.feed.formats import read_sources
 from streams.feed.items import FeedError, Placed
 from streams.feed.negatives import Candidates, CatalogCandidates, SeenCandidates
 from streams.feed.readers.options import ReaderOptions
-from streams.feed.run import FeedRun, NoOutlet, Outlet, SinkOutlet
+from streams.feed.run import FeedRun, NoOutlet, SinkOutlet
 from streams.feed.settings import FeedSettings
-from streams.open import ensure_topic, open_sink
+from streams.open import open_sink, prepare_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,19 @@ class FeedJob:
     skip: int = 0
 
 
-def run_feed(config: Config, job: FeedJob, report: FeedReport) -> tuple[FeedRun, int]:
-    """Feed everything and report; the run (its account) and the exit code, 75 where it was interrupted.
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """What a run did: its account, the records that a failing stream may have been given twice, the exit code
+    (75 where it was interrupted).
+    """
+
+    run: FeedRun
+    sent_again: int
+    code: int
+
+
+def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
+    """Feed everything and report.
 
     Raises UserError for what the user can put right, after reporting what is durable by then.
     """
@@ -51,7 +64,11 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> tuple[FeedRun,
     with ExitStack() as stack:
         try:
             items = read_sources(job.sources, job.options, job.format)
-            outlet, partitions = _outlet(address, config, stack, job.dry_run)
+            sinks: list[PatientSink] = []
+            partitions = config.stream.partitions
+            if not job.dry_run:
+                sinks, partitions = _open(address, config, stack, interrupts, report)
+            outlet = SinkOutlet(*sinks) if sinks else NoOutlet()
             decider = _decider(config, catalog, partitions)
             run = FeedRun(decider, outlet, report.observe, interrupts.shield, job.skip)
             with report:
@@ -61,9 +78,12 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> tuple[FeedRun,
     report.summary(run.committed, job.dry_run)
     if catalog is None and run.committed.random_negatives:
         report.note("random negatives came from the objects shown so far; --catalog draws from all of them")
+    sent_again = sum(sink.sent_again for sink in sinks)
+    if sent_again:
+        report.note(f"{sent_again:,} records were sent again; those there twice have one id and count once")
     if not job.dry_run:
         _retain(config, address, report)
-    return run, code
+    return Fed(run, sent_again, code)
 
 
 def _run(run: FeedRun, items: Iterator[Placed], interrupts: Interrupts, report: FeedReport) -> int:
@@ -74,6 +94,9 @@ def _run(run: FeedRun, items: Iterator[Placed], interrupts: Interrupts, report: 
     except Interrupted:
         report.note(_how_far("interrupted", run))
         return EX_TEMPFAIL
+    except StreamUnavailable as error:
+        report.note(_how_far("ended early", run))
+        raise UserError(str(error), "once the stream is back, go on as told above", EX_TEMPFAIL) from error
     except (FeedError, StreamError):
         report.note(_how_far("ended early", run))
         raise
@@ -97,7 +120,7 @@ def _how_far(what: str, run: FeedRun) -> str:
 def stream_address(config: Config) -> Address:
     """Where to feed to; UserError (64 where it was typed, 78 from the configuration) for a bad address."""
     try:
-        return parse_address(config.stream.address)
+        return config.stream.to_address()
     except AddressError as error:
         typed = config.origin_of("stream.address") in ("cli", "env")
         raise UserError(str(error), code=EX_USAGE if typed else EX_CONFIG) from None
@@ -116,28 +139,24 @@ def _catalog(config: Config) -> Catalog | None:
     return load_catalog(config.catalog.path, space_of(config) if config.space.views else None)
 
 
-def _outlet(address: Address, config: Config, stack: ExitStack, dry_run: bool) -> tuple[Outlet, int]:
-    """Both topics, created where missing, and their number of partitions."""
-    if dry_run:
-        return NoOutlet(), config.stream.partitions
-    training = ensure_topic(address, _partitions(address, config))
-    ensure_topic(address.holdout, training.partitions)
+def _open(
+    address: Address, config: Config, stack: ExitStack, interrupts: Interrupts, report: FeedReport
+) -> tuple[list[PatientSink], int]:
+    """Both topics to write to, those of an embedded log created where missing, and the partitions."""
+    training = prepare_topic(address, _partitions(address, config))
+    prepare_topic(address.holdout, training.partitions)
     sinks = []
     for topic in (address, address.holdout):
-        sink = open_sink(topic)
-        stack.callback(sink.close)
-        sinks.append(sink)
-    return SinkOutlet(*sinks), training.partitions
+        sink = stack.enter_context(closing(open_sink(topic)))
+        sinks.append(PatientSink(sink, interrupts.wait, time.monotonic, report.note))
+    return sinks, training.partitions
 
 
 def _partitions(address: Address, config: Config) -> int:
     """As configured; where that was left to the default, as many as the topic already has."""
     if config.origin_of("stream.partitions") == "default":
-        try:
-            with closing(open_sink(address)) as sink:
-                return sink.identity().partitions
-        except TopicMissing:
-            pass
+        with suppress(TopicMissing), closing(open_sink(address)) as sink:
+            return sink.identity().partitions
     return config.stream.partitions
 
 

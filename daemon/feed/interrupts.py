@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
+_LOOK_SECONDS = 0.05
 
 
 class Interrupted(BaseException):
@@ -42,6 +44,14 @@ class Interrupts:
             yield
         finally:
             self._shielded = False
+        if self._pending:
+            raise Interrupted
+
+    def wait(self, seconds: float) -> None:
+        """Sleep between two tries of a write; raises Interrupted for a signal that a shield holds back."""
+        deadline = time.monotonic() + seconds
+        while not self._pending and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK_SECONDS))
         if self._pending:
             raise Interrupted
 

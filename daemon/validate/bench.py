@@ -22,10 +22,9 @@ from daemon.validate.judged import JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
 from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule
 from daemon.validate.shelf import Shelf
-from streams.address import parse_address
 from streams.catalog import load_catalog
 from streams.event import ObjectRef
-from streams.open import ensure_topic, open_source
+from streams.open import open_source, prepare_topic
 from streams.routing import is_holdout, route_key
 from streams.source import Source
 
@@ -68,9 +67,9 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
     space = space_of(config)
     catalog = load_catalog(Path(config.catalog.path), space) if config.catalog.path else None
     judgments = _open_judgments(config)
-    address = parse_address(config.stream.address)
+    address = config.stream.to_address()
     for topic in (address, address.holdout):
-        ensure_topic(topic, config.stream.partitions)
+        prepare_topic(topic, config.stream.partitions)
     training, source, dead = open_source(address), open_source(address.holdout), open_dead(address.dead)
     for opened in (training, source, dead):
         stack.callback(opened.close)

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from daemon.deadletters import send_durably
+from daemon.deadletters import RETRY_SECONDS, send_durably
 from daemon.validate.objects import check_impression
 from daemon.validate.window import Held, Window, is_usable, rebuild_from
 from streams.catalog import Catalog
 from streams.codec import decode_impression
 from streams.deadletter import DeadLetter
-from streams.errors import OffsetExpired
-from streams.poison import Poison
+from streams.errors import OffsetExpired, StreamUnavailable
+from streams.poison import CORRUPT_BATCH, Poison
 from streams.source import RecordBatch, Sink, Source
 from streams.space import SpaceSpec
 
@@ -54,28 +54,23 @@ class Holdout:
         """Read one batch into the window; the usable impressions that came. Empty after `timeout_s` without
         any.
 
-        `give_up(seconds, error)` waits while the dead-letter topic is unavailable; True ends the attempt
-        and the batch is read again later. When retention overtook the position, reading goes on from what
-        is left.
+        `give_up(seconds, error)` waits while the holdout or its dead-letter topic is unavailable; True ends
+        the attempt, and what was not taken in is read again later. When retention overtook the position,
+        reading goes on from what is left.
         """
         try:
-            batch = self._source.poll(POLL_RECORDS, timeout_s)
-        except OffsetExpired:
-            self.window = self._rewind()
+            batch = self._poll(timeout_s)
+        except StreamUnavailable as error:
+            give_up(RETRY_SECONDS, error)
             return []
-        if batch is None:
-            return []
-        fresh, letters, left_out = self._decode(batch)
+        fresh, letters, left_out = self._decode(batch) if batch is not None else ([], [], Counter[str]())
         if letters and not send_durably(self._dead, letters, give_up):
             self._source.assign(self.window.positions)
             return []
         self._counts += left_out
-        for held in fresh:
-            self.window.add(held)
-        end = batch.offsets[-1] + 1
-        self.window.move(
-            batch.partition, end if self._upto is None else min(end, self._upto[batch.partition])
-        )
+        fresh = [held for held in fresh if self.window.add(held)]
+        for partition, reached in self._source.reached().items():
+            self.window.move(partition, min(reached, self._upto[partition]) if self._upto else reached)
         return fresh
 
     def take_counts(self) -> Counter[str]:
@@ -86,10 +81,17 @@ class Holdout:
         return taken
 
     def caught_up(self) -> bool:
-        """Every record that is in the topic now, or before `upto`, has been read."""
+        """Every record in the topic now, or before `upto`, has been read. Raises StreamUnavailable."""
         positions = self.window.positions
         ends = self._upto or {partition: end for partition, (_, end) in self._source.bounds().items()}
         return all(positions[partition] >= end for partition, end in ends.items())
+
+    def _poll(self, timeout_s: float) -> RecordBatch | None:
+        try:
+            return self._source.poll(POLL_RECORDS, timeout_s)
+        except OffsetExpired:
+            self.window = self._rewind()
+            return None
 
     def _decode(self, batch: RecordBatch) -> tuple[list[Held], list[DeadLetter], Counter[str]]:
         fresh: list[Held] = []
@@ -99,6 +101,8 @@ class Holdout:
             if self._upto is not None and offset >= self._upto[batch.partition]:
                 break
             try:
+                if batch.damaged is not None:
+                    raise Poison(CORRUPT_BATCH, batch.damaged)
                 impression = decode_impression(value)
                 check_impression(impression, self._space, self._catalog)
             except Poison as error:

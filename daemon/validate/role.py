@@ -17,6 +17,7 @@ from daemon.validate.bench import open_bench
 from daemon.validate.ending import Patience, learning_goes_on
 from daemon.validate.options import ValidateOptions
 from daemon.validate.validator import Validator
+from streams.errors import StreamUnavailable
 
 WAIT_SECONDS = 0.2
 MAX_JUDGE_SECONDS = 600.0
@@ -49,7 +50,7 @@ def _loop(validator: Validator, signals: Signals, health: Health, patience: Pati
 
     def give_up(seconds: float, error: Exception) -> bool:
         health.beat()
-        missing = f"dead letters cannot be written: {error}"
+        missing = f"the stream is not available: {error}"
         health.set_ready(missing)
         if patience is not None:
             patience.wait_for(missing, validator.state(), remedy="")
@@ -63,7 +64,7 @@ def _loop(validator: Validator, signals: Signals, health: Health, patience: Pati
         judged = validator.judge_next()
         health.set_ready(validator.waiting_for())
         if patience is not None:
-            missing = validator.unfinished()
+            missing = _unfinished(validator)
             if missing is None:
                 log.info("caught up", waiting_for=validator.waiting_for())
                 break
@@ -72,3 +73,11 @@ def _loop(validator: Validator, signals: Signals, health: Health, patience: Pati
         if not fresh and judged is None:
             signals.wait(WAIT_SECONDS)
     return EX_OK
+
+
+def _unfinished(validator: Validator) -> str | None:
+    """What is still to come; None when nothing is."""
+    try:
+        return validator.unfinished()
+    except StreamUnavailable as error:
+        return f"the stream is not available: {error}"

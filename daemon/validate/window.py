@@ -4,12 +4,13 @@ positions.
 Of every partition it holds the last `share = ceil(size / partitions)` records before its position, and of
 these the usable ones (at least one clicked and one unclicked object). So the window read again from the log
 at the same positions is the same window, whatever restarts, polls and rewinds lie between, as long as the
-log still holds those records. Memory: at most `size + partitions` impressions.
+log still holds those records. Memory: at most `size + partitions` impressions. An impression that was
+written twice (a broker that did not answer was sent it again) counts once.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -51,16 +52,20 @@ class Window:
         self._share = share_of(size, len(starts))
         self._positions = dict(starts)
         self._held: dict[int, deque[Held]] = {partition: deque() for partition in starts}
+        self._ids: Counter[str] = Counter()
 
     @property
     def positions(self) -> dict[int, int]:
         """Next offset per partition: with the version's hash it determines every verdict."""
         return dict(sorted(self._positions.items()))
 
-    def add(self, held: Held) -> None:
-        """Take a usable impression; its partition's position moves past it."""
+    def add(self, held: Held) -> bool:
+        """Take a usable impression and move past it; whether it was not here already."""
         self._held[held.partition].append(held)
+        self._ids[held.impression.id] += 1
+        is_first = self._ids[held.impression.id] == 1
         self.move(held.partition, held.offset + 1)
+        return is_first
 
     def move(self, partition: int, next_offset: int) -> None:
         """The partition was read up to `next_offset`; what fell out of the look-back is forgotten."""
@@ -68,14 +73,21 @@ class Window:
         oldest = self._positions[partition] - self._share
         queue = self._held[partition]
         while queue and queue[0].offset < oldest:
-            queue.popleft()
+            gone = queue.popleft().impression.id
+            self._ids[gone] -= 1
+            if not self._ids[gone]:
+                del self._ids[gone]
 
     def __len__(self) -> int:
-        return sum(len(queue) for queue in self._held.values())
+        return len(self._ids)
 
     def __iter__(self) -> Iterator[Held]:
-        """Oldest first, by (time, partition, offset): an order that does not depend on how polls
+        """Each once, oldest first, by (time, partition, offset): an order that does not depend on how polls
         interleaved.
         """
         everything = (held for queue in self._held.values() for held in queue)
-        return iter(sorted(everything, key=lambda h: (h.impression.ts, h.partition, h.offset)))
+        ordered = sorted(everything, key=lambda h: (h.impression.ts, h.partition, h.offset))
+        firsts: dict[str, Held] = {}
+        for held in ordered:
+            firsts.setdefault(held.impression.id, held)
+        return iter(firsts.values())

@@ -131,8 +131,8 @@ class Decider:
         return [OutRecord(encode_event(event), key, partition, event.ts) for event in events]
 
     def _holdout_record(self, impression: Impression, key: bytes) -> OutRecord:
-        partition = partition_of(key, self._settings.partitions)
-        return OutRecord(encode_impression(impression), key, partition, impression.ts)
+        # placed by its key: the holdout of a broker need not have as many partitions
+        return OutRecord(encode_impression(impression), key, timestamp=impression.ts)
 
     def _is_holdout(self, key: bytes) -> bool:
         return is_holdout(key, self._settings.holdout_share, self._settings.seed)

@@ -226,6 +226,7 @@ def test_errors_of_the_islands_have_their_codes() -> None:
         AddressError,
         OffsetExpired,
         PartitionMissing,
+        StreamRefused,
         StreamUnavailable,
         TopicMissing,
     )
@@ -233,7 +234,8 @@ def test_errors_of_the_islands_have_their_codes() -> None:
     codes = {
         AddressError("a"): EX_CONFIG,
         TopicMissing("a"): EX_UNAVAILABLE,
-        StreamUnavailable("a"): EX_TEMPFAIL,
+        StreamRefused("a"): EX_CONFIG,
+        StreamUnavailable("a"): EX_UNAVAILABLE,
         PartitionMissing("a", 2, 1): EX_CONFIG,
         OffsetExpired(0, 1, 5): EX_DATAERR,
         StateError("a"): EX_CONFIG,

@@ -49,6 +49,8 @@ def test_the_last_stop_or_resume_decides(kinds: list[str], stopped_at: int | Non
 class FlakySink:
     """Refuses the first sends."""
 
+    max_record_bytes = MAX_RECORD_BYTES
+
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals
         self.sent: list[OutRecord] = []
@@ -80,11 +82,12 @@ def test_giving_up_on_dead_letters_is_told() -> None:
 
 def test_a_value_too_long_for_a_dead_letter_is_cut_and_says_so() -> None:
     whole, long = letter(b"x" * 1000), letter(bytes(MAX_RECORD_BYTES))
-    assert fitted(whole) is whole
-    cut = fitted(long)
+    assert fitted(whole, MAX_RECORD_BYTES) is whole
+    cut = fitted(long, MAX_RECORD_BYTES)
     assert cut.value is not None
     assert len(cut.value) == MAX_RECORD_BYTES - ROOM_FOR_HEADERS
     assert "cut" in cut.detail
+    assert fitted(whole, ROOM_FOR_HEADERS + 10).value == b"x" * 10
 
 
 def sparse(rows: np.ndarray) -> SparseBlock:

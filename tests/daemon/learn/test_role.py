@@ -99,6 +99,8 @@ def test_dead_letters_are_durable_before_any_version_passes_them(
     class LateSink:
         """Gives a version that was captured too early all the time it needs to become durable."""
 
+        max_record_bytes = 1 << 20
+
         def __init__(self, address: Address) -> None:
             self._sink = open_sink(address)
 

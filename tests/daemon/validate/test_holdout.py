@@ -134,6 +134,8 @@ def test_what_cannot_be_read_becomes_a_dead_letter_with_its_reason(world):
 
 def test_without_dead_letters_durable_the_position_stays(world):
     class Full:
+        max_record_bytes = 1 << 20
+
         def send(self, records):
             raise StreamUnavailable("disk full")
 
