@@ -16,15 +16,16 @@ from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
 from streams.kafka.clients.confluent_common import configuration, ends_within, reading_error
 from streams.kafka.clients.gaps import GapCheck
 from streams.kafka.clients.protocol import Fetched
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.connect import settings_of
 from streams.source import Headers
 
 FETCH_BYTES = 4 << 20
-_READING: dict[str, object] = {
+READING: dict[str, object] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
@@ -41,23 +42,23 @@ _READING: dict[str, object] = {
 class ConfluentConsumer:
     """`ConsumerClient` by librdkafka."""
 
-    def __init__(self, servers: str, topic: str, settings: KafkaSettings) -> None:
-        self._topic = topic
+    def __init__(self, address: Address) -> None:
+        self._address = address
         self._positions: dict[int, int] = {}
         self._failure: StreamError | None = None
         self._down: str | None = None
         self._closed = False
-        self._gaps = GapCheck(servers, topic, settings)
+        self._gaps = GapCheck(address)
         own = {
-            "group.id": settings.client_id,
+            "group.id": settings_of(address).client_id,
             "error_cb": self._heard,
         }  # a name it insists on; no group is joined
-        self._consumer = Consumer(configuration(servers, settings) | _READING | own)
+        self._consumer = Consumer(configuration(address) | READING | own)
 
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from these next offsets; what was fetched before is forgotten."""
         self._positions = dict(positions)
-        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in self._positions.items()])
+        self._consumer.assign([TopicPartition(self._address.topic, p, o) for p, o in self._positions.items()])
 
     def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
@@ -71,7 +72,7 @@ class ConfluentConsumer:
         if self._failure is not None:
             raise self._failure
         if self._down is not None:
-            raise StreamUnavailable(f"topic {self._topic!r}: no broker can be reached ({self._down})")
+            raise StreamUnavailable(f"{self._address}: no broker can be reached ({self._down})")
         return []
 
     def positions(self) -> dict[int, int]:
@@ -142,7 +143,7 @@ class ConfluentConsumer:
             if end >= begin and self._gaps.empty(partition, begin, end):
                 return True
             self._failure = StreamUnavailable(
-                f"topic {self._topic!r}, partition {partition}: the client went from offset {begin} to {end}"
+                f"{self._address}, partition {partition}: the client went from offset {begin} to {end}"
             )
         except StreamError as error:
             self._failure = error
@@ -154,7 +155,7 @@ class ConfluentConsumer:
             error, position = message.error(), self._positions[partition]
             assert error is not None, "only messages with an error come here"
             if error.code() != KafkaError._PARTITION_EOF:
-                self._failure = reading_error(error, self._topic, partition, position)
+                self._failure = reading_error(error, self._address, partition, position)
                 return
             end = message.offset()
             assert end is not None, "the end of a partition is an offset"

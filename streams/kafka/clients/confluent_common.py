@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError
 
+from streams.address import Address
 from streams.errors import RecordRefused, StreamError, StreamRefused, StreamUnavailable
 from streams.kafka.clients.protocol import CorruptBatch, OutOfRange
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.connect import milliseconds, settings_of
+from streams.kafka.faults import missing
 
 CLOSE_SECONDS = 2.0
 _SILENT = 0  # syslog's "emergency": nothing goes to stderr, errors come to us as values
@@ -26,6 +28,7 @@ _DAMAGED = frozenset(
 _NO_SUCH_OFFSET = frozenset(
     (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
 )
+_NO_SUCH_TOPIC = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC))
 _NOT_ALLOWED = frozenset(
     (
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -44,11 +47,12 @@ _NOT_TAKEN = frozenset(
 )
 
 
-def configuration(servers: str, settings: KafkaSettings) -> dict[str, object]:
+def configuration(address: Address) -> dict[str, object]:
     """Settings in librdkafka's names; what is not set stays librdkafka's default."""
-    milliseconds = max(1000, int(settings.timeout_s * 1000))
+    settings = settings_of(address)
+    limit = max(1000, milliseconds(settings.timeout_s))
     given: dict[str, object | None] = {
-        "bootstrap.servers": servers,
+        "bootstrap.servers": address.path,
         "client.id": settings.client_id,
         "log_level": _SILENT,
         "security.protocol": settings.security_protocol,
@@ -61,35 +65,42 @@ def configuration(servers: str, settings: KafkaSettings) -> dict[str, object]:
         "ssl.key.password": settings.ssl_key_password,
         "ssl.endpoint.identification.algorithm": "https" if settings.ssl_check_hostname else "none",
         # a broker that is there but frozen counts as gone after this long, not after a minute
-        "socket.timeout.ms": milliseconds,
-        "socket.connection.setup.timeout.ms": milliseconds,
-        "api.version.request.timeout.ms": milliseconds,
+        "socket.timeout.ms": limit,
+        "socket.connection.setup.timeout.ms": limit,
+        "api.version.request.timeout.ms": limit,
         "reconnect.backoff.max.ms": 1000,
         "topic.metadata.refresh.interval.ms": 30_000,
     }
     return {name: value for name, value in given.items() if value is not None}
 
 
-def reading_error(error: KafkaError, topic: str, partition: int, position: int) -> StreamError:
+def reading_error(error: KafkaError, address: Address, partition: int, position: int) -> StreamError:
     """Ours for an error that came instead of the record at `position`."""
     code = error.code()
     if code in _DAMAGED:
         return CorruptBatch(partition, position)
     if code in _NO_SUCH_OFFSET:
-        return OutOfRange(f"partition {partition}: the broker has no offset {position} ({error.str()})")
+        return OutOfRange(f"{address}, partition {partition}: no offset {position} ({error.str()})")
     if code in _NOT_ALLOWED:
-        return StreamRefused(f"topic {topic!r}: the broker does not let us read it ({error.str()})")
-    return StreamUnavailable(f"topic {topic!r}, partition {partition}: {error.str()}")
+        return StreamRefused(f"{address}: no permission to read: grant DESCRIBE and READ on the topic")
+    if code in _NO_SUCH_TOPIC:
+        return missing(address)
+    return StreamUnavailable(f"{address}, partition {partition}: {error.str()}")
 
 
-def writing_error(error: KafkaError, topic: str) -> StreamError:
+def writing_error(error: KafkaError, address: Address) -> StreamError:
     """Ours for an error that came instead of an acknowledgement."""
     code = error.code()
     if code in _NOT_TAKEN:
-        return RecordRefused(f"topic {topic!r}: the broker does not take the record ({error.str()})")
+        return RecordRefused(f"{address}: the broker takes no such record: {error.str()}")
     if code in _NOT_ALLOWED:
-        return StreamRefused(f"topic {topic!r}: the broker does not let us write to it ({error.str()})")
-    return StreamUnavailable(f"topic {topic!r}: {error.str()}; perhaps some records were written")
+        return StreamRefused(
+            f"{address}: no permission to write: grant DESCRIBE and WRITE on the topic, "
+            "and IDEMPOTENT_WRITE on the cluster"
+        )
+    if code in _NO_SUCH_TOPIC:
+        return missing(address)
+    return StreamUnavailable(f"{address}: {error.str()}; perhaps some records were written")
 
 
 def ends_within(call: Callable[[], object], seconds: float = CLOSE_SECONDS) -> bool:

@@ -8,9 +8,10 @@ from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
 from streams.kafka.clients.confluent_common import configuration, ends_within, writing_error
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.connect import milliseconds, settings_of
 from streams.source import OutRecord
 
 BATCH_BYTES = 256 << 10
@@ -21,18 +22,18 @@ _SLICE_SECONDS = 0.1  # between two of them Python hears signals
 class ConfluentProducer:
     """`ProducerClient` by librdkafka: idempotent, acknowledged by every in-sync replica, in order."""
 
-    def __init__(self, servers: str, topic: str, settings: KafkaSettings) -> None:
-        self._topic = topic
-        self._timeout_s = settings.timeout_s
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._timeout_s = settings_of(address).timeout_s
         self._closed = False
         own: dict[str, object] = {
             "enable.idempotence": True,
             "batch.size": BATCH_BYTES,
             "message.max.bytes": 1_000_000_000,  # the broker's limit is the topic's own
-            "message.timeout.ms": max(1000, int(settings.timeout_s * 1000)),
+            "message.timeout.ms": max(1000, milliseconds(self._timeout_s)),
             "allow.auto.create.topics": False,
         }
-        self._producer = Producer(configuration(servers, settings) | own)
+        self._producer = Producer(configuration(address) | own)
 
     def send(self, placed: Sequence[tuple[int, OutRecord]]) -> list[int]:
         """Write records, each with its partition; comes back with their offsets once they are durable."""
@@ -52,7 +53,7 @@ class ConfluentProducer:
         while self._producer.flush(_SLICE_SECONDS) and not errors:
             self._in_time(deadline)
         if errors:
-            raise writing_error(errors[0], self._topic)
+            raise writing_error(errors[0], self._address)
         return offsets
 
     def close(self) -> None:
@@ -72,7 +73,7 @@ class ConfluentProducer:
         while True:
             try:
                 self._producer.produce(
-                    self._topic,
+                    self._address.topic,
                     record.value,
                     record.key,
                     number,
@@ -84,19 +85,19 @@ class ConfluentProducer:
                 self._producer.poll(_SLICE_SECONDS)
                 self._in_time(deadline)
             except KafkaException as problem:
-                raise _of(problem, self._topic) from None
+                raise _of(problem, self._address) from None
             else:
                 return
 
     def _in_time(self, deadline: float) -> None:
         if time.monotonic() >= deadline:
             raise StreamUnavailable(
-                f"topic {self._topic!r}: not acknowledged within {self._timeout_s:g} s; "
+                f"{self._address}: not acknowledged within {self._timeout_s:g} s; "
                 f"perhaps some records were written"
             )
 
 
-def _of(problem: KafkaException, topic: str) -> StreamError:
+def _of(problem: KafkaException, address: Address) -> StreamError:
     error = problem.args[0]
     assert isinstance(error, KafkaError)
-    return writing_error(error, topic)
+    return writing_error(error, address)

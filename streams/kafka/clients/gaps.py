@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 
+from streams.address import Address
 from streams.errors import StreamUnavailable
 from streams.kafka.clients.python_client import PythonConsumer
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.connect import settings_of
 
 _SLICE_SECONDS = 0.02
 
@@ -19,8 +20,8 @@ _SLICE_SECONDS = 0.02
 class GapCheck:
     """Reads gaps of one topic again; connects when the first one is asked about."""
 
-    def __init__(self, servers: str, topic: str, settings: KafkaSettings) -> None:
-        self._servers, self._topic, self._settings = servers, topic, settings
+    def __init__(self, address: Address) -> None:
+        self._address = address
         self._client: PythonConsumer | None = None
 
     def empty(self, partition: int, begin: int, end: int) -> bool:
@@ -30,9 +31,9 @@ class GapCheck:
         """
         client = self._client
         if client is None:
-            client = self._client = PythonConsumer(self._servers, self._topic, self._settings)
+            client = self._client = PythonConsumer(self._address)
         client.assign({partition: begin})
-        deadline = time.monotonic() + self._settings.timeout_s
+        deadline = time.monotonic() + settings_of(self._address).timeout_s
         while time.monotonic() < deadline:
             fetched = client.poll(1, _SLICE_SECONDS)
             if fetched:
@@ -40,7 +41,7 @@ class GapCheck:
             if client.positions()[partition] >= end:
                 return True
         raise StreamUnavailable(
-            f"topic {self._topic!r}, partition {partition}: no answer whether offsets {begin} to {end - 1} "
+            f"{self._address}, partition {partition}: no answer whether offsets {begin} to {end - 1} "
             f"hold records"
         )
 
