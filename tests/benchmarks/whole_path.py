@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from learners import Oasis, OasisConfig, SparseBlock, TripletBatch
-from streams.address import parse_address
+from streams.address import Address, parse_address
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef
 from streams.open import ensure_topic, open_sink
@@ -36,6 +36,7 @@ EVENTS = 160_000
 C = 0.1
 BASE_BYTES = 300e6
 CHUNK = 4_000
+EMBEDDED = 'address = "log:clicks.log"'
 
 
 def figures() -> list[Figure]:
@@ -53,13 +54,17 @@ def figures() -> list[Figure]:
 
 
 def write_log(batch: TripletBatch) -> None:
-    """The events in order, again and again with clicked and skipped swapped so that every round violates."""
+    """The events on the embedded log."""
     address = parse_address(f"log:{FOLDER / 'clicks.log'}")
     ensure_topic(address, 1)
+    write_events(address, batch)
+
+
+def write_events(address: Address, batch: TripletBatch) -> None:
+    """`EVENTS` events, each with an id of its own, so that none passes for a repetition."""
     sink = open_sink(address)
-    values = [_wire(batch, row, swapped) for swapped in (False, True) for row in range(DISTINCT)]
     for start in range(0, EVENTS, CHUNK):
-        sink.send([OutRecord(values[i % len(values)]) for i in range(start, start + CHUNK)])
+        sink.send([OutRecord(_wire(batch, number)) for number in range(start, start + CHUNK)])
     sink.close()
 
 
@@ -83,9 +88,9 @@ def bare_kernel(batch: TripletBatch) -> Callable[[], float]:
     return run
 
 
-def whole_path() -> float:
+def whole_path(stream: str = EMBEDDED) -> float:
     """Events per second of a `learn` process from its first fifth to its last batch, by its counters."""
-    with learning("30s") as (process, port):
+    with learning("30s", stream=stream) as (process, port):
         begin = end = (0.0, 0.0)
         while process.poll() is None:
             applied, now = _applied(port), time.perf_counter()
@@ -114,14 +119,17 @@ def memory_figure() -> Figure:
 
 
 @contextmanager
-def learning(cadence: str, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A real `tripletd learn` on the log, from its beginning, in a store of its own."""
+def learning(
+    cadence: str, *options: str, stream: str = EMBEDDED
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A real `tripletd learn` on the stream, from its beginning, in a store of its own."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(FOLDER / "checkpoints", ignore_errors=True)
     port = _free_port()
     settings = FOLDER / "tripletd.toml"
     settings.write_text(
         f"""[stream]
-address = "log:clicks.log"
+{stream}
 [space.views.x]
 kind = "sparse"
 dim = {DIM}
@@ -169,11 +177,13 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wire(batch: TripletBatch, row: int, swapped: bool) -> bytes:
+def _wire(batch: TripletBatch, number: int) -> bytes:
+    """Event `number`: the triplets in turn, clicked and skipped swapped in every other round of them."""
+    row, swapped = number % DISTINCT, number // DISTINCT % 2
     query, clicked, skipped = (_object(block, row) for block in (batch.query, batch.clicked, batch.skipped))
     if swapped:
         clicked, skipped = skipped, clicked
-    return encode_event(Event(f"{row}-{int(swapped)}", 1_700_000_000_000 + row, query, clicked, skipped))
+    return encode_event(Event(f"event-{number}", 1_700_000_000_000 + number, query, clicked, skipped))
 
 
 def _object(block: object, row: int) -> ObjectRef:

@@ -1,0 +1,132 @@
+"""The whole way of a click from a real Kafka to W, as the real `tripletd learn` process does it.
+
+`kafka_to_w_vs_kernel_*`, by client: as `log_to_w_vs_kernel`, from a one-node broker that runs beside on the
+same cores, so that its share of them is paid for too. `kafka_poll_vs_*`: what our source adds to the bare
+client, reading the same topic with nothing else to do.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from kafka import KafkaConsumer, TopicPartition
+
+from streams.address import Address, parse_address
+from streams.kafka.settings import Client, KafkaSettings
+from streams.open import ensure_topic, open_source
+from tests.benchmarks.harness import Figure, ratio_figure
+from tests.benchmarks.triplets import random_triplets
+from tests.benchmarks.whole_path import DISTINCT, EVENTS, FOLDER, bare_kernel, whole_path, write_events
+from tests.kafka.cluster import Cluster
+
+POLL = 4096
+CLIENTS: tuple[Client, ...] = ("kafka-python", "confluent")
+REPEATS = 5
+
+
+def figures() -> list[Figure]:
+    """Path and poll of both clients, on one topic of `EVENTS` events of 1.7 KB."""
+    batch = random_triplets(DISTINCT)
+    try:
+        with Cluster() as cluster:
+            address = parse_address(cluster.address("clicks"))
+            ensure_topic(with_client(address, "kafka-python"), 1)
+            write_events(with_client(address, "kafka-python"), batch)
+            kernel = bare_kernel(batch)
+            paths = [path_figure(address, client, kernel) for client in CLIENTS]
+            return paths + [poll_figure(address, client) for client in CLIENTS]
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+def path_figure(address: Address, client: Client, kernel: Callable[[], float]) -> Figure:
+    """A `learn` process on the topic over the bare kernel, in turn."""
+    name = f"kafka_to_w_vs_kernel_{client.replace('-', '_')}"
+    against = "the bare kernel on the same events; d = 10,000, 70 non-zeros, 1.7 KB events, broker beside"
+    stream = f'address = "{address}"\n[stream.kafka]\nclient = "{client}"'
+    return ratio_figure(name, against, partial(whole_path, stream), kernel, REPEATS)
+
+
+def poll_figure(address: Address, client: Client) -> Figure:
+    """Our source over the bare client."""
+    name = f"kafka_poll_vs_{client.replace('-', '_')}"
+    against = "the bare client polling the same topic and touching value, key, offset, time and headers"
+    bare = bare_confluent if client == "confluent" else bare_kafka_python
+    ours = partial(our_poll, with_client(address, client))
+    return ratio_figure(name, against, ours, partial(bare, address), REPEATS)
+
+
+def with_client(address: Address, client: Client) -> Address:
+    """The same topic through that client."""
+    return replace(address, kafka=KafkaSettings(client=client))
+
+
+def our_poll(address: Address) -> float:
+    """Records per second of `Source.poll`, from the first to the last of the topic."""
+    source = open_source(address)
+    try:
+        source.assign({0: 0})
+        return _rate(lambda: len(source.poll(POLL, 0.2) or ()))
+    finally:
+        source.close()
+
+
+def bare_kafka_python(address: Address) -> float:
+    """Records per second of kafka-python's own poll, with the same settings."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=address.path.split(","),
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+        max_partition_fetch_bytes=4 << 20,
+    )
+    where = TopicPartition(address.topic, 0)
+    consumer.assign([where])
+    consumer.seek(where, 0)
+
+    def poll() -> int:
+        records = consumer.poll(timeout_ms=200, max_records=POLL).get(where, [])
+        columns = [(r.offset, r.timestamp, r.value, r.key, r.headers) for r in records]
+        return len(columns)
+
+    try:
+        return _rate(poll)
+    finally:
+        consumer.close()
+
+
+def bare_confluent(address: Address) -> float:
+    """Records per second of confluent-kafka's own `consume`, with the same settings."""
+    from confluent_kafka import Consumer
+    from confluent_kafka import TopicPartition as Where
+
+    from streams.kafka.clients.confluent_client import READING
+
+    consumer = Consumer({"bootstrap.servers": address.path, "group.id": "bench", **READING})
+    consumer.assign([Where(address.topic, 0, 0)])
+
+    def poll() -> int:
+        found = [m for m in consumer.consume(POLL, 0.2) if m.error() is None]
+        columns = [(m.offset(), m.timestamp(), m.value(), m.key(), m.headers()) for m in found]
+        return len(columns)
+
+    try:
+        return _rate(poll)
+    finally:
+        consumer.close()
+
+
+def _rate(poll: Callable[[], int]) -> float:
+    """Records per second after the first poll that brought some, until all `EVENTS` are there."""
+    first = count = 0
+    while not first:
+        first = count = poll()
+    begin = time.perf_counter()
+    while count < EVENTS:
+        count += poll()
+    return (count - first) / (time.perf_counter() - begin)
