@@ -18,10 +18,14 @@ from streams.source import Sink, Source, TopicIdentity
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """How long a broker keeps the records of a topic that is created; None sets no limit. Age in seconds."""
+    """What a broker is asked to keep of a topic that is created; None sets no limit. Age in seconds.
+
+    `replicas`: copies on different brokers; None is three, or as many as there are brokers.
+    """
 
     max_age_s: float | None = None
     max_bytes: int | None = None
+    replicas: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,17 @@ def create_topics(address: Address, partitions: int, limits: TopicLimits) -> lis
     limits with each `retain` instead.
     """
     wanted = [(address, partitions), (address.holdout, partitions), (address.dead, 1)]
+    return [create_topic(one, count, limits) for one, count in wanted]
+
+
+def create_topic(address: Address, partitions: int, limits: TopicLimits) -> Prepared:
+    """Make one topic unless it exists; see `create_topics`."""
     if address.scheme == "kafka":
         from streams.kafka import topics
 
-        kept = (limits.max_age_s, limits.max_bytes)
-        return [Prepared(*topics.ensure_topic(one, count, *kept)) for one, count in wanted]
-    return [_prepare_embedded(one, count) for one, count in wanted]
+        kept = (limits.max_age_s, limits.max_bytes, limits.replicas)
+        return Prepared(*topics.ensure_topic(address, partitions, *kept))
+    return _prepare_embedded(address, partitions)
 
 
 def ensure_topic(address: Address, partitions: int) -> TopicIdentity:
