@@ -2,22 +2,143 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
+
 from streams.address import Address
+from streams.errors import LogMismatch, StreamUnavailable, TopicMissing
+from streams.kafka.admin import Admin
+from streams.kafka.connect import milliseconds, settings_of
 from streams.source import TopicIdentity
+
+MAX_MESSAGE_BYTES = 2 * 1024 * 1024
+"""The largest batch that the training and holdout topics take: a record of 1 MiB, with room to spare."""
+
+DEAD_MESSAGE_BYTES = 2 * MAX_MESSAGE_BYTES
+"""A dead letter holds the whole record it is about."""
+
+_REPLICAS = 3
+_ANY_TIME = str(2**63 - 1)
+_SETTLE_S = 0.05
+
+
+def safe_settings(
+    dead: bool, replicas: int, max_age_s: float | None, max_bytes: int | None, partitions: int
+) -> dict[str, str]:
+    """The settings of a new topic. Ages in seconds; `max_bytes` is for all partitions together.
+
+    Uncompressed with a limit on size: the broker refuses a small compressed batch that would fill a reader's
+    memory. No replica that lacks records may lead. Producers' clocks may be wrong.
+    """
+    per_partition = -1 if max_bytes is None else max(1, max_bytes // partitions)
+    return {
+        "cleanup.policy": "delete",
+        "compression.type": "uncompressed",
+        "max.message.bytes": str(DEAD_MESSAGE_BYTES if dead else MAX_MESSAGE_BYTES),
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": _ANY_TIME,
+        "message.timestamp.after.max.ms": _ANY_TIME,
+        "min.insync.replicas": str(max(1, replicas - 1)),
+        "retention.bytes": str(per_partition),
+        "retention.ms": str(-1 if max_age_s is None else milliseconds(max_age_s)),
+        "unclean.leader.election.enable": "false",
+    }
 
 
 def ensure_topic(
-    address: Address, partitions: int, max_age_s: float | None = None, max_bytes: int | None = None
+    address: Address,
+    partitions: int,
+    max_age_s: float | None = None,
+    max_bytes: int | None = None,
+    replicas: int | None = None,
 ) -> tuple[TopicIdentity, bool]:
-    """The topic, created unless it exists, and whether it was; another partition count is LogMismatch."""
-    raise NotImplementedError
+    """The topic, created unless it exists, and whether it was; another partition count is LogMismatch.
+
+    `replicas` None is three, or as many as there are brokers.
+    """
+    with closing(Admin(address)) as admin:
+        created = False
+        try:
+            found = admin.identity()
+        except TopicMissing:
+            created = _create(admin, address, partitions, (max_age_s, max_bytes), replicas)
+            found = _await_topic(admin, address)
+    if found.partitions != partitions:
+        raise LogMismatch(
+            f"{address}: the topic has {found.partitions} partitions, not {partitions}; change the setting, "
+            "or use another topic"
+        )
+    return found, created
 
 
 def find_topic(address: Address) -> TopicIdentity:
     """The topic of that name; raises TopicMissing naming the command that creates it."""
-    raise NotImplementedError
+    with closing(Admin(address)) as admin:
+        return admin.identity()
 
 
 def delete_topic(address: Address) -> None:
     """Remove a topic and all its records; raises TopicMissing when there is none."""
-    raise NotImplementedError
+    limit = _limit(address)
+
+    def delete(client: KafkaAdminClient) -> None:
+        client.delete_topics([address.topic], timeout_ms=milliseconds(limit))
+
+    with closing(Admin(address)) as admin:
+        admin.identity()
+        admin.call(delete)
+        deadline = time.monotonic() + limit
+        while True:
+            try:
+                admin.identity()
+            except TopicMissing:
+                return
+            _pause(deadline, f"{address}: the topic is still there; ask again a little later")
+
+
+def _create(
+    admin: Admin,
+    address: Address,
+    partitions: int,
+    limits: tuple[float | None, int | None],
+    replicas: int | None,
+) -> bool:
+    """Create it; False when somebody else was faster."""
+
+    def create(client: Any) -> bool:
+        copies = replicas or min(_REPLICAS, len(client.describe_cluster()["brokers"]))
+        settings = safe_settings(address.topic.endswith(".dead"), copies, *limits, partitions)
+        wanted = {"num_partitions": partitions, "replication_factor": copies, "configs": settings}
+        try:
+            client.create_topics({address.topic: wanted}, timeout_ms=milliseconds(_limit(address)))
+        except TopicAlreadyExistsError:
+            return False
+        return True
+
+    return admin.call(create)
+
+
+def _await_topic(admin: Admin, address: Address) -> TopicIdentity:
+    """Wait until every broker we may ask knows it, with a leader for each partition."""
+    deadline = time.monotonic() + _limit(address)
+    while True:
+        try:
+            found = admin.identity()
+            admin.bounds(found.partitions)
+            return found
+        except (TopicMissing, UnknownTopicOrPartitionError):
+            _pause(deadline, f"{address}: created, but no broker leads it yet; ask again a little later")
+
+
+def _pause(deadline: float, otherwise: str) -> None:
+    if time.monotonic() + _SETTLE_S >= deadline:
+        raise StreamUnavailable(otherwise)
+    time.sleep(_SETTLE_S)
+
+
+def _limit(address: Address) -> float:
+    return settings_of(address).timeout_s

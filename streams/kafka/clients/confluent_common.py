@@ -78,7 +78,7 @@ def reading_error(error: KafkaError, address: Address, partition: int, position:
     """Ours for an error that came instead of the record at `position`."""
     code = error.code()
     if code in _DAMAGED:
-        return CorruptBatch(partition, position)
+        return CorruptBatch(f"{address}, partition {partition}, offset {position}: {error.str()}")
     if code in _NO_SUCH_OFFSET:
         return OutOfRange(f"{address}, partition {partition}: no offset {position} ({error.str()})")
     if code in _NOT_ALLOWED:

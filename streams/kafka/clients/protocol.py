@@ -24,11 +24,7 @@ class Fetched:
 
 
 class CorruptBatch(StreamError):
-    """The batch that holds `offset`, or the next one there is, does not match its checksum."""
-
-    def __init__(self, partition: int, offset: int) -> None:
-        super().__init__(f"partition {partition}: the records at offset {offset} do not match their checksum")
-        self.partition, self.offset = partition, offset
+    """Records at the position of some assigned partition cannot be read: checksum, lengths, size."""
 
 
 class OutOfRange(StreamError):

@@ -1,0 +1,203 @@
+"""Questions to a Kafka cluster about one topic, each answered within a time limit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka import errors as kafka_errors
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.protocol.consumer import IsolationLevel, OffsetSpec
+from kafka.structs import OffsetAndMetadata
+
+from streams.address import Address
+from streams.errors import LogMismatch, StreamError
+from streams.kafka.bounded import call_within
+from streams.kafka.connect import client_options, close_aside, open_client, settings_of
+from streams.kafka.faults import missing, stream_error
+from streams.placing import Bounds
+from streams.source import TopicIdentity
+
+T = TypeVar("T")
+
+_RETRY_S = 0.05
+DEFAULT_MESSAGE_BYTES = 1048588
+"""What a broker takes unless told otherwise (`message.max.bytes`): assumed where it does not tell."""
+
+
+class Admin:
+    """One topic of one cluster; may be used by several threads at once.
+
+    Every method raises StreamUnavailable when there is no answer within the settings' `timeout_s`, and
+    StreamRefused without permission. A client that failed is thrown away; the next call makes another.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._timeout_s = settings_of(address).timeout_s
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._closed = False
+
+    def identity(self) -> TopicIdentity:
+        """The topic as the cluster knows it now; raises TopicMissing."""
+        return self._ask(lambda client: _identity(client, self._address))
+
+    def check(self, known: TopicIdentity) -> None:
+        """Raises LogMismatch unless the topic is still the one that was opened, TopicMissing without one."""
+        now = self.identity()
+        if now.topic_id != known.topic_id:
+            raise LogMismatch(
+                f"{self._address}: the topic was removed or re-created while it was open (its id was "
+                f"{known.topic_id}, now it is {now.topic_id}); open it again"
+            )
+        if now.log_id != known.log_id:
+            raise LogMismatch(
+                f"{self._address}: another cluster answers, {now.log_id} instead of {known.log_id}"
+            )
+
+    def bounds(self, partitions: int) -> Bounds:
+        """Per partition: the earliest offset still there, and the end of what is committed."""
+        topic = self._address.topic
+
+        def ask(client: Any) -> Bounds:
+            places = [TopicPartition(topic, number) for number in range(partitions)]
+            first, last = (
+                client.list_partition_offsets(dict.fromkeys(places, spec), IsolationLevel.READ_COMMITTED)
+                for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+            )
+            # asked for one after the other: retention may have passed an end that was read before it
+            return {
+                place.partition: (first[place].offset, max(first[place].offset, last[place].offset))
+                for place in places
+            }
+
+        return self._ask(ask)
+
+    def offsets_at(self, ts_ms: int, partitions: int) -> dict[int, int | None]:
+        """Per partition: the first offset whose timestamp is >= `ts_ms`; None without one."""
+
+        def ask(client: Any) -> dict[int, int | None]:
+            places = {TopicPartition(self._address.topic, number): ts_ms for number in range(partitions)}
+            found = client.list_partition_offsets(places, IsolationLevel.READ_COMMITTED)
+            return {place.partition: at.offset if at.offset >= 0 else None for place, at in found.items()}
+
+        return self._ask(ask)
+
+    def commit(self, group: str, positions: Mapping[int, int]) -> None:
+        """Note positions under a group, for lag dashboards."""
+        noted = {
+            TopicPartition(self._address.topic, number): OffsetAndMetadata(position, "", None)
+            for number, position in positions.items()
+        }
+
+        def ask(client: Any) -> None:
+            for failure in client.alter_group_offsets(group, noted).values():
+                if failure is not kafka_errors.NoError:
+                    raise failure
+
+        self._ask(ask)
+
+    def committed(self, group: str) -> dict[int, int]:
+        """The positions noted under a group."""
+
+        def ask(client: Any) -> dict[int, int]:
+            found = client.list_group_offsets([group])[group]
+            return {
+                place.partition: at.offset
+                for place, at in found.items()
+                if place.topic == self._address.topic and at.offset >= 0
+            }
+
+        return self._ask(ask)
+
+    def max_message_bytes(self) -> int:
+        """The most bytes of one batch of records that the topic takes."""
+        resource = ConfigResource(ConfigResourceType.TOPIC, self._address.topic)
+
+        def ask(client: Any) -> int:
+            found = client.describe_configs([resource], config_filter="all")["topic"][self._address.topic]
+            setting = found.get("max.message.bytes")
+            return DEFAULT_MESSAGE_BYTES if setting is None else int(setting["value"])
+
+        return self._ask(ask)
+
+    def call(self, work: Callable[[Any], T]) -> T:
+        """`work(client)` with a client of kafka-python, under the same rules."""
+        return self._ask(work)
+
+    def close(self) -> None:
+        """Release threads and sockets; a call that still waits fails."""
+        with self._lock:
+            self._closed = True
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _ask(self, work: Callable[[Any], T]) -> T:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return self._ask_once(work, deadline)
+            except Exception as error:
+                if not _passes(error) or time.monotonic() + _RETRY_S >= deadline:
+                    raise stream_error(error, self._address) from error
+            time.sleep(_RETRY_S)
+
+    def _ask_once(self, work: Callable[[Any], T], deadline: float) -> T:
+        client = self._connected(deadline)
+        try:
+            return call_within(_left(deadline), lambda: work(client), lambda _: None)
+        except StreamError:
+            raise
+        except BaseException:
+            self._throw_away(client)
+            raise
+
+    def _connected(self, deadline: float) -> Any:
+        with self._lock:
+            if self._closed:
+                raise StreamError(f"{self._address} is closed")
+            if self._client is not None:
+                return self._client
+        client, _ = open_client(KafkaAdminClient, client_options(self._address), _left(deadline))
+        with self._lock:
+            closed, others = self._closed, self._client
+            self._client = None if closed else client
+        spare = client if closed else others
+        if spare is not None:  # another thread was faster, or the end came in between
+            close_aside(spare)
+        if closed:
+            raise StreamError(f"{self._address} is closed")
+        return client
+
+    def _throw_away(self, client: Any) -> None:
+        with self._lock:
+            if self._client is client:
+                self._client = None
+        close_aside(client)
+
+
+def _identity(client: Any, address: Address) -> TopicIdentity:
+    cluster = client.describe_cluster()
+    (topic,) = client.describe_topics([address.topic])
+    failure = kafka_errors.for_code(topic["error_code"])
+    if failure is kafka_errors.UnknownTopicOrPartitionError:
+        raise missing(address)
+    if failure is not kafka_errors.NoError:
+        raise failure
+    return TopicIdentity(
+        cluster["cluster_id"], address.topic, str(topic["topic_id"]), len(topic["partitions"])
+    )
+
+
+def _passes(error: Exception) -> bool:
+    """Whether trying again within the time limit may help."""
+    return isinstance(error, kafka_errors.KafkaError) and error.retriable
+
+
+def _left(deadline: float) -> float:
+    return max(0.001, deadline - time.monotonic())

@@ -1,0 +1,130 @@
+"""Reading and writing through kafka-python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka import errors as kafka_errors
+
+from streams.address import Address
+from streams.errors import LogMismatch, StreamError, StreamUnavailable
+from streams.kafka.clients import inflate
+from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange
+from streams.kafka.connect import client_options, close_quietly, milliseconds, open_client, settings_of
+from streams.kafka.faults import stream_error
+from streams.source import Headers
+
+PARTITION_FETCH_BYTES = 4 << 20
+FETCH_BYTES = 16 << 20
+"""Read ahead per broker, over all partitions. A partition is fetched again once its part is handed out."""
+
+_REQUEST_S = 15.0
+"""A fetch of so many bytes may take this long; polls end in time all the same, they do not wait for it."""
+
+_METADATA_MS = 3000
+"""How often leaders and the topic's id are asked for: a frozen leader's successor is found this soon."""
+
+_READING: dict[str, Any] = {
+    "group_id": None,
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",
+    "isolation_level": "read_committed",
+    "check_crcs": True,
+    "allow_auto_create_topics": False,
+    "metrics_enabled": False,
+    "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
+    "fetch_max_bytes": FETCH_BYTES,
+    "metadata_max_age_ms": _METADATA_MS,
+}
+
+
+class PythonConsumer:
+    """`ConsumerClient` by kafka-python. With `topic_id`, it never reads from another topic of that name."""
+
+    def __init__(self, address: Address, topic_id: str | None = None) -> None:
+        inflate.install()
+        self._address = address
+        self._topic_id = topic_id
+        self._places: dict[int, TopicPartition] = {}
+        timeout_s = settings_of(address).timeout_s
+        options = client_options(address) | _READING
+        options["request_timeout_ms"] = milliseconds(max(_REQUEST_S, timeout_s))
+        try:
+            self._consumer, network = open_client(KafkaConsumer, options, timeout_s)
+        except Exception as error:
+            raise stream_error(error, address) from error
+        self._cluster = network.cluster
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from these next offsets; what was fetched before is forgotten."""
+        self._places = {number: TopicPartition(self._address.topic, number) for number in positions}
+        self._consumer.assign([])  # partitions that stay would keep what was fetched for them
+        self._consumer.assign(list(self._places.values()))
+        for number, place in self._places.items():
+            self._consumer.seek(place, positions[number])
+
+    def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
+        """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
+        try:
+            polled = self._consumer.poll(timeout_ms=max(0, round(timeout_s * 1000)), max_records=max_records)
+        except Exception as error:
+            raise self._fault(error) from error
+        self._check_topic()
+        fetched: list[Fetched] = []
+        for place, records in polled.items():
+            fetched += _columns(place.partition, records)
+        return fetched
+
+    def positions(self) -> dict[int, int]:
+        """Per assigned partition: the next offset to be polled, past gaps that hold no record."""
+        return {number: self._consumer.position(place, 0) for number, place in self._places.items()}
+
+    def close(self) -> None:
+        """Release threads and sockets."""
+        close_quietly(self._consumer)
+
+    def _check_topic(self) -> None:
+        """The client asks for metadata often, and at once after any fetch that failed."""
+        known = self._cluster.topic_id(self._address.topic)
+        if self._topic_id is not None and known is not None and str(known) != self._topic_id:
+            raise LogMismatch(
+                f"{self._address}: the topic was removed or re-created while it was open (its id was "
+                f"{self._topic_id}, now it is {known}); open it again"
+            )
+
+    def _fault(self, error: Exception) -> StreamError:
+        if isinstance(error, kafka_errors.OffsetOutOfRangeError):
+            return OutOfRange(f"{self._address}: {error}")
+        if isinstance(error, kafka_errors.LogTruncationError):
+            return StreamUnavailable(f"{self._address}: the log was cut behind a new leader: {error}")
+        if isinstance(error, inflate.TooLarge | kafka_errors.CorruptRecordError):
+            return CorruptBatch(str(error))
+        if isinstance(error, kafka_errors.KafkaError | MemoryError):
+            return stream_error(error, self._address)
+        # anything else was raised while taking records apart: numbers, lengths or texts in them are damaged
+        return CorruptBatch(f"{type(error).__name__}: {error}")
+
+
+def _columns(partition: int, records: list[Any]) -> list[Fetched]:
+    """Records of one partition as columns, one set for each leader epoch; epochs only rise within a log."""
+    if records[0].leader_epoch != records[-1].leader_epoch:
+        first = records[0].leader_epoch
+        cut = next(place for place, record in enumerate(records) if record.leader_epoch != first)
+        return _columns(partition, records[:cut]) + _columns(partition, records[cut:])
+    return [
+        Fetched(
+            partition,
+            records[0].leader_epoch,
+            [record.offset for record in records],
+            [record.timestamp for record in records],
+            [record.value for record in records],
+            [record.key for record in records],
+            [_headers(record.headers) if record.headers else () for record in records],
+        )
+    ]
+
+
+def _headers(given: list[tuple[str, bytes | None]]) -> Headers:
+    return tuple((name, value or b"") for name, value in given)
