@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -45,6 +45,15 @@ def load(path: Path | None, settings: Sequence[str] | None) -> Config:
     from daemon.config import load_config, parse_setting
 
     return load_config(config_file(path), dict(parse_setting(text) for text in settings or ()))
+
+
+def load_with(path: Path | None, settings: Sequence[str] | None, typed: Mapping[str, Any]) -> Config:
+    """The configuration with what was typed in options of its own on top of it; None was not typed."""
+    from daemon.config import load_config, parse_setting
+
+    overrides = dict(parse_setting(text) for text in settings or ())
+    overrides |= {key: value for key, value in typed.items() if value is not None}
+    return load_config(config_file(path), overrides)
 
 
 def config_file(path: Path | None) -> Path | None:

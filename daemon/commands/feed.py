@@ -5,15 +5,10 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from daemon.commands import feedoptions as o
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, config_file, write_json
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, load_with, write_json
 from daemon.exits import EX_USAGE, UserError
-
-if TYPE_CHECKING:
-    from daemon.config import Config
 
 
 def feed(
@@ -54,7 +49,7 @@ def feed(
         "feed.random_negatives": random_negatives,
         "feed.holdout_share": holdout_share,
     }
-    effective = _load(config, set_, {key: value for key, value in typed.items() if value is not None})
+    effective = load_with(config, set_, typed)
     from daemon.feed.feeding import FeedJob, run_feed
     from daemon.feed.report import FeedReport, stderr_console
     from streams.feed.readers.options import ReaderOptions, RelevanceOptions, UbiOptions
@@ -79,11 +74,3 @@ def _one_of(option: str, value: str | None, known: Sequence[str]) -> None:
     close = difflib.get_close_matches(value.lower().replace("-", "_"), known, n=1, cutoff=0.5)
     remedy = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
     raise UserError(f"{option} {value!r} is not known", remedy, EX_USAGE)
-
-
-def _load(path: Path | None, settings: Sequence[str] | None, typed: dict[str, Any]) -> Config:
-    """The configuration with what was typed on top of it."""
-    from daemon.config import load_config, parse_setting
-
-    overrides = dict(parse_setting(text) for text in settings or ())
-    return load_config(config_file(path), {**overrides, **typed})

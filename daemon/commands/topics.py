@@ -1,0 +1,135 @@
+"""`tripletd topics create|describe`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load_with, write_json
+from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
+
+if TYPE_CHECKING:
+    from daemon.config import Config
+    from daemon.topics.look import TopicLook
+
+app = typer.Typer(help="Create the topics of the stream, or look at them.", no_args_is_help=True)
+
+_To = Annotated[
+    str | None, typer.Option("--to", metavar="ADDRESS", help="Another stream than stream.address.")
+]
+
+
+@app.command("create")
+def create(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    to: _To = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions", min=1, metavar="N", help="Of events and holdout; else stream.partitions."
+        ),
+    ] = None,
+    replication: Annotated[
+        int | None,
+        typer.Option(
+            "--replication", min=1, metavar="N", help="Copies on a broker; else 3, or one per broker."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be created.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Create what is missing of the three topics, with safe settings; existing ones are left as they are."""
+    from daemon.topics.create import create_missing
+
+    effective = load_with(config, set_, {"stream.address": to, "stream.partitions": partitions})
+    new, topics = create_missing(effective, replication, dry_run)
+    word = "would be created" if dry_run else "created"
+    return _show(effective, topics, dict.fromkeys(new, word), json, missing_is_fine=dry_run)
+
+
+@app.command("describe")
+def describe(
+    *, config: ConfigOption = None, set_: SetOption = None, to: _To = None, json: JsonOption = False
+) -> int:
+    """The three topics: records, copies, and each setting that is not safe."""
+    from daemon.topics.look import look_at_topics
+
+    effective = load_with(config, set_, {"stream.address": to})
+    return _show(effective, look_at_topics(effective), {}, json, missing_is_fine=False)
+
+
+def _show(
+    config: Config, topics: Sequence[TopicLook], new: dict[str, str], as_json: bool, *, missing_is_fine: bool
+) -> int:
+    """Print the topics; the exit code: 78 where one is unsafe, 69 where one is missing."""
+    if as_json:
+        write_json(_document(config, topics, new))
+    else:
+        _print(config, topics, new)
+    if any(one.unsafe for one in topics):
+        return EX_CONFIG
+    return EX_OK if missing_is_fine or all(one.exists for one in topics) else EX_UNAVAILABLE
+
+
+def _document(config: Config, topics: Sequence[TopicLook], new: dict[str, str]) -> dict[str, Any]:
+    rows = [
+        {**asdict(one), "unsafe": one.unsafe, "created": new.get(one.topic) == "created"} for one in topics
+    ]
+    ok = all(one.exists and not one.unsafe for one in topics)
+    return {"address": str(config.stream.to_address()), "ok": ok, "topics": rows}
+
+
+def _print(config: Config, topics: Sequence[TopicLook], new: dict[str, str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from daemon.topics.differences import shown
+
+    out = console()
+    cluster = next((f", {one.brokers} broker(s)" for one in topics if one.brokers), "")
+    name = next((f" ({one.cluster}{cluster})" for one in topics if one.cluster), "")
+    out.print(Text(f"{config.stream.to_address()}{name}", style="bold"), soft_wrap=True)
+    grid = Table.grid(padding=(0, 2))
+    for _ in range(2):
+        grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    remedies = []
+    for one in topics:
+        word, style = _state(one, new)
+        grid.add_row(Text(word, style=style), Text(one.topic, style="bold"), Text(_size(one)))
+        for difference in one.differences:
+            found, wanted = (shown(difference.setting, v) for v in (difference.found, difference.wanted))
+            text = f"{difference.setting} is {found}, should be {wanted}: {difference.why}"
+            grid.add_row("", "", Text(text, style="red" if difference.unsafe else "yellow"))
+        if one.remedy:
+            remedies.append(one.remedy)
+    out.print(grid)
+    for remedy in remedies:  # on a line of its own, to be copied
+        out.print(Text(f"  {remedy}"), soft_wrap=True)
+    if any(not one.exists for one in topics) and not new:
+        out.print("missing topics are made by `tripletd topics create`")
+
+
+def _state(one: TopicLook, new: dict[str, str]) -> tuple[str, str]:
+    if one.topic in new:
+        return new[one.topic], "green"
+    if not one.exists:
+        return "missing", "bold red"
+    if one.unsafe:
+        return "unsafe", "bold red"
+    return ("differs", "yellow") if one.differences else ("ok", "green")
+
+
+def _size(one: TopicLook) -> str:
+    if not one.exists:
+        return ""
+    text = f"{one.records:,} records in {one.partitions} partition(s)"
+    if one.replicas is None:
+        return text
+    unknown = "; its settings may not be read (grant DESCRIBE_CONFIGS)" if one.settings is None else ""
+    return f"{text}, {one.replicas} replica(s), {one.in_sync} in sync{unknown}"

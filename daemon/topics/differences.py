@@ -1,0 +1,116 @@
+"""Where a topic of a broker differs from the safe settings, and what that costs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from daemon.commands.text import size, span
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One setting: found, wanted, and why. `unsafe`: records can be lost, or fill the memory.
+
+    `can_alter`: kafka-configs can change it while the topic is in use.
+    """
+
+    setting: str
+    found: str
+    wanted: str
+    why: str
+    unsafe: bool
+    can_alter: bool = True
+
+
+def setting_differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[Difference]:
+    """Each wanted setting that is another one; settings that the broker does not know are passed over."""
+    return [
+        Difference(setting, found[setting], value, *_cost(setting, found[setting], value))
+        for setting, value in wanted.items()
+        if setting in found and found[setting] != value
+    ]
+
+
+def copy_differences(brokers: int, replicas: int, in_sync: int) -> list[Difference]:
+    """What is wrong with the copies of a topic's records; `brokers` of the whole cluster."""
+    found = []
+    if replicas < min(3, brokers):
+        why = "records are lost with the one disk that holds them"
+        if replicas > 1:
+            why = "while one broker is away, a single disk holds the newest records"
+        wanted = str(min(3, brokers))
+        found.append(Difference("replicas", str(replicas), wanted, why, replicas == 1, can_alter=False))
+    if in_sync < replicas:
+        why = "a broker is away or behind; look at the cluster"
+        found.append(
+            Difference("in-sync replicas", str(in_sync), str(replicas), why, unsafe=False, can_alter=False)
+        )
+    return found
+
+
+def altering(brokers: str, topic: str, differences: list[Difference]) -> str:
+    """The command that mends what can be mended in place; empty when nothing can."""
+    changes = ",".join(f"{one.setting}={one.wanted}" for one in differences if one.can_alter)
+    if not changes:
+        return ""
+    names = f"--entity-type topics --entity-name {topic}"
+    return f"kafka-configs.sh --bootstrap-server {brokers} --alter {names} --add-config {changes}"
+
+
+def shown(setting: str, value: str) -> str:
+    """A value as people read it: retention.ms 604800000 is "7 d", max.message.bytes 2097152 is "2.0 MiB"."""
+    if not value.lstrip("-").isdigit():
+        return value
+    number = int(value)
+    if setting.startswith("retention.") and number < 0:
+        return "no limit"
+    if setting.endswith(".ms"):
+        return "no limit" if number >= 2**62 else span(number / 1000)
+    return size(number) if setting.endswith(".bytes") else value
+
+
+def _cost(setting: str, found: str, wanted: str) -> tuple[str, bool]:
+    """Why it matters, and whether it is unsafe."""
+    match setting:
+        case "compression.type":
+            return "a small compressed batch can fill the memory of a reader", True
+        case "cleanup.policy":
+            return "records can be compacted away before they are learned", True
+        case "unclean.leader.election.enable":
+            return "a broker that lacks records may lead: they are lost, and offsets mean others", True
+        case "message.timestamp.type":
+            return "records carry their time of arrival: retention and --start ts=... go by it", False
+        case "message.timestamp.before.max.ms" | "message.timestamp.after.max.ms":
+            return "records whose time is further from the broker's clock are refused", False
+    return _cost_of_number(setting, _number(found), _number(wanted))
+
+
+def _cost_of_number(setting: str, found: float, wanted: float) -> tuple[str, bool]:
+    less = found < wanted
+    match setting:
+        case "max.message.bytes":
+            return (
+                ("the largest records of the format are refused", False)
+                if less
+                else ("larger batches are let in than a reader has room for", True)
+            )
+        case "min.insync.replicas":
+            return (
+                ("a write is acknowledged that one disk alone holds", True)
+                if less
+                else ("nothing can be written while one broker is away", False)
+            )
+        case "retention.ms" | "retention.bytes":
+            key = "stream.retention" if setting == "retention.ms" else "stream.retention_bytes"
+            return (
+                (f"the broker removes records sooner than {key} says, learned or not", True)
+                if less
+                else (f"the broker keeps records longer than {key} says", False)
+            )
+    return "not as created by tripletd", False
+
+
+def _number(value: str) -> float:
+    """A setting's number; -1 is no limit."""
+    return float("inf") if value == "-1" else float(value)
