@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest
@@ -15,6 +16,7 @@ from streams.kafka.tls import any_certificate, certificate_refused, client_certi
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _UNSUPPORTED_MECHANISM, _AUTHENTICATION_FAILED = 33, 58  # Kafka's error codes
+_QUESTION_S = 0.6  # for each further question about who is there: two are asked of one that is silent
 _TLS_ALERT = b"\x15\x03"
 
 
@@ -74,12 +76,12 @@ def _no_tls(probe: Probe, until: float, problem: OSError) -> StreamError:
         with _again(probe, until) as other:
             other.ask(ApiVersionsRequest(version=0))
     except NoAnswer as answer:
-        return _no_kafka(probe, until, answer)
+        return _no_kafka(probe, until, answer, over_tls=False)
     except StreamError as gone:
         return gone
     plain = "SASL_PLAINTEXT" if asks_password(probe.settings) else "PLAINTEXT"
     return StreamRefused(
-        f"{probe.place} does not speak TLS, which security_protocol = {probe.settings.security_protocol} asks for: "
+        f"{probe.place} speaks without TLS, but security_protocol is {probe.settings.security_protocol}: "
         f"take the port where it speaks TLS, or set security_protocol = {plain}"
     )
 
@@ -90,11 +92,11 @@ def _ask_versions(probe: Probe, until: float) -> dict[int, int]:
     except ssl.SSLError as problem:
         raise StreamRefused(client_certificate_refused(probe.place, probe.settings)) from problem
     except NoAnswer as problem:
-        raise _no_kafka(probe, until, problem) from problem
+        raise _no_kafka(probe, until, problem, over_tls=uses_tls(probe.settings)) from problem
     return {one.api_key: one.max_version for one in answer.api_keys}
 
 
-def _no_kafka(probe: Probe, until: float, answer: NoAnswer) -> StreamError:
+def _no_kafka(probe: Probe, until: float, answer: NoAnswer, *, over_tls: bool) -> StreamError:
     """What is there instead of a broker that speaks as the settings say."""
     if not uses_tls(probe.settings) and (answer.received.startswith(_TLS_ALERT) or _speaks_tls(probe, until)):
         secure = "SASL_SSL" if asks_password(probe.settings) else "SSL (or SASL_SSL)"
@@ -102,7 +104,7 @@ def _no_kafka(probe: Probe, until: float, answer: NoAnswer) -> StreamError:
             f"{probe.place} speaks TLS, but security_protocol = {probe.settings.security_protocol} does not: "
             f"set security_protocol = {secure}"
         )
-    if answer.received.startswith(b"HTTP") or _is_web_server(probe, until):
+    if answer.received.startswith(b"HTTP") or _is_web_server(probe, until, over_tls):
         return StreamRefused(f"{probe.place} is a web server, not a Kafka broker: correct host and port")
     if answer.silent:
         return StreamUnavailable(
@@ -121,10 +123,10 @@ def _speaks_tls(probe: Probe, until: float) -> bool:
         return False
 
 
-def _is_web_server(probe: Probe, until: float) -> bool:
+def _is_web_server(probe: Probe, until: float, over_tls: bool) -> bool:
     try:
         with _again(probe, until) as other:
-            if uses_tls(other.settings):
+            if over_tls:
                 other.secure(any_certificate())
             return other.say(b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/")
     except (OSError, StreamError):
@@ -133,7 +135,7 @@ def _is_web_server(probe: Probe, until: float) -> bool:
 
 def _again(probe: Probe, until: float) -> Probe:
     """Another connection to the same broker."""
-    other = probe.another(until)
+    other = probe.another(min(until, time.monotonic() + _QUESTION_S))
     other.connect()
     return other
 

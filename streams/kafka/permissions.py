@@ -14,7 +14,8 @@ from streams.kafka.settings import KafkaSettings
 Need = Literal["read", "write", "create"]
 _BITS: dict[Need, int] = {"read": 3, "write": 4}  # of Kafka's AclOperation
 _UNKNOWN_TOPIC, _TOPIC_DENIED, _CLUSTER_DENIED = 3, 29, 31  # Kafka's error codes
-_METADATA, _METADATA_VERSION, _UNKNOWN = 3, 8, -(2**31)
+_METADATA, _METADATA_VERSION = 3, 8
+_UNTOLD = 31  # the only bit set by a broker that does not tell what is permitted
 
 
 def metadata_request(topic: str, versions: dict[int, int]) -> Any:
@@ -46,19 +47,17 @@ def topic_fault(
 ) -> StreamError | None:
     """What stands against using the topic, or None. A missing topic is none where it is to be created."""
     found = metadata.topics[0]
+    if found.error_code in (_UNKNOWN_TOPIC, _TOPIC_DENIED) and "create" in needs:
+        return None
     if found.error_code == _UNKNOWN_TOPIC:
-        return (
-            None
-            if "create" in needs
-            else TopicMissing(
-                f"there is no topic {topic!r}: create it with `tripletd topics create`, or correct the address"
-            )
+        return TopicMissing(
+            f"there is no topic {topic!r}: create it with `tripletd topics create`, or correct the address"
         )
     if found.error_code == _TOPIC_DENIED:
-        return None if "create" in needs else _denied(settings, "DESCRIBE", topic)
-    operations = getattr(found, "authorized_operations", _UNKNOWN)
+        return _denied(settings, "DESCRIBE", topic)
+    permitted: set[int] = found.authorized_operations or {_UNTOLD}
     for need in ("read", "write"):
-        if need in needs and operations != _UNKNOWN and not operations & 1 << _BITS[need]:
+        if need in needs and not permitted & {_BITS[need], _UNTOLD}:
             return _denied(settings, need.upper(), topic)
     return None
 

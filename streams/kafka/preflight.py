@@ -1,4 +1,4 @@
-"""Looks before a client is used: kafka-python says "Unable to bootstrap" for whatever is wrong, this tells it apart."""
+"""A look before a client is used: kafka-python only says "Unable to bootstrap", this tells why."""
 
 from __future__ import annotations
 

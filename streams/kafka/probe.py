@@ -1,4 +1,4 @@
-"""One connection to one broker, with every wait bounded: what kafka-python does, but telling what went wrong."""
+"""One connection to one broker, with every wait bounded and every failure told apart."""
 
 from __future__ import annotations
 

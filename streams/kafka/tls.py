@@ -38,7 +38,7 @@ def client_context(settings: KafkaSettings) -> ssl.SSLContext:
 
 
 def any_certificate() -> ssl.SSLContext:
-    """A context that trusts everybody: only to learn whether TLS is spoken at all, nothing is said over it."""
+    """A context that trusts everybody: only to learn who speaks TLS, nothing of ours is said over it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -49,9 +49,9 @@ def certificate_refused(place: str, settings: KafkaSettings, problem: ssl.SSLCer
     """What is wrong with the broker's certificate, and the remedy."""
     match problem.verify_code:
         case code if code == _EXPIRED:
-            return f"the certificate of {place} has expired: renew it on the broker, or correct this machine's clock"
+            return f"the certificate of {place} has expired: renew it, or correct this machine's clock"
         case code if code == _NOT_YET:
-            return f"the certificate of {place} is not valid yet: correct this machine's clock, or the certificate"
+            return f"the certificate of {place} is not valid yet: correct this machine's clock, or renew it"
         case code if code in (_HOST, _ADDRESS):
             return (
                 f"the certificate of {place} is for another host: use a host name that it lists, "
@@ -86,8 +86,8 @@ def _file_refused(setting: str, file: str | None, problem: OSError) -> StreamRef
     if isinstance(problem, ssl.SSLError):
         what = problem.reason or "it is not PEM"
         return StreamRefused(
-            f"{setting} ({file}) cannot be used ({what}): it must be PEM, the key must belong to the certificate, "
-            "and an encrypted key needs its ssl_key_password"
+            f"{setting} ({file}) cannot be used ({what}): it must be PEM, the key must belong to the "
+            "certificate, and an encrypted key needs its ssl_key_password"
         )
     return StreamRefused(
         f"{setting} ({file}) cannot be read ({problem.strerror}): correct the path or its owner"

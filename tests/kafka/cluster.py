@@ -18,7 +18,7 @@ from kafka.errors import KafkaError
 from tests.kafka.jars import jars
 from tests.kafka.lifeline import guard_folder, release_folder
 from tests.kafka.node import Node, format_storage
-from tests.kafka.ports import free_ports
+from tests.kafka.ports import free_ports, listens
 from tests.kafka.properties import HOST, PLAIN, Listener, Ports, properties
 
 READY_SECONDS = 90.0
@@ -111,9 +111,12 @@ class Cluster:
         wanted = {number for number, node in self.nodes.items() if node.running}
         seen: object = "no answer"
         while time.monotonic() < deadline:
+            time.sleep(0.05)
             for node in self.nodes.values():
                 if node.number in wanted and not node.running:
                     raise NotReady(f"node {node.number} ended: {node.said()}")
+            if not any(listens(ports.listeners[PLAIN.name]) for ports in self._ports.values()):
+                continue
             try:
                 with self.admin(2.0) as admin:
                     seen = {broker["broker_id"] for broker in admin.describe_cluster()["brokers"]}
@@ -121,7 +124,6 @@ class Cluster:
                     return
             except KafkaError as problem:
                 seen = problem
-            time.sleep(0.05)
         logs = "\n".join(node.said() for node in self.nodes.values())
         raise NotReady(f"after {seconds} s the cluster shows {seen}, wanted are {wanted}\n{logs}")
 

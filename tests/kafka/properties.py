@@ -12,11 +12,15 @@ INTERNAL = ("share.coordinator.state.topic", "transaction.state.log")
 
 @dataclass(frozen=True)
 class Listener:
-    """One door of a broker: its name, its security protocol and what else it needs to be told."""
+    """One door of a broker: its name, its security protocol and what else it needs to be told.
+
+    Clients that knock are sent on to `advertised` (`host:port`), by default to this very door.
+    """
 
     name: str
     protocol: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    advertised: str | None = None
 
 
 PLAIN = Listener("PLAINTEXT", "PLAINTEXT")
@@ -41,6 +45,7 @@ def properties(
     """The text of `server.properties` for node `number` among the nodes of `ports`."""
     own, nodes = ports[number], len(ports)
     doors = [f"{one.name}://{HOST}:{own.listeners[one.name]}" for one in listeners]
+    sent_on = [f"{one.name}://{one.advertised or f'{HOST}:{own.listeners[one.name]}'}" for one in listeners]
     protocols = [f"{one.name}:{one.protocol}" for one in listeners]
     replicas = str(min(3, nodes))
     settings = {
@@ -48,7 +53,7 @@ def properties(
         "node.id": str(number),
         "controller.quorum.voters": ",".join(f"{n}@{HOST}:{p.controller}" for n, p in ports.items()),
         "listeners": ",".join([*doors, f"CONTROLLER://{HOST}:{own.controller}"]),
-        "advertised.listeners": ",".join(doors),
+        "advertised.listeners": ",".join(sent_on),
         "inter.broker.listener.name": PLAIN.name,
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": ",".join([*protocols, "CONTROLLER:PLAINTEXT"]),

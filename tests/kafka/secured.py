@@ -54,6 +54,7 @@ class Secured:
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS;User:admin",
                 "sasl.enabled.mechanisms": MECHANISM,
+                "ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/",
             },
             scram=[f"{MECHANISM}=[name={user},password={PASSWORD}]" for user in (USER, "admin", "nobody")],
         )
