@@ -14,7 +14,7 @@ from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
 from streams.address import Address
-from streams.errors import LogMismatch, StreamError
+from streams.errors import LogMismatch, StreamError, TopicMissing
 from streams.kafka.bounded import call_within
 from streams.kafka.connect import client_options, close_aside, open_client, settings_of
 from streams.kafka.faults import missing, stream_error
@@ -40,15 +40,18 @@ class Admin:
         self._timeout_s = settings_of(address).timeout_s
         self._lock = threading.Lock()
         self._client: Any = None
-        self._closed = False
+        self._closed = threading.Event()
 
     def identity(self) -> TopicIdentity:
         """The topic as the cluster knows it now; raises TopicMissing."""
         return self._ask(lambda client: _identity(client, self._address))
 
     def check(self, known: TopicIdentity) -> None:
-        """Raises LogMismatch unless the topic is still the one that was opened, TopicMissing without one."""
-        now = self.identity()
+        """Raises LogMismatch unless the topic is still the one that was opened."""
+        try:
+            now = self.identity()
+        except TopicMissing as error:
+            raise LogMismatch(f"{self._address}: the topic was removed while it was open") from error
         if now.topic_id != known.topic_id:
             raise LogMismatch(
                 f"{self._address}: the topic was removed or re-created while it was open (its id was "
@@ -77,13 +80,13 @@ class Admin:
 
         return self._ask(ask)
 
-    def offsets_at(self, ts_ms: int, partitions: int) -> dict[int, int | None]:
-        """Per partition: the first offset whose timestamp is >= `ts_ms`; None without one."""
+    def offsets_at(self, ts_ms: int, partitions: int) -> dict[int, int]:
+        """The first offset whose timestamp is >= `ts_ms`, for each partition that has one."""
 
-        def ask(client: Any) -> dict[int, int | None]:
+        def ask(client: Any) -> dict[int, int]:
             places = {TopicPartition(self._address.topic, number): ts_ms for number in range(partitions)}
             found = client.list_partition_offsets(places, IsolationLevel.READ_COMMITTED)
-            return {place.partition: at.offset if at.offset >= 0 else None for place, at in found.items()}
+            return {place.partition: at.offset for place, at in found.items() if at.offset >= 0}
 
         return self._ask(ask)
 
@@ -132,7 +135,7 @@ class Admin:
     def close(self) -> None:
         """Release threads and sockets; a call that still waits fails."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -159,13 +162,13 @@ class Admin:
 
     def _connected(self, deadline: float) -> Any:
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 raise StreamError(f"{self._address} is closed")
             if self._client is not None:
                 return self._client
         client, _ = open_client(KafkaAdminClient, client_options(self._address), _left(deadline))
         with self._lock:
-            closed, others = self._closed, self._client
+            closed, others = self._closed.is_set(), self._client
             self._client = None if closed else client
         spare = client if closed else others
         if spare is not None:  # another thread was faster, or the end came in between

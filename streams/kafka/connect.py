@@ -85,7 +85,7 @@ def close_aside(client: Any) -> None:
     threading.Thread(target=close_quietly, args=(client,), name="kafka-close", daemon=True).start()
 
 
-def close_quietly(client: Any) -> None:
+def close_quietly(client: Any, **options: Any) -> None:
     """Close a client that may be broken."""
     with suppress(Exception):  # it is thrown away; there is nothing to be done about it
-        client.close()
+        client.close(**options)

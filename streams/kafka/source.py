@@ -1,1 +1,178 @@
-"""Reading a Kafka topic."""
+"""Reading a Kafka topic: our own positions, and a client that is thrown away whenever it fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from streams.address import Address
+from streams.errors import PartitionMissing
+from streams.kafka.admin import Admin
+from streams.kafka.clients.choose import make_consumer
+from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, OutOfRange
+from streams.kafka.connect import settings_of
+from streams.kafka.continuity import LastRead, check_same_log, follows, last_of
+from streams.kafka.damage import Damage, Prober, find_damage
+from streams.kafka.preflight import preflight
+from streams.kafka.waiting import Waiting
+from streams.kafka.watch import Watch
+from streams.placing import Bounds, assigned, check_positions
+from streams.source import MAX_POLL_BYTES, RecordBatch, TopicIdentity
+
+_FETCH_RECORDS = 500
+"""The client is asked for at least so many, so that partitions take turns also when few are wanted."""
+
+
+class KafkaSource:
+    """Reads one topic of a Kafka cluster (see `streams.source.Source`)."""
+
+    def __init__(self, address: Address) -> None:
+        preflight(address, "read")
+        self._address, self._settings = address, settings_of(address)
+        self._admin = Admin(address)
+        try:
+            self._identity = self._admin.identity()
+        except BaseException:
+            self._admin.close()
+            raise
+        self._watch = Watch(self._admin, self._identity)
+        self._client: ConsumerClient | None = None
+        self._waiting = Waiting()
+        self._positions: dict[int, int] | None = None  # below these, everything was handed out
+        self._fetched: dict[int, int] = {}  # below these, everything was handed out or waits
+        self._last: dict[int, LastRead] = {}
+
+    def identity(self) -> TopicIdentity:
+        """Which log and topic this is."""
+        return self._identity
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions from these next offsets, replacing any earlier assignment."""
+        check_positions(self._identity.topic, positions, self.bounds())
+        self._drop_client()
+        self._positions = dict(positions)
+        self._last.clear()
+        self._watch.start()
+
+    def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
+        """Up to `max_records` next records of one partition, or None after `timeout_s` without any."""
+        positions = assigned(self._positions, max_records)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self._watch.raise_lasting()
+            left = max(0.0, deadline - time.monotonic())
+            if not positions:
+                time.sleep(left)
+            elif not self._waiting:
+                damage = self._fetch(max(max_records, _FETCH_RECORDS), left)
+                if damage is not None:
+                    return self._pass_over(damage)
+            if self._waiting:
+                return self._hand_out(max_records)
+            if time.monotonic() >= deadline:
+                self._watch.raise_any()
+                return None
+
+    def reached(self) -> dict[int, int]:
+        """Per assigned partition: the offset below which everything was handed out."""
+        return dict(self._positions or {})
+
+    def bounds(self) -> Bounds:
+        """Per partition: the earliest offset still there, and the end (one past the newest)."""
+        self._admin.check(self._identity)
+        return self._admin.bounds(self._identity.partitions)
+
+    def offsets_at(self, ts_ms: int) -> dict[int, int]:
+        """Per partition: the first offset whose timestamp is >= `ts_ms`, else the end."""
+        bounds = self.bounds()
+        found = self._admin.offsets_at(ts_ms, self._identity.partitions)
+        return {
+            number: end if found[number] is None else found[number] for number, (_, end) in bounds.items()
+        }
+
+    def commit(self, positions: Mapping[int, int]) -> None:
+        """Note positions for lag dashboards; nothing ever resumes from them."""
+        partitions = self._identity.partitions
+        for partition in positions:
+            if not 0 <= partition < partitions:
+                raise PartitionMissing(self._identity.topic, partition, partitions)
+        self._admin.commit(self._settings.client_id, positions)
+
+    def committed(self) -> dict[int, int]:
+        """The positions last noted by anybody, for lag dashboards."""
+        return self._admin.committed(self._settings.client_id)
+
+    def close(self) -> None:
+        """Release threads and sockets."""
+        self._admin.close()
+        self._watch.stop()
+        self._drop_client()
+        self._positions = None
+
+    def _fetch(self, max_records: int, timeout_s: float) -> Damage | None:
+        """Ask the client for more; comes back with the damage when that is what is at a position.
+
+        Whatever the client raises, another one goes on at our own positions: after an error kafka-python
+        may never come back from its next poll, or may have skipped something.
+        """
+        assert self._positions is not None
+        try:
+            client = self._connected()
+            pieces = client.poll(max_records, timeout_s)
+            self._fetched = client.positions()
+        except CorruptBatch:
+            self._drop_client()
+            return find_damage(self._prober(), self._positions, self.bounds())
+        except OutOfRange:
+            self._drop_client()
+            check_positions(self._identity.topic, self._positions, self.bounds())
+            return None
+        except BaseException:
+            self._drop_client()
+            raise
+        for piece in pieces:
+            self._waiting.add(piece)
+        for partition, reached in self._fetched.items():
+            if partition not in self._waiting:
+                self._positions[partition] = reached
+        return None
+
+    def _hand_out(self, max_records: int) -> RecordBatch:
+        assert self._positions is not None
+        piece = self._waiting.next()
+        partition = piece.partition
+        last = self._last.get(partition)
+        if last is not None and not follows(last, piece):
+            check_same_log(self._prober(), self._address, partition, last)
+        piece = self._waiting.take(max_records, MAX_POLL_BYTES)
+        self._last[partition] = last_of(piece)
+        waits = partition in self._waiting
+        self._positions[partition] = piece.offsets[-1] + 1 if waits else self._fetched[partition]
+        return RecordBatch(
+            partition, piece.offsets, piece.timestamps, piece.values, piece.keys, piece.headers
+        )
+
+    def _pass_over(self, damage: Damage) -> RecordBatch:
+        """One entry for a stretch that cannot be read; reading goes on behind it."""
+        assert self._positions is not None
+        self._positions[damage.partition] = damage.last + 1
+        self._last.pop(damage.partition, None)
+        return RecordBatch(damage.partition, [damage.last], [0], [None], [None], [()], str(damage))
+
+    def _connected(self) -> ConsumerClient:
+        if self._client is None:
+            assert self._positions is not None
+            client = make_consumer(self._address, self._identity)
+            self._client = client
+            client.assign(self._positions)
+        return self._client
+
+    def _drop_client(self) -> None:
+        """What waits is dropped with the client: our positions are before it."""
+        self._waiting.clear()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _prober(self) -> Prober:
+        return Prober(lambda: make_consumer(self._address, self._identity), self._settings.timeout_s)
