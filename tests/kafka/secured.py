@@ -12,6 +12,7 @@ from kafka.admin import (
     ResourceType,
 )
 
+from streams.kafka.settings import KafkaSettings
 from tests.kafka.certificates import Authority
 from tests.kafka.cluster import Cluster
 from tests.kafka.properties import HOST, Listener
@@ -57,6 +58,17 @@ class Secured:
                 "ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/",
             },
             scram=[f"{MECHANISM}=[name={user},password={PASSWORD}]" for user in (USER, "admin", "nobody")],
+        )
+
+    @property
+    def settings(self) -> KafkaSettings:
+        """What is right for the door SASL_SSL."""
+        return KafkaSettings(
+            security_protocol="SASL_SSL",
+            sasl_mechanism=MECHANISM,
+            sasl_username=USER,
+            sasl_password=PASSWORD,
+            ssl_cafile=str(self.authority.cafile),
         )
 
     def door(self, name: str = "SASL_SSL") -> str:
