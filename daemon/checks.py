@@ -7,25 +7,12 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from daemon.commands.text import size
 from daemon.config import Config
 from daemon.failures import as_user_error
-
-Grade = Literal["ok", "note", "error"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found: ok, note (works, but look) or error; with its remedy."""
-
-    key: str
-    grade: Grade
-    text: str
-    remedy: str = ""
+from daemon.finding import Finding
 
 
 def run_checks(config: Config) -> list[Finding]:
@@ -83,11 +70,15 @@ def memory_available() -> int | None:
 
 
 def _stream(config: Config) -> Iterator[Finding]:
-    from streams.address import parse_address
     from streams.errors import TopicMissing
     from streams.open import open_source
 
-    address = parse_address(config.stream.address)
+    address = config.stream.to_address()
+    if address.scheme == "kafka":
+        from daemon.topics.check import check_broker
+
+        yield from check_broker(config)
+        return
     try:
         source = open_source(address)
     except TopicMissing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from streams import memory
 from streams.address import Address
@@ -36,15 +37,18 @@ class Prepared:
     created: bool
 
 
-def prepare_topic(address: Address, partitions: int) -> TopicIdentity:
+def prepare_topic(address: Address, partitions: int, *needs: Literal["read", "write"]) -> TopicIdentity:
     """The topic, ready to be opened.
 
     An embedded log and its topic are made unless they exist (`ensure_topic`). A Kafka topic has to exist, with
-    any number of partitions: raises TopicMissing naming the command that creates it.
+    any number of partitions, and let us do what is needed: raises TopicMissing naming the command that creates
+    it, StreamRefused or StreamUnavailable.
     """
     if address.scheme == "kafka":
         from streams.kafka import topics
+        from streams.kafka.preflight import preflight
 
+        preflight(address, *needs)
         return topics.find_topic(address)
     return ensure_topic(address, partitions)
 

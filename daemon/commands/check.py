@@ -10,8 +10,8 @@ from daemon.commands.common import ConfigOption, JsonOption, SetOption, console,
 from daemon.exits import EX_CONFIG, EX_OK, UserError
 
 if TYPE_CHECKING:
-    from daemon.checks import Finding
     from daemon.config import Config
+    from daemon.finding import Finding
 
 _STYLES = {"ok": "green", "note": "yellow", "error": "bold red"}
 

@@ -77,9 +77,11 @@ def _show(
 
 
 def _document(config: Config, topics: Sequence[TopicLook], new: dict[str, str]) -> dict[str, Any]:
-    rows = [
-        {**asdict(one), "unsafe": one.unsafe, "created": new.get(one.topic) == "created"} for one in topics
-    ]
+    rows = []
+    for one in topics:
+        counts = {"partitions": one.partitions, "records": one.records}
+        made = new.get(one.topic) == "created"
+        rows.append({**asdict(one), **counts, "unsafe": one.unsafe, "created": made})
     ok = all(one.exists and not one.unsafe for one in topics)
     return {"address": str(config.stream.to_address()), "ok": ok, "topics": rows}
 
@@ -121,8 +123,8 @@ def _state(one: TopicLook, new: dict[str, str]) -> tuple[str, str]:
     if not one.exists:
         return "missing", "bold red"
     if one.unsafe:
-        return "unsafe", "bold red"
-    return ("differs", "yellow") if one.differences else ("ok", "green")
+        return "error", "bold red"
+    return ("note", "yellow") if one.differences else ("ok", "green")
 
 
 def _size(one: TopicLook) -> str:

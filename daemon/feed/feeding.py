@@ -143,8 +143,8 @@ def _open(
     address: Address, config: Config, stack: ExitStack, interrupts: Interrupts, report: FeedReport
 ) -> tuple[list[PatientSink], int]:
     """Both topics to write to, those of an embedded log created where missing, and the partitions."""
-    training = prepare_topic(address, _partitions(address, config))
-    prepare_topic(address.holdout, training.partitions)
+    training = prepare_topic(address, _partitions(address, config), "write")
+    prepare_topic(address.holdout, training.partitions, "write")
     sinks = []
     for topic in (address, address.holdout):
         sink = stack.enter_context(closing(open_sink(topic)))
@@ -154,7 +154,7 @@ def _open(
 
 def _partitions(address: Address, config: Config) -> int:
     """As configured; where that was left to the default, as many as the topic already has."""
-    if config.origin_of("stream.partitions") == "default":
+    if config.origin_of("stream.partitions") == "default" and address.scheme != "kafka":
         with suppress(TopicMissing), closing(open_sink(address)) as sink:
             return sink.identity().partitions
     return config.stream.partitions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from daemon.look.live import is_role, live_metrics
 from daemon.look.overview import VersionRow, summary, version_rows
 from daemon.look.readable import read_all
 from daemon.versions.storage import open_for_reading
+from streams.placing import Bounds
+from streams.source import TopicIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +79,35 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
 
 
 def _collect_stream(config: Config, newest: Manifest | None, picture: dict[str, Any]) -> None:
-    from streams.address import parse_address
     from streams.errors import StreamError
-    from streams.open import open_source
 
     stream: dict[str, Any] = {"address": config.stream.address, "partitions": [], "lag": None}
     picture["stream"] = stream
     try:
-        source = open_source(parse_address(config.stream.address))
-        try:
-            found = lags(source.bounds(), newest)
-        finally:
-            source.close()
+        identity, bounds = _identity_and_bounds(config)
     except StreamError as error:
         picture["problems"].append(str(error))
         return
+    if newest is not None and newest.stream.get("topic_id") != identity.topic_id:
+        other = f"version {newest.number} learned from another topic of this name, so its lag is not known"
+        picture["problems"].append(other)
+        newest = None
+    found = lags(bounds, newest)
     stream["partitions"] = [asdict(one) | {"lag": one.lag} for one in found]
     stream["lag"] = sum(one.lag for one in found)
+
+
+def _identity_and_bounds(config: Config) -> tuple[TopicIdentity, Bounds]:
+    """Which topic there is, and what it holds; raises the errors of streams, each with its remedy."""
+    from streams.open import open_source
+
+    address = config.stream.to_address()
+    if address.scheme == "kafka":
+        from streams.kafka.preflight import preflight
+
+        preflight(address)
+    with closing(open_source(address)) as source:
+        return source.identity(), source.bounds()
 
 
 def _plain(row: VersionRow | None) -> dict[str, Any] | None:

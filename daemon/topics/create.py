@@ -34,12 +34,12 @@ def create_missing(config: Config, replicas: int | None, dry_run: bool) -> tuple
 
 
 def _look_ahead(config: Config, replicas: int | None) -> None:
-    from streams.kafka.inspect import brokers_of
+    from streams.kafka.inspect import cluster_of
     from streams.kafka.preflight import preflight
 
     address = config.stream.to_address()
     preflight(address, "create")
-    if replicas is not None and replicas > (brokers := brokers_of(address)):
+    if replicas is not None and replicas > (brokers := cluster_of(address)[1]):
         raise UserError(
             f"{address}: {replicas} replicas on {brokers} broker(s)",
             f"each copy needs a broker of its own: use --replication {brokers}, or add brokers",

@@ -10,9 +10,10 @@ from daemon.commands.text import size, span
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One setting: found, wanted, and why. `unsafe`: records can be lost, or fill the memory.
+    """One setting: found, wanted, and why.
 
-    `can_alter`: kafka-configs can change it while the topic is in use.
+    `unsafe`: records can be lost or fill the memory, or it is not what was asked for. `can_alter`:
+    kafka-configs can change it while the topic is in use.
     """
 
     setting: str

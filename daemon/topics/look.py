@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from daemon.config import Config
 from daemon.exits import EX_USAGE, UserError
@@ -18,15 +17,15 @@ from streams.open import open_source
 class TopicLook:
     """One topic; only its name where it is missing. An embedded log has no copies and no settings.
 
-    `cluster`: id of the log or cluster. `replicas`, `in_sync`: copies of the partition with the fewest.
-    `settings`: None where the broker does not tell us. `remedy`: the command that mends the differences.
+    `cluster`: id of the log or cluster. `bounds`: [earliest, end) by partition. `replicas`, `in_sync`: copies
+    of the partition with the fewest. `settings`: None where the broker does not tell us. `remedy`: the
+    command that mends the differences.
     """
 
     topic: str
     exists: bool
     cluster: str = ""
-    partitions: int = 0
-    records: int = 0
+    bounds: dict[int, tuple[int, int]] = field(default_factory=dict)
     brokers: int | None = None
     replicas: int | None = None
     in_sync: int | None = None
@@ -35,8 +34,18 @@ class TopicLook:
     remedy: str = ""
 
     @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self.bounds)
+
+    @property
+    def records(self) -> int:
+        """Offsets between the earliest and the end of every partition."""
+        return sum(end - earliest for earliest, end in self.bounds.values())
+
+    @property
     def unsafe(self) -> bool:
-        """Whether records can be lost, or fill the memory."""
+        """Whether records can be lost or fill the memory, or the topic is not what was asked for."""
         return any(one.unsafe for one in self.differences)
 
 
@@ -58,21 +67,26 @@ def look_at_topics(config: Config) -> list[TopicLook]:
 
         with suppress(TopicMissing):
             preflight(wanted[0][0])
-    return [_look(address, partitions, config) for address, partitions in wanted]
+    return [look_at(address, config) for address, _ in wanted]
 
 
-def _look(address: Address, partitions: int, config: Config) -> TopicLook:
+def look_at(address: Address, config: Config) -> TopicLook:
+    """One topic of the stream; raises StreamRefused or StreamUnavailable."""
     try:
         found = _on_broker(address, config) if address.scheme == "kafka" else _embedded(address)
     except TopicMissing:
         return TopicLook(address.topic, exists=False)
-    is_dead = address == config.stream.to_address().dead
-    differences = list(found["differences"])
-    asked_for = config.origin_of("stream.partitions") != "default" and not is_dead
-    if asked_for and found["partitions"] != partitions:
-        differences.insert(0, _other_partitions(found["partitions"], partitions))
-    remedy = altering(address.path, address.topic, differences)
-    return TopicLook(address.topic, **{**found, "differences": differences}, exists=True, remedy=remedy)
+    has, asked = found.partitions, config.stream.partitions
+    # a file's number is for topics to be created; on a broker any other one does as well
+    fixed_by = ("cli",) if address.scheme == "kafka" else ("cli", "env", "file")
+    was_asked = config.origin_of("stream.partitions") in fixed_by and not _is_dead(address, config)
+    if was_asked and has != asked:
+        found.differences.insert(0, _other_partitions(has, asked))
+    return replace(found, remedy=altering(address.path, address.topic, found.differences))
+
+
+def _is_dead(address: Address, config: Config) -> bool:
+    return address == config.stream.to_address().dead
 
 
 def _other_partitions(found: int, wanted: int) -> Difference:
@@ -80,32 +94,27 @@ def _other_partitions(found: int, wanted: int) -> Difference:
     return Difference("partitions", str(found), str(wanted), why, unsafe=True, can_alter=False)
 
 
-def _embedded(address: Address) -> dict[str, Any]:
+def _embedded(address: Address) -> TopicLook:
     with closing(open_source(address)) as source:
         identity, bounds = source.identity(), source.bounds()
-    records = sum(end - earliest for earliest, end in bounds.values())
-    return {
-        "cluster": identity.log_id,
-        "partitions": identity.partitions,
-        "records": records,
-        "differences": [],
-    }
+    return TopicLook(address.topic, exists=True, cluster=identity.log_id, bounds=bounds)
 
 
-def _on_broker(address: Address, config: Config) -> dict[str, Any]:
+def _on_broker(address: Address, config: Config) -> TopicLook:
     from streams.kafka.inspect import inspect_topic, wanted_settings
 
     state = inspect_topic(address)
     limits = (config.stream.retention_s, config.stream.retention_size)
-    wanted = wanted_settings(state, address == config.stream.to_address().dead, *limits)
+    wanted = wanted_settings(state, _is_dead(address, config), *limits)
     differences = copy_differences(state.brokers, state.replicas, state.in_sync)
-    return {
-        "cluster": state.identity.log_id,
-        "partitions": state.identity.partitions,
-        "records": sum(end - earliest for earliest, end in state.bounds.values()),
-        "brokers": state.brokers,
-        "replicas": state.replicas,
-        "in_sync": state.in_sync,
-        "settings": None if state.settings is None else dict(state.settings),
-        "differences": differences + setting_differences(state.settings or {}, wanted),
-    }
+    return TopicLook(
+        address.topic,
+        exists=True,
+        cluster=state.identity.log_id,
+        bounds=state.bounds,
+        brokers=state.brokers,
+        replicas=state.replicas,
+        in_sync=state.in_sync,
+        settings=None if state.settings is None else dict(state.settings),
+        differences=differences + setting_differences(state.settings or {}, wanted),
+    )

@@ -69,7 +69,7 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
     judgments = _open_judgments(config)
     address = config.stream.to_address()
     for topic in (address, address.holdout):
-        prepare_topic(topic, config.stream.partitions)
+        prepare_topic(topic, config.stream.partitions, "read")
     training, source, dead = open_source(address), open_source(address.holdout), open_dead(address.dead)
     for opened in (training, source, dead):
         stack.callback(opened.close)

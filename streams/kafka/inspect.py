@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,9 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import AuthorizationError
 
 from streams.address import Address
+from streams.errors import TopicMissing
 from streams.kafka.admin import Admin
+from streams.kafka.preflight import preflight
 from streams.kafka.topics import safe_settings
 from streams.placing import Bounds
 from streams.source import TopicIdentity
@@ -55,10 +57,13 @@ def inspect_topic(address: Address) -> TopicState:
     return TopicState(identity, bounds, brokers, replicas, in_sync, settings)
 
 
-def brokers_of(address: Address) -> int:
-    """How many brokers the cluster has; raises StreamRefused or StreamUnavailable."""
+def cluster_of(address: Address) -> tuple[str, int]:
+    """Id of the cluster and how many brokers it has; raises StreamRefused or StreamUnavailable."""
+    with suppress(TopicMissing):
+        preflight(address)
     with closing(Admin(address)) as admin:
-        return admin.call(lambda client: len(client.describe_cluster()["brokers"]))
+        found = admin.call(lambda client: client.describe_cluster())
+    return found["cluster_id"], len(found["brokers"])
 
 
 def wanted_settings(

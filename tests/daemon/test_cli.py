@@ -122,7 +122,7 @@ def test_check_finds_what_a_role_would_stumble_over(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "labels.tsv").write_text("a\tone\n")
     settings = ["space.views.x.dim=3", "checkpoints.path=file", "validate.judgments=labels:labels.tsv"]
-    settings += ["stream.address=kafka://host/t", "http.host=no.such.host.invalid"]
+    settings += ["stream.address=kafka://127.0.0.1:1/t", "http.host=no.such.host.invalid"]
     arguments = [word for setting in settings for word in ("--set", setting)]
     ended = tripletd("check", "--json", *arguments, cwd=tmp_path)
     errors = "\n".join(json.loads(ended.stdout)["errors"])
@@ -130,7 +130,7 @@ def test_check_finds_what_a_role_would_stumble_over(tmp_path: Path) -> None:
     for told in (
         "is not a folder",
         "there is no catalog",
-        "Kafka is not available",
+        "nobody listens at 127.0.0.1:1",
         "no.such.host.invalid:9101",
     ):
         assert told in errors

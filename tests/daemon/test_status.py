@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from daemon.look.overview import summary
 from daemon.look.status import lags
 from daemon.look.terminal_chart import draw
 from streams.address import parse_address
-from streams.open import ensure_topic, open_sink
+from streams.open import delete_topic, ensure_topic, open_sink
 from streams.source import OutRecord
 
 
@@ -48,7 +49,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     text = "[stream]\npartitions = 2\n[space.views.x]\ndim = 2\n[http]\nlearn_port = 0\nvalidate_port = 0\n"
     (tmp_path / "tripletd.toml").write_text(text)
     address = parse_address(f"log:{tmp_path}/clicks.log")
-    ensure_topic(address, 2)
+    identity = ensure_topic(address, 2)
     sink = open_sink(address)
     sink.send([OutRecord(b"x", partition=i % 2) for i in range(230)])
     sink.close()
@@ -60,6 +61,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             parent=number - 1 if number else None,
             counters={"updated": events - 5 if events else 0, "passive": 5 if events else 0},
             positions={p: PartitionPosition(events // 2) for p in (0, 1)},
+            stream=asdict(identity),
         )
         versions.publish(epoch, {"W": np.eye(2, dtype=np.float32)}, meta)
         value = (0.2, 0.4, 0.3)[number]
@@ -107,6 +109,15 @@ def test_status_goes_on_past_a_damaged_version(home: Path, capsys: pytest.Captur
     picture = json.loads(ask(capsys, "status", "--json"))
     assert picture["newest"]["number"] == 1
     assert "manifest.json" in picture["problems"][0]
+
+
+def test_a_recreated_topic_has_no_lag_that_could_be_told(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = parse_address(f"log:{home}/clicks.log")
+    delete_topic(address)
+    ensure_topic(address, 2)
+    assert "another topic of this name" in ask(capsys, "status")
 
 
 def test_one_damaged_manifest_and_one_damaged_verdict_hide_nothing_else(

@@ -1,0 +1,79 @@
+"""What `tripletd check` says of a broker: whether we are let in, and each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from daemon.config import Config
+from daemon.finding import Finding, Grade
+from daemon.topics.differences import shown
+from daemon.topics.look import TopicLook, look_at
+from streams.address import Address
+from streams.errors import StreamRefused, TopicMissing
+from streams.kafka.inspect import cluster_of
+from streams.kafka.preflight import preflight
+
+_MOST_PARTITIONS = 8
+"""More are not listed one by one."""
+
+
+def check_broker(config: Config) -> Iterator[Finding]:
+    """Findings about a Kafka address; raises StreamRefused or StreamUnavailable when we are not let in."""
+    address = config.stream.to_address()
+    cluster, brokers = cluster_of(address)
+    yield Finding("stream.address", "ok", f"{address}: cluster {cluster}, {brokers} broker(s){_who(config)}")
+    yield from _topic(address, config, "read")
+    yield from _topic(address.holdout, config, "read")
+    yield from _topic(address.dead, config, "write")
+    yield from _may_feed(address)
+
+
+def _who(config: Config) -> str:
+    kafka = config.stream.kafka
+    user = f", as {kafka.sasl_username} by {kafka.sasl_mechanism}" if kafka.sasl_mechanism else ""
+    return f", {kafka.security_protocol}{user}, client {kafka.client}"
+
+
+def _topic(address: Address, config: Config, need: Literal["read", "write"]) -> Iterator[Finding]:
+    """One topic as `learn` and `validate` need it."""
+    key = f"topic {address.topic}"
+    try:
+        preflight(address, need)
+    except TopicMissing:
+        yield Finding(key, "error", "there is no such topic", "create it with `tripletd topics create`")
+        return
+    except StreamRefused as refused:
+        yield Finding(key, "error", str(refused))
+        return
+    look = look_at(address, config)
+    yield Finding(key, "ok", f"{look.records:,} records; {_bounds(look)}")
+    for one in look.differences:
+        grade: Grade = "error" if one.unsafe else "note"
+        found, wanted = shown(one.setting, one.found), shown(one.setting, one.wanted)
+        yield Finding(key, grade, f"{one.setting} is {found}, should be {wanted}: {one.why}")
+    if look.remedy:
+        yield Finding(key, "note", "this can be mended in place", "`tripletd topics describe` says how")
+    if look.settings is None:
+        text = "its settings may not be read, so whether they are safe is not known"
+        yield Finding(key, "note", text, "grant DESCRIBE_CONFIGS on the topic")
+
+
+def _bounds(look: TopicLook) -> str:
+    """The offsets of each partition, as [earliest, end)."""
+    if len(look.bounds) > _MOST_PARTITIONS:
+        return f"{len(look.bounds)} partitions"
+    return ", ".join(
+        f"partition {number}: [{earliest}, {end})" for number, (earliest, end) in sorted(look.bounds.items())
+    )
+
+
+def _may_feed(address: Address) -> Iterator[Finding]:
+    """Only a host that runs feed needs to write events and impressions."""
+    for topic in (address, address.holdout):
+        try:
+            preflight(topic, "write")
+        except TopicMissing:
+            continue  # told already
+        except StreamRefused as refused:
+            yield Finding(f"topic {topic.topic}", "note", f"feed cannot run here: {refused}")
