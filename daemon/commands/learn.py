@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from daemon.commands.common import ConfigOption, SetOption, start_role
+from daemon.commands.common import ConfigOption, SetOption, load, start_role
 
 
 def learn(
@@ -31,7 +32,7 @@ def learn(
         int | None,
         typer.Option(
             metavar="VERSION",
-            help="Branch from this version; every start with it branches anew: not for a service file.",
+            help="Branch from this version, once: a restart goes on with the branch; see --again.",
         ),
     ] = None,
     accept_gap: Annotated[
@@ -48,10 +49,27 @@ def learn(
             help="Leave the position of the version for --start: repeats or skips events.",
         ),
     ] = False,
+    accept_log: Annotated[
+        bool,
+        typer.Option(
+            "--accept-log",
+            metavar="",
+            help="Go on, from --start, with a log that was recreated, lost records or is another one.",
+        ),
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            metavar="",
+            help="Make the branch, or the change of the log, although it was made before.",
+        ),
+    ] = False,
 ) -> int:
     """Learn from the stream and write numbered versions."""
     effective = start_role("learn", config, set_)
     from daemon.learn.options import LearnOptions
     from daemon.learn.role import run
 
-    return run(effective, LearnOptions(exit_when_caught_up, start, restart_from, accept_gap, jump))
+    options = LearnOptions(exit_when_caught_up, start, restart_from, accept_gap, jump, accept_log, again)
+    return run(effective, options, partial(load, config, set_))

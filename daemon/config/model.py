@@ -86,6 +86,9 @@ class LearnerConfig(Section):
     C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
     symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
     psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
+    dedupe_window: int = Field(
+        100_000, ge=0, le=10_000_000, description="newest event ids known; one sent again is dropped; 0 off"
+    )
 
 
 class CheckpointsConfig(Section):

@@ -24,7 +24,6 @@ from daemon.learn.publishing import Publishing
 from daemon.learn.verdicts import Verdicts
 from daemon.signals import Signals
 from daemon.telemetry import Health, LearnMetrics
-from daemon.versions.arrays import Arrays, pack
 from learners.batch import TripletBatch
 from learners.maps import FittedSpaceMap
 from streams.decode import DecodedBatch
@@ -73,13 +72,10 @@ def assemble_crew(stack: ExitStack, config: Config, options: LearnOptions, outsi
     origin = find_origin(config, options, inputs, fit)
     if origin is None:
         return None
-    origin.learner.warm_up()
+    origin.state.learner.warm_up()
     cadence = Cadence(config.checkpoints.every_s, config.checkpoints.every_events)
     reader = _reader(config, inputs, origin, cadence)
-
-    def arrays() -> Arrays:
-        return pack(origin.learner.state(), origin.fitted.arrays())
-
+    arrays = origin.state.arrays
     observer = Observer(outside.metrics, outside.health, reader, arrays, time.monotonic)
     publisher, fence = AsyncPublisher(inputs.versions, origin.epoch), Fence(inputs.versions, origin.epoch)
     stack.callback(publisher.close)
@@ -99,7 +95,7 @@ def assemble_crew(stack: ExitStack, config: Config, options: LearnOptions, outsi
 
 
 def _reader(config: Config, inputs: Inputs, origin: Origin, cadence: Cadence) -> Reader:
-    assembler = Assembler(origin.fitted, inputs.catalog)
+    assembler = Assembler(origin.state.fitted, inputs.catalog)
 
     def prepare(batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]:
         decoded = inputs.decoder.decode(batch)

@@ -13,7 +13,7 @@ from typing import Any
 from checkpoints.manifest import Manifest, VersionMeta
 from daemon.config.model import Config, LearnerConfig
 from daemon.learn.progress import Snapshot
-from daemon.learn.resume import Expected
+from daemon.learn.resume import ADDED_LATER, Expected
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
@@ -35,7 +35,7 @@ def learner_settings(config: Config) -> dict[str, Any]:
 
 def learner_config_of(manifest: Manifest) -> LearnerConfig:
     """The learner's settings as a version recorded them."""
-    recorded = manifest.learner["config"]
+    recorded = {**ADDED_LATER, **manifest.learner["config"]}
     settings = {name: recorded[name] for name in LearnerConfig.model_fields if name != "algorithm"}
     return LearnerConfig(algorithm=manifest.learner["name"], **settings)
 

@@ -111,6 +111,7 @@ class Observer:
         metrics.add_phase("step", seconds)
         if len(step.info):
             metrics.record_batch(step.info.outcome, step.info.loss, step.info.tau, seconds)
+        metrics.record_duplicates(step.duplicates)
         if step.dead:
             metrics.record_dead_letters(Tally(letter.reason for letter in step.dead))
             self._say_dead(step.dead)

@@ -21,7 +21,7 @@ START_HELP = (
 @dataclass(frozen=True, slots=True)
 class LearnOptions:
     """One run: leave when all is learned, where to start, branch from a version, accept expired records,
-    leave the position of an existing version for `start`.
+    leave the position of an existing version for `start`, go on with another log, do so once more.
     """
 
     exit_when_caught_up: bool = False
@@ -29,6 +29,8 @@ class LearnOptions:
     restart_from: int | None = None
     accept_gap: bool = False
     jump: bool = False
+    accept_log: bool = False
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

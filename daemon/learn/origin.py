@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
 
 import structlog
 
@@ -16,22 +15,26 @@ from checkpoints.errors import CheckpointError
 from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.config.model import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.learn.algorithms import restored, untrained
+from daemon.learn import controls
+from daemon.learn.algorithms import untrained
 from daemon.learn.describe import Description, expected, runtime
 from daemon.learn.inputs import Inputs
 from daemon.learn.options import LearnOptions, Start, choose_offsets, parse_start
 from daemon.learn.progress import Progress
+from daemon.learn.request import settled
 from daemon.learn.resume import (
     Expected,
+    OtherLog,
     find_gaps,
     refuse_altered_record,
     refuse_other_settings,
     refuse_other_stream,
+    refuse_past_the_end,
     refuse_to_jump,
 )
-from daemon.versions.arrays import learner_arrays, map_arrays, pack
+from daemon.learn.state import State
 from learners.maps import FittedSpaceMap
-from learners.protocol import Learner
+from streams.dedupe import IdWindow
 
 CHECK_SECONDS = 5.0
 
@@ -40,10 +43,9 @@ log = structlog.get_logger("tripletd.learn")
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A learner at a position, the right to publish, and the version it continues from."""
+    """A state at a position, the right to publish, and the version it continues from."""
 
-    learner: Learner
-    fitted: FittedSpaceMap
+    state: State
     progress: Progress
     describe: Description
     epoch: Epoch
@@ -73,12 +75,12 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     """
     run = expected(config, inputs.catalog_digest, inputs.identity)
     plan = _Plan(config, options, parse_start(options.start), run, inputs)
-    standing = inputs.versions.newest_manifest()  # damaged ones are reported when the version is loaded
-    if options.restart_from is not None:
-        with _readable(options.restart_from):
-            standing = inputs.versions.manifest(options.restart_from)
-    if standing is not None:
-        _go_on(standing, plan)  # once more after the claim, from where an older learner has got to by then
+    newest = inputs.versions.newest_manifest()  # damaged ones are reported when the version is loaded
+    if newest is not None or options.restart_from is not None:
+        asked = _still_asked(plan, newest)
+        _go_on(
+            _standing(asked, newest), asked
+        )  # once more after the claim, from where an older learner has got to by then
         return _continue(plan, inputs.versions.claim())
     offsets = _offsets(plan)
     fitted = fit(offsets)
@@ -91,21 +93,45 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
 
 
 def _first(plan: _Plan, fitted: FittedSpaceMap, offsets: Mapping[int, int], epoch: Epoch) -> Origin:
-    learner = untrained(plan.config.learner, fitted.dim)
+    settings = plan.config.learner
+    state = State(untrained(settings, fitted.dim), IdWindow(settings.dedupe_window), fitted)
     progress = Progress({p: PartitionPosition(offset) for p, offset in offsets.items()})
     describe = Description(plan.run, fitted)
-    arrays, meta = pack(learner.state(), fitted.arrays()), describe(progress.snapshot(), None)
-    manifest = plan.inputs.versions.publish(epoch, arrays, meta)
+    meta = describe(progress.snapshot(), None)
+    manifest = plan.inputs.versions.publish(epoch, state.arrays(), meta)
     log.info("version 0 written: the untrained similarity", dim=fitted.dim, positions=dict(offsets))
-    return Origin(learner, fitted, progress, describe, epoch, manifest.number)
+    return Origin(state, progress, describe, epoch, manifest.number)
+
+
+def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
+    """The plan without a branch or change of the log that the newest version already descends from."""
+    if newest is None:
+        return plan
+    options = settled(plan.options, newest, plan.inputs.versions)
+    return (
+        plan if options == plan.options else replace(plan, options=options, start=parse_start(options.start))
+    )
+
+
+def _standing(plan: _Plan, newest: Manifest | None) -> Manifest:
+    """The manifest of the version to go on from."""
+    number = plan.options.restart_from
+    if number is None:
+        assert newest is not None, "without a version there is only a beginning"
+        return newest
+    with _readable(number):
+        return plan.inputs.versions.manifest(number)
 
 
 def _continue(plan: _Plan, epoch: Epoch) -> Origin:
-    version = _load(plan.options.restart_from, plan.inputs)
+    asked = _still_asked(plan, plan.inputs.versions.newest_manifest())
+    version = _load(asked.options.restart_from, plan.inputs)
+    if _still_asked(plan, version.manifest) is plan is not asked:  # what was made is damaged: make it anew
+        asked, version = plan, _load(plan.options.restart_from, plan.inputs)
     manifest = version.manifest
-    progress = _go_on(manifest, plan)
-    for entry in progress.snapshot().entries:
-        log.warning("not simply going on; recorded in the schedule", entry=entry)
+    progress = _go_on(manifest, asked)
+    if asked is not plan:
+        log.info("the branch or change of the log that is asked for was made before; --again makes it anew")
     if manifest.runtime != runtime():
         log.warning(
             "this version was computed by other packages or on another processor level: "
@@ -113,29 +139,42 @@ def _continue(plan: _Plan, epoch: Epoch) -> Origin:
             was=manifest.runtime,
             now=runtime(),
         )
-    fitted = FittedSpaceMap.load(manifest.map["spec"], map_arrays(version.arrays))
-    learner = restored(plan.config.learner, learner_arrays(version.arrays))
+    state = State.of_version(version, plan.config.learner)
+    for entry in progress.snapshot().entries:
+        log.warning("not simply going on; recorded in the schedule", entry=entry)
+        assert isinstance(entry, dict), "nothing was learned yet"
+        state.obey(entry)
     positions = progress.next_offsets()
     log.info("continuing", version=manifest.number, positions=positions, records=progress.records)
-    describe = Description(plan.run, fitted)
-    return Origin(learner, fitted, progress, describe, epoch, manifest.number)
+    return Origin(state, progress, Description(plan.run, state.fitted), epoch, manifest.number)
 
 
 def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
     """The progress to continue a version with; writes nothing. UserError where it must not be continued."""
+    options, window = plan.options, plan.config.learner.dedupe_window
     refuse_other_settings(manifest, plan.run)
-    refuse_other_stream(manifest, plan.run)
     progress = Progress(dict(manifest.positions), dict(manifest.counters), manifest.watermark)
-    if plan.options.restart_from is not None:
-        progress.control({"control": "branch", "from_version": manifest.number})
+    if options.restart_from is not None:
+        progress.control(controls.branch(manifest.number, options.start))
+    if window and "dedupe_window" not in manifest.learner["config"]:
+        progress.control(controls.dedupe(window))
+    try:
+        bounds = _check_log(manifest, plan)
+    except OtherLog:
+        if not options.accept_log or plan.start.kind == "checkpoint":
+            raise
+        to = _offsets(plan)
+        progress.control(controls.other_log(options.start, manifest.stream, plan.run.stream, to))
+        return progress
     stands = progress.next_offsets()
     offsets = stands if plan.start.kind == "checkpoint" else _offsets(plan)
     if offsets == stands:
-        _check_positions(manifest, plan, progress)
+        for gap in find_gaps(manifest.positions, bounds, options.accept_gap):
+            progress.control(gap.entry())
         return progress
-    if not plan.options.jump:
-        refuse_to_jump(manifest, plan.options.start, offsets)
-    _seek(plan, progress, offsets)
+    if not options.jump:
+        refuse_to_jump(manifest, options.start, offsets)
+    progress.control(controls.seek(options.start, stands, offsets))
     return progress
 
 
@@ -164,29 +203,39 @@ def _load(number: int | None, inputs: Inputs) -> Version:
     return version
 
 
-def _check_positions(manifest: Manifest, plan: _Plan, progress: Progress) -> None:
-    """The position must be in the log, right behind the record that was learned last."""
-    bounds = plan.inputs.control.bounds()
-    gaps = find_gaps(manifest.positions, bounds, plan.options.accept_gap)
+def _check_log(manifest: Manifest, plan: _Plan) -> dict[int, tuple[int, int]]:
+    """The log's bounds; OtherLog unless it holds, right before each position, the record learned last.
+
+    A record that has expired cannot be compared; nor one in a stretch that was damaged when its turn came.
+    """
+    control = plan.inputs.control
+    bounds = control.bounds()
+    refuse_other_stream(manifest, plan.run.stream, bounds)
+    refuse_past_the_end(manifest, bounds)
     for partition, position in manifest.positions.items():
         last = position.next_offset - 1
         if position.last_digest is not None and last >= bounds[partition][0]:
             refuse_altered_record(manifest, partition, _digest_at(plan.inputs, partition, last))
-    for gap in gaps:
-        progress.control(gap.entry(), {gap.partition: PartitionPosition(gap.earliest)})
+    return bounds
 
 
 def _digest_at(inputs: Inputs, partition: int, offset: int) -> str | None:
-    """sha256 of the record at an offset; None where the log keeps no record at it."""
+    """sha256 of the record at an offset; None where the log keeps no record at it.
+
+    The position is one past a record that was learned, so its offset is known exactly, whatever offsets
+    without records (transaction markers) follow it.
+    """
     inputs.control.assign({partition: offset})
     batch = inputs.control.poll(1, CHECK_SECONDS)
-    if batch is None:
-        raise UserError(
-            f"offset {offset} of partition {partition} could not be read within {CHECK_SECONDS:.0f} s",
-            "the stream is slow or unavailable: try again",
-            EX_TEMPFAIL,
-        )
-    return sha256(batch.values[0] or b"").hexdigest() if batch.offsets[0] == offset else None
+    if batch is not None:
+        return sha256(batch.values[0] or b"").hexdigest() if batch.offsets[0] == offset else None
+    if inputs.control.reached()[partition] > offset:
+        return None
+    raise UserError(
+        f"offset {offset} of partition {partition} could not be read within {CHECK_SECONDS:.0f} s",
+        "the stream is slow or unavailable: try again",
+        EX_TEMPFAIL,
+    )
 
 
 def _offsets(plan: _Plan) -> dict[int, int]:
@@ -196,14 +245,3 @@ def _offsets(plan: _Plan) -> dict[int, int]:
         moment = start.ts if start.kind == "ts" else int((time.time() - start.back_s) * 1000)
         at_ts = plan.inputs.control.offsets_at(moment)
     return choose_offsets(start, plan.inputs.control.bounds(), at_ts)
-
-
-def _seek(plan: _Plan, progress: Progress, offsets: Mapping[int, int]) -> None:
-    """Leave the version's position for another one: an explicit branch, recorded."""
-    entry: dict[str, Any] = {
-        "control": "seek",
-        "start": plan.options.start,
-        "from": {str(p): offset for p, offset in progress.next_offsets().items()},
-        "to": {str(p): offset for p, offset in offsets.items()},
-    }
-    progress.control(entry, {p: PartitionPosition(offset) for p, offset in offsets.items()})

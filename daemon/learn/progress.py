@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from checkpoints.manifest import PartitionPosition, ScheduleEntry
+from daemon.learn.controls import damaged, moved
 
 RECORDS = "records"
 LOSS_SUM = "loss_sum"
@@ -27,15 +28,17 @@ class Applied:
     `next_offset` is one past the last record of the batch, poison included; `last_digest` is that record's
     sha256 (hex). `counts` adds to the counters (events by outcome, dead letters by reason); `losses`
     float32[n] are the hinge losses of the applied events in order; `newest_ts` their newest event time, ms.
+    `damaged`: it stands for a stretch of the log that could not be read, and there is no digest.
     """
 
     partition: int
     next_offset: int
-    last_digest: str
+    last_digest: str | None
     records: int
     counts: Mapping[str, int]
     losses: npt.NDArray[np.float32]
     newest_ts: int | None = None
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,10 @@ class Progress:
         start = self.positions[applied.partition].next_offset
         if applied.next_offset <= start:
             raise ValueError(f"partition {applied.partition} at {start} cannot move to {applied.next_offset}")
-        self._append_run(applied.partition, start, applied.next_offset)
+        if applied.damaged:
+            self.control(damaged(applied.partition, start, applied.next_offset))
+        else:
+            self._append_run(applied.partition, start, applied.next_offset)
         self.positions[applied.partition] = PartitionPosition(applied.next_offset, applied.last_digest)
         for name, count in applied.counts.items():
             self.counters[name] = self.counters.get(name, 0) + count
@@ -88,13 +94,11 @@ class Progress:
                 applied.newest_ts if self.watermark is None else max(self.watermark, applied.newest_ts)
             )
 
-    def control(
-        self, entry: dict[str, Any], positions: Mapping[int, PartitionPosition] | None = None
-    ) -> None:
-        """Record a decision other than "apply the next events", and the positions it sets."""
+    def control(self, entry: dict[str, Any]) -> None:
+        """Record a control entry, and take the positions it sets."""
         self._entries.append(entry)
         self._sealed = len(self._entries)
-        self.positions.update(positions or {})
+        self.positions = moved(entry, self.positions)
 
     def snapshot(self) -> Snapshot:
         """What a version records now. Later runs are kept apart from the captured ones, for `published`."""

@@ -1,142 +1,225 @@
-"""Recompute a version from an older one: the recorded runs, in order, through the same kernel."""
+"""Recompute a version from an older one, and say where the two part when they do not agree."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from checkpoints import Manifest, VersionStore
 from checkpoints.encoding import state_hash
+from checkpoints.errors import CheckpointError
 from checkpoints.manifest import ScheduleEntry
-from checkpoints.retention import history
-from checkpoints.versions import VersionStore
 from daemon.exits import EX_DATAERR, UserError
-from daemon.learn.algorithms import restored
-from daemon.learn.assemble import Assembler
-from daemon.learn.describe import decoder_of, learner_config_of
-from daemon.versions.arrays import learner_arrays, map_arrays, pack
-from learners.maps import FittedSpaceMap
+from daemon.learn.describe import runtime
+from daemon.learn.difference import TOLERANCE, Place, first_difference
+from daemon.learn.line import Link, line
+from daemon.learn.rerun import OutOfLine, Rerun
+from daemon.learn.runs import Runs
+from daemon.learn.touch import EventPlace, first_touch
 from streams.catalog import Catalog
-from streams.source import RecordBatch, Source
+from streams.source import Source
 
-POLL_RECORDS = 4096
-POLL_SECONDS = 10.0
+Progressed = Callable[[int, int], None]
+"""Hears how many records are done, and of how many."""
 
-Run = tuple[int, int, int]
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where a version is not what its schedule makes of the version `since`, which still agrees.
+
+    `why` says it in one sentence. `place`: the first array and row that differ, and `event` the first event
+    between the two that touches this row; None where no event can be named.
+    """
+
+    version: int
+    since: int
+    why: str
+    place: Place | None = None
+    event: EventPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The recomputed state's hash, the recorded one, and how many records it took."""
+    """The recomputed state's hash, the recorded one, and how many records it took.
+
+    `other_runtime` holds what else computed the version, as `{name: (then, now)}`; numbers are then compared
+    within `difference.TOLERANCE`. `difference` is None when all that was compared agrees.
+    """
 
     hash: str
     recorded: str
     records: int
+    other_runtime: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    difference: Difference | None = None
 
     @property
     def equal(self) -> bool:
         """Whether replaying gave the version's own bits."""
-        return self.hash == self.recorded
+        return self.hash == self.recorded and self.difference is None
 
 
 def replay(
-    versions: VersionStore, source: Source, catalog: Catalog | None, from_version: int, to_version: int
+    versions: VersionStore,
+    source: Source,
+    catalog: Catalog | None,
+    from_version: int,
+    to_version: int,
+    *,
+    verify: bool = True,
+    told: Progressed = lambda done, total: None,
 ) -> ReplayResult:
-    """Apply to `from_version` every run recorded on the way to `to_version`, and compare the state's hash.
+    """Apply to `from_version` every run recorded on the way to `to_version`: its hash, and with `verify`
+    whether every version kept on the way has the state, position and counters that come out.
 
     Settings, maps and space are those the versions recorded. Raises UserError when `to_version` does not
     descend from `from_version`, its records are no longer in the log, or the catalog is another one.
     """
     target = versions.manifest(to_version)
-    digest = None if catalog is None else catalog.digest
-    if target.catalog_digest != digest:
+    _check_catalog(target, catalog)
+    links = line(versions, from_version, to_version)
+    _check_one_log(links, from_version)
+    whole = _Replay(versions, Runs(source), catalog, target=target, links=links, told=told)
+    return whole.run(from_version, verify)
+
+
+class _Replay:
+    """One replay along the links of a line."""
+
+    def __init__(
+        self,
+        versions: VersionStore,
+        runs: Runs,
+        catalog: Catalog | None,
+        *,
+        target: Manifest,
+        links: Sequence[Link],
+        told: Progressed,
+    ) -> None:
+        self._versions = versions
+        self._runs = runs
+        self._catalog = catalog
+        self._target = target
+        self._links = links
+        self._told = told
+        self._total = sum(e[2] - e[1] for link in links for e in link.schedule if not isinstance(e, dict))
+        self._records = 0
+        self._others = _other_runtime(links)
+
+    def run(self, from_version: int, verify: bool) -> ReplayResult:
+        """Follow every link; stop at the first version that differs."""
+        rerun, since = self._start(from_version), from_version
+        segment: list[ScheduleEntry] = []  # from `since` on
+        found = None
+        for link in self._links:
+            segment += link.schedule
+            try:
+                for entry in link.schedule:
+                    rerun.follow(entry, self._count)
+            except OutOfLine as error:
+                found = Difference(link.number, since, str(error))
+                break
+            if verify and link.manifest is not None:
+                found = self._compare(rerun, link.manifest, since, segment)
+                if found is not None:
+                    break
+                since, segment = link.number, []
+        digest = state_hash(rerun.state.arrays())
+        return ReplayResult(digest, self._target.state_hash, self._records, self._others, found)
+
+    def _start(self, number: int) -> Rerun:
+        return Rerun(self._versions.load(number), self._target, self._catalog, self._runs)
+
+    def _count(self, records: int) -> None:
+        self._records += records
+        self._told(self._records, self._total)
+
+    def _compare(
+        self, rerun: Rerun, manifest: Manifest, since: int, segment: Sequence[ScheduleEntry]
+    ) -> Difference | None:
+        """The first difference between what was recomputed and a version; state first, since it says most."""
+        if state_hash(rerun.state.arrays()) != manifest.state_hash:
+            place = self._place(rerun, manifest)
+            if place is not None:
+                event = None
+                if place.row is not None:
+                    event = first_touch(
+                        self._start(since), segment, place.array, place.row, lambda records: None
+                    )
+                return Difference(manifest.number, since, str(place), place, event)
+        return _other_progress(rerun, manifest, since, exact=not self._others)
+
+    def _place(self, rerun: Rerun, manifest: Manifest) -> Place | None:
+        tolerance = TOLERANCE if self._others else None
+        try:
+            recorded = self._versions.load(manifest.number).arrays
+        except CheckpointError as error:
+            if manifest.number == self._target.number:
+                raise
+            return Place(f"version {manifest.number}", None, 0, f"damaged: {error}", "a state", 0)
+        return first_difference(recorded, rerun.state.arrays(), tolerance)
+
+
+def _other_progress(rerun: Rerun, manifest: Manifest, since: int, exact: bool) -> Difference | None:
+    """Positions (with the digests of the records there), counters and watermark, in this order."""
+    found = rerun.progress
+    for partition, at in sorted(manifest.positions.items()):
+        mine = found.positions.get(partition)
+        if mine is None or mine.next_offset != at.next_offset:
+            stands = "nowhere" if mine is None else f"{mine.next_offset:,}"
+            why = f"partition {partition} is recorded at {at.next_offset:,}; its schedule leads to {stands}"
+            return Difference(manifest.number, since, why)
+        if mine.last_digest != at.last_digest:
+            place = EventPlace(partition, at.next_offset - 1, None)
+            return Difference(
+                manifest.number, since, "the log holds another record than was learned", event=place
+            )
+    if not exact:
+        return None
+    for name in sorted({*manifest.counters, *found.counters}):
+        old, new = manifest.counters.get(name, 0), found.counters.get(name, 0)
+        if old != new:
+            why = f"counter {name}: recorded {old:,}, recomputed {new:,}"
+            return Difference(manifest.number, since, why)
+    if manifest.watermark != found.watermark:
+        why = f"watermark: recorded {manifest.watermark}, recomputed {found.watermark}"
+        return Difference(manifest.number, since, why)
+    return None
+
+
+def _other_runtime(links: Sequence[Link]) -> dict[str, tuple[Any, Any]]:
+    """What computed a version of the line and is another thing here, by name: (then, now)."""
+    now = _flat(runtime())
+    others: dict[str, tuple[Any, Any]] = {}
+    for link in links:
+        then = _flat(link.runtime)
+        others |= {n: (then.get(n), now.get(n)) for n in {*then, *now} if then.get(n) != now.get(n)}
+    return others
+
+
+def _flat(recorded: Mapping[str, Any]) -> dict[str, Any]:
+    return {**recorded.get("packages", {}), **{n: v for n, v in recorded.items() if n != "packages"}}
+
+
+def _check_catalog(target: Manifest, catalog: Catalog | None) -> None:
+    if target.catalog_digest != (None if catalog is None else catalog.digest):
         raise UserError(
-            f"version {to_version} was learned with another catalog",
+            f"version {target.number} was learned with another catalog",
             "give the catalog it names, or none if it names none",
             EX_DATAERR,
         )
-    schedule = schedule_between(versions, from_version, to_version)
-    start = versions.load(from_version)
-    fitted = FittedSpaceMap.load(start.manifest.map["spec"], map_arrays(start.arrays))
-    learner = restored(learner_config_of(target), learner_arrays(start.arrays))
-    decoder, assembler = decoder_of(target, catalog), Assembler(fitted, catalog)
-    records = 0
-    for run in runs_of(schedule):
-        for batch in read_run(source, run):
-            decoded = decoder.decode(batch)
-            triplets = assembler.triplets(decoded)
-            if triplets is not None:
-                learner.learn_many(triplets, decoded.weights)
-            records += len(batch)
-    return ReplayResult(state_hash(pack(learner.state(), fitted.arrays())), target.state_hash, records)
 
 
-def schedule_between(versions: VersionStore, from_version: int, to_version: int) -> list[ScheduleEntry]:
-    """The schedules of all versions after `from_version` up to `to_version`, along their parents.
-
-    Versions that were pruned meanwhile are found in the history their pruning left.
-    """
-    pruned = {record["number"]: record for record in history(versions.store)}
-    kept = set(versions.versions())
-    parts: list[Sequence[ScheduleEntry]] = []
-    number: int | None = to_version
-    while number is not None and number > from_version:
-        if number in kept:
-            manifest = versions.manifest(number)
-            schedule, parent = manifest.schedule, manifest.parent
-        else:
-            schedule, parent = _recorded(pruned, number)
-        parts.append(schedule)
-        number = parent
-    if number != from_version:
-        raise UserError(
-            f"version {to_version} does not descend from version {from_version}",
-            f"its line leads to {'none' if number is None else number}; replay from a version on it",
-            EX_DATAERR,
-        )
-    return [entry for part in reversed(parts) for entry in part]
-
-
-def _recorded(
-    pruned: Mapping[object, Mapping[str, Any]], number: int
-) -> tuple[tuple[ScheduleEntry, ...], int | None]:
-    record = pruned.get(number, {})
-    if "schedule" not in record:
-        raise UserError(
-            f"the schedule of version {number} is lost: neither it nor its line of history can be read",
-            "replay from a later version",
-            EX_DATAERR,
-        )
-    entries = (entry if isinstance(entry, dict) else tuple(entry) for entry in record["schedule"])
-    return tuple(entries), record["parent"]
-
-
-def runs_of(schedule: Iterable[ScheduleEntry]) -> Iterator[Run]:
-    """The runs alone. Control entries (gap, seek, branch) change positions, never W."""
-    for entry in schedule:
-        if not isinstance(entry, dict):
-            yield entry
-
-
-def read_run(source: Source, run: Run) -> Iterator[RecordBatch]:
-    """The records of one run in order, none beyond it. Raises UserError when the log ends before it."""
-    partition, offset, stop = run
-    source.assign({partition: offset})
-    while offset < stop:
-        batch = source.poll(min(POLL_RECORDS, stop - offset), POLL_SECONDS)
-        if batch is None:
-            raise UserError(
-                f"partition {partition} ends before offset {stop}",
-                "this is not the log the version was learned from, or it lost its end",
-                EX_DATAERR,
-            )
-        offset = batch.offsets[-1] + 1
-        yield batch if offset <= stop else before(batch, stop)
-
-
-def before(batch: RecordBatch, stop: int) -> RecordBatch:
-    """The records of a batch below an offset (a log may have gaps in its offsets)."""
-    count = bisect_left(batch.offsets, stop)
-    fields = ("offsets", "timestamps", "values", "keys", "headers")
-    return replace(batch, **{name: getattr(batch, name)[:count] for name in fields})
+def _check_one_log(links: Sequence[Link], from_version: int) -> None:
+    """Records learned before a change of the log are not in the log that is there now."""
+    read = False
+    for link in links:
+        for entry in link.schedule:
+            if isinstance(entry, dict) and entry["control"] == "log" and read:
+                raise UserError(
+                    f"version {link.number} went on with another log; what was learned between version "
+                    f"{from_version} and that change is not in it",
+                    f"replay from version {link.parent} on, which came right before",
+                    EX_DATAERR,
+                )
+            read = read or not isinstance(entry, dict)

@@ -8,6 +8,23 @@ from typing import Any
 
 from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
+from daemon.learn.controls import Entry, gap
+
+ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
+"""Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
+refusal but a control entry."""
+
+ACCEPT_LOG = (
+    "restore the log, or set checkpoints.path to an empty folder; or go on here with --accept-log and a "
+    "--start other than checkpoint (recorded in the schedule)"
+)
+
+
+class OtherLog(UserError):
+    """The log is not, or no longer, the one that was learned from. `--accept-log` goes on all the same."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ACCEPT_LOG, EX_DATAERR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +51,9 @@ class Gap:
         """Size of the gap."""
         return self.earliest - self.wanted
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> Entry:
         """The control entry that records that the gap was accepted."""
-        return {"control": "gap", "partition": self.partition, "from": self.wanted, "to": self.earliest}
+        return gap(self.partition, self.wanted, self.earliest)
 
 
 def differences(manifest: Manifest, expected: Expected) -> list[str]:
@@ -44,7 +61,9 @@ def differences(manifest: Manifest, expected: Expected) -> list[str]:
     lines: list[str] = []
     if manifest.learner.get("name") != expected.learner:
         lines.append(f"learner.algorithm: version {manifest.learner.get('name')!r}, now {expected.learner!r}")
-    lines += _differing("learner", manifest.learner.get("config", {}), expected.learner_config)
+    old, now = manifest.learner.get("config", {}), expected.learner_config
+    unknown_then = {name: now[name] for name in ADDED_LATER if name in now}
+    lines += _differing("learner", {**unknown_then, **old}, now)
     if manifest.space != expected.space:
         lines.append(f"space.id: version {manifest.space!r}, now {expected.space!r}")
     if manifest.catalog_digest != expected.catalog_digest:
@@ -66,27 +85,56 @@ def refuse_other_settings(manifest: Manifest, expected: Expected) -> None:
         )
 
 
-def refuse_other_stream(manifest: Manifest, expected: Expected) -> None:
-    """Raise UserError (data) when the version learned from another log, or the topic was made anew."""
-    lines = _differing("stream", manifest.stream, expected.stream)
-    if lines:
-        raise UserError(
-            f"version {manifest.number} was learned from another stream:\n  " + "\n  ".join(lines),
-            "point stream.address to the log it was learned from, or set checkpoints.path to an empty folder",
-            EX_DATAERR,
-        )
+def refuse_other_stream(
+    manifest: Manifest, stream: Mapping[str, Any], bounds: Mapping[int, tuple[int, int]]
+) -> None:
+    """Raise OtherLog when the version learned from another log or topic, or the topic was made anew.
+
+    `stream`: this log's identity as a manifest has it; `bounds`: what it holds, told beside the position.
+    """
+    lines = _differing("stream", manifest.stream, stream)
+    if not lines:
+        return
+    what = "was learned from another stream"
+    if manifest.stream.get("log_id") != stream["log_id"]:
+        what = "was learned from another log or cluster"
+    elif manifest.stream.get("topic") == stream["topic"] and "topic_id" in lines[-1]:
+        what = "was learned from a topic of this name that was deleted; this one was created anew"
+    lines += [
+        f"partition {p}: the version stands at {at.next_offset:,}, this log {_held(bounds.get(p))}"
+        for p, at in sorted(manifest.positions.items())
+    ]
+    raise OtherLog(f"version {manifest.number} {what}:\n  " + "\n  ".join(lines))
+
+
+def refuse_past_the_end(manifest: Manifest, bounds: Mapping[int, tuple[int, int]]) -> None:
+    """Raise OtherLog when records that were learned are no longer there."""
+    for partition, position in sorted(manifest.positions.items()):
+        end = bounds[partition][1]
+        if position.next_offset > end:
+            raise OtherLog(
+                f"version {manifest.number} stands at offset {position.next_offset:,} of partition "
+                f"{partition}, which ends at {end:,}: {position.next_offset - end:,} learned records are "
+                "missing; the log lost its end (an unclean election), was recreated, or is an older copy"
+            )
 
 
 def refuse_altered_record(manifest: Manifest, partition: int, found: str | None) -> None:
-    """Raise UserError (data) when the last record learned from a partition is not the one in the log."""
+    """Raise OtherLog when the last record learned from a partition is not the one in the log.
+
+    `found`: sha256 of the record at the offset, None where there is none any more.
+    """
     position = manifest.positions[partition]
-    if found is not None and found != position.last_digest:
-        raise UserError(
-            f"version {manifest.number}: offset {position.next_offset - 1} of partition {partition} holds "
-            f"another record than was learned (sha256 {_short(position.last_digest)}, now {_short(found)})",
-            "the log was recreated or altered; restore it, or set checkpoints.path to an empty folder",
-            EX_DATAERR,
-        )
+    if found == position.last_digest:
+        return
+    learned, now = _short(position.last_digest), "no record any more"
+    if found is not None:
+        now = f"another record (sha256 {_short(found)})"
+    raise OtherLog(
+        f"version {manifest.number}: partition {partition} holds {now} at offset "
+        f"{position.next_offset - 1:,}, where the last one was learned (sha256 {learned}): records were lost "
+        "and written anew (an unclean election), or the log was recreated, altered or compacted"
+    )
 
 
 def refuse_to_jump(manifest: Manifest, start: str, offsets: Mapping[int, int]) -> None:
@@ -106,19 +154,7 @@ def refuse_to_jump(manifest: Manifest, start: str, offsets: Mapping[int, int]) -
 def find_gaps(
     positions: Mapping[int, PartitionPosition], bounds: Mapping[int, tuple[int, int]], accept: bool
 ) -> list[Gap]:
-    """Gaps between the position and the oldest records kept; UserError (data) unless they are accepted.
-
-    A position past the end of the log is always refused: records that were learned are no longer there.
-    """
-    for partition, position in positions.items():
-        end = bounds[partition][1]
-        if position.next_offset > end:
-            raise UserError(
-                f"version at offset {position.next_offset} of partition {partition}, whose end is {end}: "
-                f"{position.next_offset - end} learned records are missing",
-                "the log was recreated or is an older copy; set checkpoints.path to an empty folder",
-                EX_DATAERR,
-            )
+    """Gaps between the position and the oldest records kept; UserError (data) unless they are accepted."""
     gaps = [
         Gap(p, position.next_offset, bounds[p][0])
         for p, position in sorted(positions.items())
@@ -144,6 +180,10 @@ def _differing(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> l
         if before != now:
             lines.append(f"{prefix}.{key}: version {_shown(before, missing)}, now {_shown(now, missing)}")
     return lines
+
+
+def _held(bounds: tuple[int, int] | None) -> str:
+    return "does not have it" if bounds is None else f"holds {bounds[0]:,} up to {bounds[1]:,}"
 
 
 def _shown(value: Any, missing: object) -> str:

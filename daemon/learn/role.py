@@ -58,7 +58,7 @@ def _loop(crew: Crew, signals: Signals, options: LearnOptions, leave_on_stop: bo
             ready = crew.reader.get(WAIT_SECONDS)
         if ready is not None:
             began = time.perf_counter()
-            done = step(crew.origin.learner, ready, crew.inputs.address.topic)  # 1
+            done = step(crew.origin.state, ready, crew.inputs.address.topic)  # 1
             seconds = time.perf_counter() - began
             if done.dead:
                 crew.fence.check_if_readable()

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from daemon.telemetry.build import add_build_info
 from daemon.telemetry.histogram import ArrayHistogram
 
-OUTCOMES = ("updated", "passive", "degenerate", "rejected")
+OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate")
 PHASES = ("poll", "decode", "step", "checkpoint", "idle")
 
 _LOSS_EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1, 1.5, 2.0, 3.0, 10.0)
@@ -57,6 +57,10 @@ class LearnMetrics:
             "tripletd_watermark_seconds", "Newest event time learned, Unix seconds", registry=registry
         )
         self.parked = Gauge("tripletd_parked", "1 while parked by a STOP verdict", registry=registry)
+        self.paused = Gauge("tripletd_paused", "1 while paused for poison", registry=registry)
+        self.poison_share = Gauge(
+            "tripletd_poison_share", "Dead letters among the newest records", registry=registry
+        )
         self._checkpoints = _CheckpointMetrics(registry)
         ProcessCollector(registry=registry)
         add_build_info(registry, "learn")
@@ -76,6 +80,11 @@ class LearnMetrics:
         self._loss.observe_many(loss[outcome != _REJECTED])
         self._tau.observe_many(tau[outcome == _UPDATED])
         self._step.observe_mean(seconds, len(outcome))
+
+    def record_duplicates(self, count: int) -> None:
+        """Add events whose id was known: no step was made of them."""
+        if count:
+            self._events["duplicate"].inc(count)
 
     def record_dead_letters(self, by_reason: Mapping[str, int]) -> None:
         """Add dead letters; reasons are the closed list of the streams package."""

@@ -1,4 +1,7 @@
-"""How a version's arrays are named: the learner's under their own names, the frozen map's under `map.`."""
+"""How a version's arrays are named: the learner's under their own names, the others with a prefix.
+
+`map.` is the frozen map, `dedupe.` the window of known event ids.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,37 @@ import numpy.typing as npt
 Arrays = dict[str, npt.NDArray[Any]]
 
 MAP_PREFIX = "map."
+WINDOW_PREFIX = "dedupe."
 
 
-def pack(learner: Mapping[str, npt.NDArray[Any]], fitted: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+def pack(
+    learner: Mapping[str, npt.NDArray[Any]],
+    window: Mapping[str, npt.NDArray[Any]],
+    fitted: Mapping[str, npt.NDArray[Any]],
+) -> Arrays:
     """The arrays of a version, without copying."""
-    return {**learner, **{MAP_PREFIX + name: array for name, array in fitted.items()}}
+    return {
+        **learner,
+        **{WINDOW_PREFIX + name: array for name, array in window.items()},
+        **{MAP_PREFIX + name: array for name, array in fitted.items()},
+    }
 
 
 def learner_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
     """The learner's part of a version's arrays."""
-    return {name: array for name, array in arrays.items() if not name.startswith(MAP_PREFIX)}
+    others = (MAP_PREFIX, WINDOW_PREFIX)
+    return {name: array for name, array in arrays.items() if not name.startswith(others)}
 
 
 def map_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
     """The map's part of a version's arrays."""
-    return {
-        name.removeprefix(MAP_PREFIX): array for name, array in arrays.items() if name.startswith(MAP_PREFIX)
-    }
+    return _part(arrays, MAP_PREFIX)
+
+
+def window_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """The part of the window of known event ids; empty where a version has none."""
+    return _part(arrays, WINDOW_PREFIX)
+
+
+def _part(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -22,15 +22,13 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.retention import history
-from daemon.learn.algorithms import restored
 from daemon.learn.apply import step
 from daemon.learn.assemble import Assembler
 from daemon.learn.describe import decoder_of, learner_config_of
 from daemon.learn.pipeline import Ready
 from daemon.learn.progress import Progress
 from daemon.learn.replay import replay
-from daemon.versions.arrays import learner_arrays, map_arrays, pack
-from learners.maps import FittedSpaceMap
+from daemon.learn.state import State
 from streams.open import open_sink, open_source
 from streams.source import OutRecord
 from tests.kill.harness import (
@@ -92,10 +90,8 @@ class Reference:
 
     def __init__(self, site: Site) -> None:
         first = site.versions.load(0)
-        config = learner_config_of(first.manifest)
-        self._fitted = FittedSpaceMap.load(first.manifest.map["spec"], map_arrays(first.arrays))
-        self._learner = restored(config, learner_arrays(first.arrays))
-        self._decoder, self._assembler = decoder_of(first.manifest, None), Assembler(self._fitted, None)
+        self._state = State.of_version(first, learner_config_of(first.manifest))
+        self._decoder, self._assembler = decoder_of(first.manifest, None), Assembler(self._state.fitted, None)
         self._progress = Progress(dict(first.manifest.positions))
         self._address = site.address
         self.at: dict[int, Trace] = {0: trace(first.manifest)}
@@ -107,9 +103,9 @@ class Reference:
             while (batch := source.poll(1, 0.0)) is not None:
                 decoded = self._decoder.decode(batch)
                 ready = Ready(batch, decoded, self._assembler.triplets(decoded), 0.0, 0.0)
-                self._progress.advance(step(self._learner, ready, "t").applied)
+                self._progress.advance(step(self._state, ready, "t").applied)
                 now = self._progress.snapshot()
-                digest = state_hash(pack(self._learner.state(), self._fitted.arrays()))
+                digest = state_hash(self._state.arrays())
                 position = now.positions[0]
                 self.at[position.next_offset] = (digest, now.counters, now.watermark, position.last_digest)
 

@@ -28,15 +28,14 @@ MARK = np.float32(0.7654321)
 
 
 def make_events(count: int, seed: int = 0) -> list[bytes]:
-    """Dense triplets; the first value of every vector clicked is `MARK`."""
+    """Dense triplets, other ids for another seed; the first value of every vector clicked is `MARK`."""
     rng = np.random.default_rng(seed)
     events = []
     for number in range(count):
         q, c, s = rng.standard_normal((3, DIM)).astype(np.float32)
         c[0] = MARK
-        events.append(
-            encode_event(Event(f"e{number}", 1000 + number, ObjectRef(x=q), ObjectRef(x=c), ObjectRef(x=s)))
-        )
+        objects = ObjectRef(x=q), ObjectRef(x=c), ObjectRef(x=s)
+        events.append(encode_event(Event(f"e{seed}.{number}", 1000 + number, *objects)))
     return events
 
 

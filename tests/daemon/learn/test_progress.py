@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.manifest import PartitionPosition
+from daemon.learn.controls import branch, damaged, gap, other_log, repeats, seek
 from daemon.learn.progress import Applied, Progress, add_in_order
 
 
@@ -54,7 +55,7 @@ def test_a_snapshot_keeps_what_was_while_learning_goes_on() -> None:
     taken = progress.snapshot()
     said = repr(taken)
     progress.advance(applied(0, 2, 5, np.ones(3, np.float32), 3))
-    progress.control({"control": "seek"}, {0: PartitionPosition(9)})
+    progress.control(seek("latest", {0: 5}, {0: 9}))
     assert repr(taken) == said
 
 
@@ -84,9 +85,40 @@ def test_control_entries_keep_their_place_and_set_positions() -> None:
     progress = fresh(0)
     none = np.zeros(0, np.float32)
     progress.advance(applied(0, 0, 2, none))
-    progress.control({"control": "gap"}, {0: PartitionPosition(9, None)})
+    progress.control(gap(0, 2, 9))
+    assert progress.positions == {0: PartitionPosition(9)}  # no record there was learned: no digest
     progress.advance(applied(0, 9, 10, none))
-    assert progress.snapshot().entries == ((0, 0, 2), {"control": "gap"}, (0, 9, 10))
+    assert progress.snapshot().entries == ((0, 0, 2), gap(0, 2, 9), (0, 9, 10))
+
+
+def test_what_could_not_be_read_is_no_run() -> None:
+    progress = fresh(0)
+    none = np.zeros(0, np.float32)
+    progress.advance(applied(0, 0, 2, none))
+    progress.advance(Applied(0, 7, None, 1, {"poison": 1}, none, damaged=True))
+    progress.advance(applied(0, 7, 8, none))
+    assert progress.snapshot().entries == ((0, 0, 2), damaged(0, 2, 7), (0, 7, 8))
+    assert progress.counters["poison"] == 1
+    assert progress.records == 4
+
+
+def test_another_log_has_positions_of_its_own() -> None:
+    progress = fresh(0, 1)
+    progress.control(other_log("earliest", {"topic_id": "a"}, {"topic_id": "b"}, {0: 3, 1: 4, 2: 0}))
+    assert progress.next_offsets() == {0: 3, 1: 4, 2: 0}
+
+
+@pytest.mark.parametrize(
+    ("entry", "forgets"),
+    [
+        (seek("latest", {0: 5, 1: 2}, {0: 9, 1: 2}), False),
+        (seek("earliest", {0: 5, 1: 12}, {0: 9, 1: 11}), True),
+        (gap(0, 5, 9), False),
+        (branch(3, "checkpoint"), False),
+    ],
+)
+def test_only_going_back_asks_to_learn_again(entry: dict[str, object], forgets: bool) -> None:
+    assert repeats(entry) is forgets
 
 
 def test_moving_backwards_is_an_error() -> None:
