@@ -13,10 +13,11 @@ from streams.kafka.preflight import preflight
 from streams.placing import place_records, record_bytes
 from streams.source import MAX_RECORD_BYTES, OutRecord, TopicIdentity
 
-_BATCH_OVERHEAD = 61
-_RECORD_OVERHEAD = 40
-"""Lengths, timestamp and offset of a record; five bytes at most for each of them."""
-_HEADER_OVERHEAD = 10
+_AROUND = 1024
+"""Bytes that Kafka puts around a record: 61 for its batch, 40 for lengths and times, 10 for each header.
+
+With more headers than that leaves room for, it is the broker that refuses the largest records.
+"""
 
 
 class KafkaSink:
@@ -40,7 +41,7 @@ class KafkaSink:
     @property
     def max_record_bytes(self) -> int:
         """The most bytes of one record: what the topic takes, without what is put around it."""
-        return min(MAX_RECORD_BYTES, self._max_message_bytes - _BATCH_OVERHEAD - _RECORD_OVERHEAD)
+        return min(MAX_RECORD_BYTES, self._max_message_bytes - _AROUND)
 
     def identity(self) -> TopicIdentity:
         """Which log and topic this is."""
@@ -70,7 +71,7 @@ class KafkaSink:
 
     def _check_records(self, records: Sequence[OutRecord]) -> None:
         for number, record in enumerate(records):
-            size = record_bytes(record) + _HEADER_OVERHEAD * len(record.headers)
+            size = record_bytes(record)
             if size > self.max_record_bytes:
                 raise RecordRefused(
                     f"record {number} has {size} bytes, {self._address} takes {self.max_record_bytes}: "

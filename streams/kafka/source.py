@@ -84,11 +84,8 @@ class KafkaSource:
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:
         """Per partition: the first offset whose timestamp is >= `ts_ms`, else the end."""
-        bounds = self.bounds()
-        found = self._admin.offsets_at(ts_ms, self._identity.partitions)
-        return {
-            number: end if found[number] is None else found[number] for number, (_, end) in bounds.items()
-        }
+        ends = {number: end for number, (_, end) in self.bounds().items()}
+        return ends | self._admin.offsets_at(ts_ms, self._identity.partitions)
 
     def commit(self, positions: Mapping[int, int]) -> None:
         """Note positions for lag dashboards; nothing ever resumes from them."""

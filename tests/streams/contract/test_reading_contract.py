@@ -14,31 +14,21 @@ def values(*texts):
     return [OutRecord(text.encode()) for text in texts]
 
 
-def drain(source, poll=3):
-    """Everything there is, as (partition, offset, value)."""
-    got = []
-    while (batch := source.poll(poll, 0)) is not None:
-        got += [
-            (batch.partition, offset, value)
-            for offset, value in zip(batch.offsets, batch.values, strict=True)
-        ]
-    return got
-
-
 def test_records_come_back_in_order_with_all_they_carry(backend):
     backend.create()
     sent = [
         OutRecord(b"a", key=b"k", timestamp=7, headers=(("reason", b"x"), ("reason", b"\xff"))),
-        OutRecord(None, timestamp=9),
+        OutRecord(None, key=b"gone", timestamp=9),
         OutRecord(b"", key=b"", timestamp=8),
     ]
     assert backend.sink().send(sent) == [(0, 0), (0, 1), (0, 2)]
     source = backend.source()
     source.assign({0: 0})
-    batch = source.poll(10, 0)
+    batch = source.poll(10, backend.patience)
+    assert batch.damaged is None
     assert (batch.partition, batch.offsets, batch.timestamps) == (0, [0, 1, 2], [7, 9, 8])
     assert batch.values == [b"a", None, b""]
-    assert batch.keys == [b"k", None, b""]
+    assert batch.keys == [b"k", b"gone", b""]
     assert batch.headers == [(("reason", b"x"), ("reason", b"\xff")), (), ()]
     assert len(batch) == 3
 
@@ -48,9 +38,9 @@ def test_a_poll_takes_at_most_what_is_asked_and_goes_on_where_it_stopped(backend
     backend.sink().send(values(*"abcdefg"))
     source = backend.source()
     source.assign({0: 0})
-    polled = [source.poll(3, 0).offsets for _ in range(3)]
+    polled = [source.poll(3, backend.patience).offsets for _ in range(3)]
     assert polled == [[0, 1, 2], [3, 4, 5], [6]]
-    assert source.poll(3, 0) is None
+    assert source.poll(3, backend.silence) is None
 
 
 def test_a_position_is_the_next_record_wanted_not_the_last_one_read(backend):
@@ -59,11 +49,26 @@ def test_a_position_is_the_next_record_wanted_not_the_last_one_read(backend):
     sink.send(values(*"abc"))
     source = backend.source()
     source.assign({0: 2})
-    assert source.poll(10, 0).values == [b"c"]
+    assert source.poll(10, backend.patience).values == [b"c"]
     source.assign({0: 3})
-    assert source.poll(10, 0) is None
+    assert source.poll(10, backend.silence) is None
     sink.send(values("d"))
-    assert source.poll(10, 0).values == [b"d"]
+    assert source.poll(10, backend.patience).values == [b"d"]
+
+
+def test_how_far_a_source_has_reached(backend):
+    backend.create(2)
+    sink = backend.sink()
+    sink.send([OutRecord(b"x", partition=0)] * 5)
+    source = backend.source()
+    source.assign({0: 1, 1: 0})
+    assert source.reached() == {0: 1, 1: 0}
+    source.poll(2, backend.patience)
+    assert source.reached() == {0: 3, 1: 0}
+    backend.everything(source)
+    assert source.reached() == {0: 5, 1: 0}
+    source.assign({1: 0})
+    assert source.reached() == {1: 0}
 
 
 def test_assigning_again_seeks(backend):
@@ -71,9 +76,9 @@ def test_assigning_again_seeks(backend):
     backend.sink().send(values(*"abc"))
     source = backend.source()
     source.assign({0: 0})
-    assert source.poll(10, 0).offsets == [0, 1, 2]
+    assert source.poll(10, backend.patience).offsets == [0, 1, 2]
     source.assign({0: 1})
-    assert source.poll(10, 0).offsets == [1, 2]
+    assert source.poll(10, backend.patience).offsets == [1, 2]
 
 
 def test_a_poll_of_an_empty_topic_returns_after_its_timeout(backend):
@@ -104,11 +109,10 @@ def test_no_assigned_partition_starves(backend):
     source = backend.source()
     source.assign({0: 0, 1: 0, 2: 0})
     turns = []
-    for _ in range(6):
-        turns.append(source.poll(1, 0).partition)
+    while (turns.count(1), turns.count(2)) != (3, 1):
+        assert len(turns) < (500 if backend.cluster else 7), "a broker sends many of one partition at once"
+        turns.append(source.poll(1, backend.patience).partition)
         sink.send([OutRecord(b"more", partition=0)])
-    assert [turns.count(partition) for partition in range(3)] == [3, 2, 1]
-    assert sorted(turns[:3]) == [0, 1, 2]
 
 
 def test_only_assigned_partitions_are_read_each_in_order(backend):
@@ -116,7 +120,7 @@ def test_only_assigned_partitions_are_read_each_in_order(backend):
     backend.sink().send([OutRecord(str(n).encode(), partition=n % 3) for n in range(20)])
     source = backend.source()
     source.assign({0: 0, 2: 1})
-    got = drain(source)
+    got = backend.everything(source, 3)
     assert {partition for partition, _, _ in got} == {0, 2}
     assert [value for p, _, value in got if p == 0] == [str(n).encode() for n in range(0, 20, 3)]
     assert [value for p, _, value in got if p == 2] == [str(n).encode() for n in range(5, 20, 3)]
@@ -125,7 +129,7 @@ def test_only_assigned_partitions_are_read_each_in_order(backend):
 def test_positions_that_cannot_be_read_from_are_refused_with_the_gap(backend):
     backend.create()
     backend.sink().send(values(*"abcde"))
-    backend.retain(max_bytes=2)
+    backend.expire({0: 3})
     source = backend.source()
     source.assign({0: 4})
     with pytest.raises(OffsetExpired) as expired:
@@ -136,7 +140,7 @@ def test_positions_that_cannot_be_read_from_are_refused_with_the_gap(backend):
     assert (ahead.value.wanted, ahead.value.end, ahead.value.gap) == (9, 5, 4)
     with pytest.raises(PartitionMissing, match=r"0\.\.0, not 1"):
         source.assign({1: 0})
-    assert source.poll(10, 0).values == [b"e"], "a refused assignment leaves the earlier one"
+    assert source.poll(10, backend.patience).values == [b"e"], "a refused assignment leaves the earlier one"
 
 
 def test_polling_before_assigning_is_an_error(backend):
@@ -144,18 +148,24 @@ def test_polling_before_assigning_is_an_error(backend):
     source = backend.source()
     with pytest.raises(StreamError, match="assign"):
         source.poll(1, 0)
+    assert source.reached() == {}
     source.assign({})
-    assert source.poll(1, 0) is None
+    assert source.poll(1, backend.silence) is None
 
 
 def test_one_poll_holds_a_bounded_number_of_bytes(backend, monkeypatch):
     backend.create()
     backend.sink().send([OutRecord(bytes(1000)) for _ in range(10)])
-    for module in ("streams.memory", "streams.log.source"):
+    for module in ("streams.memory", "streams.log.source", "streams.kafka.source"):
         monkeypatch.setattr(f"{module}.MAX_POLL_BYTES", 2500)
     source = backend.source()
     source.assign({0: 0})
-    assert [source.poll(100, 0).offsets for _ in range(4)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+    assert [source.poll(100, backend.patience).offsets for _ in range(4)] == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6, 7, 8],
+        [9],
+    ]
 
 
 def test_offsets_at_a_time(backend):
@@ -173,7 +183,7 @@ def test_offsets_at_a_time_after_the_newest_of_several_expired(backend):
     backend.create()
     stamps = [99, 10, 20, 30, 40]
     backend.sink().send([OutRecord(b"x", timestamp=ts) for ts in stamps])
-    backend.retain(max_bytes=4)
+    backend.expire({0: 1})
     source = backend.source()
     assert [source.offsets_at(ts)[0] for ts in (5, 15, 35, 50)] == [1, 2, 4, 5]
 
@@ -200,7 +210,7 @@ def test_committed_positions_are_seen_by_others_and_move_nothing(backend):
     with pytest.raises(PartitionMissing):
         source.commit({5: 1})
     source.assign({1: 0})
-    assert source.poll(5, 0).offsets == [0]
+    assert source.poll(5, backend.patience).offsets == [0]
 
 
 def test_opening_a_topic_that_is_not_there_names_it(backend):
@@ -208,7 +218,7 @@ def test_opening_a_topic_that_is_not_there_names_it(backend):
         backend.source()
     backend.create()
     backend.delete()
-    with pytest.raises(TopicMissing, match="clicks"):
+    with pytest.raises(TopicMissing, match=backend.topic):
         backend.source()
-    with pytest.raises(TopicMissing, match="clicks"):
+    with pytest.raises(TopicMissing, match=backend.topic):
         backend.sink()
