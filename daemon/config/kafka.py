@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
 from daemon.config.section import Section
 from streams.kafka.settings import KafkaSettings
@@ -35,14 +35,12 @@ class KafkaConfig(Section):
     )
     client_id: str = Field("tripletd", min_length=1, max_length=200, description="our name in broker logs")
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> KafkaConfig:
+    def problems(self) -> list[str]:
+        """What does not fit together, a sentence each; for an address that these keys are used with."""
         problems = [*self._sasl_problems(), *self._ssl_problems()]
         if self.client == "confluent" and find_spec("confluent_kafka") is None:
             problems.append('client "confluent" is not installed; pip install "tripletd[confluent]"')
-        if problems:
-            raise ValueError("; ".join(problems))
-        return self
+        return problems
 
     def _sasl_problems(self) -> list[str]:
         sasl = self.security_protocol.startswith("SASL_")

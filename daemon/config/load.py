@@ -15,6 +15,7 @@ from daemon.config.model import SECTIONS, Config, Origin
 from daemon.config.paths import resolve_paths
 from daemon.config.problems import section_problems, unknown_keys
 from daemon.config.section import Section
+from daemon.config.stream import StreamConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 
 
@@ -49,8 +50,9 @@ def load_config(
             origins[".".join(key)] = origin
     _refuse_clashes(merged, origins, path)
     sections = _validated(nest(merged), origins, path)
-    _refuse_idle_kafka(sections["stream"].model_dump(), origins, path)
-    return resolve_paths(Config(**sections, file=path, origins=origins))  # type: ignore[arg-type]
+    config = resolve_paths(Config(**sections, file=path, origins=origins))  # type: ignore[arg-type]
+    _refuse_unfit_kafka(config.stream, origins, path)
+    return config
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -76,18 +78,24 @@ def _refuse_clashes(merged: Flat, origins: Mapping[str, Origin], path: Path | No
                 raise UserError(f"{places} needs a table there", "remove one of the two", EX_CONFIG)
 
 
-def _refuse_idle_kafka(stream: Mapping[str, Any], origins: Mapping[str, Origin], path: Path | None) -> None:
-    """UserError where the file sets a key of [stream.kafka] beside an address that is no broker's.
+def _refuse_unfit_kafka(stream: StreamConfig, origins: Mapping[str, Origin], path: Path | None) -> None:
+    """UserError where [stream.kafka] does not fit together, or stands beside an embedded log.
 
     A file for a broker may be tried with another address from the command line or the environment.
     """
-    if stream["address"].startswith("kafka:") or origins.get("stream.address", "file") != "file":
+    if stream.address.startswith("kafka:"):
+        place = _place(("stream", "kafka"), origins, path)
+        problems = [f"{place}: {sentence}" for sentence in stream.kafka.problems()]
+        if problems:
+            raise UserError("\n".join(problems), "deploy/tripletd.toml explains every key", EX_CONFIG)
         return
-    default = KafkaConfig.model_validate({}).model_dump()
-    for name, value in stream["kafka"].items():
-        if value != default[name] and origins.get(f"stream.kafka.{name}") == "file":
+    unset = KafkaConfig.model_validate({})
+    for name in KafkaConfig.model_fields:
+        keys = ("stream.address", f"stream.kafka.{name}")
+        in_file = origins.get(keys[0], "file") == origins.get(keys[1]) == "file"
+        if in_file and getattr(stream.kafka, name) != getattr(unset, name):
             place = _place(("stream", "kafka", name), origins, path)
-            found = f"{place}: of no use with stream.address {stream['address']}"
+            found = f"{place}: of no use with stream.address {stream.address}"
             raise UserError(found, "give a kafka:// address, or remove the key", EX_CONFIG)
 
 

@@ -1,0 +1,1 @@
+"""The daemon on a real Kafka, and its configuration for one."""
