@@ -61,6 +61,13 @@ def configure(level: str = "info", format: str = "auto", role: str = "") -> None
         structlog.contextvars.bind_contextvars(role=role)
 
 
+def set_level(level: str) -> None:
+    """Another least severity from now on; `level` as in `configure`."""
+    import structlog
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]))
+
+
 def get_logger(**context: Any) -> FilteringBoundLogger:
     """A logger that adds `context` to every line: `log.info("what happened", key=value)`."""
     import structlog

@@ -1,4 +1,4 @@
-"""Signals of a role: stop gently, stop at once, checkpoint now, show the stacks."""
+"""Signals of a role: stop gently, stop at once, checkpoint now, reload, show the stacks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import faulthandler
 import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from daemon.exits import EX_OK, INTERRUPTED
+
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
+_STDERR = 2
 
 
 class Signals:
@@ -17,21 +21,32 @@ class Signals:
 
     First SIGTERM or SIGINT: `stopping` becomes true (finish the batch, checkpoint, exit 0).
     Second: the process exits at once with 128 + the signal's number.
-    SIGUSR1: `take_checkpoint_request` answers true once. SIGUSR2: every thread's stack to stderr.
+    SIGUSR1: `take_checkpoint_request` answers true once; SIGHUP: so does `take_reload_request`, unless the
+    terminal was closed, which is a stop. SIGUSR2: every thread's stack to stderr.
     Must be entered in the main thread; elsewhere it only keeps the flags (`request_stop`).
+
+    Args:
+        leave_at_once: until `finish_first` there is nothing to finish, and much that may wait for a network:
+            a stop ends the process at once, with 0 (SIGINT: 130).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, leave_at_once: bool = False) -> None:
+        self._at_once = leave_at_once
         self._stop = threading.Event()
         self._checkpoint = threading.Event()
+        self._reload = threading.Event()
+        self._terminal = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
+            self._terminal = os.isatty(_STDERR)
             for number in _STOPPING:
                 self._previous[number] = signal.signal(number, self._on_stop)
             self._previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_checkpoint)
-            faulthandler.register(signal.SIGUSR2, all_threads=True)
+            self._previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._on_hangup)
+            with suppress(RuntimeError, ValueError, AttributeError):  # standard error has no descriptor
+                faulthandler.register(signal.SIGUSR2, all_threads=True)
         return self
 
     def __exit__(
@@ -52,20 +67,40 @@ class Signals:
         """Sleep up to `timeout_s`, less when a stop arrives; whether the loop is to end."""
         return self._stop.wait(timeout_s)
 
+    def finish_first(self) -> None:
+        """From now on there is something to finish before the process ends."""
+        self._at_once = False
+
     def request_stop(self) -> None:
-        """What a first SIGTERM does."""
+        """What a first SIGTERM does to a loop."""
         self._stop.set()
 
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was asked for since the last call."""
-        asked = self._checkpoint.is_set()
-        self._checkpoint.clear()
-        return asked
+        return _take(self._checkpoint)
+
+    def take_reload_request(self) -> bool:
+        """Whether a reload was asked for since the last call."""
+        return _take(self._reload)
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
+        if self._at_once:
+            os._exit(INTERRUPTED if number == signal.SIGINT else EX_OK)
         if self._stop.is_set():
             os._exit(128 + number)
         self._stop.set()
 
     def _on_checkpoint(self, number: int, frame: FrameType | None) -> None:
         self._checkpoint.set()
+
+    def _on_hangup(self, number: int, frame: FrameType | None) -> None:
+        if self._terminal and not os.isatty(_STDERR):
+            self._on_stop(signal.SIGTERM, frame)
+        else:
+            self._reload.set()
+
+
+def _take(flag: threading.Event) -> bool:
+    asked = flag.is_set()
+    flag.clear()
+    return asked

@@ -1,113 +1,130 @@
-"""Everything the learning loop works with, put together once per run."""
+"""What the learning loop works with: the threads beside it, and what they hand to each other."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
+from types import TracebackType
 
-from checkpoints.publisher import AsyncPublisher
-from daemon.config.model import Config
-from daemon.learn.acknowledge import Acknowledger
-from daemon.learn.assemble import Assembler
-from daemon.learn.cadence import Cadence
-from daemon.learn.fence import Fence
-from daemon.learn.fitting import fit_map
-from daemon.learn.inputs import Inputs, open_inputs
+from checkpoints.ledger import LedgerEntry
+from daemon.learn.apply import Step, step
+from daemon.learn.halts import Halts
 from daemon.learn.observe import Observer
-from daemon.learn.options import LearnOptions
-from daemon.learn.origin import Origin, find_origin
-from daemon.learn.pipeline import PollSize, Reader
+from daemon.learn.origin import Origin
+from daemon.learn.outside import Outside
+from daemon.learn.pipeline import Reader, Ready
 from daemon.learn.publishing import Publishing
-from daemon.learn.verdicts import Verdicts
-from daemon.signals import Signals
-from daemon.telemetry import Health, LearnMetrics
-from learners.batch import TripletBatch
-from learners.maps import FittedSpaceMap
-from streams.decode import DecodedBatch
-from streams.errors import StreamUnavailable
-from streams.source import RecordBatch
+from daemon.learn.threads import Threads
+from streams.deadletter import DeadLetter
 
-
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """How the process hears of the world and shows itself to it."""
-
-    signals: Signals
-    metrics: LearnMetrics
-    health: Health
+LETTER_SECONDS = 0.5  # what dead letters get to become durable after a stop
 
 
 @dataclass(frozen=True, slots=True)
 class Crew:
-    """What the loop works with; `stack` of `assemble_crew` closes all of it."""
+    """One learning loop's parts. Only this thread touches the state, the progress and the publishing."""
 
-    inputs: Inputs
+    outside: Outside
+    topic: str
+    on_stop: str
     origin: Origin
-    reader: Reader
+    threads: Threads
     publishing: Publishing
-    verdicts: Verdicts
+    halts: Halts
     observer: Observer
-    fence: Fence
+
+    @property
+    def reader(self) -> Reader:
+        """Where batches come from."""
+        return self.threads.reader
+
+    def start(self) -> None:
+        """Begin to read, to ask and to write dead letters."""
+        self.threads.start()
+        self.outside.started()
+
+    def look_around(self, halt: LedgerEntry | None = None) -> None:
+        """Once per turn, `halt` in force. Raises what the errands thread found to be the end: another topic,
+        another learner.
+        """
+        self.observer.beat(halt)
+        self.outside.reloading.when(self.outside.signals.take_reload_request())
+        self.threads.errands.check()
+        self.observer.lag(self.threads.errands.seen, stands(self.origin, self.reader))
+
+    def next_batch(self, timeout_s: float) -> Ready | None:
+        """What was read ahead, or None when nothing came within `timeout_s`."""
+        with self.observer.idle():
+            ready = self.threads.reader.get(timeout_s)
+        self.observer.readiness.turned(ready is not None)
+        return ready
+
+    def deliver(self, letters: list[DeadLetter]) -> bool:
+        """Make dead letters durable; False when told to end before they were.
+
+        Raises UserError when another learner has taken over.
+        """
+        stop_at: float | None = None
+
+        def give_up(trouble: Exception | None) -> bool:
+            nonlocal stop_at
+            self.observer.beat(trouble=f"dead letters cannot be written: {trouble}" if trouble else None)
+            if not self.outside.signals.stopping:
+                return False
+            stop_at = stop_at or time.monotonic() + LETTER_SECONDS
+            return time.monotonic() >= stop_at
+
+        return self.threads.letters.deliver(letters, give_up)
+
+    def apply(self, ready: Ready) -> Step:
+        """Run the step over a batch: as long as it takes, but the next batch is made to take less."""
+        began = time.perf_counter()
+        with self.outside.pulse.patient("the learner's step"):
+            done = step(self.origin.state, ready, self.topic)
+        seconds = time.perf_counter() - began
+        self.reader.learned(ready, seconds)
+        self.observer.stepped(done, seconds)
+        return done
+
+    def learned(self, ready: Ready, done: Step) -> None:
+        """A batch is applied and its dead letters are durable: the position moves."""
+        self.origin.progress.advance(done.applied)
+        self.halts.passed(ready, len(ready.decoded.poison) + len(done.rejected))
+        self.observer.applied(ready, done, self.halts.poison_share)
+
+    def write_version_when_due(self, asked: bool) -> None:
+        """Once per turn, at an event boundary; see `Publishing.tick`."""
+        with self.outside.pulse.patient("capturing a version"):
+            self.publishing.tick(asked)
+
+    def write_last_version(self) -> None:
+        """Make everything applied so far durable; see `Publishing.finish`."""
+        with self.outside.pulse.patient("writing a version"):
+            self.publishing.finish()
 
     def caught_up(self) -> bool:
-        """Whether every record now in the log is applied."""
-        offsets = self.origin.progress.next_offsets()
-        try:
-            bounds = self.inputs.control.bounds()
-        except StreamUnavailable:
+        """Whether every record now in the log is applied, asked when there was nothing more to learn."""
+        reached, seen, idle_since = (
+            self.reader.reached(),
+            self.threads.errands.seen,
+            self.observer.readiness.idle_since,
+        )
+        if reached is None or idle_since is None:
             return False
-        return all(offsets[partition] >= end for partition, (_, end) in bounds.items())
+        if seen is None or seen.at < idle_since:
+            self.threads.errands.hurry()
+            return False
+        return all(reached[partition] >= end for partition, (_, end) in seen.bounds.items())
+
+    def leave(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let the threads end; the way out of an ExitStack."""
+        self.threads.leave(lambda: kind is not None or self.outside.signals.stopping)
 
 
-def assemble_crew(stack: ExitStack, config: Config, options: LearnOptions, outside: Outside) -> Crew | None:
-    """Open everything, find where to begin, start reading; None when told to stop meanwhile."""
-    inputs = open_inputs(stack, config)
-
-    def fit(offsets: Mapping[int, int]) -> FittedSpaceMap | None:
-        return fit_map(config, inputs, offsets, options.exit_when_caught_up, partial(_warming_up, outside))
-
-    origin = find_origin(config, options, inputs, fit)
-    if origin is None:
-        return None
-    origin.state.learner.warm_up()
-    cadence = Cadence(config.checkpoints.every_s, config.checkpoints.every_events)
-    reader = _reader(config, inputs, origin, cadence)
-    arrays = origin.state.arrays
-    observer = Observer(outside.metrics, outside.health, reader, arrays, time.monotonic)
-    publisher, fence = AsyncPublisher(inputs.versions, origin.epoch), Fence(inputs.versions, origin.epoch)
-    stack.callback(publisher.close)
-    publishing = Publishing(
-        publisher,
-        origin.progress,
-        arrays=arrays,
-        describe=origin.describe,
-        cadence=cadence,
-        listener=Acknowledger(inputs, observer, fence, config.checkpoints.keep, config.stream),
-        parent=origin.parent,
-        clock=time.monotonic,
-    )
-    stack.enter_context(reader)
-    outside.health.started()
-    return Crew(inputs, origin, reader, publishing, Verdicts(inputs.ledger, time.monotonic), observer, fence)
-
-
-def _reader(config: Config, inputs: Inputs, origin: Origin, cadence: Cadence) -> Reader:
-    assembler = Assembler(origin.state.fitted, inputs.catalog)
-
-    def prepare(batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]:
-        decoded = inputs.decoder.decode(batch)
-        return decoded, assembler.triplets(decoded)
-
-    size = PollSize(config.stream.poll_records, cadence, origin.progress.records)
-    return Reader(inputs.open_reader, origin.progress.next_offsets(), prepare, size, time.monotonic)
-
-
-def _warming_up(outside: Outside, waiting_for: str) -> bool:
-    """While the sample for the maps is read: show what is waited for; whether to go on waiting."""
-    outside.health.started()
-    outside.health.beat()
-    outside.health.set_ready(waiting_for)
-    return not outside.signals.stopping
+def stands(origin: Origin, reader: Reader) -> dict[int, int]:
+    """Per partition, the offset below which nothing is left to learn, gaps without records included."""
+    applied = origin.progress.next_offsets()
+    reached = reader.reached() or {}
+    return {partition: max(at, reached.get(partition, at)) for partition, at in applied.items()}

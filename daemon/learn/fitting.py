@@ -11,6 +11,7 @@ from daemon.config.model import Config, ViewConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.inputs import Inputs
 from daemon.learn.warmup import Sample, catalog_sample, stream_sample
+from daemon.watchdog import Pulse
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps import ViewConfig as MapConfig
@@ -33,9 +34,12 @@ def fit_map(
     offsets: Mapping[int, int],
     take_what_there_is: bool,
     go_on: Callable[[str], bool],
+    *,
+    pulse: Pulse,
 ) -> FittedSpaceMap | None:
     """The fitted space of a new store. None when `go_on(what it waits for)` said to stop.
 
+    `pulse` is this thread's: fitting takes as long as it takes.
     `take_what_there_is`: fit on fewer objects once the stream is read to its end instead of waiting.
     """
     plan = space_map(config)
@@ -43,7 +47,8 @@ def fit_map(
         return plan.fit({name: _no_rows(view) for name, view in config.space.views.items()})
     if inputs.catalog is not None:
         log.info("fitting the maps on the catalog", objects=len(inputs.catalog))
-        return plan.fit(catalog_sample(inputs.catalog))
+        with pulse.patient("fitting the maps"):
+            return plan.fit(catalog_sample(inputs.catalog))
     stopped = False
     wanted = config.space.warmup_objects
 
@@ -62,7 +67,8 @@ def fit_map(
             EX_DATAERR,
         )
     log.info("fitting the maps on the stream's first objects", objects=len(sample))
-    return plan.fit(sample.blocks())
+    with pulse.patient("fitting the maps"):
+        return plan.fit(sample.blocks())
 
 
 def _map_config(view: ViewConfig) -> MapConfig:

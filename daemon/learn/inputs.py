@@ -12,16 +12,16 @@ from checkpoints.versions import VersionStore
 from daemon.config.model import Config
 from daemon.deadletters import open_dead
 from daemon.objects.space import space_of
-from streams.address import Address, parse_address
+from streams.address import Address
 from streams.catalog import Catalog, load_catalog
 from streams.decode import BatchDecoder
-from streams.open import ensure_topic, open_source
+from streams.open import open_source, prepare_topic
 from streams.source import Sink, Source, TopicIdentity
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Opened once per run. `control` is the main thread's own source: bounds, checks and commits."""
+    """Opened once per run. `control` is for the start, and the errands thread's own afterwards."""
 
     address: Address
     identity: TopicIdentity
@@ -47,8 +47,8 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
     """Open everything; `stack` closes it. Raises the errors of streams and checkpoints."""
     space = space_of(config)
     catalog = load_catalog(config.catalog.path, space) if config.catalog.path else None
-    address = parse_address(config.stream.address)
-    identity = ensure_topic(address, config.stream.partitions)
+    address = config.stream.to_address()
+    identity = prepare_topic(address, config.stream.partitions, "read")
     control = open_source(address)
     stack.callback(control.close)
     dead = open_dead(address.dead)

@@ -1,10 +1,9 @@
-"""What the learner shows of itself: metrics, health, log lines, retention of old versions."""
+"""What the learner shows of itself: metrics, health, log lines."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
@@ -16,44 +15,18 @@ from checkpoints.errors import CheckpointError
 from checkpoints.ledger import LedgerEntry
 from checkpoints.publisher import Published
 from daemon.learn.apply import Step
-from daemon.learn.pipeline import Reader, Ready
-from daemon.telemetry import Health, LearnMetrics
+from daemon.learn.errands import Seen
+from daemon.learn.halts import is_pause
+from daemon.learn.outside import Outside
+from daemon.learn.pipeline import Ready
+from daemon.learn.readiness import Readiness
 from daemon.versions.arrays import Arrays
 from streams.deadletter import DeadLetter
-from streams.errors import StreamUnavailable
 
-STUCK_SECONDS = 30.0  # a poll returns within a fraction of a second, whatever the broker does
-LAG_EVERY_S = 1.0
 DEAD_LINE_EVERY_S = 5.0
 NORM_EVERY_S = 30.0  # reading 400 MB takes about 0.1 s
-POISON_WINDOW = 10_000  # records
-POISON_SHARE = 0.5
 
 log = structlog.get_logger("tripletd.learn")
-
-
-class PoisonShare:
-    """The share of dead letters among the last `POISON_WINDOW` records."""
-
-    def __init__(self) -> None:
-        self._batches: deque[tuple[int, int]] = deque()
-        self._records = 0
-        self._dead = 0
-
-    def add(self, records: int, dead: int) -> None:
-        """Count one batch."""
-        self._batches.append((records, dead))
-        self._records += records
-        self._dead += dead
-        while self._records - self._batches[0][0] >= POISON_WINDOW:
-            old_records, old_dead = self._batches.popleft()
-            self._records -= old_records
-            self._dead -= old_dead
-
-    @property
-    def too_high(self) -> bool:
-        """Whether more than `POISON_SHARE` of a full window is poison."""
-        return self._records >= POISON_WINDOW and self._dead > POISON_SHARE * self._records
 
 
 class Observer:
@@ -61,87 +34,75 @@ class Observer:
 
     def __init__(
         self,
-        metrics: LearnMetrics,
-        health: Health,
-        reader: Reader,
+        outside: Outside,
+        readiness: Readiness,
         arrays: Callable[[], Arrays],
         clock: Callable[[], float],
     ) -> None:
-        self._metrics = metrics
-        self._health = health
-        self._reader = reader
+        self._metrics = outside.metrics
+        self._outside = outside
+        self.readiness = readiness
         self._arrays = arrays
         self._clock = clock
-        self._poison = PoisonShare()
         self._newest: dict[int, int] = {}
-        self._lag_at = self._norm_at = self._dead_at = float("-inf")
+        self._shown: Seen | None = None
+        self._norm_at = self._dead_at = float("-inf")
         self._dead_unsaid = 0
         self._unready: str | None = None
         self._skipped = Counter(
             "tripletd_checkpoint_skipped",
             "Versions due while the one before was still being written",
-            registry=metrics.registry,
+            registry=self._metrics.registry,
         )
 
-    def beat(self, halted: str | None = None) -> None:
-        """Once per turn: the loop moves; ready unless halted, without its stream, or fed mostly poison."""
-        if self._reader.silent_seconds() < STUCK_SECONDS:
-            self._health.beat()
-        reason = halted or self._trouble()
-        self._health.set_ready(reason)
-        if reason != self._unready:
+    def beat(self, halt: LedgerEntry | None = None, *, trouble: str | None = None) -> None:
+        """Once per turn: the loop moves; ready unless halted, in trouble, or without its stream."""
+        self._outside.pulse.beat("a turn of the loop")
+        paused = halt is not None and is_pause(halt)
+        self._metrics.parked.set(halt is not None and not paused)
+        self._metrics.paused.set(paused)
+        reason = _told(halt) if halt is not None else trouble or self.readiness.trouble()
+        self._outside.health.set_ready(reason)
+        kind = reason and reason.partition(":")[0]
+        if kind != self._unready:
             log.warning("not ready", reason=reason) if reason else log.info("ready")
-            self._unready = reason
-
-    def parked(self, by: LedgerEntry | None) -> None:
-        """Parked by a STOP, or (None) no longer."""
-        self._metrics.parked.set(by is not None)
-        if by is not None:
-            self.beat(f"parked: stopped by {by.by or 'the ledger'}: {by.reason or 'no reason given'}")
+            self._outside.notifier.status(f"not ready: {reason}" if reason else "learning")
+            self._unready = kind
 
     def idle(self) -> AbstractContextManager[None]:
         """Around the wait for a batch: its time is the loop's idle time."""
         return self._metrics.phase("idle")
 
-    def applied(self, ready: Ready, step: Step, seconds: float) -> None:
+    def stepped(self, step: Step, seconds: float) -> None:
+        """One batch went through the learner's step."""
+        self._metrics.add_phase("step", seconds)
+        if len(step.info):
+            self._metrics.record_batch(step.info.outcome, step.info.loss, step.info.tau, seconds)
+
+    def applied(self, ready: Ready, step: Step, poison_share: float) -> None:
         """One batch is applied and its dead letters are durable."""
         metrics = self._metrics
         metrics.add_phase("poll", ready.poll_seconds)
         metrics.add_phase("decode", ready.decode_seconds)
-        metrics.add_phase("step", seconds)
-        if len(step.info):
-            metrics.record_batch(step.info.outcome, step.info.loss, step.info.tau, seconds)
         metrics.record_duplicates(step.duplicates)
-        if step.dead:
-            metrics.record_dead_letters(Tally(letter.reason for letter in step.dead))
-            self._say_dead(step.dead)
-        self._poison.add(ready.records, len(step.dead))
+        metrics.poison_share.set(poison_share)
+        dead = [*ready.decoded.poison, *step.rejected]
+        if dead:
+            metrics.record_dead_letters(Tally(letter.reason for letter in dead))
+            self._say_dead(dead)
         if step.applied.newest_ts is not None:
             self._newest[step.applied.partition] = step.applied.newest_ts
             metrics.watermark.set(max(self._newest.values()) / 1000)
         self._weight_norm()
 
-    def keep_trying(self, wait: Callable[[float], bool]) -> Callable[[float, Exception], bool]:
-        """A `wait` for dead letters that are refused: says why nothing moves; True when told to end."""
-
-        def waiting(seconds: float, error: Exception) -> bool:
-            self.beat(f"dead letters cannot be written: {error}")
-            return wait(seconds)
-
-        return waiting
-
-    def lag(self, bounds: Callable[[], Mapping[int, tuple[int, int]]], offsets: Mapping[int, int]) -> None:
-        """At most once a second: records and seconds behind, per partition."""
-        if self._clock() - self._lag_at < LAG_EVERY_S:
+    def lag(self, seen: Seen | None, stands: Mapping[int, int]) -> None:
+        """Whenever the log was asked again: records and seconds behind, per partition."""
+        if seen is None or seen is self._shown:
             return
-        self._lag_at = self._clock()
+        self._shown = seen
         now_ms = time.time() * 1000
-        try:
-            ends = bounds()
-        except StreamUnavailable:
-            return
-        for partition, (_, end) in ends.items():
-            waiting = max(0, end - offsets[partition])
+        for partition, (_, end) in seen.bounds.items():
+            waiting = max(0, end - stands.get(partition, 0))
             newest = self._newest.get(partition)
             behind = max(0.0, (now_ms - newest) / 1000) if waiting and newest is not None else 0.0
             self._metrics.record_lag(partition, waiting, behind)
@@ -193,9 +154,8 @@ class Observer:
             if W is not None:
                 self._metrics.weight_norm.set(float(np.linalg.norm(W)))
 
-    def _trouble(self) -> str | None:
-        if self._reader.trouble is not None:
-            return f"the stream is unavailable: {self._reader.trouble}"
-        if self._poison.too_high:
-            return f"more than {POISON_SHARE:.0%} of the last {POISON_WINDOW} records are dead letters"
-        return None
+
+def _told(halt: LedgerEntry) -> str:
+    if is_pause(halt):
+        return f"paused: {halt.reason}"
+    return f"parked: stopped by {halt.by or 'the ledger'}: {halt.reason or 'no reason given'}"

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from daemon.learn.cadence import Cadence
+from daemon.learn.pollsize import PollSize
+from daemon.watchdog import Pulse
 from learners.batch import TripletBatch
 from streams.decode import DecodedBatch
 from streams.errors import StreamUnavailable
@@ -20,9 +22,7 @@ from streams.source import RecordBatch, Source
 
 QUEUED_BATCHES = 3
 POLL_SECONDS = 0.2
-POLL_BYTES = 16 << 20  # read-ahead memory stays near QUEUED_BATCHES times this, however long the records are
 RETRY_SECONDS = 0.5
-FIRST_POLL = 64  # records; the lengths of the first records are not known, so begin small
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +47,10 @@ class Prepare(Protocol):
     def __call__(self, batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]: ...
 
 
-class PollSize:
-    """How many records to ask for: bounded by the setting, by bytes, and by the next exact event count."""
-
-    def __init__(self, most: int, cadence: Cadence, records: int) -> None:
-        self._most = most
-        self._cadence = cadence
-        self._polled = records
-        self._by_bytes = min(most, FIRST_POLL)
-
-    def next(self) -> int:
-        """Records the next poll may return."""
-        return self._cadence.poll_limit(min(self._most, self._by_bytes), self._polled)
-
-    def polled(self, batch: RecordBatch) -> None:
-        """Learn from what a poll returned."""
-        count = len(batch.values)
-        self._polled += count
-        mean_bytes = max(1, sum(len(value) for value in batch.values if value is not None) // max(1, count))
-        self._by_bytes = max(1, min(self._by_bytes * 4, POLL_BYTES // mean_bytes, self._most))
-
-
 class Reader:
     """Reads ahead in a thread of its own. `get` hands over batches in the order they must be applied."""
+
+    name = "reader"
 
     def __init__(
         self,
@@ -77,79 +58,116 @@ class Reader:
         positions: Mapping[int, int],
         prepare: Prepare,
         size: PollSize,
+        *,
+        pulse: Pulse,
         clock: Callable[[], float],
     ) -> None:
         self._open_source = open_source
         self._positions = dict(positions)
         self._prepare = prepare
         self._size = size
+        self._pulse = pulse
         self._clock = clock
         self._queue: queue.Queue[Ready] = queue.Queue(QUEUED_BATCHES)
         self._closing = threading.Event()
         self._error: BaseException | None = None
         self.trouble: StreamUnavailable | None = None  # why nothing comes; the reader keeps trying
-        self._beat = clock()
-        self._thread = threading.Thread(target=self._run, name="tripletd-reader", daemon=True)
+        self._queued = 0
+        self._taken = 0
+        self._stands: tuple[int, dict[int, int]] = (0, dict(positions))  # batches queued, what they reach
+        self._thread = threading.Thread(target=self._run, name=f"tripletd-{self.name}", daemon=True)
 
-    def __enter__(self) -> Reader:
+    def start(self) -> None:
+        """Begin to read ahead."""
         self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def get(self, timeout_s: float) -> Ready | None:
         """The next batch, or None when nothing came within `timeout_s`. Raises what stopped the thread."""
         try:
-            return self._queue.get(timeout=timeout_s)
+            ready = self._queue.get(timeout=timeout_s)
         except queue.Empty:
             if self._error is not None:
                 raise self._error from None
             return None
+        self._taken += 1
+        return ready
 
-    def silent_seconds(self) -> float:
-        """Seconds since the thread last moved; a slow broker keeps it moving, a stuck poll does not."""
-        return self._clock() - self._beat
+    def reached(self) -> dict[int, int] | None:
+        """Per partition, the offset below which everything was taken from here; None while batches wait.
 
-    def close(self, timeout_s: float = 5.0) -> None:
-        """Stop reading and drop what was read ahead. A thread stuck in a poll is left behind."""
+        Offsets without a record count: at the end of the log it equals the end.
+        """
+        queued, reached = self._stands
+        return reached if queued == self._taken else None
+
+    def learned(self, ready: Ready, seconds: float) -> None:
+        """The loop took that long for a batch: the next ones are made to take less than a stop may wait."""
+        self._size.learned(ready.records, seconds)
+
+    def stop(self) -> None:
+        """Read no more, drop what was read ahead; returns at once."""
         self._closing.set()
+
+    def ended(self, timeout_s: float) -> bool:
+        """Wait for the thread up to `timeout_s`; whether it has ended."""
         if self._thread.is_alive():
             self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
-            source = self._open_source()
-            try:
-                source.assign(self._positions)
-                while not self._closing.is_set():
-                    self._read_one(source)
-            finally:
-                source.close()
+            while not self._closing.is_set():
+                self._pulse.beat("opening the stream")
+                with self._retrying():
+                    self._read(self._open_source())
         except BaseException as error:  # noqa: BLE001 - carried to the main loop, which raises it
             self._error = error
+        finally:
+            self._pulse.rest()
 
-    def _read_one(self, source: Source) -> None:
-        began = self._beat = self._clock()
+    def _read(self, source: Source) -> None:
+        """Read from a source just opened until told to stop."""
         try:
-            batch = source.poll(self._size.next(), POLL_SECONDS)
+            source.assign(self._positions)
+            while not self._closing.is_set():
+                with self._retrying():
+                    self._read_one(source)
+        finally:
+            self._pulse.beat("closing the stream")
+            source.close()
+
+    @contextmanager
+    def _retrying(self) -> Iterator[None]:
+        """Around a call that fails while the stream is unavailable: tell of it, and wait a little."""
+        try:
+            yield
         except StreamUnavailable as error:
             self.trouble = error
             self._closing.wait(RETRY_SECONDS)
-            return
-        self.trouble = None
-        if batch is None:
-            return
-        polled = self._beat = self._clock()
-        self._size.polled(batch)
-        decoded, triplets = self._prepare(batch)
-        self._offer(Ready(batch, decoded, triplets, polled - began, self._clock() - polled))
 
-    def _offer(self, ready: Ready) -> None:
+    def _read_one(self, source: Source) -> None:
+        began = self._clock()
+        self._pulse.beat("poll")
+        batch = source.poll(self._size.next(), POLL_SECONDS)
+        self.trouble = None
+        reached = source.reached()
+        if batch is not None:
+            polled = self._clock()
+            self._size.polled(batch)
+            with self._pulse.patient("decode"):
+                decoded, triplets = self._prepare(batch)
+            if not self._offer(Ready(batch, decoded, triplets, polled - began, self._clock() - polled)):
+                return
+        self._stands = (self._queued, reached)
+
+    def _offer(self, ready: Ready) -> bool:
+        """Hand a batch over, however long the loop takes; False when told to stop meanwhile."""
         while not self._closing.is_set():
-            self._beat = self._clock()
+            self._pulse.beat("waiting for the loop")
             try:
                 self._queue.put(ready, timeout=POLL_SECONDS)
             except queue.Full:
                 continue
-            return
+            self._queued += 1
+            return True
+        return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import os
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import structlog
@@ -10,78 +11,109 @@ from threadpoolctl import threadpool_limits
 
 from checkpoints.ledger import LedgerEntry
 from daemon.config.model import Config
-from daemon.deadletters import send_durably
-from daemon.exits import EX_OK, EX_TEMPFAIL
-from daemon.learn.apply import step
-from daemon.learn.crew import Crew, Outside, assemble_crew
+from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, UserError
+from daemon.learn.crew import Crew
+from daemon.learn.halts import is_pause
+from daemon.learn.muster import muster
 from daemon.learn.options import LearnOptions
+from daemon.learn.outside import Outside
+from daemon.notify import Notifier
+from daemon.reloading import Reloading
 from daemon.signals import Signals
 from daemon.telemetry import Health, LearnMetrics, serve_http
+from daemon.watchdog import Watchdog
 
 WAIT_SECONDS = 0.1  # how soon an idle loop hears signals and verdicts
 
 log = structlog.get_logger("tripletd.learn")
 
 
-def run(config: Config, options: LearnOptions) -> int:
-    """Learn until told to stop; the exit code. Raises UserError and the errors of the islands."""
+def run(config: Config, options: LearnOptions, load: Callable[[], Config] | None = None) -> int:
+    """Learn until told to stop; the exit code. Raises UserError and the errors of the islands.
+
+    `load` reads the configuration again, for SIGHUP.
+    """
     with ExitStack() as stack:
         # Two BLAS threads on two shared cores make small products many times slower, and their bits vary.
         stack.enter_context(threadpool_limits(limits=1))
-        outside = Outside(stack.enter_context(Signals()), LearnMetrics(), Health())
-        server = serve_http(
-            outside.metrics.registry, outside.health, config.http.host, config.http.learn_port
-        )
-        stack.callback(server.close)
-        log.info("metrics and health", url=f"http://{server.host}:{server.port}")
-        crew = assemble_crew(stack, config, options, outside)
-        leave_on_stop = options.exit_when_caught_up or config.validate.on_stop == "exit"
-        return EX_OK if crew is None else _loop(crew, outside.signals, options, leave_on_stop)
+        outside = _outside(stack, config, load)
+        crew = muster(stack, config, options, outside)
+        if crew is None:
+            return EX_OK
+        outside.signals.finish_first()
+        return _loop(crew, options)
 
 
-def _loop(crew: Crew, signals: Signals, options: LearnOptions, leave_on_stop: bool) -> int:
+def _outside(stack: ExitStack, config: Config, load: Callable[[], Config] | None) -> Outside:
+    signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process(os.environ)
+    watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
+    metrics, health = LearnMetrics(), Health(silent=watchdog.silent)
+    server = serve_http(metrics.registry, health, config.http.host, config.http.learn_port)
+    stack.callback(server.close)
+    log.info("metrics and health", url=f"http://{server.host}:{server.port}")
+    reloading = Reloading(config, load, notifier)
+    return Outside(signals, metrics, health, watchdog, notifier, reloading, watchdog.watch("the loop"))
+
+
+def _loop(crew: Crew, options: LearnOptions) -> int:
     """One batch after another. The order keeps every version consistent with its position:
 
-    1 apply the batch, up to an event boundary; 2 its dead letters are durable; 3 the position advances;
-    4 capture a version when one is due; 5 write it off the loop; 6 acknowledge what has become durable.
+    1 what cannot be decoded is durable as dead letters; 2 the rest is applied, up to an event boundary;
+    3 what the step refused is durable as dead letters; 4 the position advances; 5 a version is captured when
+    one is due; 6 it is written off the loop; 7 what has become durable is acknowledged.
+
+    Told to stop while 1 cannot be done, the batch is left out, and the last version stands before it. While 3
+    cannot be done there is no event boundary to write a last version at: the one before stands.
     """
-    progress, publishing, observer = crew.origin.progress, crew.publishing, crew.observer
+    signals = crew.outside.signals
     while not signals.stopping:
-        observer.beat()
-        observer.lag(crew.inputs.control.bounds, progress.next_offsets())
-        stop = crew.verdicts.stop_in_force()
-        if stop is not None:
-            publishing.finish()
-            if leave_on_stop or not _parked(crew, signals, stop):
+        crew.look_around()
+        halt = crew.halts.in_force()
+        if halt is not None:
+            crew.write_last_version()
+            if _leaves(halt, options, crew.on_stop) or not _halted(crew, halt):
                 break
-        with observer.idle():
-            ready = crew.reader.get(WAIT_SECONDS)
+        ready = crew.next_batch(WAIT_SECONDS)
         if ready is not None:
-            began = time.perf_counter()
-            done = step(crew.origin.state, ready, crew.inputs.address.topic)  # 1
-            seconds = time.perf_counter() - began
-            if done.dead:
-                crew.fence.check_if_readable()
-            if not send_durably(crew.inputs.dead, done.dead, observer.keep_trying(signals.wait)):  # 2
+            if not crew.deliver(ready.decoded.poison):  # 1
+                break
+            done = crew.apply(ready)  # 2
+            if not crew.deliver(done.rejected):  # 3
+                log.error("no last version: dead letters cannot be written, so the one before stands")
                 return EX_TEMPFAIL
-            progress.advance(done.applied)  # 3
-            observer.applied(ready, done, seconds)
-        publishing.tick(asked=signals.take_checkpoint_request())  # 4, 5, 6
+            crew.learned(ready, done)  # 4
+        crew.write_version_when_due(asked=signals.take_checkpoint_request())  # 5, 6, 7
         if ready is None and options.exit_when_caught_up and crew.caught_up():
             break
-    publishing.finish()
+    crew.outside.notifier.stopping()
+    crew.write_last_version()
     return EX_OK
 
 
-def _parked(crew: Crew, signals: Signals, by: LedgerEntry) -> bool:
-    """Hold the position while a STOP is in force. True when a RESUME lifted it, False when told to end."""
-    crew.observer.parked(by)
-    log.warning("parked: position kept, waiting for RESUME", positions=crew.origin.progress.next_offsets())
-    while not signals.wait(WAIT_SECONDS):
-        stop = crew.verdicts.stop_in_force()
-        crew.observer.parked(stop)
-        if stop is None:
+def _leaves(halt: LedgerEntry, options: LearnOptions, on_stop: str) -> bool:
+    """Whether a halt ends the run: a batch run for which nobody waits, or a STOP that is to end the learner.
+
+    Raises UserError where a batch run must not look finished.
+    """
+    if is_pause(halt) and options.exit_when_caught_up:
+        raise UserError(
+            f"paused, the position is kept: {halt.reason}",
+            "look at the dead letters; `tripletd resume` lets the next run go on",
+            EX_DATAERR,
+        )
+    return not is_pause(halt) and (options.exit_when_caught_up or on_stop == "exit")
+
+
+def _halted(crew: Crew, halt: LedgerEntry) -> bool:
+    """Hold the position while a halt is in force. True when a RESUME lifted it, False when told to end."""
+    crew.look_around(halt)
+    what = "paused" if is_pause(halt) else "parked"
+    positions = crew.origin.progress.next_offsets()
+    log.warning(f"{what}: position kept, waiting for RESUME", reason=halt.reason, positions=positions)
+    while not crew.outside.signals.wait(WAIT_SECONDS):
+        standing = crew.halts.in_force()
+        crew.look_around(standing)
+        if standing is None:
             log.info("resumed")
             return True
-        crew.observer.lag(crew.inputs.control.bounds, crew.origin.progress.next_offsets())
     return False

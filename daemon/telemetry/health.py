@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 
 class Health:
@@ -14,10 +15,12 @@ class Health:
 
     Args:
         max_silence_s: seconds without a beat after which the loop counts as stuck.
+        silent: who else knows which thread is stuck, in words, None when none is; asked instead of the beats.
     """
 
-    def __init__(self, max_silence_s: float = 60.0) -> None:
+    def __init__(self, max_silence_s: float = 60.0, silent: Callable[[], str | None] | None = None) -> None:
         self._max_silence_s = max_silence_s
+        self._silent = silent or self._without_beat
         self._lock = threading.Lock()
         self._last_beat = time.monotonic()
         self._started = False
@@ -44,11 +47,12 @@ class Health:
 
     def liveness(self) -> str | None:
         """None when alive, else why not."""
-        silence = time.monotonic() - self._last_beat
-        if self._started and silence > self._max_silence_s:
-            return f"the loop has not moved for {silence:.0f} s"
-        return None
+        return self._silent() if self._started else None
 
     def readiness(self) -> str | None:
         """None when ready, else why not."""
         return self.startup() or self.liveness() or self._unready
+
+    def _without_beat(self) -> str | None:
+        silence = time.monotonic() - self._last_beat
+        return f"the loop has not moved for {silence:.0f} s" if silence > self._max_silence_s else None

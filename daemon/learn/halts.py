@@ -1,0 +1,135 @@
+"""What keeps the learner from going on: a STOP of the validator, or the learner's own pause for poison.
+
+Both are ledger entries, so they outlast a restart, and somebody else than this process lifts them. A pause is
+lifted only by a RESUME for it. Records before its place then no longer count, so that the same ones do not
+pause it again, now or after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from checkpoints import PAUSE, Ledger, LedgerEntry, Manifest, VersionStore, stop_in_force
+from checkpoints.errors import CheckpointError
+from daemon.learn.apply import POISON, REJECTED
+from daemon.learn.pipeline import Ready
+from daemon.learn.poisongate import PoisonGate
+from daemon.learn.progress import RECORDS
+
+LOOK_EVERY_S = 0.3
+LEARN = "learn"
+POSITIONS = "positions"
+NOT_WRITTEN = 0  # entries are numbered from 1
+
+log = structlog.get_logger("tripletd.learn")
+
+
+def is_pause(entry: LedgerEntry) -> bool:
+    """Whether a STOP is the learner's own pause."""
+    return PAUSE in entry.measures
+
+
+class Halts:
+    """Looks at the ledger at most every `LOOK_EVERY_S` seconds and remembers what it has read."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        gate: PoisonGate,
+        positions: Callable[[], Mapping[int, int]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger = ledger
+        self._gate = gate
+        self._positions = positions
+        self._clock = clock
+        self._seen = 0
+        self._looked = float("-inf")
+        self._stop: LedgerEntry | None = None
+        self._pause: LedgerEntry | None = None
+
+    def in_force(self) -> LedgerEntry | None:
+        """The STOP or pause that the learner must obey now, or None."""
+        if self._clock() - self._looked >= LOOK_EVERY_S:
+            self._looked = self._clock()
+            self._look()
+            if self._pause is not None and self._pause.n == NOT_WRITTEN:
+                self._write_pause(self._pause.reason)
+        why = self._gate.too_much()
+        if why is not None and self._pause is None:
+            self._write_pause(why)
+        return self._pause or self._stop
+
+    def passed(self, ready: Ready, dead: int) -> None:
+        """A batch is learned, `dead` of its records became dead letters."""
+        self._gate.passed(ready.polled.partition, ready.polled.offsets[0], ready.records, dead)
+
+    @property
+    def poison_share(self) -> float:
+        """Dead letters among the newest records."""
+        return self._gate.share
+
+    def _look(self) -> None:
+        entries = self._ledger.entries(after=self._seen, report=_passed_over)
+        if not entries:
+            return
+        self._seen = entries[-1].n
+        self._stop = stop_in_force(entries, self._stop)
+        for entry in filter(is_pause, entries):
+            if entry.kind == "STOP":
+                self._pause = entry
+            elif entry.kind == "RESUME" and self._pause is not None:
+                self._gate.forgive(_positions_of(self._pause))
+                self._pause = None
+
+    def _write_pause(self, why: str) -> None:
+        """Pause, and make it outlast a restart; tried again at every look while the disk refuses."""
+        at = {str(partition): offset for partition, offset in sorted(self._positions().items())}
+        entry: dict[str, Any] = {"kind": "STOP", "by": LEARN, "reason": why}
+        entry["measures"] = {PAUSE: POISON, POSITIONS: at}
+        try:
+            self._pause = self._ledger.append(entry)
+        except CheckpointError as error:
+            if self._pause is None:
+                log.error("the pause could not be written to the ledger", error=str(error))
+            self._pause = LedgerEntry(n=NOT_WRITTEN, **entry)
+
+
+def remember_poison(gate: PoisonGate, versions: VersionStore, newest: int) -> None:
+    """Count what the newest versions say of the records before them: no restart walks on through poison.
+
+    Goes back from `newest`, parent by parent, until the window is full or a version cannot be read.
+    """
+    spans: list[tuple[int, int]] = []
+    try:
+        version = versions.manifest(newest)
+        while version.parent is not None and sum(records for records, _ in spans) < gate.window:
+            parent = versions.manifest(version.parent)
+            if gate.forgives({p: at.next_offset for p, at in parent.positions.items()}):
+                break
+            records = _counted(version, RECORDS) - _counted(parent, RECORDS)
+            spans.append((records, _counted(version, POISON, REJECTED) - _counted(parent, POISON, REJECTED)))
+            version = parent
+    except CheckpointError:  # pruned or damaged: what is known counts
+        pass
+    for records, dead in reversed(spans):
+        gate.count(records, dead)
+
+
+def _counted(version: Manifest, *names: str) -> int:
+    return int(sum(version.counters.get(name, 0) for name in names))
+
+
+def _positions_of(pause: LedgerEntry) -> dict[int, int]:
+    """Where it was made; nothing for an entry that somebody else wrote without it."""
+    found = pause.measures.get(POSITIONS)
+    if not isinstance(found, Mapping):
+        return {}
+    return {int(p): at for p, at in found.items() if str(p).isdecimal() and isinstance(at, int)}
+
+
+def _passed_over(error: CheckpointError) -> None:
+    log.warning("verdict passed over", error=str(error))

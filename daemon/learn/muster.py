@@ -1,0 +1,127 @@
+"""Puts a learning loop's parts together: opens everything and finds where to begin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+
+from checkpoints import Ledger, VersionStore
+from checkpoints.publisher import AsyncPublisher
+from daemon.config.model import Config
+from daemon.learn.acknowledge import Acknowledger
+from daemon.learn.assemble import Assembler
+from daemon.learn.cadence import Cadence
+from daemon.learn.crew import Crew, stands
+from daemon.learn.errands import Errands
+from daemon.learn.fence import Fence
+from daemon.learn.fitting import fit_map
+from daemon.learn.halts import Halts, remember_poison
+from daemon.learn.housekeeping import Housekeeping
+from daemon.learn.inputs import Inputs, open_inputs
+from daemon.learn.letters import Letters
+from daemon.learn.observe import Observer
+from daemon.learn.options import LearnOptions
+from daemon.learn.origin import Origin, find_origin
+from daemon.learn.outside import Outside
+from daemon.learn.pipeline import Reader
+from daemon.learn.poisongate import PoisonGate
+from daemon.learn.pollsize import PollSize
+from daemon.learn.publishing import Publishing
+from daemon.learn.readiness import Readiness
+from daemon.learn.threads import Threads
+from learners.batch import TripletBatch
+from learners.maps import FittedSpaceMap
+from streams.decode import DecodedBatch
+from streams.source import RecordBatch
+
+
+def muster(stack: ExitStack, config: Config, options: LearnOptions, outside: Outside) -> Crew | None:
+    """Open everything, find where to begin, start the threads; None when told to stop meanwhile.
+
+    What was opened is closed by `stack` when anything fails, and by the threads that own it afterwards.
+    """
+    with ExitStack() as opened:
+        inputs = open_inputs(opened, config)
+
+        def fit(offsets: Mapping[int, int]) -> FittedSpaceMap | None:
+            try:
+                waiting = partial(_warming_up, outside)
+                return fit_map(
+                    config, inputs, offsets, options.exit_when_caught_up, waiting, pulse=outside.pulse
+                )
+            finally:
+                outside.pulse.rest()
+
+        origin = find_origin(config, options, inputs, fit)
+        if origin is None:
+            return None
+        origin.state.learner.warm_up()
+        crew = _crew(stack, config, outside, inputs, origin)
+        opened.pop_all()
+    stack.push(crew.leave)
+    crew.start()
+    return crew
+
+
+def _crew(stack: ExitStack, config: Config, outside: Outside, inputs: Inputs, origin: Origin) -> Crew:
+    clock, watch = time.monotonic, outside.watchdog.watch
+    cadence = Cadence(config.checkpoints.every_s, config.checkpoints.every_events)
+    size = PollSize(config.stream.poll_records, cadence, origin.progress.records)
+    reader = _reader(inputs, origin, size, outside)
+    fence = Fence(inputs.versions, origin.epoch)
+    tidy = Housekeeping(
+        VersionStore(inputs.store),
+        Ledger(inputs.store),
+        fence,
+        inputs.address,
+        config.checkpoints.keep,
+        config.stream,
+    )
+    errands = Errands(inputs.control, inputs.identity, tidy, watch("the errands thread"), clock)
+    readiness = Readiness(reader, errands, partial(stands, origin, reader), clock)
+    observer = Observer(outside, readiness, origin.state.arrays, clock)
+    publisher = AsyncPublisher(inputs.versions, origin.epoch)
+    stack.callback(publisher.close)
+    publishing = Publishing(
+        publisher,
+        origin.progress,
+        arrays=origin.state.arrays,
+        describe=origin.describe,
+        cadence=cadence,
+        listener=Acknowledger(observer, errands),
+        parent=origin.parent,
+        clock=clock,
+    )
+    letters = Letters(inputs.dead, fence.check_if_readable, watch("the dead-letter thread"))
+    threads, halts = Threads(reader, errands, letters), _halts(config, inputs, origin)
+    topic, on_stop = inputs.address.topic, config.validate.on_stop
+    return Crew(outside, topic, on_stop, origin, threads, publishing, halts, observer)
+
+
+def _halts(config: Config, inputs: Inputs, origin: Origin) -> Halts:
+    gate = PoisonGate(config.stream.pause_poison_share, config.stream.pause_poison_window)
+    halts = Halts(inputs.ledger, gate, origin.progress.next_offsets, time.monotonic)
+    halts.in_force()  # what was told to go on no longer counts
+    remember_poison(gate, inputs.versions, origin.parent)
+    return halts
+
+
+def _reader(inputs: Inputs, origin: Origin, size: PollSize, outside: Outside) -> Reader:
+    assembler = Assembler(origin.state.fitted, inputs.catalog)
+
+    def prepare(batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]:
+        decoded = inputs.decoder.decode(batch)
+        return decoded, assembler.triplets(decoded)
+
+    positions, pulse = origin.progress.next_offsets(), outside.watchdog.watch("the reader thread")
+    return Reader(inputs.open_reader, positions, prepare, size, pulse=pulse, clock=time.monotonic)
+
+
+def _warming_up(outside: Outside, waiting_for: str) -> bool:
+    """While the sample for the maps is read: show what is waited for; whether to go on waiting."""
+    outside.started()
+    outside.pulse.beat("reading the first objects")
+    outside.health.set_ready(waiting_for)
+    return not outside.signals.stopping

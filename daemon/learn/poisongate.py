@@ -1,0 +1,57 @@
+"""When so much of the stream is poison that learning had better pause. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+
+class PoisonGate:
+    """The share of dead letters among the newest `window` records, and whether it is above `share`.
+
+    Records before `forgive`'s positions do not count: somebody has looked at those and said to go on.
+    """
+
+    def __init__(self, share: float, window: int) -> None:
+        self._limit = share
+        self.window = window
+        self._batches: deque[tuple[int, int]] = deque()
+        self._records = 0
+        self._dead = 0
+        self._forgiven: dict[int, int] = {}
+
+    @property
+    def share(self) -> float:
+        """Dead letters among the records that count; 0 without any."""
+        return self._dead / self._records if self._records else 0.0
+
+    def forgive(self, positions: Mapping[int, int]) -> None:
+        """Begin anew: nothing counts below these next offsets per partition."""
+        self._batches.clear()
+        self._records = self._dead = 0
+        self._forgiven = dict(positions)
+
+    def forgives(self, positions: Mapping[int, int]) -> bool:
+        """Whether a learner that stands there is before the place from which records count."""
+        return any(at < self._forgiven.get(partition, 0) for partition, at in positions.items())
+
+    def passed(self, partition: int, first_offset: int, records: int, dead: int) -> None:
+        """Count one batch of a partition, learned just now."""
+        if not self.forgives({partition: first_offset}):
+            self.count(records, dead)
+
+    def count(self, records: int, dead: int) -> None:
+        """Count records, oldest first. The window is at least `window` long, by whole batches."""
+        self._batches.append((records, dead))
+        self._records += records
+        self._dead += dead
+        while self._records - self._batches[0][0] >= self.window:
+            old_records, old_dead = self._batches.popleft()
+            self._records -= old_records
+            self._dead -= old_dead
+
+    def too_much(self) -> str | None:
+        """Why to pause, in words; None while there is no reason or too few records to tell."""
+        if self._records < self.window or self._dead <= self._limit * self._records:
+            return None
+        return f"{self._dead:,} of the last {self._records:,} records are dead letters"

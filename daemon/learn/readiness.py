@@ -1,0 +1,54 @@
+"""Why the learner is not ready, as far as the stream is concerned: it does not answer, or nothing moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from daemon.learn.errands import Errands
+from daemon.learn.pipeline import Reader
+
+STALL_SECONDS = 10.0
+"""How long records may wait while the loop has nothing to do, or the stream leave a question unanswered."""
+
+
+class Readiness:
+    """Told of every turn of the loop. `stands`: next offset per partition, see `Crew.stands`."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        errands: Errands,
+        stands: Callable[[], Mapping[int, int]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._reader = reader
+        self._errands = errands
+        self._stands = stands
+        self._clock = clock
+        self._began = clock()
+        self.idle_since: float | None = None  # since when the loop has had nothing to learn
+
+    def turned(self, busy: bool) -> None:
+        """The loop went round, with or without something to learn."""
+        if busy:
+            self.idle_since = None
+        elif self.idle_since is None:
+            self.idle_since = self._clock()
+
+    def trouble(self) -> str | None:
+        """Why not ready, None when ready; what stands before the colon stays while the trouble lasts."""
+        if self._reader.trouble is not None:
+            return f"the stream is unavailable: {self._reader.trouble}"
+        if self._errands.trouble is not None:
+            return f"the stream does not answer: {self._errands.trouble}"
+        seen, now = self._errands.seen, self._clock()
+        asked = self._began if seen is None else seen.at
+        if now - asked > STALL_SECONDS:
+            return f"the stream does not answer: not a word for more than {STALL_SECONDS:.0f} s"
+        if seen is None or self.idle_since is None or now - self.idle_since <= STALL_SECONDS:
+            return None
+        stands = self._stands()
+        waiting = sum(max(0, end - stands[p]) for p, (_, end) in seen.bounds.items() if p in stands)
+        if waiting:
+            return f"stalled: {waiting:,} records wait and none came within {STALL_SECONDS:.0f} s"
+        return None
