@@ -199,7 +199,9 @@ def _identity(client: Any, address: Address) -> TopicIdentity:
 
 def _passes(error: Exception) -> bool:
     """Whether trying again within the time limit may help."""
-    return isinstance(error, kafka_errors.KafkaError) and error.retriable
+    # a node that the client has not heard of yet is known to the next client
+    fresh = isinstance(error, kafka_errors.UnknownBrokerIdError)
+    return fresh or (isinstance(error, kafka_errors.KafkaError) and error.retriable)
 
 
 def _left(deadline: float) -> float:
