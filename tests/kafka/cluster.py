@@ -13,12 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.protocol.metadata import MetadataRequest
 
+from streams.errors import StreamUnavailable
+from streams.kafka.probe import NoAnswer, Probe
+from streams.kafka.settings import KafkaSettings
 from tests.kafka.jars import jars
 from tests.kafka.lifeline import guard_folder, release_folder
 from tests.kafka.node import Node, format_storage
-from tests.kafka.ports import free_ports, listens
+from tests.kafka.ports import free_ports
 from tests.kafka.properties import HOST, PLAIN, Listener, Ports, properties
 
 READY_SECONDS = 90.0
@@ -106,26 +109,30 @@ class Cluster:
             yield client
 
     def wait_ready(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until the cluster lists every running node: an open port alone serves nobody."""
+        """Wait until every running node knows all of them: an open port alone serves nobody."""
         deadline = time.monotonic() + seconds
         wanted = {number for number, node in self.nodes.items() if node.running}
-        seen: object = "no answer"
-        while time.monotonic() < deadline:
+        missing = set(wanted)
+        while missing:
+            for number in wanted:
+                if not self.nodes[number].running:
+                    raise NotReady(f"node {number} ended: {self.nodes[number].said()}")
+            if time.monotonic() > deadline:
+                logs = "\n".join(node.said() for node in self.nodes.values())
+                raise NotReady(f"after {seconds} s node {missing} does not know all of {wanted}\n{logs}")
+            missing = {number for number in missing if self._known_to(number) != wanted}
             time.sleep(0.05)
-            for node in self.nodes.values():
-                if node.number in wanted and not node.running:
-                    raise NotReady(f"node {node.number} ended: {node.said()}")
-            if not any(listens(ports.listeners[PLAIN.name]) for ports in self._ports.values()):
-                continue
+
+    def _known_to(self, number: int) -> set[int]:
+        """The nodes that this one tells its clients about; none when it does not answer."""
+        port = self._ports[number].listeners[PLAIN.name]
+        with Probe(HOST, port, KafkaSettings(), time.monotonic() + 1.0) as probe:
             try:
-                with self.admin(2.0) as admin:
-                    seen = {broker["broker_id"] for broker in admin.describe_cluster()["brokers"]}
-                if seen == wanted:
-                    return
-            except KafkaError as problem:
-                seen = problem
-        logs = "\n".join(node.said() for node in self.nodes.values())
-        raise NotReady(f"after {seconds} s the cluster shows {seen}, wanted are {wanted}\n{logs}")
+                probe.connect()
+                brokers = probe.ask(MetadataRequest(version=8, topics=[])).brokers
+            except (StreamUnavailable, NoAnswer):
+                return set()
+        return {broker.node_id for broker in brokers}
 
     def _prepare(self) -> None:
         """A data folder per node: the first is formatted, the others are copies under their own number."""
