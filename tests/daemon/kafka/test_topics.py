@@ -1,0 +1,138 @@
+"""`tripletd topics create` and `describe` on a real broker and on the embedded log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemon.cli import main
+from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE, EX_USAGE
+from streams.address import parse_address
+from streams.kafka.inspect import inspect_topic
+from streams.kafka.topics import safe_settings
+from tests.kafka.cluster import Cluster
+from tests.kafka.control import create_topic
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def ask(capsys: Capture, *words: str) -> tuple[int, dict[str, Any]]:
+    code = main(["topics", *words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def address(kafka: Cluster, topic: str) -> str:
+    return kafka.address(topic)
+
+
+def test_three_topics_are_made_once(kafka: Cluster, topic: str, capsys: Capture) -> None:
+    to = ("--to", address(kafka, topic))
+    code, said = ask(capsys, "describe", *to)
+    assert (code, said["ok"], [one["exists"] for one in said["topics"]]) == (
+        EX_UNAVAILABLE,
+        False,
+        [False] * 3,
+    )
+    code, said = ask(capsys, "create", *to, "--partitions", "3")
+    assert (code, said["ok"]) == (EX_OK, True)
+    found = [(one["topic"], one["partitions"], one["created"]) for one in said["topics"]]
+    assert found == [(topic, 3, True), (f"{topic}.holdout", 3, True), (f"{topic}.dead", 1, True)]
+    code, again = ask(capsys, "create", *to)
+    assert (code, again["ok"], [one["created"] for one in again["topics"]]) == (EX_OK, True, [False] * 3)
+    assert [one["cluster"] for one in again["topics"]] == [one["cluster"] for one in said["topics"]]
+    assert ask(capsys, "describe", *to)[0] == EX_OK
+
+
+def test_topics_have_the_safe_settings_and_the_retention(kafka: Cluster, topic: str, capsys: Capture) -> None:
+    limits = ("--set", "stream.retention=1d", "--set", "stream.retention_bytes=2MiB")
+    to = ("--to", address(kafka, topic))
+    assert ask(capsys, "create", *to, "--partitions", "2", *limits)[0] == EX_OK
+    for name, partitions in ((topic, 2), (f"{topic}.holdout", 2), (f"{topic}.dead", 1)):
+        state = inspect_topic(parse_address(address(kafka, name)))
+        safe = safe_settings(name.endswith(".dead"), 1, 86400.0, 2 << 20, partitions)
+        assert state.settings == safe
+        assert (safe["retention.ms"], safe["retention.bytes"]) == ("86400000", str((2 << 20) // partitions))
+    code, said = ask(capsys, "describe", *to)  # and nothing is limited by this configuration
+    assert code == EX_CONFIG
+    assert {d["setting"] for d in said["topics"][0]["differences"]} == {"retention.ms", "retention.bytes"}
+
+
+def test_a_dry_run_makes_nothing(kafka: Cluster, topic: str, capsys: Capture) -> None:
+    to = ("--to", address(kafka, topic))
+    code, said = ask(capsys, "create", *to, "--dry-run")
+    assert (code, [one["exists"] for one in said["topics"]]) == (EX_OK, [False] * 3)
+    main(["topics", "create", *to, "--dry-run"])
+    assert capsys.readouterr().out.count("would be created") == 3
+    assert ask(capsys, "describe", *to)[0] == EX_UNAVAILABLE
+
+
+def test_what_is_missing_is_made_beside_an_unsafe_topic(kafka: Cluster, topic: str, capsys: Capture) -> None:
+    unsafe = {
+        "compression.type": "gzip",
+        "retention.ms": "3600000",
+        "unclean.leader.election.enable": "true",
+        "max.message.bytes": "16777216",
+    }
+    create_topic(kafka, topic, 2, configs=unsafe)
+    to = ("--to", address(kafka, topic))
+    code, said = ask(capsys, "create", *to)
+    assert (code, said["ok"]) == (EX_CONFIG, False)
+    training, *others = said["topics"]
+    assert (training["created"], [one["created"] for one in others]) == (False, [True, True])
+    assert {d["setting"] for d in training["differences"] if d["unsafe"]} == set(unsafe)
+    assert inspect_topic(parse_address(address(kafka, topic))).identity.partitions == 2
+    assert main(["topics", "describe", *to]) == EX_CONFIG
+    told = capsys.readouterr().out
+    assert "compression.type is gzip, should be uncompressed" in told
+    (command,) = (line for line in told.splitlines() if "kafka-configs.sh" in line)
+    assert f"--entity-name {topic} " in command
+    assert all(f"{name}=" in command for name in unsafe)
+
+
+def test_other_partitions_than_typed_are_told(kafka: Cluster, topic: str, capsys: Capture) -> None:
+    to = ("--to", address(kafka, topic))
+    assert ask(capsys, "create", *to, "--partitions", "2")[0] == EX_OK
+    code, said = ask(capsys, "create", *to, "--partitions", "3")
+    assert code == EX_CONFIG
+    found = [[d["setting"] for d in one["differences"]] for one in said["topics"]]
+    assert found == [["partitions"], ["partitions"], []]
+    Path("tripletd.toml").write_text("[stream]\npartitions = 5\n")  # of topics to be created: any other does
+    assert ask(capsys, "create", *to)[0] == EX_OK
+
+
+def test_more_copies_than_brokers_are_refused_before_anything_is_made(
+    kafka: Cluster, topic: str, capsys: Capture
+) -> None:
+    to = ("--to", address(kafka, topic))
+    assert main(["topics", "create", *to, "--replication", "2"]) == EX_CONFIG
+    assert "2 replicas on 1 broker" in capsys.readouterr().err
+    assert ask(capsys, "describe", *to)[0] == EX_UNAVAILABLE
+    assert ask(capsys, "create", *to, "--replication", "1")[0] == EX_OK
+
+
+def test_the_embedded_log_has_topics_too(capsys: Capture) -> None:
+    to = ("--to", "log:clicks.log")
+    code, said = ask(capsys, "describe", *to)
+    assert (code, said["ok"]) == (EX_UNAVAILABLE, False)
+    code, said = ask(capsys, "create", *to, "--partitions", "2")
+    assert (code, [one["partitions"] for one in said["topics"]]) == (EX_OK, [2, 2, 1])
+    assert ask(capsys, "create", *to)[0] == EX_OK
+    code, said = ask(capsys, "create", *to, "--partitions", "3")
+    assert (code, said["topics"][0]["partitions"]) == (EX_CONFIG, 2)
+    assert main(["topics", "create", *to, "--replication", "1"]) == EX_USAGE
+    assert main(["topics", "describe", "--to", "memory:here"]) == EX_USAGE
+
+
+def test_nobody_there_is_told_at_once(capsys: Capture) -> None:
+    for verb in ("create", "describe"):
+        assert main(["topics", verb, "--to", "kafka://127.0.0.1:1/t"]) == EX_UNAVAILABLE
+        assert "nobody listens at 127.0.0.1:1" in capsys.readouterr().err
