@@ -12,6 +12,7 @@ from streams.errors import StreamUnavailable
 from streams.event import ObjectRef
 from streams.impression import Impression
 from streams.open import ensure_topic, open_sink, open_source, retain
+from streams.source import RecordBatch
 
 
 def never(seconds, error):
@@ -158,3 +159,88 @@ def test_retention_that_overtakes_the_position_costs_only_what_is_gone(world):
     read(holdout)
     assert holdout.window.positions == {0: 40}
     assert min(held.offset for held in holdout.window) >= left[0]
+
+
+def test_an_impression_that_was_written_twice_counts_once(world):
+    world.feed(6)
+    once = ids(open_and_read(world, 100))
+    source = open_source(world.address.holdout)
+    source.assign({0: 0})
+    again = source.poll(100, 0.0).values
+    holdout = open_and_read(world, 100)
+    world.send([*again, *again])
+    assert read(holdout) == []  # nothing new to watch
+    assert ids(holdout) == once
+    assert len(holdout.window) == len(once)
+    assert ids(open_and_read(world, 100)) == once  # and the same after a restart
+    world.feed(4)
+    read(holdout)
+    assert len(holdout.window) == len(ids(holdout)) > len(once)
+
+
+def test_repeats_fall_out_of_the_window_one_by_one():
+    window = Window(2, {0: 0})
+    first, second = held(0, 0, ts=1), Held(0, 1, held(0, 0, ts=1).impression)
+    assert (window.add(first), window.add(second)) == (True, False)
+    window.move(0, 3)  # the first is out of sight, its repeat is not
+    assert (list(window), len(window)) == ([second], 1)
+    window.move(0, 4)
+    assert (list(window), len(window)) == ([], 0)
+
+
+def test_a_damaged_stretch_is_a_dead_letter_and_is_passed(world):
+    class Damaged:
+        """A source whose offsets 0 to 4 cannot be read."""
+
+        def __init__(self, source):
+            self._source, self._given = source, False
+            self.identity, self.bounds, self.assign = source.identity, source.bounds, source.assign
+
+        def poll(self, most, timeout_s):
+            if self._given:
+                return None
+            self._given = True
+            return RecordBatch(0, [4], [0], [None], [None], [()], damaged="offsets 0 to 4: bad checksum")
+
+        def reached(self):
+            return {0: 5 if self._given else 0}
+
+    world.send([b"x"] * 5)
+    ensure_topic(world.address.dead, 1)
+    source, dead = Damaged(open_source(world.address.holdout)), open_sink(world.address.dead)
+    holdout = Holdout(source, dead, space=world.space, catalog=world.catalog, size=10)
+    assert holdout.poll(0.0, never) == []
+    assert holdout.caught_up()
+    assert holdout.take_counts() == {"corrupt_batch": 1}
+    letters = open_source(world.address.dead)
+    letters.assign({0: 0})
+    batch = letters.poll(10, 0.0)
+    letter = parse_dead_letter(batch.values[0], batch.headers[0])
+    assert (letter.reason, letter.offset, letter.value) == ("corrupt_batch", 4, None)
+    assert "offsets 0 to 4" in letter.detail
+
+
+def test_a_stream_that_is_away_is_waited_for_and_nothing_is_lost(world):
+    class Away:
+        """A source that does not answer twice, and hands on what it is asked then."""
+
+        def __init__(self, source):
+            self._source, self._left = source, 2
+            for name in ("identity", "bounds", "assign", "reached"):
+                setattr(self, name, getattr(source, name))
+
+        def poll(self, most, timeout_s):
+            self._left -= 1
+            if self._left >= 0:
+                raise StreamUnavailable("no answer")
+            return self._source.poll(most, timeout_s)
+
+    world.feed(10)
+    ensure_topic(world.address.dead, 1)
+    source, dead = Away(open_source(world.address.holdout)), open_sink(world.address.dead)
+    holdout = Holdout(source, dead, space=world.space, catalog=world.catalog, size=100)
+    waited = []
+    for _ in range(4):
+        holdout.poll(0.0, lambda seconds, error: bool(waited.append(error)))
+    assert len(waited) == 2
+    assert ids(holdout) == ids(open_and_read(world, 100))
