@@ -13,7 +13,7 @@ def make_consumer(address: Address, identity: TopicIdentity) -> ConsumerClient:
     if settings_of(address).client == "confluent":
         from streams.kafka.clients.confluent_client import ConfluentConsumer
 
-        return ConfluentConsumer(address)
+        return ConfluentConsumer(address, identity.topic_id)
     from streams.kafka.clients.python_client import PythonConsumer
 
     return PythonConsumer(address, identity.topic_id)

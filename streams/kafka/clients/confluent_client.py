@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from itertools import groupby
+from operator import methodcaller
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -21,6 +22,7 @@ from streams.errors import StreamError, StreamUnavailable
 from streams.kafka.clients.confluent_common import configuration, ends_within, reading_error
 from streams.kafka.clients.gaps import GapCheck
 from streams.kafka.clients.protocol import Fetched
+from streams.kafka.clients.same_topic import SameTopic
 from streams.kafka.connect import settings_of
 from streams.source import Headers
 
@@ -39,16 +41,25 @@ READING: dict[str, object] = {
 }
 
 
-class ConfluentConsumer:
-    """`ConsumerClient` by librdkafka."""
+_HEADERS_OF = methodcaller("headers")
+"""`message.headers()`, with the interpreter's check that a call which sets an exception also fails.
 
-    def __init__(self, address: Address) -> None:
+confluent-kafka does both, comes back and sets one, when a header's name is not UTF-8; the interpreter's quick
+way of calling a method does not notice, and a name without a value would be in our hands.
+"""
+
+
+class ConfluentConsumer:
+    """`ConsumerClient` by librdkafka. With `topic_id`, it never reads from another topic of that name."""
+
+    def __init__(self, address: Address, topic_id: str | None = None) -> None:
         self._address = address
         self._positions: dict[int, int] = {}
         self._failure: StreamError | None = None
         self._down: str | None = None
         self._closed = False
         self._gaps = GapCheck(address)
+        self._same_topic = None if topic_id is None else SameTopic(address, topic_id)
         own = {
             "group.id": settings_of(address).client_id,
             "error_cb": self._heard,
@@ -64,7 +75,10 @@ class ConfluentConsumer:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while self._failure is None:
-            fetched = self._accept(self._take(max_records, max(0.0, deadline - time.monotonic())))
+            messages = self._take(max_records, max(0.0, deadline - time.monotonic()))
+            if messages and self._same_topic is not None:
+                self._same_topic.check()
+            fetched = self._accept(messages)
             if fetched:
                 return fetched
             if time.monotonic() >= deadline:
@@ -176,9 +190,9 @@ def _kind(message: Message) -> tuple[int, int, bool]:
 
 
 def _headers(message: Message) -> Headers:
-    """Its headers; none when their names are no text, which confluent-kafka cannot tell us."""
+    """Its headers; none when a name among them is no text."""
     try:
-        given = message.headers()
+        given = _HEADERS_OF(message)
     except SystemError:
         return ()
-    return tuple((name, value or b"") for name, value in cast("list[tuple[str, bytes | None]]", given or []))
+    return tuple((name, value or b"") for name, value in given) if given else ()

@@ -13,6 +13,7 @@ from streams.kafka.clients.protocol import CorruptBatch, OutOfRange
 from streams.kafka.connect import milliseconds, settings_of
 from streams.kafka.faults import missing
 
+Plain = str | int | float | bool
 CLOSE_SECONDS = 2.0
 _SILENT = 0  # syslog's "emergency": nothing goes to stderr, errors come to us as values
 
@@ -47,11 +48,11 @@ _NOT_TAKEN = frozenset(
 )
 
 
-def configuration(address: Address) -> dict[str, object]:
+def configuration(address: Address) -> dict[str, Plain]:
     """Settings in librdkafka's names; what is not set stays librdkafka's default."""
     settings = settings_of(address)
     limit = max(1000, milliseconds(settings.timeout_s))
-    given: dict[str, object | None] = {
+    given: dict[str, Plain | None] = {
         "bootstrap.servers": address.path,
         "client.id": settings.client_id,
         "log_level": _SILENT,
