@@ -1,7 +1,8 @@
-"""Small parts: verdicts, dead letters, assembling, the poison window."""
+"""Small parts: verdicts, dead letters, assembling."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from checkpoints.aliases import stop_in_force
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.local import LocalStore
 from daemon.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
-from daemon.learn.observe import POISON_WINDOW, PoisonShare
-from daemon.learn.verdicts import Verdicts
+from daemon.learn.halts import Halts
+from daemon.learn.poisongate import PoisonGate
 from daemon.learn.warmup import Sample, usable
 from daemon.objects.mapped import overlay
 from learners.block import Block, DenseBlock, SparseBlock
@@ -145,17 +146,6 @@ def test_where_polls_end_leaves_no_trace_in_the_sample(wanted: int) -> None:
     assert len({sample.blocks()["x"].values.tobytes() for sample in samples}) == 1
 
 
-def test_the_poison_window_forgets() -> None:
-    share = PoisonShare()
-    share.add(POISON_WINDOW - 1, POISON_WINDOW - 1)
-    assert not share.too_high  # too few to tell
-    share.add(1, 1)
-    assert share.too_high
-    for _ in range(10):
-        share.add(POISON_WINDOW // 10, 0)
-    assert not share.too_high
-
-
 def test_a_damaged_verdict_is_one_warning_and_the_next_one_counts(tmp_path: Path) -> None:
     ledger = Ledger(LocalStore(tmp_path))
     for _ in range(2):
@@ -164,9 +154,9 @@ def test_a_damaged_verdict_is_one_warning_and_the_next_one_counts(tmp_path: Path
     damaged = sorted((tmp_path / "ledger").iterdir())[0]
     damaged.unlink()
     damaged.write_bytes(b"{}")
-    now = iter(range(10))
-    verdicts = Verdicts(Ledger(LocalStore(tmp_path)), lambda: float(next(now)))
+    gate, ticks = PoisonGate(0.5, 10), itertools.count()
+    halts = Halts(Ledger(LocalStore(tmp_path)), gate, dict, lambda: float(next(ticks)))
     with capture_logs() as lines:
-        stops = [verdicts.stop_in_force() for _ in range(3)]
+        stops = [halts.in_force() for _ in range(3)]
     assert [stop is not None and stop.reason for stop in stops] == ["patience"] * 3
     assert [line["event"] for line in lines] == ["verdict passed over"]

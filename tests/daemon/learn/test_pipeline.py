@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
 from daemon.learn import pipeline
 from daemon.learn.cadence import Cadence
-from daemon.learn.pipeline import QUEUED_BATCHES, PollSize, Reader
-from streams.decode import BatchDecoder
+from daemon.learn.pipeline import QUEUED_BATCHES, Reader
+from daemon.learn.pollsize import PollSize
+from daemon.watchdog import Pulse
+from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.source import RecordBatch, Source
 from streams.space import SpaceSpec, ViewSpec
@@ -23,8 +26,9 @@ DECODER = BatchDecoder(SpaceSpec("default", (ViewSpec("x", "dense", DIM),)), Non
 class Scripted:
     """A source whose polls are given by a function of their number."""
 
-    def __init__(self, poll: Callable[[int], RecordBatch | None]) -> None:
+    def __init__(self, poll: Callable[[int], RecordBatch | None], reached: int = 0) -> None:
         self._poll = poll
+        self._reached = reached
         self.polls = 0
         self.closed = False
 
@@ -35,6 +39,9 @@ class Scripted:
         self.polls += 1
         return self._poll(self.polls)
 
+    def reached(self) -> dict[int, int]:
+        return {0: self._reached}
+
     def close(self) -> None:
         self.closed = True
 
@@ -43,12 +50,23 @@ def one_record(number: int) -> RecordBatch:
     return RecordBatch(0, [number], [0], [make_events(1)[0]], [None], [()])
 
 
-def reader_of(source: object, clock: Callable[[], float] = time.monotonic, most: int = 10) -> Reader:
+@contextmanager
+def reader_of(source: object, most: int = 10, pulse: Pulse | None = None) -> Iterator[Reader]:
     def opened() -> Source:
         return source  # type: ignore[return-value]
 
-    size = PollSize(most, Cadence(30, 0), 0)
-    return Reader(opened, {0: 0}, lambda batch: (DECODER.decode(batch), None), size, clock)
+    size, beats = PollSize(most, Cadence(30, 0), 0), pulse or Pulse("reader")
+
+    def prepare(batch: RecordBatch) -> tuple[DecodedBatch, None]:
+        return DECODER.decode(batch), None
+
+    reader = Reader(opened, {0: 0}, prepare, size, pulse=beats, clock=time.monotonic)
+    reader.start()
+    try:
+        yield reader
+    finally:
+        reader.stop()
+        reader.ended(30.0)
 
 
 def wait_for(what: Callable[[], bool]) -> None:
@@ -75,16 +93,11 @@ def test_batches_come_in_order_and_read_ahead_is_bounded() -> None:
 
 def test_a_loop_that_stands_still_for_long_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "POLL_SECONDS", 0.001)
-    moved: list[float] = []
-
-    def clock() -> float:
-        moved.append(time.monotonic())
-        return moved[-1]
-
-    with reader_of(Scripted(one_record), clock) as reader:
+    pulse = Pulse("reader")
+    with reader_of(Scripted(one_record), pulse=pulse) as reader:
         wait_for(reader._queue.full)
-        before = len(moved)
-        wait_for(lambda: len(moved) > before + 20)  # it has tried in vain to hand over many times
+        before = pulse.beats
+        wait_for(lambda: pulse.beats > before + 20)  # it has tried in vain to hand over many times
         seen = [reader.get(5.0).polled.offsets[0] for _ in range(10)]
     assert seen == list(range(1, 11))
 
@@ -114,22 +127,61 @@ def test_unavailable_storage_is_waited_for() -> None:
         assert reader.trouble is None
 
 
-def test_a_poll_that_never_returns_is_noticed_and_a_slow_stream_is_not() -> None:
-    release, now = threading.Event(), [0.0]
+def test_a_stream_that_is_away_when_it_is_opened_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "RETRY_SECONDS", 0.001)
+    source, tries = Scripted(one_record), []
+
+    def opened() -> Source:
+        tries.append(1)
+        if len(tries) < 3:
+            raise StreamUnavailable("not yet")
+        return source  # type: ignore[return-value]
+
+    reader = Reader(
+        opened,
+        {0: 0},
+        lambda batch: (DECODER.decode(batch), None),
+        PollSize(10, Cadence(30, 0), 0),
+        pulse=Pulse("reader"),
+        clock=time.monotonic,
+    )
+    reader.start()
+    assert reader.get(30.0) is not None
+    reader.stop()
+    assert reader.ended(30.0)
+    assert len(tries) == 3
+
+
+def test_only_a_poll_in_hand_counts_as_silence() -> None:
+    """Waiting for the loop or for the stream beats on; a poll that does not return does not."""
+    release, pulse = threading.Event(), Pulse("reader")
 
     def stuck(number: int) -> None:
         if number == 3:
             release.wait(30)
 
     source = Scripted(stuck)
-    with reader_of(source, lambda: now[0]) as reader:
+    with reader_of(source, pulse=pulse):
         wait_for(lambda: source.polls == 3)
-        now[0] = 100.0
-        assert reader.silent_seconds() == 100.0
+        beats = pulse.beats
+        time.sleep(0.05)
+        assert (pulse.beats, pulse.doing, pulse.is_patient) == (beats, "poll", False)
         release.set()
-        wait_for(lambda: reader.silent_seconds() == 0.0)
-        now[0] = 200.0
-        wait_for(lambda: reader.silent_seconds() == 0.0)
+        wait_for(lambda: pulse.beats > beats + 10)
+
+
+def test_what_was_reached_is_told_once_all_of_it_was_taken() -> None:
+    """Offsets 2 and 3 hold no record: with the record at 1 taken, everything below 4 is."""
+
+    def poll(number: int) -> RecordBatch | None:
+        return one_record(1) if number == 1 else None
+
+    source = Scripted(poll, reached=4)
+    with reader_of(source) as reader:
+        wait_for(lambda: source.polls > 2)
+        assert reader.reached() is None
+        assert reader.get(5.0) is not None
+        wait_for(lambda: reader.reached() == {0: 4})
 
 
 def test_polls_grow_from_small_and_shrink_for_long_records() -> None:
@@ -139,9 +191,24 @@ def test_polls_grow_from_small_and_shrink_for_long_records() -> None:
     for _ in range(5):
         sizes.append(size.next())
         size.polled(short)
+        size.learned(sizes[-1], 1e-5 * sizes[-1])
     assert sizes == [64, 256, 1024, 4096, 5000]
     size.polled(RecordBatch(0, [0], [0], [b"x" * (1 << 20)], [None], [()]))
     assert size.next() == 16
+
+
+def test_a_slow_step_makes_for_small_batches() -> None:
+    """A stop waits for the batch in hand."""
+    size, short = PollSize(5000, Cadence(30, 0), 0), RecordBatch(0, [0], [0], [b"x"], [None], [()])
+    for _ in range(5):
+        size.polled(short)
+        size.learned(64, 0.64)
+    assert size.next() == 25
+    size.learned(1, 60.0)  # a projection fell into it
+    assert size.next() == 1
+    for _ in range(7):
+        size.learned(size.next(), 1e-5 * size.next())
+    assert size.next() == 5000
 
 
 def test_the_stream_itself(site: Site) -> None:
