@@ -1,0 +1,181 @@
+"""Records to a table of events, and the table to columns: what surrounds the compiled functions.
+
+Records are joined and gone through piece by piece, twice: once for what is where, once to copy the vectors
+out. A piece stays in a processor's own cache from joining to copying, and its memory is used again for the
+next; one long join takes longer than two short ones, because the system has to hand out fresh memory for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streams.catalog import Catalog
+from streams.columns import RoleColumns
+from streams.compiled.fill import fill_dense, fill_sparse
+from streams.compiled.index import fill_slots
+from streams.compiled.scan import scan
+from streams.space import UNNAMED_VIEW, SpaceSpec, ViewSpec
+from streams.vectors import Column, DenseColumn, Float32Array, Int64Array, SparseColumn
+
+PIECE_BYTES = 1 << 18
+ROLES = 3
+UInt8Array = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The events among some records: `streams.compiled.layout.TABLE`, one row per event.
+
+    `pieces` are (first record, last, first event, last), each last excluded; the `spans` of an event count
+    from the beginning of its piece.
+    """
+
+    values: Sequence[bytes]
+    pieces: list[tuple[int, int, int, int]]
+    records: Int64Array
+    timestamps: Int64Array
+    weights: Float32Array
+    ids: npt.NDArray[np.uint64]
+    rows: npt.NDArray[np.int32]
+    spans: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def joined(self) -> Iterator[tuple[UInt8Array, int, int]]:
+        """Each piece's bytes, its first event and its last, excluded."""
+        for first, last, begin, end in self.pieces:
+            yield _join(self.values[first:last]), begin, end
+
+
+class Reading:
+    """Reads records of one space, objects by id in one catalog (None: there is none)."""
+
+    def __init__(self, space: SpaceSpec, catalog: Catalog | None) -> None:
+        self._views = space.views
+        self._space = _space_arrays(space)
+        self._index = _index_arrays(catalog)
+
+    def find(self, values: Sequence[bytes], limit: int) -> Found:
+        """The events among the records of at most `limit` bytes; all other records are left out."""
+        n, views = len(values), len(self._views)
+        bounds = _bounds(values)
+        table: tuple[Any, ...] = (
+            np.empty(n, np.int64),
+            np.empty(n, np.int64),
+            np.empty(n, np.float32),
+            np.empty(n, np.uint64),
+            np.empty((n, ROLES), np.int32),
+            np.empty((n, ROLES, views, 3), np.int64),
+        )
+        first = taken = 0
+        pieces = []
+        while first < n:
+            last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + PIECE_BYTES, "right")) - 1)
+            data, before = _join(values[first:last]), taken
+            taken = scan(data, bounds, first, last, limit, self._space, self._index, table, taken)
+            pieces.append((first, last, before, taken))
+            first = last
+        return Found(values, pieces, *(column[:taken] for column in table))
+
+    def roles(self, found: Found) -> tuple[RoleColumns, RoleColumns, RoleColumns]:
+        """The columns of query, clicked and skipped."""
+        rows = [np.ascontiguousarray(found.rows[:, role]) for role in range(ROLES)]
+        inline = [bool((one < 0).any()) for one in rows]
+        room = _Room(self._size(found, inline))
+        columns = [self._columns(found, role, room) if inline[role] else None for role in range(ROLES)]
+        for data, first, last in found.joined():
+            for role, views in enumerate(columns):
+                for view, column in enumerate((views or {}).values()):
+                    _fill(column, data, found.spans, (first, last, role, view))
+        query, clicked, skipped = map(RoleColumns, rows, columns)
+        return query, clicked, skipped
+
+    def _size(self, found: Found, inline: list[bool]) -> int:
+        """Bytes of all columns, and enough to begin each array where it should."""
+        sparse = 2 * int(found.spans[..., 2].sum())
+        dense = len(found) * int(self._space[3].sum()) * sum(inline)
+        return sparse + dense + 2 * ROLES * len(self._views) * _Room.ALIGN
+
+    def _columns(self, found: Found, role: int, room: _Room) -> dict[str, Column]:
+        return {
+            view.name: _empty_column(view, found.spans[:, role, place, 2], room)
+            for place, view in enumerate(self._views)
+        }
+
+
+class _Room:
+    """One piece of memory for all columns of a batch, which the allocator hands out again for the next batch.
+
+    Many pieces of a megabyte go back to the system every time, and fresh pages cost more than decoding does.
+    """
+
+    ALIGN = 64
+
+    def __init__(self, size: int) -> None:
+        self._memory = np.empty(size, np.uint8)
+        self._used = 0
+
+    def array(self, count: int, dtype: str) -> npt.NDArray[Any]:
+        """The next `count` numbers of 4 bytes, undefined."""
+        begin = self._used
+        self._used = -(-(begin + 4 * count) // self.ALIGN) * self.ALIGN
+        return self._memory[begin : begin + 4 * count].view(dtype)
+
+
+def _empty_column(view: ViewSpec, sizes: Int64Array, room: _Room) -> Column:
+    """A column for vectors of these sizes in bytes, its numbers undefined."""
+    if view.kind == "dense":
+        return DenseColumn(room.array(len(sizes) * view.dim, "<f4").reshape(len(sizes), view.dim))
+    indptr = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes >> 2, out=indptr[1:])
+    count = int(indptr[-1])
+    return SparseColumn(indptr, room.array(count, "<i4"), room.array(count, "<f4"), view.dim)
+
+
+def _fill(column: Column, data: UInt8Array, spans: Int64Array, part: tuple[int, int, int, int]) -> None:
+    values = column.values.reshape(-1).view(np.uint8)
+    if isinstance(column, DenseColumn):
+        fill_dense(data, spans, *part, 4 * column.dim, values)
+    else:
+        fill_sparse(data, spans, *part, column.indptr, column.indices.view(np.uint8), values)
+
+
+def _join(values: Sequence[bytes]) -> UInt8Array:
+    return np.frombuffer(b"".join(values), np.uint8)
+
+
+def _bounds(values: Sequence[bytes]) -> Int64Array:
+    """Where each begins when they are joined, and where the last ends."""
+    bounds = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=bounds[1:])
+    return bounds
+
+
+def _space_arrays(space: SpaceSpec) -> tuple[Any, ...]:
+    """The space as `streams.compiled.layout.SPACE`."""
+    names = [_utf8(view.name) for view in space.views]
+    sizes = np.array([4 * view.dim if view.kind == "dense" else 0 for view in space.views], np.int64)
+    unnamed = 0 if [view.name for view in space.views] == [UNNAMED_VIEW] else -1
+    return _join([_utf8(space.id)]), _join(names), _bounds(names), sizes, unnamed
+
+
+def _index_arrays(catalog: Catalog | None) -> tuple[Any, ...]:
+    """The catalog's ids as `streams.compiled.index.INDEX`."""
+    if catalog is None:
+        return _join([]), _bounds([]), np.empty(0, np.int32)
+    ids = [_utf8(one) for one in catalog.ids]
+    slots = np.full(1 << (2 * len(ids)).bit_length(), -1, np.int32)  # more than twice as many as ids
+    data, bounds = _join(ids), _bounds(ids)
+    fill_slots(data, bounds, slots)
+    return data, bounds, slots
+
+
+def _utf8(text: str) -> bytes:
+    # a name that is no valid text fits no record
+    return text.encode("utf-8", "surrogatepass")
