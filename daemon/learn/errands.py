@@ -1,7 +1,7 @@
 """The errands thread: what the stream is asked and told beside the learning; the loop never waits for it.
 
-Bounds for the lag once a second, now and then whether the topic still is the one learned from, and after a
-version what `Housekeeping` does. The loop reads the last answers and hands over the last version.
+Bounds for the lag once a second, which a topic that was re-created refuses to tell, and after a version what
+`Housekeeping` does. The loop reads the last answers and hands over the last version.
 """
 
 from __future__ import annotations
@@ -10,17 +10,12 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import structlog
-
 from checkpoints.manifest import Manifest
 from daemon.watchdog import Pulse
-from streams.errors import LogMismatch, StreamUnavailable
-from streams.source import Source, TopicIdentity
+from streams.errors import StreamUnavailable
+from streams.source import Source
 
 BOUNDS_EVERY_S = 1.0
-IDENTITY_EVERY_S = 5.0
-
-log = structlog.get_logger("tripletd.learn")
 
 Bounds = Mapping[int, tuple[int, int]]
 
@@ -38,8 +33,7 @@ class Errands:
 
     Args:
         source: handed over for good; closed by the thread.
-        identity: the topic that is learned from.
-        tidy: what is done after a version is durable; may take long and may fail by StreamError.
+        tidy: what is done after a version is durable.
         pulse: of this thread.
         clock: monotonic, in seconds.
     """
@@ -49,20 +43,18 @@ class Errands:
     def __init__(
         self,
         source: Source,
-        identity: TopicIdentity,
         tidy: Callable[[Manifest, Source], None],
         pulse: Pulse,
         clock: Callable[[], float],
     ) -> None:
         self._source = source
-        self._identity = identity
         self._tidy = tidy
         self._pulse = pulse
         self._clock = clock
         self._lock = threading.Condition()
         self._version: Manifest | None = None
         self._tidying = self._hurried = self._closing = False
-        self._bounds_at = self._identity_at = clock()
+        self._bounds_at = clock()
         self._error: BaseException | None = None
         self.seen: Seen | None = None
         self.trouble: StreamUnavailable | None = None  # why there is no newer answer
@@ -73,7 +65,7 @@ class Errands:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise what ended the thread: another topic, another learner."""
+        """Raise what ended the thread: the topic was re-created, another learner has taken over."""
         if self._error is not None:
             raise self._error
 
@@ -108,7 +100,6 @@ class Errands:
 
     def _run(self) -> None:
         try:
-            self._identity_at = self._clock()
             self._ask()
             while self._wait_for_work():
                 self._tidy_up()
@@ -140,31 +131,19 @@ class Errands:
             version, self._version = self._version, None
             self._tidying = version is not None
         if version is not None:
-            with self._pulse.patient("tidying up after a version"):
-                self._tidy(version, self._source)
+            self._tidy(version, self._source)
         with self._lock:
             self._tidying = False
             self._lock.notify_all()
 
     def _ask(self) -> None:
-        """The bounds, and every few seconds whether this still is the topic."""
+        """The bounds; a source refuses to give those of another topic than it opened."""
         with self._lock:
             self._hurried = False
         self._bounds_at = self._clock()
         self._pulse.beat("asking for the bounds")
         try:
             self.seen = Seen(self._source.bounds(), self._bounds_at)
-            if self._clock() - self._identity_at >= IDENTITY_EVERY_S:
-                self._identity_at = self._clock()
-                self._pulse.beat("asking which topic this is")
-                self._refuse_another_topic(self._source.identity())
             self.trouble = None
         except StreamUnavailable as error:
             self.trouble = error
-
-    def _refuse_another_topic(self, found: TopicIdentity) -> None:
-        if (found.log_id, found.topic_id) != (self._identity.log_id, self._identity.topic_id):
-            raise LogMismatch(
-                f"topic {found.topic!r} was re-created while it was learned from: it was {self._identity}, "
-                f"now it is {found}; learn from it with an empty checkpoints.path"
-            )

@@ -70,7 +70,7 @@ def _crew(stack: ExitStack, config: Config, outside: Outside, inputs: Inputs, or
     cadence = Cadence(config.checkpoints.every_s, config.checkpoints.every_events)
     size = PollSize(config.stream.poll_records, cadence, origin.progress.records)
     reader = _reader(inputs, origin, size, outside)
-    fence = Fence(inputs.versions, origin.epoch)
+    fence, pulse = Fence(inputs.versions, origin.epoch), watch("the errands thread")
     tidy = Housekeeping(
         VersionStore(inputs.store),
         Ledger(inputs.store),
@@ -78,8 +78,9 @@ def _crew(stack: ExitStack, config: Config, outside: Outside, inputs: Inputs, or
         inputs.address,
         config.checkpoints.keep,
         config.stream,
+        pulse,
     )
-    errands = Errands(inputs.control, inputs.identity, tidy, watch("the errands thread"), clock)
+    errands = Errands(inputs.control, tidy, pulse, clock)
     readiness = Readiness(reader, errands, partial(stands, origin, reader), clock)
     observer = Observer(outside, readiness, origin.state.arrays, clock)
     publisher = AsyncPublisher(inputs.versions, origin.epoch)
