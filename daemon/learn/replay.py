@@ -13,10 +13,11 @@ from checkpoints.manifest import ScheduleEntry
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.describe import runtime
 from daemon.learn.difference import TOLERANCE, Place, first_difference
+from daemon.learn.disagree import EventPlace, other_counts, other_position, other_record
 from daemon.learn.line import Link, line
 from daemon.learn.rerun import OutOfLine, Rerun
 from daemon.learn.runs import Runs
-from daemon.learn.touch import EventPlace, first_touch
+from daemon.learn.touch import first_touch
 from streams.catalog import Catalog
 from streams.source import Source
 
@@ -28,35 +29,39 @@ Progressed = Callable[[int, int], None]
 class Difference:
     """Where a version is not what its schedule makes of the version `since`, which still agrees.
 
-    `why` says it in one sentence. `place`: the first array and row that differ, and `event` the first event
-    between the two that touches this row; None where no event can be named.
+    `why` says it in one sentence. `place`: the first array and row that differ. `record`: a record of the log
+    that is known to be another one than was learned; otherwise `event` is the first event between the two
+    versions that touches this row, None when none does.
     """
 
     version: int
     since: int
     why: str
     place: Place | None = None
+    record: EventPlace | None = None
     event: EventPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """The recomputed state's hash, the recorded one, and how many records it took.
+    """The recomputed state's hash (empty where it ended early), the recorded one, and the records it took.
 
-    `other_runtime` holds what else computed the version, as `{name: (then, now)}`; numbers are then compared
-    within `difference.TOLERANCE`. `difference` is None when all that was compared agrees.
+    `other_runtime`: what else computed a version of the line, as `{name: (then, now)}`; numbers are then
+    compared within `within`, see `difference.TOLERANCE`. None: bit for bit, or not at all without `verify`.
+    `difference` is None when all that was compared agrees.
     """
 
     hash: str
     recorded: str
     records: int
     other_runtime: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    within: float | None = None
     difference: Difference | None = None
 
     @property
     def equal(self) -> bool:
         """Whether replaying gave the version's own bits."""
-        return self.hash == self.recorded and self.difference is None
+        return self.hash == self.recorded
 
 
 def replay(
@@ -105,6 +110,7 @@ class _Replay:
         self._total = sum(e[2] - e[1] for link in links for e in link.schedule if not isinstance(e, dict))
         self._records = 0
         self._others = _other_runtime(links)
+        self._tolerance = TOLERANCE if self._others else None
 
     def run(self, from_version: int, verify: bool) -> ReplayResult:
         """Follow every link; stop at the first version that differs."""
@@ -124,8 +130,9 @@ class _Replay:
                 if found is not None:
                     break
                 since, segment = link.number, []
-        digest = state_hash(rerun.state.arrays())
-        return ReplayResult(digest, self._target.state_hash, self._records, self._others, found)
+        digest = "" if found is not None else state_hash(rerun.state.arrays())
+        within = self._tolerance if verify else None
+        return ReplayResult(digest, self._target.state_hash, self._records, self._others, within, found)
 
     def _start(self, number: int) -> Rerun:
         return Rerun(self._versions.load(number), self._target, self._catalog, self._runs)
@@ -137,54 +144,37 @@ class _Replay:
     def _compare(
         self, rerun: Rerun, manifest: Manifest, since: int, segment: Sequence[ScheduleEntry]
     ) -> Difference | None:
-        """The first difference between what was recomputed and a version; state first, since it says most."""
+        """The first difference of what was recomputed from a version: position, then state, then counters."""
+        number, progress = manifest.number, rerun.progress
+        why = other_position(progress, manifest)
+        if why is not None:
+            return Difference(number, since, why)
+        record = other_record(progress, manifest)
         if state_hash(rerun.state.arrays()) != manifest.state_hash:
             place = self._place(rerun, manifest)
             if place is not None:
-                event = None
-                if place.row is not None:
-                    event = first_touch(
-                        self._start(since), segment, place.array, place.row, lambda records: None
-                    )
-                return Difference(manifest.number, since, str(place), place, event)
-        return _other_progress(rerun, manifest, since, exact=not self._others)
+                event = None if record is not None else self._touch(place, since, segment)
+                return Difference(number, since, str(place), place, record, event)
+        if record is not None:
+            return Difference(
+                number, since, "the state is the same, a record of the log is not", record=record
+            )
+        why = None if self._others else other_counts(progress, manifest)
+        return None if why is None else Difference(number, since, why)
+
+    def _touch(self, place: Place, since: int, segment: Sequence[ScheduleEntry]) -> EventPlace | None:
+        if place.row is None:
+            return None
+        return first_touch(self._start(since), segment, place.array, place.row, lambda records: None)
 
     def _place(self, rerun: Rerun, manifest: Manifest) -> Place | None:
-        tolerance = TOLERANCE if self._others else None
         try:
             recorded = self._versions.load(manifest.number).arrays
         except CheckpointError as error:
             if manifest.number == self._target.number:
                 raise
             return Place(f"version {manifest.number}", None, 0, f"damaged: {error}", "a state", 0)
-        return first_difference(recorded, rerun.state.arrays(), tolerance)
-
-
-def _other_progress(rerun: Rerun, manifest: Manifest, since: int, exact: bool) -> Difference | None:
-    """Positions (with the digests of the records there), counters and watermark, in this order."""
-    found = rerun.progress
-    for partition, at in sorted(manifest.positions.items()):
-        mine = found.positions.get(partition)
-        if mine is None or mine.next_offset != at.next_offset:
-            stands = "nowhere" if mine is None else f"{mine.next_offset:,}"
-            why = f"partition {partition} is recorded at {at.next_offset:,}; its schedule leads to {stands}"
-            return Difference(manifest.number, since, why)
-        if mine.last_digest != at.last_digest:
-            place = EventPlace(partition, at.next_offset - 1, None)
-            return Difference(
-                manifest.number, since, "the log holds another record than was learned", event=place
-            )
-    if not exact:
-        return None
-    for name in sorted({*manifest.counters, *found.counters}):
-        old, new = manifest.counters.get(name, 0), found.counters.get(name, 0)
-        if old != new:
-            why = f"counter {name}: recorded {old:,}, recomputed {new:,}"
-            return Difference(manifest.number, since, why)
-    if manifest.watermark != found.watermark:
-        why = f"watermark: recorded {manifest.watermark}, recomputed {found.watermark}"
-        return Difference(manifest.number, since, why)
-    return None
+        return first_difference(recorded, rerun.state.arrays(), self._tolerance)
 
 
 def _other_runtime(links: Sequence[Link]) -> dict[str, tuple[Any, Any]]:

@@ -1,15 +1,17 @@
 """The records of recorded runs, in any interleaving of partitions, without a seek per run.
 
-A schedule over several partitions may hold thousands of runs of a few records. Each partition has a bounded
-buffer of records read ahead, so the source seeks once per buffer.
+A schedule over several partitions may hold thousands of runs of a few records. All partitions are read ahead
+together, into buffers; once these hold too much, those that the schedule does not wait for are left out for a
+while, which costs a seek.
 """
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from daemon.exits import EX_DATAERR, UserError
 from streams.errors import OffsetAhead, OffsetExpired, StreamUnavailable
@@ -18,29 +20,30 @@ from streams.source import RecordBatch, Source
 READ_RECORDS = 4096
 READ_SECONDS = 10.0
 FIRST_READ = 64  # records; how long they are is not known, so begin small
-BUFFER_BYTES = 128 << 20  # of all partitions together
+AHEAD_BYTES = 128 << 20
 ATTEMPTS = 5
 PAUSE_SECONDS = 2.0
 
 
 @dataclass(slots=True)
 class _Ahead:
-    """Records of one partition that were read but not asked for yet, and the offset to ask for next."""
+    """Records of one partition that were read and not asked for yet."""
 
-    batch: RecordBatch | None
-    at: int
-    next_offset: int
+    next_asked: int
+    next_read: int
+    batches: deque[RecordBatch] = field(default_factory=deque)
 
 
 class Runs:
     """Reads runs of partitions from one source, whose assignment it owns."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, ahead_bytes: int = AHEAD_BYTES) -> None:
         self._source = source
-        self._share = BUFFER_BYTES // max(1, len(source.bounds()))
+        self._limit = ahead_bytes
         self._ahead: dict[int, _Ahead] = {}
-        self._chunk: dict[int, int] = {}
-        self._stands: tuple[int, int] | None = None  # (partition, offset) the source would read next
+        self._assigned: set[int] = set()
+        self._held = 0  # bytes in all buffers
+        self._chunk = FIRST_READ
 
     def read(self, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
         """The records with offsets in [start, stop), in order, in batches.
@@ -48,53 +51,85 @@ class Runs:
         Raises UserError when the log has expired, ends before `stop`, or cannot be read there.
         """
         ahead = self._ahead.get(partition)
-        if ahead is None or ahead.next_offset != start:
-            ahead = self._ahead[partition] = _Ahead(None, 0, start)
-        while True:
-            if ahead.batch is not None:
-                end = bisect_left(ahead.batch.offsets, stop)
-                if end > ahead.at:
-                    taken = cut(ahead.batch, ahead.at, end)
-                    ahead.at, ahead.next_offset = end, taken.offsets[-1] + 1
-                    yield taken
-                if end < len(ahead.batch):
+        if ahead is None or ahead.next_asked != start:
+            self._forget(partition)
+            ahead = self._ahead[partition] = _Ahead(start, start)
+        while ahead.next_asked < stop:
+            if ahead.batches:
+                batch = self._take(ahead, stop)
+                if batch is None:
                     break  # what is left lies behind the run
-            if ahead.next_offset >= stop:
+                yield batch
+            elif not self._read_more(partition, stop):
                 break
-            ahead.batch, ahead.at = self._more(partition, ahead.next_offset, stop), 0
-            if ahead.batch is None:
-                break
-        ahead.next_offset = stop
+        ahead.next_asked = stop
 
-    def _more(self, partition: int, offset: int, stop: int) -> RecordBatch | None:
-        """The next records from an offset on; None when the log has none below `stop`."""
+    def _take(self, ahead: _Ahead, stop: int) -> RecordBatch | None:
+        """What the first buffered batch holds below `stop`; None when that is nothing."""
+        batch = ahead.batches.popleft()
+        end = bisect_left(batch.offsets, stop)
+        if end < len(batch):
+            ahead.batches.appendleft(cut(batch, end, len(batch)))
+        if end == 0:
+            return None
+        taken = cut(batch, 0, end)
+        if taken.damaged is not None:
+            raise _lost(taken.partition, ahead.next_asked, stop, taken.damaged)
+        self._held -= _bytes(taken)
+        ahead.next_asked = taken.offsets[-1] + 1
+        return taken
+
+    def _read_more(self, partition: int, stop: int) -> bool:
+        """Read something into the buffers; False when the partition has no more records below `stop`."""
+        try:
+            self._assign(partition)
+            if self._source.reached()[partition] >= stop:
+                return False
+            batch = self._poll()
+        except (OffsetExpired, OffsetAhead) as error:
+            if error.partition == partition:
+                raise _lost(partition, self._ahead[partition].next_asked, stop, str(error)) from error
+            self._forget(error.partition)  # it may not be needed any more; if it is, this comes again
+            return True
+        if batch is None:
+            if self._source.reached()[partition] >= stop:
+                return False
+            raise _lost(partition, self._ahead[partition].next_asked, stop, "it ends before that")
+        ahead, size = self._ahead[batch.partition], _bytes(batch)
+        ahead.batches.append(batch)
+        ahead.next_read = batch.offsets[-1] + 1
+        self._held += size
+        self._chunk = max(1, min(READ_RECORDS, self._limit // 8 // (size // len(batch) + 1)))
+        return True
+
+    def _assign(self, partition: int) -> None:
+        """Have the source read the partition, and all others; once there is enough, those without records."""
+        enough = self._held > self._limit
+        wanted = {
+            p: ahead.next_read
+            for p, ahead in self._ahead.items()
+            if p == partition or not enough or not ahead.batches
+        }
+        if partition not in self._assigned or (enough and self._assigned > set(wanted)):
+            self._source.assign(wanted)
+            self._assigned = set(wanted)
+
+    def _poll(self) -> RecordBatch | None:
         for attempt in range(ATTEMPTS):
             try:
-                return self._poll(partition, offset, stop)
+                return self._source.poll(self._chunk, READ_SECONDS)
             except StreamUnavailable:
-                self._stands = None
                 if attempt == ATTEMPTS - 1:
                     raise
                 time.sleep(PAUSE_SECONDS)
-            except (OffsetExpired, OffsetAhead) as error:
-                raise _lost(partition, offset, stop, str(error)) from error
         raise AssertionError("the last attempt returns or raises")
 
-    def _poll(self, partition: int, offset: int, stop: int) -> RecordBatch | None:
-        if self._stands != (partition, offset):
-            self._source.assign({partition: offset})
-        self._stands = None
-        batch = self._source.poll(self._chunk.get(partition, FIRST_READ), READ_SECONDS)
-        if batch is None:
-            if self._source.reached()[partition] >= stop:
-                return None
-            raise _lost(partition, offset, stop, "it ends before that")
-        if batch.damaged is not None:
-            raise _lost(partition, offset, stop, batch.damaged)
-        self._stands = partition, batch.offsets[-1] + 1
-        size = sum(len(value) for value in batch.values if value is not None) // len(batch) + 1
-        self._chunk[partition] = max(1, min(READ_RECORDS, self._share // size))
-        return batch
+    def _forget(self, partition: int) -> None:
+        """Drop what was read ahead of a partition; the source is assigned anew before it reads on."""
+        ahead = self._ahead.pop(partition, None)
+        if ahead is not None:
+            self._held -= sum(_bytes(batch) for batch in ahead.batches)
+            self._assigned = set()
 
 
 def cut(batch: RecordBatch, start: int, stop: int) -> RecordBatch:
@@ -103,6 +138,10 @@ def cut(batch: RecordBatch, start: int, stop: int) -> RecordBatch:
         return batch
     fields = ("offsets", "timestamps", "values", "keys", "headers")
     return replace(batch, **{name: getattr(batch, name)[start:stop] for name in fields})
+
+
+def _bytes(batch: RecordBatch) -> int:
+    return sum(len(value) for value in batch.values if value is not None)
 
 
 def _lost(partition: int, offset: int, stop: int, why: str) -> UserError:

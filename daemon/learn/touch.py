@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from checkpoints.manifest import ScheduleEntry
 from daemon.learn.difference import as_rows
+from daemon.learn.disagree import EventPlace
 from daemon.learn.pipeline import Ready
 from daemon.learn.rerun import Rerun, Told
 from daemon.learn.state import State
 from streams.codec import decode_event
 from streams.poison import Poison
-
-
-@dataclass(frozen=True, slots=True)
-class EventPlace:
-    """One event: partition, offset, and its id where it can be read."""
-
-    partition: int
-    offset: int
-    id: str | None
-
-    def __str__(self) -> str:
-        named = "" if self.id is None else f", id {self.id!r}"
-        return f"partition {self.partition}, offset {self.offset:,}{named}"
 
 
 def first_touch(

@@ -1,0 +1,140 @@
+"""`tripletd replay`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
+from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
+
+if TYPE_CHECKING:
+    from checkpoints import Ledger, VersionStore
+    from daemon.config import Config
+    from daemon.learn.replay import Difference, ReplayResult
+
+
+def replay(
+    *,
+    from_: Annotated[
+        str,
+        typer.Option("--from", metavar="VERSION", help="Begin with this version: a number, latest, best."),
+    ] = "0",
+    to: Annotated[
+        str, typer.Option("--to", metavar="VERSION", help="Recompute this version: a number, latest, best.")
+    ] = "latest",
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", metavar="", help="Compare every version kept on the way; tell the first difference."
+        ),
+    ] = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Recompute a version from its recorded schedule and the events in the log."""
+    from daemon.versions.storage import open_for_reading
+
+    effective = load(config, set_)
+    versions, ledger = open_for_reading(effective)
+    numbers = _number(from_, versions, ledger), _number(to, versions, ledger)
+    result = _replay(effective, versions, *numbers, verify)
+    if json:
+        write_json(_plain(numbers, result))
+    else:
+        _print(numbers, result)
+    if result.difference is not None:
+        raise _differs(result.difference, numbers[0])
+    return EX_OK
+
+
+def _number(name: str, versions: VersionStore, ledger: Ledger) -> int:
+    from checkpoints import resolve
+    from daemon.look.readable import read_entries
+
+    entries, notes = read_entries(ledger)
+    write_notes(notes)
+    found = resolve(name, versions.versions(), entries)
+    if found is None:
+        raise UserError(
+            f"{name!r} names no version that is kept", "tripletd models list shows them", EX_USAGE
+        )
+    return found
+
+
+def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify: bool) -> ReplayResult:
+    # Before whatever imports numba: it fixes the processor level that kernels are compiled for.
+    import learners.kernels.cpu  # noqa: F401  # isort: skip
+    from threadpoolctl import threadpool_limits
+
+    from daemon.learn.replay import replay as recompute
+    from daemon.learn.resume import refuse_other_stream
+    from daemon.objects.space import space_of
+    from streams.catalog import load_catalog
+    from streams.open import open_source
+
+    catalog = load_catalog(config.catalog.path, space_of(config)) if config.catalog.path else None
+    with closing(open_source(config.stream.to_address())) as source, threadpool_limits(limits=1):
+        refuse_other_stream(versions.manifest(to), asdict(source.identity()), source.bounds())
+        with _progress() as told:
+            return recompute(versions, source, catalog, from_, to, verify=verify, told=told)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A line on stderr, rewritten in place; silent where that is no terminal."""
+    from rich.console import Console
+
+    terminal = Console(stderr=True, highlight=False, emoji=False)
+    if not terminal.is_terminal:
+        yield lambda done, total: None
+        return
+    with terminal.status("replaying") as status:
+        yield lambda done, total: status.update(f"{done:,} of {total:,} records replayed")
+
+
+def _print(numbers: tuple[int, int], result: ReplayResult) -> None:
+    out = console()
+    out.print(f"{result.records:,} records replayed from version {numbers[0]} towards version {numbers[1]}")
+    for name, (then, now) in result.other_runtime.items():
+        out.print(f"computed with {name} {then}, replayed with {name} {now}", soft_wrap=True)
+    if result.difference is not None:
+        return
+    out.print(f"state hash {result.hash}", soft_wrap=True)
+    if result.hash == result.recorded:
+        out.print("equal to the recorded one, bit for bit")
+    elif result.within is not None:
+        out.print(
+            f"not the same bits; every number is within {result.within:g} of the recorded one, relative"
+        )
+        out.print("to the largest of its array, which is all that other packages or processors promise")
+    else:
+        out.print(f"recorded   {result.recorded}", soft_wrap=True)
+
+
+def _differs(found: Difference, from_version: int) -> UserError:
+    """The first difference in words (data)."""
+    lines = [f"version {found.version} is not what its schedule makes of version {found.since}: {found.why}"]
+    if found.record is not None:
+        lines.append(f"  the log holds another record than was learned: {found.record}")
+    elif found.event is not None:
+        lines.append(f"  the first event in between that touches this row: {found.event}")
+    elif found.place is not None and found.place.row is not None:
+        lines.append("  no event in between touches this row")
+    if found.since != from_version:
+        lines.append(f"  all versions kept from {from_version} to {found.since} agree")
+    return UserError(
+        "\n".join(lines),
+        "altered is the log, a schedule in between or one of the two versions; those after it may agree "
+        "with each other: replay from there",
+        EX_DATAERR,
+    )
+
+
+def _plain(numbers: tuple[int, int], result: ReplayResult) -> dict[str, Any]:
+    return {"from": numbers[0], "to": numbers[1], "equal": result.equal, **asdict(result)}
