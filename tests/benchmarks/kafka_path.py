@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from streams.address import Address, parse_address
 from streams.kafka.settings import Client, KafkaSettings
-from streams.open import ensure_topic, open_source
+from streams.open import TopicLimits, create_topics, open_source
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import random_triplets
 from tests.benchmarks.whole_path import DISTINCT, EVENTS, FOLDER, bare_kernel, whole_path, write_events
@@ -34,8 +34,8 @@ def figures() -> list[Figure]:
     try:
         with Cluster() as cluster:
             address = parse_address(cluster.address("clicks"))
-            ensure_topic(with_client(address, "kafka-python"), 1)
-            write_events(with_client(address, "kafka-python"), batch)
+            create_topics(address, 1, TopicLimits())
+            write_events(with_client(address, "confluent"), batch)
             kernel = bare_kernel(batch)
             paths = [path_figure(address, client, kernel) for client in CLIENTS]
             return paths + [poll_figure(address, client) for client in CLIENTS]
