@@ -8,10 +8,14 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from streams.address import Address
+from streams.kafka.answering import answering
 from streams.kafka.bounded import call_within
 from streams.kafka.settings import KafkaSettings
 
 Client = TypeVar("Client")
+
+_METADATA_MS = 3000
+"""How often leaders and brokers are asked for: a frozen one's successor is found this soon."""
 
 _BACKOFF_MS = 500
 """Longest pause between two attempts to connect: a broker that comes back is found soon."""
@@ -27,7 +31,7 @@ def client_options(address: Address) -> dict[str, Any]:
     settings = settings_of(address)
     limit = milliseconds(settings.timeout_s)
     return {
-        "bootstrap_servers": address.path.split(","),
+        "bootstrap_servers": answering(address),
         "client_id": settings.client_id,
         "security_protocol": settings.security_protocol,
         "sasl_mechanism": settings.sasl_mechanism,
@@ -40,6 +44,7 @@ def client_options(address: Address) -> dict[str, Any]:
         "ssl_check_hostname": settings.ssl_check_hostname,
         "bootstrap_timeout_ms": limit,
         "request_timeout_ms": limit,
+        "metadata_max_age_ms": _METADATA_MS,
         "reconnect_backoff_max_ms": _BACKOFF_MS,
     }
 

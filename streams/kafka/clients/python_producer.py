@@ -61,7 +61,9 @@ class PythonProducer:
         return offsets
 
     def close(self) -> None:
-        """Release threads and sockets."""
+        """Release threads and sockets; nothing is written any more."""
+        # or what is unfinished keeps its thread, which goes on trying to write it
+        self._producer._sender.force_close()
         close_quietly(self._producer, timeout=_LEAVE_S)
 
     def _append(self, partition: int, record: OutRecord) -> Any:
