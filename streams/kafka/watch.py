@@ -15,8 +15,8 @@ _LEAVE_S = 1.0
 class Watch:
     """A thread that asks the cluster for the topic's identity; what it finds is raised by the reader."""
 
-    def __init__(self, admin: Admin, identity: TopicIdentity, period_s: float = PERIOD_S) -> None:
-        self._admin, self._identity, self._period_s = admin, identity, period_s
+    def __init__(self, admin: Admin, identity: TopicIdentity) -> None:
+        self._admin, self._identity = admin, identity
         self._stop = threading.Event()
         self._fault: StreamError | None = None
         self._thread: threading.Thread | None = None
@@ -44,7 +44,7 @@ class Watch:
             self._thread.join(_LEAVE_S)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._period_s):
+        while not self._stop.wait(PERIOD_S):
             try:
                 self._admin.check(self._identity)
                 self._fault = None

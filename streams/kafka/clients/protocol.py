@@ -28,7 +28,7 @@ class CorruptBatch(StreamError):
 
 
 class OutOfRange(StreamError):
-    """The broker has no such offset: expired, or past the end."""
+    """The broker has no such offset, or not of the log that was read: expired, past the end, cut off."""
 
 
 class ConsumerClient(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +27,9 @@ _REQUEST_S = 15.0
 
 _METADATA_MS = 3000
 """How often leaders and the topic's id are asked for: a frozen leader's successor is found this soon."""
+
+_PAUSE_S = 0.05
+"""After so long without a poll the topic may have been re-created, with no fetch under way that failed."""
 
 _READING: dict[str, Any] = {
     "group_id": None,
@@ -56,6 +61,7 @@ class PythonConsumer:
         except Exception as error:
             raise stream_error(error, address) from error
         self._cluster = network.cluster
+        self._polled_at = time.monotonic()
 
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from these next offsets; what was fetched before is forgotten."""
@@ -67,10 +73,16 @@ class PythonConsumer:
 
     def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
+        if time.monotonic() - self._polled_at > _PAUSE_S:
+            self._cluster.request_update()
         try:
             polled = self._consumer.poll(timeout_ms=max(0, round(timeout_s * 1000)), max_records=max_records)
         except Exception as error:
             raise self._fault(error) from error
+        self._polled_at = time.monotonic()
+        if polled and (self._cluster.need_update or self._cluster.topic_id(self._address.topic) is None):
+            # a fetch may have failed because the topic was removed, and the next one found another
+            self._await_metadata()
         self._check_topic()
         fetched: list[Fetched] = []
         for place, records in polled.items():
@@ -85,8 +97,14 @@ class PythonConsumer:
         """Release threads and sockets."""
         close_quietly(self._consumer)
 
+    def _await_metadata(self) -> None:
+        known = threading.Event()
+        self._cluster.request_update().add_both(lambda _: known.set())
+        if not known.wait(settings_of(self._address).timeout_s):
+            raise StreamUnavailable(f"{self._address}: no broker tells whether this is still the same topic")
+
     def _check_topic(self) -> None:
-        """The client asks for metadata often, and at once after any fetch that failed."""
+        """The client asks for the topic's id often, and at once after any fetch that failed."""
         known = self._cluster.topic_id(self._address.topic)
         if self._topic_id is not None and known is not None and str(known) != self._topic_id:
             raise LogMismatch(
@@ -95,13 +113,11 @@ class PythonConsumer:
             )
 
     def _fault(self, error: Exception) -> StreamError:
-        if isinstance(error, kafka_errors.OffsetOutOfRangeError):
+        if isinstance(error, kafka_errors.OffsetOutOfRangeError | kafka_errors.LogTruncationError):
             return OutOfRange(f"{self._address}: {error}")
-        if isinstance(error, kafka_errors.LogTruncationError):
-            return StreamUnavailable(f"{self._address}: the log was cut behind a new leader: {error}")
         if isinstance(error, inflate.TooLarge | kafka_errors.CorruptRecordError):
             return CorruptBatch(str(error))
-        if isinstance(error, kafka_errors.KafkaError | MemoryError):
+        if isinstance(error, kafka_errors.KafkaError | OSError | MemoryError):
             return stream_error(error, self._address)
         # anything else was raised while taking records apart: numbers, lengths or texts in them are damaged
         return CorruptBatch(f"{type(error).__name__}: {error}")
