@@ -67,14 +67,14 @@ class Runs:
     def _take(self, ahead: _Ahead, stop: int) -> RecordBatch | None:
         """What the first buffered batch holds below `stop`; None when that is nothing."""
         batch = ahead.batches.popleft()
+        if batch.damaged is not None:
+            raise _lost(batch.partition, ahead.next_asked, stop, batch.damaged)
         end = bisect_left(batch.offsets, stop)
         if end < len(batch):
             ahead.batches.appendleft(cut(batch, end, len(batch)))
         if end == 0:
             return None
         taken = cut(batch, 0, end)
-        if taken.damaged is not None:
-            raise _lost(taken.partition, ahead.next_asked, stop, taken.damaged)
         self._held -= _bytes(taken)
         ahead.next_asked = taken.offsets[-1] + 1
         return taken
