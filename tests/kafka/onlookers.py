@@ -1,4 +1,4 @@
-"""Who reads along while brokers fail: sources of both clients, and the learner as a process."""
+"""Who reads along while brokers fail: a source as a thread."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from streams.address import Address
 from streams.errors import StreamUnavailable
 from streams.open import open_source
 from streams.source import Source
-from tests.kill.learners import Process, catch_up
-from tests.kill.site import Site
 
 _POLL_S = 0.2
-_LOOK_S = 0.1
 
 
 class Onlooker(Protocol):
@@ -101,67 +98,6 @@ class Reader:
         finally:
             if source is not None:
                 source.close()
-
-
-class Learning:
-    """`tripletd learn` as a process; what it has applied is read from its metrics."""
-
-    name = "learn"
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._process: Process | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="onlooker", daemon=True)
-        self._applied = 0
-        self._arrivals: list[float] = []
-        self.unready: list[str] = []
-        self.failed: BaseException | None = None
-
-    @property
-    def process(self) -> Process:
-        assert self._process is not None
-        return self._process
-
-    def start(self) -> None:
-        self._process = Process(self._site)
-        self._thread.start()
-
-    def reached(self) -> int:
-        return self._applied
-
-    def silence(self, begin: float, end: float) -> float:
-        return longest_gap(self._arrivals, begin, end)
-
-    def check(self) -> None:
-        if self.failed is not None:
-            raise self.failed
-        assert self.process.running, self.process.said()
-
-    def stop(self) -> None:
-        """Ask it to leave in order."""
-        self._stop.set()
-        self._thread.join()
-        self.process.signal(15)
-        assert self.process.wait() == 0, self.process.said()
-
-    def account(self, ids: list[str]) -> tuple[int, int]:
-        """By its last version, which must also hold the very bits that an uninterrupted learner comes to."""
-        newest, whole = self._site.newest(), catch_up(self._site.again("whole"))
-        assert newest.state_hash == whole.state_hash, (newest.counters, whole.counters)
-        counted = newest.counters
-        events = counted["records"] - counted["duplicate"]
-        return len(set(ids)) - events, events - len(set(ids))
-
-    def _look(self) -> None:
-        try:
-            while not self._stop.wait(_LOOK_S):
-                applied = int(self.process.metric("tripletd_events_total"))
-                if applied > self._applied:
-                    self._applied = applied
-                    self._arrivals.append(time.monotonic())
-        except BaseException as problem:
-            self.failed = problem
 
 
 def longest_gap(arrivals: list[float], begin: float, end: float) -> float:

@@ -38,7 +38,7 @@ class Scene:
 
     def __init__(self, cluster: Cluster, address: Address, onlookers: Sequence[Onlooker], seed: int) -> None:
         self._cluster, self._address, self._onlookers = cluster, address, onlookers
-        self._silences: dict[tuple[str, str], list[float]] = {}
+        self._strikes: dict[str, list[tuple[float, float]]] = {}
         self.writer = Writer(address, seed)
 
     def __enter__(self) -> Scene:
@@ -59,10 +59,7 @@ class Scene:
             begin = time.monotonic()
             with fault(self._cluster, self._address.topic):
                 self._await_flow()
-                end = time.monotonic()
-                for onlooker in self._onlookers:
-                    silences = self._silences.setdefault((name, onlooker.name), [])
-                    silences.append(onlooker.silence(begin, end))
+                self._strikes.setdefault(name, []).append((begin, time.monotonic()))
             self._await_flow()
 
     def rows(self) -> list[Row]:
@@ -74,9 +71,9 @@ class Scene:
         found = []
         for onlooker in self._onlookers:
             lost, repeated = onlooker.account(ids)
-            for (fault, name), silences in self._silences.items():
-                if name == onlooker.name:
-                    found.append(Row(fault, name, len(silences), lost, repeated, max(silences)))
+            for fault, strikes in self._strikes.items():
+                longest = max(onlooker.silence(begin, end) for begin, end in strikes)
+                found.append(Row(fault, onlooker.name, len(strikes), lost, repeated, longest))
         return found
 
     def _await_flow(self) -> None:

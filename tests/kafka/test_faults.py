@@ -1,44 +1,71 @@
-"""Whatever happens to the brokers, nothing is lost, nothing is read twice, and reading goes on."""
+"""Whatever happens to the brokers, learning goes on, nothing is lost and nothing counts twice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from time import monotonic
 
 import pytest
 
-from streams.address import parse_address
-from streams.kafka.settings import KafkaSettings
-from streams.kafka.topics import ensure_topic
-from tests.kafka import faults
+from tests.kafka.broker_faults import all_faults, readers_of, site_on
 from tests.kafka.cluster import Cluster
 from tests.kafka.fixtures import ONE_AT_A_TIME
-from tests.kafka.onlookers import Reader
+from tests.kafka.learning import Learning
 from tests.kafka.scene import Scene
 
 pytestmark = ONE_AT_A_TIME
 
-FAULTS = {
-    "killed": faults.killed_leader,
-    "frozen": faults.frozen_leader,
-    "moved": faults.moved_leader,
-    "restarted": faults.rolling_restart,
-    "silent": faults.silence(8.0),
-}
+SILENCE_S = 10.0
+FAULTS = all_faults(SILENCE_S)
+SILENCE = f"silence of {SILENCE_S:g} s"
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_nothing_is_lost_or_read_twice(
-    kafka_three: Cluster, topic: str, name: str, record_property: Callable[[str, object], None]
-) -> None:
-    address = parse_address(kafka_three.address(topic))
-    ensure_topic(address, 1)
-    readers = [
-        Reader(replace(address, kafka=KafkaSettings(client="kafka-python")), "kafka-python"),
-        Reader(replace(address, kafka=KafkaSettings(client="confluent")), "confluent"),
-    ]
-    with Scene(kafka_three, address, readers, seed=1) as scene:
-        scene.strike(name, FAULTS[name])
-    for row in scene.rows():
+@dataclass
+class Show:
+    """A scene that goes on through the tests of this module, until the last one has it end."""
+
+    scene: Scene
+    learning: Learning
+    over: bool = False
+
+    def end(self) -> None:
+        if not self.over:
+            self.over = True
+            self.scene.__exit__()
+
+
+@pytest.fixture(scope="module")
+def show(kafka_three: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
+    """A writer, a reader with each client and a learner."""
+    site = site_on(kafka_three, tmp_path_factory.mktemp("faults"))
+    learning = Learning(site)
+    show = Show(Scene(kafka_three, site.address, [learning, *readers_of(site)], seed=1), learning)
+    show.scene.__enter__()
+    yield show
+    show.end()
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != SILENCE])
+def test_everybody_reads_on(show: Show, name: str) -> None:
+    show.scene.strike(name, FAULTS[name])
+
+
+def test_a_silent_cluster_turns_readiness_red_and_liveness_stays_green(show: Show) -> None:
+    begin = monotonic()
+    show.scene.strike(SILENCE, FAULTS[SILENCE])
+    looks = show.learning.looks(begin, monotonic())
+    assert not all(look.ready for look in looks), "it said it was ready all the time"
+    assert looks[-1].ready, "it does not become ready again"
+    assert all(look.alive for look in looks)
+
+
+def test_in_the_end_nothing_is_lost_and_nothing_counts_twice(show: Show) -> None:
+    """The learner's last version equals, bit for bit, one that was never disturbed."""
+    show.scene.strike("once more", FAULTS["leader moved"])
+    show.end()
+    rows = show.scene.rows()
+    assert {row.onlooker for row in rows} == {"learn", "kafka-python", "confluent"}
+    for row in rows:
         print(row)
         assert (row.lost, row.repeated) == (0, 0), row
