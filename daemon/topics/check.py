@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Literal
 
 from daemon.config import Config
@@ -13,6 +14,7 @@ from streams.address import Address
 from streams.errors import StreamRefused, TopicMissing
 from streams.kafka.inspect import cluster_of
 from streams.kafka.preflight import preflight
+from streams.open import open_source
 
 _MOST_PARTITIONS = 8
 """More are not listed one by one."""
@@ -27,6 +29,7 @@ def check_broker(config: Config) -> Iterator[Finding]:
     yield from _topic(address.holdout, config, "read")
     yield from _topic(address.dead, config, "write")
     yield from _may_feed(address)
+    yield from _may_note_positions(address)
 
 
 def _who(config: Config) -> str:
@@ -77,3 +80,14 @@ def _may_feed(address: Address) -> Iterator[Finding]:
             continue  # told already
         except StreamRefused as refused:
             yield Finding(f"topic {topic.topic}", "note", f"feed cannot run here: {refused}")
+
+
+def _may_note_positions(address: Address) -> Iterator[Finding]:
+    """Nothing resumes from them, but lag dashboards look at them."""
+    try:
+        with closing(open_source(address)) as source:
+            source.committed()
+    except TopicMissing:
+        return
+    except StreamRefused as refused:
+        yield Finding("stream.kafka.client_id", "note", f"lag dashboards will show nothing: {refused}")

@@ -82,6 +82,12 @@ def reading_error(error: KafkaError, address: Address, partition: int, position:
         return CorruptBatch(f"{address}, partition {partition}, offset {position}: {error.str()}")
     if code in _NO_SUCH_OFFSET:
         return OutOfRange(f"{address}, partition {partition}: no offset {position} ({error.str()})")
+    if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        group = settings_of(address).client_id
+        return StreamRefused(
+            f"{address}: no permission for the group {group!r}, without which confluent reads nothing: "
+            "grant READ on it"
+        )
     if code in _NOT_ALLOWED:
         return StreamRefused(f"{address}: no permission to read: grant DESCRIBE and READ on the topic")
     if code in _NO_SUCH_TOPIC:
