@@ -1,7 +1,23 @@
-"""`python -m daemon` is `tripletd`."""
+"""`tripletd`, and `python -m daemon`.
+
+Signals come first: importing the command line takes a tenth of a second, and a stop in it is no failure.
+"""
+
+from __future__ import annotations
 
 import sys
 
-from daemon.cli import main
+from daemon.leaving import ROLES, end, leave_when_told
 
-sys.exit(main())
+
+def start() -> None:
+    """The console command."""
+    if ROLES.intersection(sys.argv[1:]):
+        leave_when_told()
+    from daemon.cli import main
+
+    end(main())
+
+
+if __name__ == "__main__":
+    start()

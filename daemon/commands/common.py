@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.exits import EX_OK, INTERRUPTED
 from daemon.failures import tell
 
 if TYPE_CHECKING:
@@ -64,21 +60,15 @@ def config_file(path: Path | None) -> Path | None:
 
 def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> Config:
     """Configuration and logging of a long-running role; it ends with whoever started it as a child."""
+    from daemon.leaving import leave_when_told
     from daemon.logs import configure
     from daemon.up.lifeline import follow_lifeline
 
-    # Until the role's own handlers stand there is nothing to finish: a stop during the imports just ends it.
-    signal.signal(signal.SIGTERM, _leave)
-    signal.signal(signal.SIGINT, _leave)
+    leave_when_told()
     follow_lifeline()
     config = load(path, settings)
     configure(config.log.level, config.log.format, name)
     return config
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    # Not by an exception: raised in a callback from native code (numba's compiler), one is printed and lost.
-    os._exit(EX_OK if number == signal.SIGTERM else INTERRUPTED)
 
 
 def write_json(value: Any) -> None:

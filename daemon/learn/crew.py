@@ -14,10 +14,11 @@ from daemon.learn.origin import Origin
 from daemon.learn.outside import Outside
 from daemon.learn.pipeline import Reader, Ready
 from daemon.learn.publishing import Publishing
+from daemon.learn.readiness import STALL_SECONDS
 from daemon.learn.threads import Threads
 from streams.deadletter import DeadLetter
 
-LETTER_SECONDS = 0.5  # what dead letters get to become durable after a stop
+LETTER_SECONDS = 0.3  # what dead letters get to become durable after a stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +65,16 @@ class Crew:
 
         Raises UserError when another learner has taken over.
         """
-        stop_at: float | None = None
+        stop_at = float("inf")
 
-        def give_up(trouble: Exception | None) -> bool:
+        def give_up(trouble: Exception | None, waited_s: float) -> bool:
             nonlocal stop_at
-            self.observer.beat(trouble=f"dead letters cannot be written: {trouble}" if trouble else None)
-            if not self.outside.signals.stopping:
-                return False
-            stop_at = stop_at or time.monotonic() + LETTER_SECONDS
-            return time.monotonic() >= stop_at
+            late = f"no answer within {STALL_SECONDS:.0f} s" if waited_s > STALL_SECONDS else None
+            why = trouble or late
+            self.observer.beat(trouble=f"dead letters cannot be written: {why}" if why else None)
+            if self.outside.signals.stopping:
+                stop_at = min(stop_at, waited_s + LETTER_SECONDS)
+            return waited_s >= stop_at
 
         return self.threads.letters.deliver(letters, give_up)
 

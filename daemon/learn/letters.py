@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from daemon.deadletters import send_durably
@@ -44,19 +45,22 @@ class Letters:
         """Begin to wait for letters."""
         self._thread.start()
 
-    def deliver(self, letters: Sequence[DeadLetter], give_up: Callable[[Exception | None], bool]) -> bool:
+    def deliver(
+        self, letters: Sequence[DeadLetter], give_up: Callable[[Exception | None, float], bool]
+    ) -> bool:
         """Write the letters in order; True once they are durable.
 
-        `give_up(trouble)` is asked every `LOOK_SECONDS`; when it says so, this is False: some may have been
-        written, and the position must not pass any of them. Raises what makes writing them impossible.
+        `give_up(trouble, seconds waited)` is asked every `LOOK_SECONDS`; when it says so, this is False: some
+        may have been written, and the position must not pass any. Raises what makes writing them impossible.
         """
         if not letters:
             return True
         self._fence()
         delivery = Delivery(letters)
         self._orders.put(delivery)
+        began = time.monotonic()
         while not delivery.done.wait(LOOK_SECONDS):
-            if give_up(delivery.trouble):
+            if give_up(delivery.trouble, time.monotonic() - began):
                 return False
         if delivery.error is not None:
             raise delivery.error

@@ -13,7 +13,7 @@ from daemon.learn.errands import Errands
 from daemon.learn.letters import Letters
 from daemon.learn.pipeline import Reader
 
-STOP_SECONDS = 0.6  # what they get to end after a stop: one of them may wait for a broker that is dead
+STOP_SECONDS = 0.4  # what they get to end after a stop: one of them may wait for a broker that is dead
 END_SECONDS = 10.0  # and after the end of the stream, when nobody is in a hurry
 SLICE_SECONDS = 0.02
 

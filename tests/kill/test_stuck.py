@@ -1,0 +1,87 @@
+"""The watchdog in a real learner: what hangs ends it with 70 and its stacks, what is merely slow does not."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daemon.exits import EX_OK, EX_SOFTWARE
+from daemon.up.restarts import Restart, RestartPolicy, decide
+from streams.open import open_sink
+from streams.source import OutRecord
+from tests.kill.events import event_bytes
+from tests.kill.learners import Process, catch_up, wait_until
+from tests.kill.site import DENSE, Site, make_site
+
+pytestmark = pytest.mark.kill
+
+LIMIT = 2.0  # seconds; the slow patches take three times that
+
+
+def fed(folder: Path, count: int = 300) -> Site:
+    """A site with a stream of `count` events, learned in small batches."""
+    site = make_site(folder, every="1h", poll_records=50, case=DENSE)
+    feed(site, count)
+    return site
+
+
+def feed(site: Site, count: int, first: int = 0) -> None:
+    rng = np.random.default_rng(first)
+    with closing(open_sink(site.address)) as sink:
+        sink.send([OutRecord(event_bytes(rng, first + n, sparse=False)) for n in range(count)])
+
+
+@contextmanager
+def patched(site: Site, what: str, *arguments: str) -> Iterator[Process]:
+    limit = ("--set", f"stream.stuck_after={LIMIT}s")
+    with Process(site, *limit, *arguments, program=("-m", "tests.kill.patched", what)) as learner:
+        yield learner
+
+
+@pytest.mark.parametrize(
+    ("what", "who"),
+    [
+        ("stuck_poll", "the reader thread has not moved for 2 s (poll)"),
+        ("stuck_loop", "the loop has not moved for 2 s (a turn of the loop)"),
+        ("stuck_errands", "the errands thread has not moved for 2 s (noting the position)"),
+    ],
+)
+def test_what_hangs_ends_the_process_with_its_stacks(tmp_path: Path, what: str, who: str) -> None:
+    site = fed(tmp_path)
+    with patched(site, what, "--set", "checkpoints.every_events=50") as learner:
+        assert learner.wait() == EX_SOFTWARE
+        said = learner.said()
+    assert f"tripletd: stuck: {who}" in said
+    assert "in never" in said  # the stack of what hangs
+    assert isinstance(decide(EX_SOFTWARE, (), 0.0, RestartPolicy()), Restart)
+    assert catch_up(site).state_hash == catch_up(site.again("whole", every="1h")).state_hash
+
+
+@pytest.mark.parametrize("what", ["slow_step", "slow_fsync"])
+def test_what_is_merely_slow_does_not(tmp_path: Path, what: str) -> None:
+    site = fed(tmp_path)
+    with patched(site, what, "--exit-when-caught-up", "--set", "checkpoints.every_events=50") as learner:
+        assert learner.wait() == EX_OK, learner.said()
+    assert site.newest().counters["records"] == 300
+
+
+def test_a_learner_that_was_suspended_goes_on(tmp_path: Path) -> None:
+    site = fed(tmp_path)
+    with Process(site, "--set", f"stream.stuck_after={LIMIT}s") as learner:
+        wait_until(lambda: learner.metric("tripletd_events_total") > 0, learner)
+        learner.signal(signal.SIGSTOP)
+        wait_until(learner.frozen)
+        time.sleep(2 * LIMIT)
+        feed(site, 100, first=300)
+        learner.signal(signal.SIGCONT)
+        wait_until(lambda: learner.metric("tripletd_lag_events") == 0, learner)
+        assert learner.get("livez")[0] == 200
+        learner.signal(signal.SIGTERM)
+        assert learner.wait() == EX_OK, learner.said()
+    assert site.newest().counters["records"] == 400
