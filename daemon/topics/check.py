@@ -29,7 +29,7 @@ def check_broker(config: Config) -> Iterator[Finding]:
     yield from _topic(address.holdout, config, "read")
     yield from _topic(address.dead, config, "write")
     yield from _may_feed(address)
-    yield from _may_note_positions(address)
+    yield from _may_use_group(config)
 
 
 def _who(config: Config) -> str:
@@ -82,12 +82,14 @@ def _may_feed(address: Address) -> Iterator[Finding]:
             yield Finding(f"topic {topic.topic}", "note", f"feed cannot run here: {refused}")
 
 
-def _may_note_positions(address: Address) -> Iterator[Finding]:
-    """Nothing resumes from them, but lag dashboards look at them."""
+def _may_use_group(config: Config) -> Iterator[Finding]:
+    """The group in which positions are noted for lag dashboards; confluent reads nothing without."""
+    needed = config.stream.kafka.client == "confluent"
     try:
-        with closing(open_source(address)) as source:
+        with closing(open_source(config.stream.to_address())) as source:
             source.committed()
     except TopicMissing:
         return
     except StreamRefused as refused:
-        yield Finding("stream.kafka.client_id", "note", f"lag dashboards will show nothing: {refused}")
+        loss = "confluent will read nothing" if needed else "lag dashboards will show nothing"
+        yield Finding("stream.kafka.client_id", "error" if needed else "note", f"{loss}: {refused}")

@@ -15,7 +15,7 @@ from streams.errors import (
 
 _PERMISSION = {
     errors.TopicAuthorizationFailedError: "the topic: grant DESCRIBE, and READ or WRITE, on it",
-    errors.GroupAuthorizationFailedError: "the group of our client_id, where positions are noted: grant READ on it",
+    errors.GroupAuthorizationFailedError: "the group named like client_id, for noted positions: grant READ",
     errors.ClusterAuthorizationFailedError: "the cluster: grant IDEMPOTENT_WRITE, and CREATE for new topics",
 }
 _LOGIN = (

@@ -88,4 +88,5 @@ def _settings(client: Any, topic: str) -> dict[str, str] | None:
         found = client.describe_configs([resource], config_filter="all")["topic"][topic]
     except AuthorizationError:
         return None
-    return {name: found[name]["value"] for name in WATCHED if name in found}
+    # without permission the answer is empty
+    return {name: found[name]["value"] for name in WATCHED if name in found} or None
