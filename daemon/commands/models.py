@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Look at the versions.", no_args_is_help=True)
 _SHOWN = ("map_full", "p10_full", "balanced_hop", "map_shown", "clicked_vs_random")
 
+KNOWN_IDS = "dedupe.ids"
 _JUDGED = ("events", "impressions", "decision_measure", "guarded")
 
 
@@ -147,6 +148,10 @@ def _facts(manifest: Manifest, row: VersionRow) -> list[tuple[str, str]]:
     ]
     positions = {f"partition {p}": at.next_offset for p, at in sorted(manifest.positions.items())}
     facts.append(("position", _pairs(positions)))
+    known = next((array.shape[0] for array in manifest.arrays if array.name == KNOWN_IDS), None)
+    if known is not None:
+        window = manifest.learner.get("config", {}).get("dedupe_window", known)
+        facts.append(("known ids", f"{known:,}, of at most {window:,}: an event with one of them is dropped"))
     facts += [
         ("file", f"{file.name}, {size(file.size)}, sha256 {file.sha256[:16]}") for file in manifest.files
     ]

@@ -54,6 +54,8 @@ def _lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _version(row: Mapping[str, Any]) -> str:
     parts = [f"version {row['number']}", f"{row['events']:,} events", ago(row["created"])]
+    if row["duplicates"]:
+        parts.insert(2, f"{row['duplicates']:,} sent again and dropped")
     measures = row["measures"]
     deciding = measures.get("decision_measure")
     if deciding:

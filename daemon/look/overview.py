@@ -16,7 +16,8 @@ _REFUSED = "refused"
 class VersionRow:
     """One version: what its manifest says, the measures of its newest judgment, the names it carries.
 
-    `damaged`: why its manifest cannot be read, empty when it can; then what it would say is 0, "" or None.
+    `duplicates` are events that were sent again and changed nothing; `events` are the others. `damaged`: why
+    its manifest cannot be read, empty when it can; then what it would say is 0, "" or None.
     """
 
     number: int
@@ -29,6 +30,7 @@ class VersionRow:
     aliases: tuple[str, ...] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
     damaged: str = ""
+    duplicates: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ def version_rows(
             watermark=manifest.watermark,
             aliases=tuple(named.get(manifest.number, ())),
             measures=judged.get(manifest.number, {}),
+            duplicates=int(manifest.counters.get("duplicate", 0)),
         )
         for manifest in manifests
     ]

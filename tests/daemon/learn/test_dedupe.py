@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from daemon.cli import main
 from daemon.config import load_config
 from daemon.exits import EX_CONFIG, EX_OK, UserError
 from daemon.learn import role
@@ -145,6 +146,21 @@ def test_repetitions_are_an_outcome_in_the_metrics(site: Site, monkeypatch: pyte
     }
     assert values["duplicate"] == 2
     assert values["updated"] + values["passive"] == 3
+
+
+def test_people_are_told_of_repetitions_and_of_the_window(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    events = make_events(3)
+    learned(site, [*events, events[1], events[1]])
+    words = [word for key, value in site.settings.items() for word in ("--set", f"{key}={value}")]
+    assert main(["models", "show", "latest", *words]) == EX_OK
+    shown = capsys.readouterr().out
+    assert "3, of at most 100,000" in shown
+    assert "duplicate 2" in shown
+    assert main(["status", *words]) == EX_OK
+    assert "3 events, 2 sent again and dropped" in capsys.readouterr().out
 
 
 class TestFirstRelease:
