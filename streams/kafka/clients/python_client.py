@@ -25,9 +25,6 @@ FETCH_BYTES = 16 << 20
 _REQUEST_S = 15.0
 """A fetch of so many bytes may take this long; polls end in time all the same, they do not wait for it."""
 
-_METADATA_MS = 3000
-"""How often leaders and the topic's id are asked for: a frozen leader's successor is found this soon."""
-
 _PAUSE_S = 0.05
 """After so long without a poll the topic may have been re-created, with no fetch under way that failed."""
 
@@ -41,7 +38,6 @@ _READING: dict[str, Any] = {
     "metrics_enabled": False,
     "max_partition_fetch_bytes": PARTITION_FETCH_BYTES,
     "fetch_max_bytes": FETCH_BYTES,
-    "metadata_max_age_ms": _METADATA_MS,
 }
 
 
@@ -91,7 +87,10 @@ class PythonConsumer:
 
     def positions(self) -> dict[int, int]:
         """Per assigned partition: the next offset to be polled, past gaps that hold no record."""
-        return {number: self._consumer.position(place, 0) for number, place in self._places.items()}
+        try:
+            return {number: self._consumer.position(place, 0) for number, place in self._places.items()}
+        except Exception as error:  # it may find here that a new leader's log is shorter
+            raise self._fault(error) from error
 
     def close(self) -> None:
         """Release threads and sockets."""
