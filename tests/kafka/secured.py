@@ -83,6 +83,10 @@ class Secured:
         """Permit operations on the cluster, IDEMPOTENT_WRITE or CREATE."""
         self._grant(operations, ResourceType.CLUSTER, "kafka-cluster", user)
 
+    def allow_group(self, *operations: str, group: str, user: str = USER) -> None:
+        """Permit operations on a consumer group."""
+        self._grant(operations, ResourceType.GROUP, group, user)
+
     def _grant(self, operations: tuple[str, ...], kind: ResourceType, name: str, user: str) -> None:
         wanted = [
             ACL(

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
-from streams.kafka.clients.confluent_common import configuration, ends_within, reading_error
+from streams.kafka.clients.confluent_common import NOT_ALLOWED, ends_within, make, reading_error
 from streams.kafka.clients.gaps import GapCheck
 from streams.kafka.clients.protocol import Fetched
 from streams.kafka.clients.same_topic import SameTopic
@@ -60,11 +60,9 @@ class ConfluentConsumer:
         self._closed = False
         self._gaps = GapCheck(address)
         self._same_topic = None if topic_id is None else SameTopic(address, topic_id)
-        own = {
-            "group.id": settings_of(address).client_id,
-            "error_cb": self._heard,
-        }  # a name it insists on; no group is joined
-        self._consumer = Consumer(configuration(address) | READING | own)
+        # a name it insists on, and asks for the coordinator of; no group is joined and nothing is committed
+        own = {"group.id": settings_of(address).client_id, "error_cb": self._heard}
+        self._consumer = make(Consumer, address, READING | own)
 
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from these next offsets; what was fetched before is forgotten."""
@@ -110,6 +108,7 @@ class ConfluentConsumer:
         accepted: list[Fetched] = []
         for (partition, epoch, failed), group in groupby(messages, _kind):
             if partition not in self._positions:
+                self._hear_group(group)
                 continue
             self._down = None
             if failed:
@@ -176,6 +175,13 @@ class ConfluentConsumer:
             if end != position and not self._is_empty(partition, position, end):
                 return
             self._positions[partition] = end
+
+    def _hear_group(self, messages: Iterable[Message]) -> None:
+        """What concerns no partition: without permission nothing will ever come; the rest passes."""
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() in NOT_ALLOWED:
+                self._failure = reading_error(error, self._address, -1, 0)
 
     def _heard(self, error: KafkaError) -> None:
         """What concerns the whole client; librdkafka goes on trying by itself."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from streams.address import Address
 from streams.errors import RecordRefused, StreamError, StreamRefused, StreamUnavailable
@@ -13,6 +14,7 @@ from streams.kafka.clients.protocol import CorruptBatch, OutOfRange
 from streams.kafka.connect import milliseconds, settings_of
 from streams.kafka.faults import missing
 
+Client = TypeVar("Client")
 Plain = str | int | float | bool
 CLOSE_SECONDS = 2.0
 _SILENT = 0  # syslog's "emergency": nothing goes to stderr, errors come to us as values
@@ -30,7 +32,7 @@ _NO_SUCH_OFFSET = frozenset(
     (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
 )
 _NO_SUCH_TOPIC = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC))
-_NOT_ALLOWED = frozenset(
+NOT_ALLOWED = frozenset(
     (
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -75,6 +77,14 @@ def configuration(address: Address) -> dict[str, Plain]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def make(kind: Callable[[dict[str, Any]], Client], address: Address, own: dict[str, Any]) -> Client:
+    """A client with the settings of the address and its own; StreamRefused for settings it cannot use."""
+    try:
+        return kind(configuration(address) | own)
+    except KafkaException as problem:
+        raise StreamRefused(f"{address}: {problem.args[0].str()}; correct [stream.kafka]") from problem
+
+
 def reading_error(error: KafkaError, address: Address, partition: int, position: int) -> StreamError:
     """Ours for an error that came instead of the record at `position`."""
     code = error.code()
@@ -88,7 +98,7 @@ def reading_error(error: KafkaError, address: Address, partition: int, position:
             f"{address}: no permission for the group {group!r}, without which confluent reads nothing: "
             "grant READ on it"
         )
-    if code in _NOT_ALLOWED:
+    if code in NOT_ALLOWED:
         return StreamRefused(f"{address}: no permission to read: grant DESCRIBE and READ on the topic")
     if code in _NO_SUCH_TOPIC:
         return missing(address)
@@ -100,7 +110,7 @@ def writing_error(error: KafkaError, address: Address) -> StreamError:
     code = error.code()
     if code in _NOT_TAKEN:
         return RecordRefused(f"{address}: the broker takes no such record: {error.str()}")
-    if code in _NOT_ALLOWED:
+    if code in NOT_ALLOWED:
         return StreamRefused(
             f"{address}: no permission to write: grant DESCRIBE and WRITE on the topic, "
             "and IDEMPOTENT_WRITE on the cluster"

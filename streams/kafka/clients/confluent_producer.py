@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
-from streams.kafka.clients.confluent_common import configuration, ends_within, writing_error
+from streams.kafka.clients.confluent_common import ends_within, make, writing_error
 from streams.kafka.connect import milliseconds, settings_of
 from streams.source import OutRecord
 
@@ -33,7 +33,7 @@ class ConfluentProducer:
             "message.timeout.ms": max(1000, milliseconds(self._timeout_s)),
             "allow.auto.create.topics": False,
         }
-        self._producer = Producer(configuration(address) | own)
+        self._producer = make(Producer, address, own)
 
     def send(self, placed: Sequence[tuple[int, OutRecord]]) -> list[int]:
         """Write records, each with its partition; comes back with their offsets once they are durable."""

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from streams.address import Address
 from streams.errors import LogMismatch, StreamUnavailable
-from streams.kafka.clients.confluent_common import configuration
+from streams.kafka.clients.confluent_common import make
 from streams.kafka.connect import settings_of
 
 
@@ -30,7 +30,7 @@ class SameTopic:
     def check(self) -> None:
         """Raises LogMismatch when the topic was removed or re-created, StreamUnavailable without answer."""
         if self._client is None:
-            self._client = AdminClient(configuration(self._address))
+            self._client = make(AdminClient, self._address, {})
         found = self._id(self._client)
         if found != self._topic_id:
             raise LogMismatch(
