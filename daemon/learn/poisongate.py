@@ -15,9 +15,9 @@ class PoisonGate:
     def __init__(self, share: float, window: int) -> None:
         self._limit = share
         self.window = window
-        self._batches: deque[tuple[int, int]] = deque()
+        self._batches: deque[tuple[int, float]] = deque()
         self._records = 0
-        self._dead = 0
+        self._dead = 0.0
         self._forgiven: dict[int, int] = {}
 
     @property
@@ -28,7 +28,7 @@ class PoisonGate:
     def forgive(self, positions: Mapping[int, int]) -> None:
         """Begin anew: nothing counts below these next offsets per partition."""
         self._batches.clear()
-        self._records = self._dead = 0
+        self._records, self._dead = 0, 0.0
         self._forgiven = dict(positions)
 
     def forgives(self, positions: Mapping[int, int]) -> bool:
@@ -41,17 +41,23 @@ class PoisonGate:
             self.count(records, dead)
 
     def count(self, records: int, dead: int) -> None:
-        """Count records, oldest first. The window is at least `window` long, by whole batches."""
+        """Count a batch, which is newer than all before. Of the oldest that no longer fits in the window as a
+        whole, a part counts, as if its dead letters were spread evenly.
+        """
         self._batches.append((records, dead))
         self._records += records
         self._dead += dead
-        while self._records - self._batches[0][0] >= self.window:
+        while (excess := self._records - self.window) > 0:
             old_records, old_dead = self._batches.popleft()
-            self._records -= old_records
-            self._dead -= old_dead
+            kept = max(0, old_records - excess)
+            dead_kept = old_dead * kept / old_records
+            self._records -= old_records - kept
+            self._dead -= old_dead - dead_kept
+            if kept:
+                self._batches.appendleft((kept, dead_kept))
 
     def too_much(self) -> str | None:
         """Why to pause, in words; None while there is no reason or too few records to tell."""
-        if self._records < self.window or self._dead <= self._limit * self._records:
+        if self._records < self.window or self.share <= self._limit:
             return None
-        return f"{self._dead:,} of the last {self._records:,} records are dead letters"
+        return f"{self._dead:,.0f} of the last {self._records:,} records are dead letters"
