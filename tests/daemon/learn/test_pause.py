@@ -103,8 +103,9 @@ def test_a_restart_in_the_middle_of_poison_forgets_none_of_it(site: Site) -> Non
 
 def test_a_pause_that_was_not_written_any_more_is_found_again(site: Site) -> None:
     """The process died between the last version and the ledger."""
-    site.feed([*make_events(80), *[POISON] * 60])
-    site.learn(**SMALL, stream__pause_poison_share=1)
+    for records in (make_events(80), [POISON] * 60):
+        site.feed(records)
+        site.learn(**SMALL, stream__pause_poison_share=1)
     before = site.versions.versions()
     site.feed(make_events(50, seed=1))
     paused(site)
