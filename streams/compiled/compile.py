@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from os import W_OK, access, environ, makedirs, path
+from os import W_OK, access, environ
 from pathlib import Path
 from typing import Any
 
 from numba import config, njit, types
-
-from streams import wire
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 LONGS = types.Array(types.int64, 1, "C", readonly=True)
@@ -30,23 +28,29 @@ SPANS = types.Array(types.int64, 4, "C", readonly=True)
 def _cache_folder() -> str | None:
     """Where this version's machine code is kept: below NUMBA_CACHE_DIR, beside the sources, or in the user's
     cache."""
-    here = path.dirname(__file__)
-    user = environ.get("XDG_CACHE_HOME") or path.join(path.expanduser("~"), ".cache")
-    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    user = environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     try:
-        for source in [*sorted(Path(here).glob("*.py")), Path(wire.__file__)]:
-            digest.update(hashlib.sha256(source.read_bytes()).digest())
+        name = f"decoder-{sources_digest(here)}"
     except OSError:
         return None
-    for base in filter(None, (config.CACHE_DIR, path.join(here, "__pycache__"), path.join(user, "tripletd"))):
-        folder = path.join(base, f"decoder-{digest.hexdigest()[:16]}")
+    for base in filter(None, (config.CACHE_DIR, here / "__pycache__", Path(user, "tripletd"))):
+        folder = Path(base, name)
         try:
-            makedirs(folder, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError:
             continue
         if access(folder, W_OK):
-            return folder
+            return str(folder)
     return None
+
+
+def sources_digest(folder: Path) -> str:
+    """Of all that machine code is made of: the sources in `folder`, and the format's limits beside it."""
+    digest = hashlib.sha256()
+    for source in [*sorted(folder.glob("*.py")), folder.parent / "wire.py"]:
+        digest.update(hashlib.sha256(source.read_bytes()).digest())
+    return digest.hexdigest()[:16]
 
 
 CACHE_FOLDER = _cache_folder()

@@ -11,7 +11,7 @@ from numba import types
 
 from streams.compiled.compile import BYTES, LONGS, SPANS, inlined, kernel
 
-OUT = types.uint8[::1]
+STARTS = types.Array(types.int64, 3, "C", readonly=True)
 NUMBER = 4
 """Bytes of an index, and of a value."""
 
@@ -27,29 +27,35 @@ def copy(data: Any, start: int, size: int, out: Any, at: int) -> None:
         out[target + step] = data[source + step]
 
 
-@kernel(types.void(BYTES, SPANS, types.int64, types.int64, types.int64, types.int64, LONGS, OUT, OUT))
-def fill_sparse(
-    data: Any, spans: Any, first: int, last: int, role: int, view: int, indptr: Any, indices: Any, values: Any
-) -> None:
-    """The bytes of one role's indices and values of one view, for the rows first .. last - 1 of the table.
+@inlined
+def clear(size: int, out: Any, at: int) -> None:
+    """`out[at:at + size]` = 0."""
+    target = np.uint64(at)
+    for step in range(np.uint64(size)):
+        out[target + step] = 0
 
-    `data` is what their spans point into; row i goes to the entries from `indptr[i]`.
+
+@kernel(types.void(BYTES, SPANS, types.int64, types.int64, LONGS, STARTS, STARTS, types.uint8[::1]))
+def fill(
+    data: Any, spans: Any, first: int, last: int, sizes: Any, starts: Any, columns: Any, room: Any
+) -> None:
+    """Copy the vectors of the table's rows first .. last - 1, whose `spans` point into `data`, to `room`.
+
+    sizes: as in SPACE. starts int64 [3, views, rows + 1]: how many numbers of a column come before each row's.
+    columns int64 [3, views, 2]: the place in `room` of a column's indices (-1 in a dense view) and of its
+    values (-1 where the role has no columns). A row without a vector becomes zeros in a dense view.
     """
     for row in range(first, last):
-        at, size = NUMBER * indptr[row], spans[row, role, view, 2]
-        copy(data, spans[row, role, view, 0], size, indices, at)
-        copy(data, spans[row, role, view, 1], size, values, at)
-
-
-@kernel(types.void(BYTES, SPANS, types.int64, types.int64, types.int64, types.int64, types.int64, OUT))
-def fill_dense(
-    data: Any, spans: Any, first: int, last: int, role: int, view: int, width: int, values: Any
-) -> None:
-    """The bytes of one role's vectors of one dense view, `width` each, for the rows first .. last - 1; zeros
-    where a row has no vector."""
-    for row in range(first, last):
-        if spans[row, role, view, 2] == width:
-            copy(data, spans[row, role, view, 0], width, values, row * width)
-        else:
-            for place in range(row * width, (row + 1) * width):
-                values[place] = 0
+        for role in range(columns.shape[0]):
+            for view in range(columns.shape[1]):
+                indices, values = columns[role, view, 0], columns[role, view, 1]
+                at, size = NUMBER * starts[role, view, row], spans[row, role, view, 2]
+                if values < 0:
+                    continue
+                if indices >= 0:
+                    copy(data, spans[row, role, view, 0], size, room, indices + at)
+                    copy(data, spans[row, role, view, 1], size, room, values + at)
+                elif size > 0:
+                    copy(data, spans[row, role, view, 0], size, room, values + at)
+                else:
+                    clear(sizes[view], room, values + at)

@@ -16,14 +16,15 @@ import numpy.typing as npt
 
 from streams.catalog import Catalog
 from streams.columns import RoleColumns
-from streams.compiled.fill import fill_dense, fill_sparse
+from streams.compiled.fill import NUMBER, fill
 from streams.compiled.index import fill_slots
 from streams.compiled.scan import scan
-from streams.space import UNNAMED_VIEW, SpaceSpec, ViewSpec
+from streams.space import UNNAMED_VIEW, SpaceSpec
 from streams.vectors import Column, DenseColumn, Float32Array, Int64Array, SparseColumn
 
 PIECE_BYTES = 1 << 18
 ROLES = 3
+ALIGN = 64
 UInt8Array = npt.NDArray[np.uint8]
 
 
@@ -59,6 +60,7 @@ class Reading:
     def __init__(self, space: SpaceSpec, catalog: Catalog | None) -> None:
         self._views = space.views
         self._space = _space_arrays(space)
+        self._sizes: Int64Array = self._space[3]
         self._index = _index_arrays(catalog)
 
     def find(self, values: Sequence[bytes], limit: int) -> Found:
@@ -86,64 +88,53 @@ class Reading:
     def roles(self, found: Found) -> tuple[RoleColumns, RoleColumns, RoleColumns]:
         """The columns of query, clicked and skipped."""
         rows = [np.ascontiguousarray(found.rows[:, role]) for role in range(ROLES)]
-        inline = [bool((one < 0).any()) for one in rows]
-        room = _Room(self._size(found, inline))
-        columns = [self._columns(found, role, room) if inline[role] else None for role in range(ROLES)]
+        inline = np.array([(one < 0).any() for one in rows])
+        starts = self._starts(found)
+        columns, size = _places(starts[:, :, -1], self._sizes, inline)
+        # One piece of memory for everything, which the allocator hands out again for the next batch: many
+        # pieces of a megabyte go back to the system every time, and fresh pages cost more than decoding does.
+        room = np.empty(size, np.uint8)
         for data, first, last in found.joined():
-            for role, views in enumerate(columns):
-                for view, column in enumerate((views or {}).values()):
-                    _fill(column, data, found.spans, (first, last, role, view))
-        query, clicked, skipped = map(RoleColumns, rows, columns)
+            fill(data, found.spans, first, last, self._sizes, starts, columns, room)
+        query, clicked, skipped = (
+            RoleColumns(
+                rows[role], self._columns(room, starts[role], columns[role]) if inline[role] else None
+            )
+            for role in range(ROLES)
+        )
         return query, clicked, skipped
 
-    def _size(self, found: Found, inline: list[bool]) -> int:
-        """Bytes of all columns, and enough to begin each array where it should."""
-        sparse = 2 * int(found.spans[..., 2].sum())
-        dense = len(found) * int(self._space[3].sum()) * sum(inline)
-        return sparse + dense + 2 * ROLES * len(self._views) * _Room.ALIGN
+    def _starts(self, found: Found) -> Int64Array:
+        """int64 [roles, views, events + 1]: how many numbers of a column come before each event's."""
+        starts = np.zeros((ROLES, len(self._views), len(found) + 1), np.int64)
+        counts = np.where(self._sizes > 0, self._sizes, found.spans[..., 2]) >> 2
+        np.cumsum(counts.transpose(1, 2, 0), axis=2, out=starts[:, :, 1:])
+        return starts
 
-    def _columns(self, found: Found, role: int, room: _Room) -> dict[str, Column]:
-        return {
-            view.name: _empty_column(view, found.spans[:, role, place, 2], room)
-            for place, view in enumerate(self._views)
-        }
-
-
-class _Room:
-    """One piece of memory for all columns of a batch, which the allocator hands out again for the next batch.
-
-    Many pieces of a megabyte go back to the system every time, and fresh pages cost more than decoding does.
-    """
-
-    ALIGN = 64
-
-    def __init__(self, size: int) -> None:
-        self._memory = np.empty(size, np.uint8)
-        self._used = 0
-
-    def array(self, count: int, dtype: str) -> npt.NDArray[Any]:
-        """The next `count` numbers of 4 bytes, undefined."""
-        begin = self._used
-        self._used = -(-(begin + 4 * count) // self.ALIGN) * self.ALIGN
-        return self._memory[begin : begin + 4 * count].view(dtype)
+    def _columns(self, room: UInt8Array, starts: Int64Array, places: Int64Array) -> dict[str, Column]:
+        """One role's columns, as views into `room`."""
+        columns: dict[str, Column] = {}
+        for view, indptr, (indices, values) in zip(self._views, starts, places.tolist(), strict=True):
+            size = NUMBER * int(indptr[-1])
+            numbers = room[values : values + size].view("<f4")
+            if view.kind == "dense":
+                columns[view.name] = DenseColumn(numbers.reshape(len(indptr) - 1, view.dim))
+            else:
+                index = room[indices : indices + size].view("<i4")
+                columns[view.name] = SparseColumn(indptr, index, numbers, view.dim)
+        return columns
 
 
-def _empty_column(view: ViewSpec, sizes: Int64Array, room: _Room) -> Column:
-    """A column for vectors of these sizes in bytes, its numbers undefined."""
-    if view.kind == "dense":
-        return DenseColumn(room.array(len(sizes) * view.dim, "<f4").reshape(len(sizes), view.dim))
-    indptr = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes >> 2, out=indptr[1:])
-    count = int(indptr[-1])
-    return SparseColumn(indptr, room.array(count, "<i4"), room.array(count, "<f4"), view.dim)
-
-
-def _fill(column: Column, data: UInt8Array, spans: Int64Array, part: tuple[int, int, int, int]) -> None:
-    values = column.values.reshape(-1).view(np.uint8)
-    if isinstance(column, DenseColumn):
-        fill_dense(data, spans, *part, 4 * column.dim, values)
-    else:
-        fill_sparse(data, spans, *part, column.indptr, column.indices.view(np.uint8), values)
+def _places(counts: Int64Array, sizes: Int64Array, inline: npt.NDArray[np.bool_]) -> tuple[Int64Array, int]:
+    """Where the arrays of columns of so many numbers begin, as `fill` takes it, and the bytes of all."""
+    needed = np.repeat(NUMBER * counts[:, :, None], 2, axis=2)
+    needed[:, sizes > 0, 0] = 0
+    needed[~inline] = 0
+    ends = np.cumsum(-(-needed // ALIGN) * ALIGN).reshape(needed.shape)
+    places = ends - -(-needed // ALIGN) * ALIGN
+    places[:, sizes > 0, 0] = -1
+    places[~inline] = -1
+    return places, int(ends[-1, -1, -1]) if ends.size else 0
 
 
 def _join(values: Sequence[bytes]) -> UInt8Array:

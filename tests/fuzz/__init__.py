@@ -1,0 +1,1 @@
+"""Inputs made to break decoders, and ways to see that nothing broke."""
