@@ -96,7 +96,8 @@ class ConfluentConsumer:
         if not self._closed:
             self._closed = True
             self._gaps.close()
-            ends_within(self._consumer.close)
+            if ends_within(self._consumer.close):
+                del self._consumer  # it and we refer to each other: its threads would stay until collected
 
     def _take(self, most: int, timeout_s: float) -> list[Message]:
         """The first that comes and what is there with it: `consume` alone would wait until it has `most`."""

@@ -23,7 +23,7 @@ _WRITING: dict[str, Any] = {
     "allow_auto_create_topics": False,
     "metrics_enabled": False,
     "compression_type": None,
-    "linger_ms": 0,
+    "linger_ms": 100,  # what is sent together goes out together: `send` flushes behind its last record
 }
 
 
@@ -53,6 +53,7 @@ class PythonProducer:
         deadline = time.monotonic() + self._timeout_s
         try:
             futures = [self._append(partition, record) for partition, record in placed]
+            self._producer.flush(max(0.0, deadline - time.monotonic()))
             offsets = [future.get(max(0.0, deadline - time.monotonic())).offset for future in futures]
         except Exception as error:
             raise self._fault(error) from error

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -26,26 +27,27 @@ class Place:
     cluster: Cluster
     address: Address
     opened: list[KafkaSource | KafkaSink] = field(default_factory=list)
+    writer: KafkaSink | None = None
 
-    def source(self, **settings: object) -> KafkaSource:
-        kafka = replace(self.address.kafka or KafkaSettings(), **settings)
-        self.opened.append(source := KafkaSource(replace(self.address, kafka=kafka)))
+    def source(self) -> KafkaSource:
+        self.opened.append(source := KafkaSource(self.address))
         return source
 
-    def reading(self, position: int = 0, **settings: object) -> KafkaSource:
+    def reading(self, position: int = 0) -> KafkaSource:
         """A source that stands at a position of partition 0."""
-        source = self.source(**settings)
+        source = self.source()
         source.assign({0: position})
         return source
 
-    def sink(self, **settings: object) -> KafkaSink:
-        kafka = replace(self.address.kafka or KafkaSettings(), **settings)
-        self.opened.append(sink := KafkaSink(replace(self.address, kafka=kafka)))
+    def sink(self) -> KafkaSink:
+        self.opened.append(sink := KafkaSink(self.address))
         return sink
 
     def send(self, *values: bytes) -> None:
-        """One batch of records."""
-        self.sink().send([OutRecord(value) for value in values])
+        """Records to partition 0 in one batch."""
+        if self.writer is None:
+            self.writer = self.sink()
+        self.writer.send([OutRecord(value) for value in values])
 
 
 def drain(source: KafkaSource, poll: int = 100) -> list[tuple[int, bytes | None]]:
@@ -70,10 +72,19 @@ def place_in() -> Iterator[Callable[..., Place]]:
     """Makes topics in a cluster, and closes all that was opened there."""
     places: list[Place] = []
 
-    def make(cluster: Cluster, client: str = "kafka-python", **settings: object) -> Place:
-        kafka = KafkaSettings(client=client, **settings)
-        address = Address("kafka", cluster.servers(), f"clicks-{uuid.uuid4().hex}", kafka)
-        ensure_topic(address, 1)
+    def make(
+        cluster: Cluster,
+        client: str = "kafka-python",
+        *,
+        partitions: int = 1,
+        create: bool = True,
+        **settings: Any,
+    ) -> Place:
+        address = Address(
+            "kafka", cluster.servers(), f"clicks-{uuid.uuid4().hex}", KafkaSettings(client=client, **settings)
+        )
+        if create:
+            ensure_topic(address, partitions)
         places.append(place := Place(cluster, address))
         return place
 

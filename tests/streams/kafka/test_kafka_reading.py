@@ -124,6 +124,7 @@ def test_no_record_of_a_recreated_topic_is_handed_out(kafka, place_in, monkeypat
         assert source.poll(5, 1.0) is None
     delete_topic(place.address)
     ensure_topic(place.address, 1)
+    place.writer = None
     place.send(*(b"new %d" % n for n in range(10)))  # past the position: no offset tells them apart
     if not fetching:
         source._client._consumer.resume(*source._client._places.values())
