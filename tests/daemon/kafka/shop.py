@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from daemon.learn.options import LearnOptions
 from daemon.learn.role import run as run_learn
 from daemon.validate.options import ValidateOptions
 from daemon.validate.role import run as run_validate
+from streams.address import parse_address
+from streams.open import open_source
 from tests.kafka.cluster import Cluster
 
 DIM, CLASSES, PER_CLASS = 8, 5, 12
@@ -77,8 +80,8 @@ class Shop:
         """The configuration; `stream__retention="1s"` changes a key."""
         return load_config(self.file, {key.replace("__", "."): value for key, value in changes.items()}, {})
 
-    def feed(self, count: int, seed: int = 0, *words: str) -> int:
-        """Feed impressions; the exit code."""
+    def clicks(self, count: int, seed: int = 0) -> list[str]:
+        """Impressions as lines of a click log."""
         draw = np.random.default_rng(seed)
         lines = []
         for number in range(count):
@@ -88,8 +91,12 @@ class Shop:
             clicked = same[-1:] or [int(draw.integers(8))] * (draw.random() < 0.1)
             line = {"id": f"s{seed}-{number}", "ts": 1_700_000_000_000 + number, "q": {"id": f"o{query}"}}
             lines.append(json.dumps({**line, "shown": [{"id": f"o{n}"} for n in shown], "clicked": clicked}))
+        return lines
+
+    def feed(self, count: int, seed: int = 0, *words: str) -> int:
+        """Feed impressions; the exit code."""
         source = self.folder / f"clicks{seed}.jsonl"
-        source.write_text("\n".join(lines))
+        source.write_text("\n".join(self.clicks(count, seed)))
         return self.tripletd("feed", str(source), *words)
 
     def produce(self, topic: str, values: Iterable[bytes | None]) -> list[tuple[int, int]]:
@@ -108,6 +115,11 @@ class Shop:
     def validate(self, **changes: Any) -> int:
         """Judge what there is; the exit code."""
         return run_validate(self.config(**changes), ValidateOptions(exit_when_caught_up=True))
+
+    def end(self, topic: str) -> int:
+        """How many records a topic was given."""
+        with closing(open_source(parse_address(self.kafka.address(topic)))) as source:
+            return sum(end for _, end in source.bounds().values())
 
     def records(self, topic: str) -> list[Any]:
         """Every record of a topic, as any other program reads it."""

@@ -1,0 +1,114 @@
+"""feed and validate while a broker does not answer: they wait, and nothing is lost or counted twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from daemon.exits import EX_OK
+from streams.codec import decode_event, decode_impression
+from tests.daemon.kafka.shop import Shop
+from tests.kafka.cluster import Cluster
+from tests.kafka.control import fresh_topic
+from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+
+pytestmark = ONE_AT_A_TIME
+
+ROOT = Path(__file__).parents[3]
+WAIT_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def own_kafka() -> Iterator[Cluster]:
+    """A node that these tests may freeze."""
+    cluster = start_or_skip(Cluster())
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def frozen_shop(tmp_path: Path, own_kafka: Cluster) -> Iterator[Shop]:
+    """A shop that asks its broker for half a second; thawed at the end."""
+    shop = Shop(tmp_path, own_kafka, fresh_topic("shop"), 2)
+    text = shop.file.read_text().replace("[stream.kafka]\n", "[stream.kafka]\ntimeout_s = 0.5\n")
+    shop.file.write_text(text)
+    yield shop
+    own_kafka.nodes[1].thaw()
+
+
+def start(shop: Shop, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "daemon", *words, "--config", str(shop.file)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def wait_for(what: str, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come"
+        time.sleep(0.05)
+
+
+def read_until(process: subprocess.Popen[str], words: str) -> str:
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if words in line:
+            return said
+    raise AssertionError(f"{words!r} was not said:\n{said}")
+
+
+def test_feed_sends_again_what_is_in_doubt(frozen_shop: Shop) -> None:
+    shop, node = frozen_shop, frozen_shop.kafka.nodes[1]
+    lines = iter(shop.clicks(900))
+    feeding = start(shop, "feed", "-", "--format", "impressions", "--json")
+    assert feeding.stdin is not None
+    for line in lines:  # a batch goes out when a line comes and it is a second old
+        feeding.stdin.write(line + "\n")
+        feeding.stdin.flush()
+        if shop.end(shop.topic):
+            break
+    node.freeze()
+    feeding.stdin.writelines(line + "\n" for line in lines)
+    feeding.stdin.close()
+    feeding.stdin = None
+    read_until(feeding, "trying again")
+    node.thaw()
+    out, err = feeding.communicate(timeout=WAIT_SECONDS)
+    assert feeding.returncode == EX_OK, err
+    account = json.loads(out)
+    assert account["sent_again"] > 0
+    assert account["read"] == 900
+    assert "sent again" in err
+    events = [decode_event(record.value).id for record in shop.records(shop.topic)]
+    held_out = [decode_impression(record.value).id for record in shop.records(f"{shop.topic}.holdout")]
+    assert len(set(events)) == account["triplets"]
+    assert len(set(held_out)) == account["holdout"]
+    repeats = len(events) - len(set(events)) + len(held_out) - len(set(held_out))
+    assert repeats <= account["sent_again"]
+
+
+def test_validate_outlasts_a_broker_that_does_not_answer(frozen_shop: Shop) -> None:
+    shop, node = frozen_shop, frozen_shop.kafka.nodes[1]
+    assert (shop.feed(400), shop.learn()) == (EX_OK, EX_OK)
+    validating = start(shop, "validate")
+    try:
+        wait_for("a verdict", lambda: bool(shop.ledger.entries()))
+        node.freeze()
+        time.sleep(3.0)  # several of its calls end in vain
+        assert validating.poll() is None
+        node.thaw()
+        assert (shop.feed(400, 1), shop.learn()) == (EX_OK, EX_OK)
+        newest = shop.versions.versions()[-1]
+        wait_for("the next verdict", lambda: newest in {one.version for one in shop.ledger.entries()})
+    finally:
+        validating.terminate()
+        _, err = validating.communicate(timeout=WAIT_SECONDS)
+    assert validating.returncode == EX_OK, err
