@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 import structlog
 
@@ -14,7 +13,7 @@ from checkpoints import Epoch, Version
 from checkpoints.errors import CheckpointError
 from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.config.model import Config
-from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.learn import controls
 from daemon.learn.algorithms import untrained
 from daemon.learn.describe import Description, expected, runtime
@@ -26,17 +25,13 @@ from daemon.learn.resume import (
     Expected,
     OtherLog,
     find_gaps,
-    refuse_altered_record,
     refuse_other_settings,
-    refuse_other_stream,
-    refuse_past_the_end,
     refuse_to_jump,
 )
+from daemon.learn.samelog import check_same_log
 from daemon.learn.state import State
 from learners.maps import FittedSpaceMap
 from streams.dedupe import IdWindow
-
-CHECK_SECONDS = 5.0
 
 log = structlog.get_logger("tripletd.learn")
 
@@ -159,7 +154,7 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
     if window and "dedupe_window" not in manifest.learner["config"]:
         progress.control(controls.dedupe(window))
     try:
-        bounds = _check_log(manifest, plan)
+        bounds = check_same_log(plan.inputs.control, manifest, plan.run.stream)
     except OtherLog:
         if not options.accept_log or plan.start.kind == "checkpoint":
             raise
@@ -201,41 +196,6 @@ def _load(number: int | None, inputs: Inputs) -> Version:
             EX_DATAERR,
         )
     return version
-
-
-def _check_log(manifest: Manifest, plan: _Plan) -> dict[int, tuple[int, int]]:
-    """The log's bounds; OtherLog unless it holds, right before each position, the record learned last.
-
-    A record that has expired cannot be compared; nor one in a stretch that was damaged when its turn came.
-    """
-    control = plan.inputs.control
-    bounds = control.bounds()
-    refuse_other_stream(manifest, plan.run.stream, bounds)
-    refuse_past_the_end(manifest, bounds)
-    for partition, position in manifest.positions.items():
-        last = position.next_offset - 1
-        if position.last_digest is not None and last >= bounds[partition][0]:
-            refuse_altered_record(manifest, partition, _digest_at(plan.inputs, partition, last))
-    return bounds
-
-
-def _digest_at(inputs: Inputs, partition: int, offset: int) -> str | None:
-    """sha256 of the record at an offset; None where the log keeps no record at it.
-
-    The position is one past a record that was learned, so its offset is known exactly, whatever offsets
-    without records (transaction markers) follow it.
-    """
-    inputs.control.assign({partition: offset})
-    batch = inputs.control.poll(1, CHECK_SECONDS)
-    if batch is not None:
-        return sha256(batch.values[0] or b"").hexdigest() if batch.offsets[0] == offset else None
-    if inputs.control.reached()[partition] > offset:
-        return None
-    raise UserError(
-        f"offset {offset} of partition {partition} could not be read within {CHECK_SECONDS:.0f} s",
-        "the stream is slow or unavailable: try again",
-        EX_TEMPFAIL,
-    )
 
 
 def _offsets(plan: _Plan) -> dict[int, int]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from daemon.exits import UserError
+from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.learn.runs import Runs
+from daemon.learn.samelog import digests_at
 from streams.address import parse_address
 from streams.memory import MemorySource
 from streams.open import ensure_topic, open_sink, retain
@@ -128,3 +130,27 @@ def test_a_partition_that_expired_and_is_not_needed_stops_no_other(name: str) ->
     retain(parse_address(f"memory:{name}"), None, 10**6, before={1: RECORDS})
     retain(parse_address(f"memory:{name}"), None, 1, before={1: RECORDS})
     assert len(values(runs, 0, 5, RECORDS)) == RECORDS - 5
+
+
+def test_one_record_of_each_partition_is_found_in_few_turns(name: str) -> None:
+    source = CountedSource(name)
+    wanted = {0: 0, 1: 1500, 2: RECORDS - 1}
+    expected = {p: sha256(b"%d.%d" % (p, offset)).hexdigest() for p, offset in wanted.items()}
+    assert digests_at(source, wanted) == expected
+    assert source.assigns == 1
+    assert digests_at(source, {}) == {}
+
+
+def test_an_offset_without_a_record_is_told_from_a_silent_partition(name: str) -> None:
+    """Whether another record follows, or nothing does; and whatever the other partitions hold."""
+    source = CountedSource(name, frozenset({(0, 7), (1, RECORDS - 2), (1, RECORDS - 1)}))
+    found = digests_at(source, {0: 7, 1: RECORDS - 2, 2: 5})
+    assert found == {0: None, 1: None, 2: sha256(b"2.5").hexdigest()}
+
+    class Silent(CountedSource):
+        def reached(self) -> dict[int, int]:
+            return {**super().reached(), 1: RECORDS - 2}
+
+    with pytest.raises(UserError, match="offset 2,998 of partition 1 could not be read") as told:
+        digests_at(Silent(name, source.missing), {0: 7, 1: RECORDS - 2, 2: 5})
+    assert told.value.code == EX_TEMPFAIL
