@@ -38,6 +38,7 @@ class LocalStore:
     def __init__(self, root: Path, fs: Fs | None = None) -> None:
         self.root = Path(root)
         self._fs = fs or Fs()
+        self._in_doubt: set[str] = set()  # keys whose last line may have reached the disk in part
         try:
             self._make_root()
             self._fs.folders.make(self.root / TEMP)
@@ -120,8 +121,11 @@ class LocalStore:
             try:
                 last, size = memoryview(bytearray(1)), os.fstat(fd).st_size
                 torn = size > 0 and self._fs.files.read(fd, size - 1, last) == 1 and last.tobytes() != b"\n"
-                self._fs.files.write(fd, size, (b"\n" if torn else b"") + line + b"\n")
+                fresh = b"\n" if torn or key in self._in_doubt else b""
+                self._in_doubt.add(key)
+                self._fs.files.write(fd, size, fresh + line + b"\n")
                 self._fs.files.fsync(fd)
+                self._in_doubt.discard(key)
             finally:
                 self._fs.files.close(fd)
             self._fs.folders.sync(path.parent)

@@ -46,6 +46,7 @@ def prune(
     store = version_store.store
     gone = []
     for number in plan(version_store.versions(), protected(), keep):
+        fence()
         store.append_line(HISTORY, _history_line(version_store, number))
         fence()
         if number not in protected():

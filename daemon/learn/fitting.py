@@ -52,10 +52,10 @@ def fit_map(
     stopped = False
     wanted = config.space.warmup_objects
 
-    def keep_reading(sample: Sample, idle: bool) -> bool:
+    def keep_reading(sample: Sample, at_end: bool) -> bool:
         nonlocal stopped
         stopped = not go_on(f"warming up: {len(sample)}/{wanted} objects to fit the maps on")
-        return not stopped and not (idle and take_what_there_is)
+        return not stopped and not (at_end and take_what_there_is)
 
     sample = stream_sample(inputs.control, offsets, inputs.decoder, wanted, keep_reading)
     if stopped:

@@ -88,7 +88,7 @@ def stream_sample(
 ) -> Sample:
     """Read the sample from `positions` on. Poison is passed over here; learning deals with it.
 
-    `go_on(sample, idle)` is asked after every poll; False ends it with what there is.
+    `go_on(sample, at_end)` is asked after every poll; False ends it with what there is.
     """
     sample = Sample(wanted)
     source.assign(dict(positions))
@@ -96,9 +96,15 @@ def stream_sample(
         batch = source.poll(POLL_RECORDS, POLL_SECONDS)
         if batch is not None:
             sample.add(decoder.decode(batch))
-        if not go_on(sample, batch is None):
+        if not go_on(sample, batch is None and _at_end(source)):
             break
     return sample
+
+
+def _at_end(source: Source) -> bool:
+    """Whether everything now in the log was handed out: a broker may leave a poll empty before that."""
+    reached = source.reached()
+    return all(reached[partition] >= end for partition, (_, end) in source.bounds().items())
 
 
 def usable(row: Block) -> bool:

@@ -1,10 +1,12 @@
-"""A filesystem that fails on demand and remembers every operation; the disks a power loss may leave."""
+"""A filesystem that fails on demand and remembers every operation."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import re
+import threading
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,30 +26,54 @@ class Op:
 
 
 class FaultyDisk:
-    """Real files under `root`; call number `fail_at` (from 1) raises `error`; `log`: what worked."""
+    """Real files under `root`; call number `fail_at` (from 1) raises `error`; `log`: what worked.
+
+    `passed` counts calls by (operation, kind of place); `fail_on` (operation, kind, n) is the n-th such call.
+    `retried`: files that were synced again after a failed sync.
+    """
 
     def __init__(self, root: Path, fail_at: int = 0, error: int = errno.EIO) -> None:
         self.root = root
         self.fail_at = fail_at
         self.error = error
+        self.fail_on: tuple[str, str, int] | None = None
         self.calls = 0
+        self.passed: Counter[tuple[str, str]] = Counter()
         self.log: list[Op] = []
         self.open_files: dict[int, str] = {}
+        self.retried: list[str] = []
+        self._unsynced: set[str] = set()
+        self._lock = threading.Lock()
         self.fs = Fs(_Calls(Files(), self), _Calls(Folders(), self))  # type: ignore[arg-type]
 
     def call(self, name: str, real: Any, args: tuple[Any, ...]) -> Any:
+        with self._lock:
+            place = (
+                self.open_files.get(args[0], "?") if isinstance(args[0], int) else self._relative(args[-1])
+            )
+            if name == "fsync" and place in self._unsynced:
+                self.retried.append(place)
+            if self._fails(name, kind_of(place)):
+                if name == "close":
+                    real(*args)
+                if name == "fsync":
+                    self._unsynced.add(place)
+                raise OSError(self.error, os.strerror(self.error))
+            result = real(*args)
+            if name == "open_append":  # what was in doubt is written again, and that is synced
+                self._unsynced.discard(place)
+            self._note(name, args, result)
+            return result
+
+    def _fails(self, name: str, kind: str) -> bool:
         self.calls += 1
-        if self.calls == self.fail_at:
-            if name == "close":
-                real(*args)
-            raise OSError(self.error, os.strerror(self.error))
-        result = real(*args)
-        self._note(name, args, result)
-        return result
+        self.passed[name, kind] += 1
+        return self.calls == self.fail_at or (name, kind, self.passed[name, kind]) == self.fail_on
 
     def _note(self, name: str, args: tuple[Any, ...], result: Any) -> None:
-        if name in ("create", "open_append"):
+        if name in ("create", "open_append", "open"):
             self.open_files[result] = self._relative(args[0])
+        if name in ("create", "open_append"):
             self.log.append(Op("create", self.open_files[result]))
         elif name == "write":
             self.log.append(Op("write", self.open_files[args[0]], offset=args[1], data=bytes(args[2])))
@@ -62,6 +88,11 @@ class FaultyDisk:
         return os.path.relpath(path, self.root)
 
 
+def kind_of(path: str) -> str:
+    """What a path of a store is, without its number and random part."""
+    return re.sub(r"-?[0-9a-f]{8,}", "", re.sub(r"state-.*", "state", path))
+
+
 class _Calls:
     def __init__(self, real: object, disk: FaultyDisk) -> None:
         self._real, self._disk = real, disk
@@ -69,98 +100,3 @@ class _Calls:
     def __getattr__(self, name: str) -> Any:
         real = getattr(self._real, name)
         return lambda *args: self._disk.call(name, real, args)
-
-
-@dataclass
-class _File:
-    content: bytearray
-    durable: bytes
-
-
-def power_losses(before: dict[str, bytes], log: list[Op]) -> Iterator[dict[str, bytes]]:
-    """Every disk {path: bytes} that a power loss after some prefix of `log` may leave.
-
-    Content that was not fsynced may be there, gone, or half there; a name whose folder was not synced may be
-    there or not, each on its own, and with a folder all that is below it. `before` is durable.
-    """
-    for stop in range(len(log) + 1):
-        yield from _one_prefix(before, log[:stop])
-
-
-def _one_prefix(before: dict[str, bytes], log: list[Op]) -> Iterator[dict[str, bytes]]:
-    durable = {path: _File(bytearray(data), data) for path, data in before.items()}
-    now = dict(durable)
-    pending: list[tuple[str, _File | None]] = []
-    kept_folders = {folder for path in before for folder in _folders_above(path)} | {"tmp"}
-    new_folders: set[str] = set()
-    for op in log:
-        if op.name == "create" and op.path not in now:
-            now[op.path] = _File(bytearray(), b"")
-            pending.append((op.path, now[op.path]))
-        elif op.name == "write":
-            content = now[op.path].content
-            content.extend(bytes(max(0, op.offset + len(op.data) - len(content))))
-            content[op.offset : op.offset + len(op.data)] = op.data
-        elif op.name == "fsync":
-            now[op.path].durable = bytes(now[op.path].content)
-        elif op.name == "link":
-            now[op.target] = now[op.path]
-            pending.append((op.target, now[op.path]))
-        elif op.name == "unlink":
-            del now[op.path]
-            pending.append((op.path, None))
-        elif op.name == "make":
-            new_folders |= {op.path} - kept_folders
-        elif op.name == "sync":
-            synced = {folder for folder in new_folders if (os.path.dirname(folder) or ".") == op.path}
-            kept_folders, new_folders = kept_folders | synced, new_folders - synced
-            inside = [
-                (path, file)
-                for path, file in pending
-                if os.path.dirname(path) == ("" if op.path == "." else op.path)
-            ]
-            for path, file in inside:
-                _set(durable, path, file)
-            pending = [change for change in pending if change not in inside]
-    subsets: list[list[tuple[str, _File | None]]] = [[], pending, *([change] for change in pending)]
-    for subset in subsets:
-        names = dict(durable)
-        for path, file in subset:
-            _set(names, path, file)
-        lost = {path for path in names if new_folders.intersection(_folders_above(path))}
-        for content in ("durable", "all", "half"):
-            left = {path: _content(file, content) for path, file in names.items()}
-            yield left
-            if lost:
-                yield {path: data for path, data in left.items() if path not in lost}
-
-
-def _folders_above(path: str) -> Iterator[str]:
-    while path := os.path.dirname(path):
-        yield path
-
-
-def _set(names: dict[str, _File], path: str, file: _File | None) -> None:
-    names.pop(path, None)
-    if file is not None:
-        names[path] = file
-
-
-def _content(file: _File, how: str) -> bytes:
-    if how == "durable" or bytes(file.content) == file.durable:
-        return file.durable
-    return bytes(file.content) if how == "all" else bytes(file.content[: len(file.content) // 2])
-
-
-def lay_out(disk: dict[str, bytes], root: Path) -> None:
-    """Write `disk` under `root`."""
-    for path, data in disk.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(data)
-
-
-def snapshot(root: Path) -> dict[str, bytes]:
-    """Inverse of `lay_out`."""
-    return {
-        str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
-    }

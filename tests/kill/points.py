@@ -1,45 +1,48 @@
-"""A learner that dies (`os._exit`) at one named step, run in a fork of a process that has everything loaded.
+"""The named steps of a learner, and a fuse that ends or freezes the process at one of them.
 
-`python -m tests.kill.points` reads one JSON order per line, runs it in a fork, and answers with its exit
-code. The product has no hooks: what it calls is wrapped here, in the fork alone.
+The product has no hooks: what it calls is wrapped here, in a process that is forked for it (`server.py`).
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import os
-import sys
-import traceback
+import signal
+import sqlite3
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
-
-import sklearn.preprocessing  # noqa: F401 - what the forks would otherwise each import
+from typing import Any, Literal
 
 from checkpoints.fs import Files, Folders, Fs
-from checkpoints.ledger import Ledger
-from checkpoints.local import LocalStore
 from checkpoints.publisher import AsyncPublisher
-from daemon.config import load_config
-from daemon.learn import crew, inputs, role
+from daemon.learn import crew, letters
 from daemon.learn.acknowledge import Acknowledger
-from daemon.learn.options import LearnOptions
+from daemon.learn.housekeeping import Housekeeping
 from daemon.learn.progress import Progress
-from learners.oasis import Oasis
+from streams.dedupe import IdWindow
+from streams.kafka.sink import KafkaSink
+from streams.kafka.source import KafkaSource
 from streams.log.sink import LogSink
 from streams.log.source import LogSource
+from tests.kill.seams import Seams
 
 KILLED = 9
 STEPS_ON_DISK = "create lock allocate write fsync open_append make sync link unlink remove".split()  # noqa: SIM905
+Act = Literal["die", "freeze"]
 
 
 class Fuse:
-    """Counts named steps; the process ends at the `nth` passing of `name`, or never (nth = 0)."""
+    """Counts named steps; the process ends or freezes at the `nth` passing of `name`, or never (nth = 0).
 
-    def __init__(self, name: str, nth: int, record: str | None) -> None:
-        self.name, self.nth, self.record = name, nth, record
+    `record`: a file that the names are written to. `log`: the path of an embedded log.
+    """
+
+    def __init__(self, name: str, nth: int, act: Act, record: str | None, log: str | None = None) -> None:
+        self.name, self.nth, self.act, self.record, self.log = name, nth, act, record, log
         self.passed: Counter[str] = Counter()
 
     def __call__(self, name: str) -> None:
@@ -48,7 +51,12 @@ class Fuse:
             with open(self.record, "a", encoding="utf-8") as record:
                 record.write(f"{name}\n")
         if name == self.name and self.passed[name] == self.nth:
-            os._exit(KILLED)
+            if self.act == "die":
+                os._exit(KILLED)
+            if self.log is not None:
+                let_others_finish_writing(self.log)
+            # To this thread: sent to the process, another one takes it, and this one runs on for a moment.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
@@ -59,6 +67,17 @@ class Fuse:
             return result
 
         return wrapped
+
+
+def let_others_finish_writing(log: str) -> None:
+    """Return when no other thread of the process is writing to the embedded log: frozen there, it would hold
+    the log's lock, and everybody else would wait for it.
+    """
+    with closing(sqlite3.connect(log, timeout=10, isolation_level=None)) as connection:
+        for pause_s in (0.05, 0.05, 0.0):  # whoever waited for the lock gets it first, and is done by then
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+            time.sleep(pause_s)
 
 
 class FusedDisk:
@@ -98,70 +117,32 @@ def kind(path: Path) -> str:
     return "root" if (path / "tmp").exists() else "above"
 
 
-def learn(config: Path, fuse: Fuse) -> int:
-    """The learn role up to the end of the stream, every version written before the next event."""
-    open_files: dict[int, str] = {}
-    fs = Fs(
-        FusedDisk(Files(), fuse, open_files),  # type: ignore[arg-type]
-        FusedDisk(Folders(), fuse, open_files),  # type: ignore[arg-type]
-    )
-
-    def begin_and_wait(publisher: AsyncPublisher, *args: Any) -> bool:
-        # Else the cadence would skip versions by luck, and with them steps that are to be reached.
-        began = begin(publisher, *args)
-        if publisher._thread is not None:
-            publisher._thread.join()
-        return began
-
-    begin = fuse.around("capture", AsyncPublisher.begin)
-    AsyncPublisher.begin = begin_and_wait  # type: ignore[method-assign]
-    inputs.LocalStore = functools.partial(LocalStore, fs=fs)  # type: ignore[misc,assignment]
-    crew.AsyncPublisher = functools.partial(AsyncPublisher, copy_below=0)  # type: ignore[misc,assignment]
-    role.send_durably = fuse.around("dead letters", role.send_durably)
-    for owner, name in (
-        (Oasis, "learn_many"),
-        (Progress, "advance"),
-        (LogSink, "send"),
-        (LogSource, "commit"),
-        (Acknowledger, "published"),
-    ):
-        setattr(owner, name, fuse.around(name, getattr(owner, name)))
-    return role.run(load_config(config), LearnOptions(exit_when_caught_up=True))
-
-
-def judge(folder: Path, fuse: Fuse) -> int:
-    """One verdict into the ledger."""
+def fused_disk(fuse: Fuse) -> Fs:
+    """A disk whose every changing step passes the fuse."""
     open_files: dict[int, str] = {}
     halves = (FusedDisk(real, fuse, open_files) for real in (Files(), Folders()))
-    Ledger(LocalStore(folder, Fs(*halves))).append({"kind": "KEEP", "version": 0})  # type: ignore[arg-type]
-    return 0
+    return Fs(*halves)  # type: ignore[arg-type]
 
 
-def serve() -> None:
-    """Orders {what, path, name, nth, record, stderr} from stdin, exit codes to stdout."""
-    Oasis.warm_up()
-    for line in sys.stdin:
-        order = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            obey(order)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+def put_fuse_in(fuse: Fuse) -> None:
+    """Let every step of this process's learner pass the fuse, and each version be written in its turn."""
 
-
-def obey(order: dict[str, Any]) -> None:
-    """Carry out one order and end the process."""
-    code = 1
-    try:
-        said = os.open(order["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(said, 1)
-        os.dup2(said, 2)
-        fuse = Fuse(order["name"], order["nth"], order["record"])
-        code = {"learn": learn, "judge": judge}[order["what"]](Path(order["path"]), fuse)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-if __name__ == "__main__":
-    serve()
+    seams = Seams()
+    seams.put(AsyncPublisher, "begin", fuse.around("capture", AsyncPublisher.begin))
+    seams.write_each_version()
+    seams.put_disk(fused_disk(fuse))
+    for module, name in ((letters, "send_durably"), (crew, "step")):
+        seams.put(module, name, fuse.around(name.replace("_", " "), getattr(module, name)))
+    for owner, name in (
+        (IdWindow, "admit"),
+        (IdWindow, "arrays"),
+        (Progress, "advance"),
+        (Acknowledger, "published"),
+        (Housekeeping, "_prune"),
+    ):
+        seams.put(owner, name, fuse.around(f"{owner.__name__} {name}", getattr(owner, name)))
+    for source in (LogSource, KafkaSource):
+        for name in ("poll", "commit"):
+            seams.put(source, name, fuse.around(name, getattr(source, name)))
+    for sink in (LogSink, KafkaSink):
+        seams.put(sink, "send", fuse.around("send", sink.send))

@@ -1,0 +1,31 @@
+"""What the crash tests share: one server of forks, and streams of both kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.control import fresh_topic
+from tests.kill.forks import Forks
+from tests.kill.site import embedded
+
+StreamIn = Callable[[Path], str]
+"""Gives the address of a new stream for a test's folder."""
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Starts learners in milliseconds."""
+    with Forks() as server:
+        yield server
+
+
+@pytest.fixture(params=["log", "kafka"])
+def stream_in(request: pytest.FixtureRequest) -> StreamIn:
+    """The embedded log, and a real Kafka."""
+    if request.param == "log":
+        return embedded
+    cluster = request.getfixturevalue("kafka")
+    return lambda _: cluster.address(fresh_topic())

@@ -1,0 +1,139 @@
+"""Where a learner of the crash tests works: one stream, one checkpoint folder, one configuration.
+
+The learner and its view are a `Case`: a new learner is one more line in `CASES`, and all crash tests run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkpoints.ledger import Ledger
+from checkpoints.local import LocalStore
+from checkpoints.manifest import Manifest
+from checkpoints.versions import VersionStore
+from streams.address import Address, parse_address
+from streams.open import TopicLimits, create_topics, open_source
+
+DIM = 60
+DENSE_VIEW = f'kind = "dense"\ndim = {DIM}\nmap = "standardise"'
+SPARSE_VIEW = f'kind = "sparse"\ndim = {DIM}\nmap = "unit"'
+
+
+@dataclass(frozen=True)
+class Case:
+    """A learner by its [learner] table, and the view it learns from, both as TOML."""
+
+    name: str
+    learner: str
+    view: str
+
+    @property
+    def sparse(self) -> bool:
+        return 'kind = "sparse"' in self.view
+
+    def __str__(self) -> str:
+        return self.name
+
+
+SPARSE = Case("sparse", "C = 0.1", SPARSE_VIEW)
+DENSE = Case("dense", "C = 0.1", DENSE_VIEW)
+SYMMETRIC = Case("symmetric", 'C = 0.1\nsymmetric = "online"', SPARSE_VIEW)
+PROJECTED = Case("projected", 'C = 0.1\nsymmetric = "online"\npsd_every = 7', DENSE_VIEW)
+CASES = (SPARSE, DENSE, SYMMETRIC, PROJECTED)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One topic and one checkpoint folder, with the settings of the learner on them."""
+
+    folder: Path
+    address: Address
+    checkpoints: Path
+    case: Case
+    partitions: int
+
+    @property
+    def config(self) -> Path:
+        return self.folder / f"{self.checkpoints.name}.toml"
+
+    @property
+    def stderr(self) -> Path:
+        """Where its learners write what they have to say."""
+        return self.folder / f"{self.checkpoints.name}.stderr"
+
+    @property
+    def versions(self) -> VersionStore:
+        return VersionStore(LocalStore(self.checkpoints))
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(LocalStore(self.checkpoints))
+
+    def newest(self) -> Manifest:
+        versions = self.versions
+        return versions.manifest(versions.versions()[-1])
+
+    def ends(self) -> dict[int, int]:
+        """The end offset of every partition of the topic."""
+        with closing(open_source(self.address)) as source:
+            return {partition: end for partition, (_, end) in source.bounds().items()}
+
+    def again(self, name: str, **settings: object) -> Site:
+        """Another learner of the same case on the same topic, with checkpoints of its own."""
+        return make_site(
+            self.folder, str(self.address), name, case=self.case, partitions=self.partitions, **settings
+        )
+
+
+def embedded(folder: Path) -> str:
+    """The address of an embedded log in `folder`."""
+    return f"log:{folder}/clicks.log"
+
+
+def make_site(
+    folder: Path,
+    address: str = "",
+    name: str = "killed",
+    *,
+    case: Case = SPARSE,
+    partitions: int = 1,
+    poll_records: int = 500,
+    every: str = "20ms",
+    every_events: int = 0,
+    keep: int = 100000,
+    learner: Mapping[str, object] | None = None,
+) -> Site:
+    """Create the topics where they are missing, and write a configuration; `learner` adds to its table."""
+    site = Site(folder, parse_address(address or embedded(folder)), folder / name, case, partitions)
+    folder.mkdir(parents=True, exist_ok=True)
+    create_topics(site.address, partitions, TopicLimits())
+    more = "".join(f"{key} = {value}\n" for key, value in (learner or {}).items())
+    site.config.write_text(
+        f"""
+[stream]
+address = "{site.address}"
+partitions = {partitions}
+poll_records = {poll_records}
+[space]
+warmup_objects = 100
+[space.views.x]
+{case.view}
+[learner]
+{case.learner}
+{more}
+[checkpoints]
+path = "{name}"
+every = "{every}"
+every_events = {every_events}
+keep = {keep}
+[http]
+learn_port = 0
+[log]
+format = "json"
+""",
+        encoding="utf-8",
+    )
+    return site

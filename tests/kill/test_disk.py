@@ -1,0 +1,20 @@
+"""Disks that fail, lose power, stand still or are full: learning goes on, and what stands is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kill.failing_disk import failing_calls
+from tests.kill.power_loss import power_lost
+
+pytestmark = pytest.mark.kill
+
+
+def test_failing_filesystem_calls(tmp_path: Path) -> None:
+    failing_calls(tmp_path, 16, 1).check()
+
+
+def test_power_losses(tmp_path: Path) -> None:
+    power_lost(tmp_path, 250, 15, 1).check()

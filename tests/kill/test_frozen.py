@@ -1,0 +1,22 @@
+"""One writer: a learner that was frozen while another took over writes nothing more; of two at once one goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kill.conftest import StreamIn
+from tests.kill.forks import Forks
+from tests.kill.frozen import PLACES, Frozen, frozen_and_succeeded, started_together
+
+pytestmark = pytest.mark.kill
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.step)
+def test_thawed_after_a_takeover(tmp_path: Path, stream_in: StreamIn, forks: Forks, place: Frozen) -> None:
+    frozen_and_succeeded(tmp_path, stream_in, forks, [place]).check()
+
+
+def test_two_starts_at_once(tmp_path: Path, stream_in: StreamIn, forks: Forks) -> None:
+    started_together(tmp_path, stream_in, forks, 2).check()

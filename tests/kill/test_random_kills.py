@@ -1,0 +1,65 @@
+"""kill -9 at random moments leaves no trace: nothing lost or repeated, the same bits. `make soak`: many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.cluster import Cluster
+from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.kill.brokers import OneNode
+from tests.kill.conftest import StreamIn
+from tests.kill.events import Feeder, Pace
+from tests.kill.forks import Forks
+from tests.kill.learners import Process, catch_up
+from tests.kill.random_kills import Plan, random_kills
+from tests.kill.site import DENSE, PROJECTED, SPARSE, SYMMETRIC, embedded, make_site
+
+SEED = 1
+
+pytestmark = pytest.mark.kill
+
+PLANS = [
+    Plan(4, SPARSE, poll_records=1, pace=Pace(pause_s=0.03)),  # it must be able to catch up
+    Plan(4, DENSE, poll_records=7),
+    Plan(4, SYMMETRIC, poll_records=500, every="1h", every_events=97),
+    Plan(4, PROJECTED, poll_records=5000),
+    Plan(5, SPARSE, poll_records=50, partitions=3),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_killed_at_random(tmp_path: Path, stream_in: StreamIn, forks: Forks, plan: Plan) -> None:
+    random_kills(tmp_path, stream_in(tmp_path), plan, SEED, forks).check()
+
+
+def test_killed_as_a_user_starts_it(tmp_path: Path) -> None:
+    random_kills(tmp_path, embedded(tmp_path), Plan(2, SPARSE), SEED, Process).check()
+
+
+def test_an_event_sent_again_across_a_kill_changes_w_once(
+    tmp_path: Path, stream_in: StreamIn, forks: Forks
+) -> None:
+    again = Plan(5, SPARSE, pace=Pace(again=0.5))
+    tally = random_kills(tmp_path, stream_in(tmp_path), again, SEED, forks)
+    tally.check()
+    repeated, once = (make_site(tmp_path / name, stream_in(tmp_path / name)) for name in ("repeated", "once"))
+    for site, share in ((repeated, 0.5), (once, 0.0)):
+        with Feeder(site, SEED, Pace(0, again=share), limit=500) as feeder:
+            feeder.join()
+    many, single = catch_up(repeated, forks), catch_up(once, forks)
+    assert many.counters["duplicate"] > 0 == single.counters["duplicate"]
+    assert many.state_hash == single.state_hash
+
+
+class TestOfBroker:
+    """Learner and broker die at random, together or one after the other."""
+
+    pytestmark = ONE_AT_A_TIME
+
+    def test_broker_killed_among_them(self, tmp_path: Path, forks: Forks) -> None:
+        with start_or_skip(Cluster()) as cluster:
+            plan = Plan(3, SPARSE, broker_share=1.0)
+            broker = OneNode(cluster)
+            random_kills(tmp_path, cluster.address("clicks"), plan, SEED, forks, broker).check()
