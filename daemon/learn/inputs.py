@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import learners.kernels.cpu  # noqa: F401  fixes the processor level before the decoder brings numba in
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore

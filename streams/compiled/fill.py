@@ -41,7 +41,7 @@ def fill(
 ) -> None:
     """Copy the vectors of the table's rows first .. last - 1, whose `spans` point into `data`, to `room`.
 
-    sizes: as in SPACE. starts int64 [3, views, rows + 1]: how many numbers of a column come before each row's.
+    sizes: as in SPACE. starts int64 [3, views, rows + 1]: how many numbers of a column are before each row's.
     columns int64 [3, views, 2]: the place in `room` of a column's indices (-1 in a dense view) and of its
     values (-1 where the role has no columns). A row without a vector becomes zeros in a dense view.
     """

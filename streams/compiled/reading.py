@@ -22,7 +22,7 @@ from streams.compiled.scan import scan
 from streams.space import UNNAMED_VIEW, SpaceSpec
 from streams.vectors import Column, DenseColumn, Float32Array, Int64Array, SparseColumn
 
-PIECE_BYTES = 1 << 18
+PIECE_BYTES = 1 << 19
 ROLES = 3
 ALIGN = 64
 UInt8Array = npt.NDArray[np.uint8]

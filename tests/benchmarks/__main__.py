@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
-Names: step, path, kafka, checkpoints; all without any. `kafka` starts a broker (Java 17). Vowpal Wabbit is
-measured where the interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip
-install vowpalwabbit).
+Names: step, decode, path, kafka, checkpoints; all without any. `kafka` starts a broker (Java 17). Vowpal
+Wabbit is measured where the interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that
+does (pip install vowpalwabbit).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import importlib.util
 import os
 import sys
 
-from tests.benchmarks import checkpoint_cost, kafka_path, step_speed, whole_path
+from tests.benchmarks import checkpoint_cost, decode_speed, kafka_path, step_speed, whole_path
 from tests.benchmarks.harness import Figure, record
 
 COMMAND = "make bench"
-NAMES = ("step", "path", "kafka", "checkpoints")
+NAMES = ("step", "decode", "path", "kafka", "checkpoints")
 
 
 def main(names: list[str]) -> int:
@@ -26,6 +26,7 @@ def main(names: list[str]) -> int:
         return 64
     groups = {
         "step": lambda: step_speed.figures(_vw_python()),
+        "decode": decode_speed.figures,
         "path": whole_path.figures,
         "kafka": kafka_path.figures,
         "checkpoints": checkpoint_cost.figures,
