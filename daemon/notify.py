@@ -23,8 +23,8 @@ class Notifier:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
         if self._socket is not None:
             self._socket.settimeout(SEND_SECONDS)
-        owner = environ.get(WATCHDOG_PID, "")
-        self._fed = bool(environ.get(WATCHDOG_USEC)) and owner in ("", str(os.getpid()))
+        self._feed_every_s = _feeding(environ)
+        self._fed_at = float("-inf")
 
     @staticmethod
     def of_this_process(environ: MutableMapping[str, str] = os.environ) -> Notifier:
@@ -51,14 +51,24 @@ class Notifier:
         self._tell("STATUS=" + " ".join(text.split()))
 
     def alive(self) -> None:
-        """Feed the watchdog where the service asks for one (WatchdogSec=)."""
-        if self._fed:
+        """Feed the watchdog where the service asks for one (WatchdogSec=), as often as it needs."""
+        now = time.monotonic()
+        if self._feed_every_s is not None and now - self._fed_at >= self._feed_every_s:
+            self._fed_at = now
             self._tell("WATCHDOG=1")
 
     def _tell(self, *lines: str) -> None:
         if self._socket is not None and self._address is not None:
             with suppress(OSError):  # a full or closed socket: systemd is told again later, or is gone
                 self._socket.sendto("\n".join(lines).encode(), self._address)
+
+
+def _feeding(environ: Mapping[str, str]) -> float | None:
+    """Seconds between two feedings, a quarter of what systemd waits; None when it does not watch us."""
+    limit, owner = environ.get(WATCHDOG_USEC, ""), environ.get(WATCHDOG_PID, "")
+    if not limit.isdecimal() or owner not in ("", str(os.getpid())):
+        return None
+    return int(limit) / 4e6
 
 
 def _address(text: str) -> str | None:

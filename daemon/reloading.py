@@ -50,10 +50,10 @@ class Reloading:
         if refused:
             log.error("not taken over while running: stop and start again for these keys", keys=refused)
         changed = fresh.log.level != self._level
+        log.info("reloaded", changed=["log.level"] if changed else [])  # in the words of the level before
         if changed:
             self._level = fresh.log.level
             set_level(self._level)
-        log.info("reloaded", changed=["log.level"] if changed else [])
 
 
 def _flat(config: Config) -> Iterator[tuple[str, Any]]:

@@ -24,6 +24,7 @@ def up(
     """Run learn and validate together; restart one that crashes."""
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
     from daemon.logs import configure, get_logger
+    from daemon.notify import Notifier
     from daemon.signals import Signals
     from daemon.up.roleprocess import RoleProcess
     from daemon.up.supervise import RoleSpec, Supervisor
@@ -47,7 +48,8 @@ def up(
                 spec.name, spec.arguments, prefix, stdin=learning if spec.name == "validate" else None
             )
 
-        return Supervisor(specs, start, signals, get_logger()).run()
+        notifier = Notifier.of_this_process()
+        return Supervisor(specs, start, signals, get_logger(), notifier=notifier).run()
 
 
 def _arguments(file: Path | None, settings: Sequence[str] | None, exit_when_caught_up: bool) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from daemon.commands.common import ConfigOption, SetOption, start_role
+from daemon.commands.common import ConfigOption, SetOption, load, start_role
 
 
 def validate(
@@ -24,4 +25,6 @@ def validate(
     from daemon.validate.options import ValidateOptions
     from daemon.validate.role import run
 
-    return run(effective, ValidateOptions(exit_when_caught_up, beside_learn))
+    return run(
+        effective, ValidateOptions(exit_when_caught_up, beside_learn), load=partial(load, config, set_)
+    )

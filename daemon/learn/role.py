@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -45,7 +44,7 @@ def run(config: Config, options: LearnOptions, load: Callable[[], Config] | None
 
 
 def _outside(stack: ExitStack, config: Config, load: Callable[[], Config] | None) -> Outside:
-    signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process(os.environ)
+    signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
     watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
     metrics, health = LearnMetrics(), Health(silent=watchdog.silent)
     server = serve_http(metrics.registry, health, config.http.host, config.http.learn_port)

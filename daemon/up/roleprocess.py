@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -76,6 +77,10 @@ class RoleProcess:
     def poll(self) -> int | None:
         """Return code (minus the signal that killed it), None while it runs."""
         return self._process.poll()
+
+    def reload(self) -> None:
+        """Ask it to read its configuration again."""
+        self._process.send_signal(signal.SIGHUP)
 
     def terminate(self) -> None:
         """Ask it to stop: finish the batch, checkpoint, exit 0."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from daemon.exits import EX_OK, EX_TEMPFAIL
+from daemon.notify import Notifier
 from daemon.signals import Signals
 from daemon.up.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
 from daemon.up.roleprocess import RoleProcess
@@ -50,6 +51,7 @@ class Supervisor:
         log: where starts, restarts and ends are told.
         policy: bounds of the restarts.
         grace_s: how long a role may take to stop before it is killed.
+        notifier: systemd, where it has started us.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class Supervisor:
         *,
         policy: RestartPolicy | None = None,
         grace_s: float = 30.0,
+        notifier: Notifier | None = None,
     ) -> None:
+        self._notifier = notifier or Notifier({})
         self._roles = [_Watched(spec) for spec in specs]
         self._start = start
         self._signals = signals
@@ -69,6 +73,7 @@ class Supervisor:
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
         self._given_up: int | None = None
+        self._told_ready = False
         self._ending = False
 
     def run(self) -> int:
@@ -79,10 +84,25 @@ class Supervisor:
                     self._look_after(role, time.monotonic())
                 if all(role.process is None and role.start_at is None for role in self._roles):
                     break
+                self._tell_and_hand_on()
                 self._signals.wait(_POLL_S)
         finally:
+            self._notifier.stopping()
             stopped = self._stop_all()
         return stopped if self._given_up is None else self._given_up
+
+    def _tell_and_hand_on(self) -> None:
+        """The service manager hears that all were started and that this moves; the roles hear of a reload."""
+        if not self._told_ready:
+            self._told_ready = True
+            self._notifier.ready()
+        self._notifier.alive()
+        if self._signals.take_reload_request():
+            self._notifier.reloading()
+            for role in self._roles:
+                if role.process is not None:
+                    role.process.reload()
+            self._notifier.ready()
 
     def _look_after(self, role: _Watched, now: float) -> None:
         if role.process is not None:

@@ -5,63 +5,88 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import structlog
 from threadpoolctl import threadpool_limits
 
 from daemon.config.model import Config
 from daemon.exits import EX_OK
+from daemon.notify import Notifier
+from daemon.reloading import Reloading
 from daemon.signals import Signals
 from daemon.telemetry import Health, ValidateMetrics, serve_http
 from daemon.validate.bench import open_bench
 from daemon.validate.ending import Patience, learning_goes_on
 from daemon.validate.options import ValidateOptions
 from daemon.validate.validator import Validator
+from daemon.watchdog import Pulse, Watchdog
 from streams.errors import StreamUnavailable
 
 WAIT_SECONDS = 0.2
-MAX_JUDGE_SECONDS = 600.0
-"""Liveness: judging 1,000 queries against a million objects takes minutes, in which the loop does not move.
-"""
 
 log = structlog.get_logger("tripletd.validate")
 
 
-def run(config: Config, options: ValidateOptions, clock: Callable[[], float] = time.monotonic) -> int:
+def run(
+    config: Config,
+    options: ValidateOptions,
+    clock: Callable[[], float] = time.monotonic,
+    load: Callable[[], Config] | None = None,
+) -> int:
     """Judge until told to stop; the exit code. Raises UserError and the errors of the islands.
 
-    `clock` is monotonic, in seconds: how long a run that is to leave waits for a learner.
+    Its memory is the ledger, so a stop ends it at once, whatever it judges or waits for.
+
+    `clock` is monotonic, in seconds: how long a run that is to leave waits for a learner. `load` reads the
+    configuration again.
     """
     with ExitStack() as stack:
         stack.enter_context(threadpool_limits(limits=1))
-        signals = stack.enter_context(Signals())
-        metrics, health = ValidateMetrics(), Health(MAX_JUDGE_SECONDS)
+        signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
+        watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
+        metrics, health = ValidateMetrics(), Health(silent=watchdog.silent)
         server = serve_http(metrics.registry, health, config.http.host, config.http.validate_port)
         stack.callback(server.close)
         log.info("metrics and health", url=f"http://{server.host}:{server.port}")
         bench = open_bench(stack, config, metrics)
         validator = Validator(bench, config.validate, bench.rule)
         patience = Patience(clock, learning_goes_on if options.beside_learn else lambda: False)
-        return _loop(validator, signals, health, patience if options.exit_when_caught_up else None)
+        outside = Outside(signals, health, watchdog.watch("the loop"), Reloading(config, load, notifier))
+        health.started()
+        notifier.ready()
+        return _loop(validator, outside, patience if options.exit_when_caught_up else None)
 
 
-def _loop(validator: Validator, signals: Signals, health: Health, patience: Patience | None) -> int:
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """How the loop hears of the world and shows itself to it."""
+
+    signals: Signals
+    health: Health
+    pulse: Pulse
+    reloading: Reloading
+
+
+def _loop(validator: Validator, outside: Outside, patience: Patience | None) -> int:
     """Read what is there, watch it for drift, judge the newest version, rest when there was nothing to do."""
 
+    signals, health, pulse = outside.signals, outside.health, outside.pulse
+
     def give_up(seconds: float, error: Exception) -> bool:
-        health.beat()
+        pulse.beat("dead letters")
         missing = f"the stream is not available: {error}"
         health.set_ready(missing)
         if patience is not None:
             patience.wait_for(missing, validator.state(), remedy="")
         return signals.wait(seconds)
 
-    health.started()
     while not signals.stopping:
-        health.beat()
-        fresh = validator.read(0.0, give_up)
-        validator.watch_drift(fresh)
-        judged = validator.judge_next()
+        outside.reloading.when(signals.take_reload_request())
+        fresh = validator.read(0.0, give_up, lambda: pulse.beat("reading the holdout stream"))
+        with pulse.patient("judging"):
+            validator.watch_drift(fresh)
+            judged = validator.judge_next()
         health.set_ready(validator.waiting_for())
         if patience is not None:
             missing = _unfinished(validator)

@@ -57,10 +57,16 @@ class Validator:
         self._yardstick: Yardstick | None = None
         self._undecidable: Positions | None = None
 
-    def read(self, timeout_s: float, give_up: Callable[[float, Exception], bool]) -> list[Held]:
-        """New usable impressions, already in the window; waits up to `timeout_s` when there are none."""
+    def read(
+        self, timeout_s: float, give_up: Callable[[float, Exception], bool], turned: Callable[[], None]
+    ) -> list[Held]:
+        """New usable impressions, already in the window; waits up to `timeout_s` when there are none.
+
+        `turned` is called before each poll, which ends in time whatever the stream does.
+        """
         fresh: list[Held] = []
         for turn in range(MAX_POLLS):
+            turned()
             before = self._bench.holdout.window.positions
             fresh += self._bench.holdout.poll(0.0 if turn else timeout_s, give_up)
             if self._bench.holdout.window.positions == before:

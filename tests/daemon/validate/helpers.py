@@ -55,7 +55,7 @@ def never(seconds, error):
 
 
 def turn(validator):
-    validator.watch_drift(validator.read(0.0, never))
+    validator.watch_drift(validator.read(0.0, never, lambda: None))
     return validator.judge_next()
 
 
