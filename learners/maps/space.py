@@ -144,6 +144,10 @@ class FittedSpaceMap:
         return DenseBlock(joined)
 
     def _join_sparse(self, mapped: Mapping[str, Block], rows: int) -> SparseBlock:
+        if len(self.views) == 1:  # nothing to join: the map has made the values new
+            (only,) = mapped.values()
+            assert isinstance(only, SparseBlock)
+            return only
         lengths = np.zeros(rows, np.int64)
         for block in mapped.values():
             if isinstance(block, DenseBlock):
