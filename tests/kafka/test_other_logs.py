@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from daemon.exits import EX_DATAERR, EX_OK
+from streams.errors import LogMismatch, OffsetAhead
+from streams.kafka.settings import KafkaSettings
 from streams.kafka.topics import delete_topic
 from streams.open import TopicLimits, create_topics, open_sink
 from streams.source import OutRecord
@@ -24,6 +27,7 @@ from tests.kafka.control import (
     fresh_topic,
 )
 from tests.kafka.fixtures import ONE_AT_A_TIME
+from tests.kafka.onlookers import Reader
 from tests.kafka.traffic import event
 from tests.kill.forks import Forks
 from tests.kill.learners import Learner, wait_until
@@ -122,7 +126,8 @@ def test_records_that_expired_before_they_were_learned_are_a_named_gap(
 def torn(forks: Forks, kafka_three: Cluster, tmp_path: Path) -> Iterator[tuple[Site, Learner]]:
     """A learner that has learned 100 records which both replicas have, and 50 that only a dead node has.
 
-    What leads after that is a replica that lacks the 50. The learner is stopped and has not heard of it.
+    What leads after that is a replica that lacks the 50. The learner is stopped and has not heard of it; a
+    reader with the other client beside it has to notice as well.
     """
     topic = fresh_topic()
     unsafe = {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
@@ -130,7 +135,9 @@ def torn(forks: Forks, kafka_three: Cluster, tmp_path: Path) -> Iterator[tuple[S
         create_topic(kafka_three, name, replicas=[1, 2], configs=unsafe)
     site = make_site(tmp_path, kafka_three.address(topic), every="200ms")
     first, second = kafka_three.nodes[1], kafka_three.nodes[2]
+    beside = Reader(replace(site.address, kafka=KafkaSettings(client="confluent")), "confluent")
     with forks(site) as learner:
+        beside.start()
         write(site, 0, 100)
         has_learned(learner, 100)
         await_in_sync(kafka_three, topic, {1, 2})
@@ -138,6 +145,7 @@ def torn(forks: Forks, kafka_three: Cluster, tmp_path: Path) -> Iterator[tuple[S
         await_in_sync(kafka_three, topic, {1})
         write(site, 100, 50)
         has_learned(learner, 150)
+        wait_until(lambda: beside.reached() == 150)
         learner.signal(signal.SIGSTOP)
         first.kill()
         second.start()
@@ -145,6 +153,8 @@ def torn(forks: Forks, kafka_three: Cluster, tmp_path: Path) -> Iterator[tuple[S
         elect_unclean(kafka_three, topic)
         await_leader(kafka_three, topic, 2)
         yield site, learner
+    wait_until(lambda: beside.failed)
+    assert isinstance(beside.failed, OffsetAhead | LogMismatch), beside.failed
     first.start()
     kafka_three.wait_ready()
 
