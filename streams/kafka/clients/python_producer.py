@@ -23,7 +23,6 @@ _WRITING: dict[str, Any] = {
     "allow_auto_create_topics": False,
     "metrics_enabled": False,
     "compression_type": None,
-    "linger_ms": 100,  # what is sent together goes out together: `send` flushes behind its last record
 }
 
 
@@ -42,6 +41,8 @@ class PythonProducer:
             # what is not acknowledged by then is given up, so that nothing is written after `send` has ended
             "delivery_timeout_ms": limit,
             "request_timeout_ms": max(1, limit // 2),
+            # what is sent together goes out together: `send` flushes behind its last record
+            "linger_ms": limit // 4,
         }
         try:
             self._producer, _ = open_client(KafkaProducer, options, self._timeout_s)
