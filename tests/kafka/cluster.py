@@ -163,7 +163,10 @@ class NotReady(AssertionError):
 
 
 def _identifier() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    """Kafka's own kind of id, but none that its tools would take for an option."""
+    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
 
 
 def _renumber(meta: Path, number: int) -> None:
