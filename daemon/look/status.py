@@ -14,8 +14,8 @@ from daemon.look.live import is_role, live_metrics
 from daemon.look.overview import VersionRow, summary, version_rows
 from daemon.look.readable import read_all
 from daemon.versions.storage import open_for_reading
-from streams.placing import Bounds
-from streams.source import TopicIdentity
+from streams.ahead import past_gaps
+from streams.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,10 @@ class PartitionLag:
         return self.end - max(self.earliest, self.position if self.position is not None else self.earliest)
 
 
-def lags(bounds: Mapping[int, tuple[int, int]], newest: Manifest | None) -> list[PartitionLag]:
-    """Lag of the newest version per partition. Pure."""
-    positions = newest.positions if newest else {}
+def lags(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int] | None) -> list[PartitionLag]:
+    """Lag per partition of a version that stands at `positions`; None without one. Pure."""
     return [
-        PartitionLag(
-            partition, earliest, end, positions[partition].next_offset if partition in positions else None
-        )
+        PartitionLag(partition, earliest, end, (positions or {}).get(partition))
         for partition, (earliest, end) in sorted(bounds.items())
     ]
 
@@ -84,21 +81,24 @@ def _collect_stream(config: Config, newest: Manifest | None, picture: dict[str, 
     stream: dict[str, Any] = {"address": config.stream.address, "partitions": [], "lag": None}
     picture["stream"] = stream
     try:
-        identity, bounds = _identity_and_bounds(config)
+        with closing(_opened(config)) as source:
+            bounds, positions = source.bounds(), None
+            if newest is not None and newest.stream.get("topic_id") != source.identity().topic_id:
+                what = f"version {newest.number} learned from another topic of this name"
+                picture["problems"].append(f"{what}, so its lag is not known")
+            elif newest is not None:
+                stands = {partition: at.next_offset for partition, at in newest.positions.items()}
+                positions = past_gaps(source, stands, bounds)
     except StreamError as error:
         picture["problems"].append(str(error))
         return
-    if newest is not None and newest.stream.get("topic_id") != identity.topic_id:
-        other = f"version {newest.number} learned from another topic of this name, so its lag is not known"
-        picture["problems"].append(other)
-        newest = None
-    found = lags(bounds, newest)
+    found = lags(bounds, positions)
     stream["partitions"] = [asdict(one) | {"lag": one.lag} for one in found]
     stream["lag"] = sum(one.lag for one in found)
 
 
-def _identity_and_bounds(config: Config) -> tuple[TopicIdentity, Bounds]:
-    """Which topic there is, and what it holds; raises the errors of streams, each with its remedy."""
+def _opened(config: Config) -> Source:
+    """The training topic; raises the errors of streams, each with its remedy."""
     from streams.open import open_source
 
     address = config.stream.to_address()
@@ -106,8 +106,7 @@ def _identity_and_bounds(config: Config) -> tuple[TopicIdentity, Bounds]:
         from streams.kafka.preflight import preflight
 
         preflight(address)
-    with closing(open_source(address)) as source:
-        return source.identity(), source.bounds()
+    return open_source(address)
 
 
 def _plain(row: VersionRow | None) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -10,18 +10,21 @@ from pathlib import Path
 
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
+from checkpoints.manifest import PartitionPosition
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config
 from daemon.deadletters import open_dead
 from daemon.exits import UserError
 from daemon.objects.space import space_of
 from daemon.telemetry import ValidateMetrics
+from daemon.validate.ending import short_of_end
 from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge
 from daemon.validate.judged import JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
 from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule
 from daemon.validate.shelf import Shelf
+from streams.ahead import past_gaps
 from streams.catalog import load_catalog
 from streams.event import ObjectRef
 from streams.open import open_source, prepare_topic
@@ -31,8 +34,9 @@ from streams.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What the validator works with. `training` is only asked for its ends; `judgments` None without a file.
-    `is_holdout`: whether routing sends the query with this id to the holdout. `place`: the checkpoint folder.
+    """What the validator works with. `training` is only asked for what comes after a version; `judgments` is
+    None without a file. `is_holdout`: whether routing sends the query with this id to the holdout. `place`:
+    the checkpoint folder.
     """
 
     holdout: Holdout
@@ -52,6 +56,12 @@ class Bench:
         if self.judgments is not None:
             return FULL_CATALOG
         return CLICKS if self.has_catalog else SHOWN_LISTS
+
+    def short_of_end(self, number: int, positions: Mapping[int, PartitionPosition]) -> str | None:
+        """Where the version stops before the last record of the training topic; None when it has them all."""
+        bounds = self.training.bounds()
+        stands = {partition: at.next_offset for partition, at in positions.items()}
+        return short_of_end(number, past_gaps(self.training, stands, bounds), bounds)
 
     def judge(self, max_queries: int) -> Judge:
         """The judge for the objects as mapped now; a version must be open."""

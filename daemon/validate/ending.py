@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from checkpoints.manifest import PartitionPosition
 from daemon.exits import EX_TEMPFAIL, UserError
 
 TELL_SECONDS = 2.0
@@ -19,11 +18,11 @@ log = structlog.get_logger("tripletd.validate")
 
 
 def short_of_end(
-    number: int, positions: Mapping[int, PartitionPosition], bounds: Mapping[int, tuple[int, int]]
+    number: int, positions: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]
 ) -> str | None:
     """Where the version stops before the end of the training topic; None when it stands at the end. Pure."""
     for partition, (_, end) in sorted(bounds.items()):
-        at = positions[partition].next_offset if partition in positions else 0
+        at = positions.get(partition, 0)
         if at < end:
             where = f" in partition {partition}" if len(bounds) > 1 else ""
             return f"version {number} stops at offset {at} of {end}{where}"

@@ -75,7 +75,7 @@ def _loop(validator: Validator, outside: Outside, patience: Patience | None) -> 
 
     def give_up(seconds: float, error: Exception) -> bool:
         pulse.beat("dead letters")
-        missing = f"the stream is not available: {error}"
+        missing = f"holdout or dead letters are not available: {error}"
         health.set_ready(missing)
         if patience is not None:
             patience.wait_for(missing, validator.state(), remedy="")

@@ -22,7 +22,6 @@ from daemon.validate.decide import (
     next_to_judge,
     outstanding,
 )
-from daemon.validate.ending import short_of_end
 from daemon.validate.history import fold
 from daemon.validate.judge import Judge, Measures
 from daemon.validate.report import passed_over, report, report_best
@@ -157,7 +156,7 @@ class Validator:
             at = self._bench.versions.manifest(newest).positions
         except Damaged as error:  # refused as a version; the learner's next one tells
             return f"version {newest} cannot be read ({error})"
-        return short_of_end(newest, at, self._bench.training.bounds())
+        return self._bench.short_of_end(newest, at)
 
     def state(self) -> tuple[int | None, Positions]:
         """Newest version and holdout positions: while they stand, there is nothing new to judge."""

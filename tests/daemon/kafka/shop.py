@@ -26,6 +26,7 @@ from daemon.validate.role import run as run_validate
 from streams.address import parse_address
 from streams.open import open_source
 from tests.kafka.cluster import Cluster
+from tests.kafka.control import fresh_topic
 
 DIM, CLASSES, PER_CLASS = 8, 5, 12
 OBJECTS = CLASSES * PER_CLASS
@@ -107,6 +108,19 @@ class Shop:
         finally:
             producer.close()
         return [(one.partition, one.offset) for one in sent]
+
+    def produce_in_transaction(self, topic: str, values: Iterable[bytes], *, commit: bool) -> None:
+        """The same in one transaction, which leaves an offset without a record behind."""
+        producer = KafkaProducer(bootstrap_servers=self.kafka.servers(), transactional_id=fresh_topic("tx"))
+        try:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for value in values:
+                producer.send(topic, value, key=b"k")
+            producer.flush()
+            producer.commit_transaction() if commit else producer.abort_transaction()
+        finally:
+            producer.close()
 
     def learn(self, options: LearnOptions | None = None, **changes: Any) -> int:
         """Learn all there is; the exit code."""

@@ -145,6 +145,29 @@ def test_clicks_fed_twice_change_nothing(shop: Shop) -> None:
     assert judged.measures["impressions"] <= held_out // 2
 
 
+def test_offsets_without_a_record_are_no_lag_and_what_was_aborted_is_not_learned(
+    shop: Shop, capsys: Capture
+) -> None:
+    holdout, query = f"{shop.topic}.holdout", ObjectRef("o1")
+    assert shop.feed(200) == EX_OK
+    records = len(shop.records(shop.topic))
+    for commit in (True, False):
+        names = [f"{commit}{n}" for n in range(5)]
+        events = [event(name, ObjectRef("o2")) for name in names]
+        lists = [
+            encode_impression(Impression(name, 1, query, (ObjectRef("o2"), ObjectRef("o30")), (0,)))
+            for name in names
+        ]
+        shop.produce_in_transaction(shop.topic, events, commit=commit)
+        shop.produce_in_transaction(holdout, lists, commit=commit)
+    assert (shop.learn(), shop.validate()) == (EX_OK, EX_OK)  # both found the end
+    assert shop.newest().counters["records"] == records + 5
+    stream = picture(shop, capsys)["stream"]
+    assert isinstance(stream, dict)
+    assert stream["partitions"][0]["end"] == records + 5 + 1 + 5 + 1  # with two markers
+    assert stream["lag"] == 0
+
+
 def test_no_role_makes_topics(make_shop: Callable[[int], Shop], capsys: Capture) -> None:
     shop = make_shop(0)
     assert (shop.feed(10), shop.tripletd("topics", "describe")) == (EX_UNAVAILABLE, EX_UNAVAILABLE)

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from checkpoints.manifest import PartitionPosition
 from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.signals import Signals
 from daemon.validate.ending import PATIENCE_SECONDS, Patience, learning_goes_on, short_of_end
@@ -51,7 +50,7 @@ def test_dead_letters_that_cannot_be_written_are_told(world, clock, monkeypatch)
     world.publish()
     full = StreamUnavailable("the disk is full")
     monkeypatch.setattr(LogSink, "send", lambda *_: (_ for _ in ()).throw(full))
-    with pytest.raises(UserError, match="dead letters cannot be written: the disk is full; nothing new"):
+    with pytest.raises(UserError, match="dead letters are not available: the disk is full; nothing new"):
         run(world.config(), ONCE, clock)
 
 
@@ -121,7 +120,7 @@ def test_while_learn_is_at_work_there_is_no_end_of_patience():
 
 
 def test_every_partition_counts():
-    at = {0: PartitionPosition(5), 1: PartitionPosition(2)}
+    at = {0: 5, 1: 2}
     assert short_of_end(3, at, {0: (0, 5), 1: (0, 2)}) is None
     assert short_of_end(3, at, {0: (0, 5), 1: (0, 4)}) == "version 3 stops at offset 2 of 4 in partition 1"
     assert short_of_end(3, {}, {0: (0, 1)}) == "version 3 stops at offset 0 of 1"
