@@ -10,7 +10,7 @@ from streams.kafka.preflight import preflight
 from streams.kafka.settings import KafkaSettings
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import create_topic
-from tests.kafka.fixtures import ONE_AT_A_TIME
+from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
 from tests.kafka.ports import free_ports
 from tests.kafka.properties import Listener
 from tests.kafka.refusals import assert_fault, assert_words, fault
@@ -78,14 +78,14 @@ def test_who_listens_is_told(kafka: Cluster, topic: str) -> None:
 
 
 def test_a_frozen_broker_is_unavailable_not_refusing(topic: str) -> None:
-    with Cluster() as cluster:
+    with start_or_skip(Cluster()) as cluster:
         cluster.nodes[1].freeze()
         assert_fault(cluster.servers(), KafkaSettings(), StreamUnavailable, "does not answer")
 
 
 def test_brokers_that_send_their_clients_astray_are_named(topic: str) -> None:
     astray = Listener("ASTRAY", "PLAINTEXT", advertised="no-such-host.invalid:9092")
-    with Cluster(listeners=[astray]) as cluster:
+    with start_or_skip(Cluster(listeners=[astray])) as cluster:
         kind, told = fault(cluster.servers("ASTRAY"), KafkaSettings(), topic, "create")
     assert kind is StreamUnavailable
     assert_words(told, r"sends its clients on \(advertised.listeners\), but there: no address is known")
