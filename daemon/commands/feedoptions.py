@@ -19,7 +19,10 @@ Sources = Annotated[
     typer.Argument(metavar="SOURCE...", help="Click logs: files, gzip files, or - for standard input."),
 ]
 To = Annotated[
-    str | None, typer.Option("--to", metavar="ADDRESS", help="Stream to feed, such as log:clicks.log.")
+    str | None,
+    typer.Option(
+        "--to", metavar="ADDRESS", help="Stream to feed, such as log:clicks.log or kafka://host/topic."
+    ),
 ]
 CatalogFile = Annotated[
     Path | None, typer.Option("--catalog", metavar="FILE", help="Objects random negatives are drawn from.")

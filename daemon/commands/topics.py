@@ -40,7 +40,9 @@ def create(
             "--replication", min=1, metavar="N", help="Copies on a broker; else 3, or one per broker."
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be created.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Only say what would be created.")
+    ] = False,
     json: JsonOption = False,
 ) -> int:
     """Create what is missing of the three topics, with safe settings; existing ones are left as they are."""
