@@ -73,9 +73,8 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     newest = inputs.versions.newest_manifest()  # damaged ones are reported when the version is loaded
     if newest is not None or options.restart_from is not None:
         asked = _still_asked(plan, newest)
-        _go_on(
-            _standing(asked, newest), asked
-        )  # once more after the claim, from where an older learner has got to by then
+        # Once more after the claim, from where an older learner has got to by then.
+        _go_on(_standing(asked, newest), asked)
         return _continue(plan, inputs.versions.claim())
     offsets = _offsets(plan)
     fitted = fit(offsets)
@@ -103,9 +102,9 @@ def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
     if newest is None:
         return plan
     options = settled(plan.options, newest, plan.inputs.versions)
-    return (
-        plan if options == plan.options else replace(plan, options=options, start=parse_start(options.start))
-    )
+    if options == plan.options:
+        return plan
+    return replace(plan, options=options, start=parse_start(options.start))
 
 
 def _standing(plan: _Plan, newest: Manifest | None) -> Manifest:
@@ -121,7 +120,8 @@ def _standing(plan: _Plan, newest: Manifest | None) -> Manifest:
 def _continue(plan: _Plan, epoch: Epoch) -> Origin:
     asked = _still_asked(plan, plan.inputs.versions.newest_manifest())
     version = _load(asked.options.restart_from, plan.inputs)
-    if _still_asked(plan, version.manifest) is plan is not asked:  # what was made is damaged: make it anew
+    if asked is not plan and _still_asked(plan, version.manifest) is plan:
+        # What was asked for was made, but every version of it is damaged: make it anew.
         asked, version = plan, _load(plan.options.restart_from, plan.inputs)
     manifest = version.manifest
     progress = _go_on(manifest, asked)
