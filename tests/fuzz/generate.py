@@ -41,8 +41,11 @@ def record(rng: Random, space: SpaceSpec) -> bytes:
     return packed if rng.random() < 0.7 else mutated(packed, rng)
 
 
-def event(rng: Random, space: SpaceSpec) -> Map:
-    """A legal event, except that an id may be unknown and there may be no catalog."""
+def event(rng: Random, space: SpaceSpec, full: float = 0.3) -> Map:
+    """A legal event, except that an id may be unknown and there may be no catalog.
+
+    Each field that it need not have is there with probability `full`.
+    """
     fields: dict[str, Any] = {
         "v": 1,
         "id": _text(rng),
@@ -56,7 +59,7 @@ def event(rng: Random, space: SpaceSpec) -> Map:
         "prop": rng.choice([1, 0.25, 1e-45]),
         "sp": Text(space.id.encode()),
     }
-    fields |= {name: value for name, value in optional.items() if rng.random() < 0.3}
+    fields |= {name: value for name, value in optional.items() if rng.random() < full}
     pairs = [(Text(name.encode()), value) for name, value in fields.items()]
     if rng.random() < 0.3:
         rng.shuffle(pairs)

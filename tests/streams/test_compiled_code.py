@@ -26,9 +26,14 @@ def test_nothing_outside_a_record_is_looked_at(case):
     checked, rng = CheckedReading(case, MODULES), Random(7)
     taken = sum(checked.check(record(rng, case.space)) for _ in range(60))
     assert taken > 2
-    whole = pack(event(rng, case.space), rng, 0.5)
-    for length in range(0, len(whole), 1 + len(whole) // 100):
-        assert not checked.check(whole[:length])
+
+
+@cases
+def test_nothing_past_the_end_of_an_event_cut_short_is_looked_at(case):
+    checked, rng = CheckedReading(case, MODULES), Random(8)
+    for _ in range(8):
+        whole = min((pack(event(rng, case.space, full=0.9), rng, 0.7) for _ in range(20)), key=len)
+        assert not any(checked.check(whole[:length]) for length in range(len(whole)))
 
 
 def test_a_read_past_a_record_would_be_noticed():
