@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
@@ -15,8 +16,8 @@ from kafka.structs import OffsetAndMetadata
 
 from streams.address import Address
 from streams.errors import LogMismatch, StreamError, TopicMissing
-from streams.kafka.bounded import call_within
-from streams.kafka.connect import client_options, close_aside, open_client, settings_of
+from streams.kafka.bounded import call_within, ignore
+from streams.kafka.connect import client_options, close_aside, close_quietly, open_client, settings_of
 from streams.kafka.faults import missing, stream_error
 from streams.placing import Bounds
 from streams.source import TopicIdentity
@@ -24,6 +25,7 @@ from streams.source import TopicIdentity
 T = TypeVar("T")
 
 _RETRY_S = 0.05
+_LEAVE_S = 2.0
 DEFAULT_MESSAGE_BYTES = 1048588
 """What a broker takes unless told otherwise (`message.max.bytes`): assumed where it does not tell."""
 
@@ -138,7 +140,8 @@ class Admin:
             self._closed.set()
             client, self._client = self._client, None
         if client is not None:
-            client.close()
+            with suppress(TimeoutError):  # a thread that waits for a name server is left behind
+                call_within(_LEAVE_S, lambda: close_quietly(client), ignore)
 
     def _ask(self, work: Callable[[Any], T]) -> T:
         deadline = time.monotonic() + self._timeout_s
@@ -153,7 +156,8 @@ class Admin:
     def _ask_once(self, work: Callable[[Any], T], deadline: float) -> T:
         client = self._connected(deadline)
         try:
-            return call_within(_left(deadline), lambda: work(client), lambda _: None)
+            answer: T = call_within(_left(deadline), lambda: work(client), ignore)
+            return answer
         except StreamError:
             raise
         except BaseException:

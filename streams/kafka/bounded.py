@@ -1,54 +1,64 @@
-"""A call that ends in time, whatever the library underneath does."""
+"""Calls that end in time, whatever the library underneath does."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
-class _Outcome(Generic[T]):
-    """What a worker thread came back with, and whether anybody still waits for it."""
+class Attempt(Generic[T]):
+    """`work()` in a thread of its own, which ends when `work` does; whoever waits may wait in pieces."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.value: T | None = None
-        self.error: BaseException | None = None
-        self.done = False
-        self.abandoned = False
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._discard: Callable[[T], object] | None = None
+        self._value: T
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), name="kafka-call", daemon=True)
+        self._thread.start()
 
-
-def call_within(timeout_s: float, work: Callable[[], T], discard: Callable[[T], None]) -> T:
-    """What `work()` returns or raises; TimeoutError after `timeout_s`.
-
-    A result that comes too late goes to `discard`, in the thread that made it. That thread ends when `work`
-    does: whoever abandons it closes what it waits for.
-    """
-    outcome: _Outcome[T] = _Outcome()
-    thread = threading.Thread(target=_work, args=(outcome, work, discard), name="kafka-call", daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    with outcome.lock:
-        if not outcome.done:
-            outcome.abandoned = True
+    def result(self, timeout_s: float) -> T:
+        """What `work` returned or raised; TimeoutError when it is not done by then."""
+        if not self._done.wait(timeout_s):
             raise TimeoutError(f"no answer within {timeout_s:g} s")
-    thread.join()
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.value  # type: ignore[return-value]  # done without an error: this is the value
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def abandon(self, discard: Callable[[T], object]) -> None:
+        """Nobody waits any more: a result goes to `discard`, now or when it comes."""
+        with self._lock:
+            self._discard = discard
+            late = self._done.is_set()
+        if late and self._error is None:
+            discard(self._value)
+
+    def _run(self, work: Callable[[], T]) -> None:
+        try:
+            self._value = work()
+        except BaseException as problem:  # noqa: BLE001 (raised again in the thread that waits)
+            self._error = problem
+        with self._lock:
+            self._done.set()
+            discard = self._discard
+        if discard is not None and self._error is None:
+            discard(self._value)
 
 
-def _work(outcome: _Outcome[T], work: Callable[[], T], discard: Callable[[T], None]) -> None:
-    value: T | None = None
-    error: BaseException | None = None
+def call_within(timeout_s: float, work: Callable[[], T], discard: Callable[[T], object]) -> T:
+    """What `work()` returns or raises; TimeoutError after `timeout_s`, a later result goes to `discard`."""
+    attempt = Attempt(work)
     try:
-        value = work()
-    except BaseException as problem:  # noqa: BLE001 (raised again in the thread that waits)
-        error = problem
-    with outcome.lock:
-        outcome.value, outcome.error, outcome.done = value, error, True
-        abandoned = outcome.abandoned
-    if abandoned and error is None:
-        discard(value)  # type: ignore[arg-type]  # as above
+        return attempt.result(timeout_s)
+    except TimeoutError:
+        attempt.abandon(discard)
+        raise
+
+
+def ignore(_: Any) -> None:
+    """For results that nobody has to clean up."""

@@ -37,7 +37,6 @@ _SETTING = (
     errors.InvalidPartitionsError,
     errors.InvalidTopicError,
     errors.TopicDeletionDisabledError,
-    errors.UnsupportedCodecError,
 )
 
 
@@ -66,6 +65,8 @@ def _refusal(error: BaseException) -> str | None:
         return f"no permission: {_words(error)}"
     if isinstance(error, _LOGIN):
         return f"the broker refuses the login: {_words(error)}"
+    if isinstance(error, errors.UnsupportedCodecError):
+        return f"{_words(error)}: install it, or set the topic's compression.type to uncompressed"
     return _words(error) if isinstance(error, _SETTING) else None
 
 

@@ -9,8 +9,9 @@ from streams.address import Address
 from streams.errors import PartitionMissing
 from streams.kafka.admin import Admin
 from streams.kafka.clients.choose import make_consumer
-from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, OutOfRange
+from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, OutOfRange, Overfull
 from streams.kafka.connect import settings_of
+from streams.kafka.connection import Connection
 from streams.kafka.continuity import LastRead, check_same_log, follows, last_of
 from streams.kafka.damage import Damage, Prober, find_damage
 from streams.kafka.preflight import preflight
@@ -36,7 +37,7 @@ class KafkaSource:
             self._admin.close()
             raise
         self._watch = Watch(self._admin, self._identity)
-        self._client: ConsumerClient | None = None
+        self._connection = Connection(self._make_client)
         self._waiting = Waiting()
         self._positions: dict[int, int] | None = None  # below these, everything was handed out
         self._fetched: dict[int, int] = {}  # below these, everything was handed out or waits
@@ -49,9 +50,10 @@ class KafkaSource:
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from these next offsets, replacing any earlier assignment."""
         check_positions(self._identity.topic, positions, self.bounds())
-        self._drop_client()
-        self._positions = dict(positions)
+        self._connection.drop()
+        self._waiting.clear()
         self._last.clear()
+        self._positions = dict(positions)
         self._watch.start()
 
     def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
@@ -103,7 +105,8 @@ class KafkaSource:
         """Release threads and sockets."""
         self._admin.close()
         self._watch.stop()
-        self._drop_client()
+        self._connection.close()
+        self._waiting.clear()
         self._positions = None
 
     def _fetch(self, max_records: int, timeout_s: float) -> Damage | None:
@@ -113,19 +116,25 @@ class KafkaSource:
         may never come back from its next poll, or may have skipped something.
         """
         assert self._positions is not None
+        deadline = time.monotonic() + timeout_s
         try:
-            client = self._connected()
-            pieces = client.poll(max_records, timeout_s)
+            client = self._connection.client(self._positions, timeout_s)
+            if client is None:
+                return None
+            pieces = client.poll(max_records, max(0.0, deadline - time.monotonic()))
             self._fetched = client.positions()
+        except Overfull:
+            self._connection.drop()
+            return None
         except CorruptBatch:
-            self._drop_client()
+            self._connection.drop()
             return find_damage(self._prober(), self._positions, self.bounds())
         except OutOfRange:
-            self._drop_client()
+            self._connection.drop()
             check_positions(self._identity.topic, self._positions, self.bounds())
             return None
         except BaseException:
-            self._drop_client()
+            self._connection.drop()
             raise
         for piece in pieces:
             self._waiting.add(piece)
@@ -156,20 +165,8 @@ class KafkaSource:
         self._last.pop(damage.partition, None)
         return RecordBatch(damage.partition, [damage.last], [0], [None], [None], [()], str(damage))
 
-    def _connected(self) -> ConsumerClient:
-        if self._client is None:
-            assert self._positions is not None
-            client = make_consumer(self._address, self._identity)
-            self._client = client
-            client.assign(self._positions)
-        return self._client
-
-    def _drop_client(self) -> None:
-        """What waits is dropped with the client: our positions are before it."""
-        self._waiting.clear()
-        client, self._client = self._client, None
-        if client is not None:
-            client.close()
+    def _make_client(self) -> ConsumerClient:
+        return make_consumer(self._address, self._identity)
 
     def _prober(self) -> Prober:
-        return Prober(lambda: make_consumer(self._address, self._identity), self._settings.timeout_s)
+        return Prober(self._make_client, self._settings.timeout_s)

@@ -7,13 +7,16 @@ tripletd creates hold nothing compressed; for all others its decompressing funct
 from __future__ import annotations
 
 import io
+import threading
 import zlib
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from kafka.record import default_records, legacy_records
 
 from streams.errors import StreamError
+from streams.kafka.clients.protocol import Overfull
 from streams.source import MAX_POLL_BYTES
 
 _GZIP = 16 + zlib.MAX_WBITS
@@ -26,14 +29,22 @@ class TooLarge(StreamError):
         super().__init__(f"a compressed batch holds more than {MAX_POLL_BYTES} bytes")
 
 
+_poll = threading.local()
+
+
+def begin() -> None:
+    """A poll begins in this thread: together it inflates the limit, and at most one batch more."""
+    _poll.held = 0
+
+
 def install() -> None:
     """Put the limits in place; may be called again. They hold for this process."""
     for module in (default_records, legacy_records):
-        module.gzip_decode = inflate_gzip
+        module.gzip_decode = GZIP
     for module, name, limited in (
-        (default_records, "zstd_decode", inflate_zstd),
-        (default_records, "lz4_decode", inflate_lz4),
-        (legacy_records, "lz4_decode", inflate_lz4),
+        (default_records, "zstd_decode", ZSTD),
+        (default_records, "lz4_decode", LZ4),
+        (legacy_records, "lz4_decode", LZ4),
     ):
         if getattr(module, name) is not None:  # None: kafka-python found no library for it, and says so
             setattr(module, name, limited)
@@ -74,3 +85,20 @@ def _limited(data: Any) -> bytes:
     if len(data) > MAX_POLL_BYTES:
         raise TooLarge
     return bytes(data)
+
+
+def _counted(inflate: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+    """Inflates unless this poll has inflated enough; raises Overfull then."""
+
+    def counted(payload: Any) -> bytes:
+        held = getattr(_poll, "held", 0)
+        if held >= MAX_POLL_BYTES:
+            raise Overfull("the compressed batches of one answer are too large together")
+        data = inflate(payload)
+        _poll.held = held + len(data)
+        return data
+
+    return counted
+
+
+GZIP, ZSTD, LZ4 = _counted(inflate_gzip), _counted(inflate_zstd), _counted(inflate_lz4)

@@ -31,6 +31,10 @@ class OutOfRange(StreamError):
     """The broker has no such offset, or not of the log that was read: expired, past the end, cut off."""
 
 
+class Overfull(StreamError):
+    """What was fetched is too large to be held at once: another client reads on where this one stands."""
+
+
 class ConsumerClient(Protocol):
     """Reads assigned partitions of one topic; committed records only, checksums verified.
 
@@ -45,7 +49,7 @@ class ConsumerClient(Protocol):
     def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`.
 
-        Raises CorruptBatch, OutOfRange, StreamRefused (no permission) or StreamUnavailable.
+        Raises CorruptBatch, OutOfRange, Overfull, StreamRefused (no permission) or StreamUnavailable.
         """
         ...
 

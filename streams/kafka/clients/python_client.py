@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -12,8 +13,9 @@ from kafka import errors as kafka_errors
 
 from streams.address import Address
 from streams.errors import LogMismatch, StreamError, StreamUnavailable
+from streams.kafka.bounded import call_within, ignore
 from streams.kafka.clients import inflate
-from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange
+from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange, Overfull
 from streams.kafka.connect import client_options, close_quietly, milliseconds, open_client, settings_of
 from streams.kafka.faults import stream_error
 from streams.source import Headers
@@ -27,6 +29,8 @@ _REQUEST_S = 15.0
 
 _PAUSE_S = 0.05
 """After so long without a poll the topic may have been re-created, with no fetch under way that failed."""
+
+_LEAVE_S, _LEAVE_MS = 2.0, 500
 
 _READING: dict[str, Any] = {
     "group_id": None,
@@ -71,6 +75,7 @@ class PythonConsumer:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
         if time.monotonic() - self._polled_at > _PAUSE_S:
             self._cluster.request_update()
+        inflate.begin()
         try:
             polled = self._consumer.poll(timeout_ms=max(0, round(timeout_s * 1000)), max_records=max_records)
         except Exception as error:
@@ -94,7 +99,8 @@ class PythonConsumer:
 
     def close(self) -> None:
         """Release threads and sockets."""
-        close_quietly(self._consumer)
+        with suppress(TimeoutError):  # a thread that waits for a name server is left behind
+            call_within(_LEAVE_S, lambda: close_quietly(self._consumer, timeout_ms=_LEAVE_MS), ignore)
 
     def _await_metadata(self) -> None:
         known = threading.Event()
@@ -114,6 +120,8 @@ class PythonConsumer:
     def _fault(self, error: Exception) -> StreamError:
         if isinstance(error, kafka_errors.OffsetOutOfRangeError | kafka_errors.LogTruncationError):
             return OutOfRange(f"{self._address}: {error}")
+        if isinstance(error, Overfull):
+            return error
         if isinstance(error, inflate.TooLarge | kafka_errors.CorruptRecordError):
             return CorruptBatch(str(error))
         if isinstance(error, kafka_errors.KafkaError | OSError | MemoryError):

@@ -129,7 +129,8 @@ def test_reading_goes_on_after_a_freeze(place, frozen, own):
     place.send(*(b"%d" % n for n in range(10)))
     source = place.reading()
     assert source.poll(4, PATIENCE_S).offsets == [0, 1, 2, 3]
-    source._drop_client()
+    source._connection.drop()
+    source._waiting.clear()
     frozen()
     assert isinstance(within(ENOUGH_S, lambda: source.poll(4, 0.2)), StreamUnavailable | None)
     own.nodes[1].thaw()

@@ -92,13 +92,13 @@ def test_an_error_of_the_network_is_raised_and_the_next_poll_goes_on(kafka, plac
     place.send(*(b"%d" % n for n in range(10)))
     source = place.reading()
     assert source.poll(3, PATIENCE_S).offsets == [0, 1, 2]
-    first = source._client
+    first = source._connection._client
     source._waiting.clear()  # as if they had not come yet
     Faults(monkeypatch, type(first._consumer), "poll", KafkaConnectionError("gone"), {0})
     with pytest.raises(StreamUnavailable, match="gone"):
         source.poll(3, PATIENCE_S)
     assert drain(source, 3) == [(n, b"%d" % n) for n in range(3, 10)]
-    assert source._client is not first
+    assert source._connection._client is not first
 
 
 def test_what_waits_when_the_client_fails_is_read_again(kafka, place_in):
@@ -106,7 +106,8 @@ def test_what_waits_when_the_client_fails_is_read_again(kafka, place_in):
     place.send(*(b"%d" % n for n in range(10)))
     source = place.reading()
     assert source.poll(3, PATIENCE_S).offsets == [0, 1, 2]
-    source._drop_client()
+    source._connection.drop()
+    source._waiting.clear()
     assert source.poll(3, PATIENCE_S).offsets == [3, 4, 5]
 
 
@@ -120,14 +121,14 @@ def test_no_record_of_a_recreated_topic_is_handed_out(kafka, place_in, monkeypat
     assert len(source.poll(5, PATIENCE_S)) == 2
     assert source.poll(5, 0.2) is None  # leaves a request under way, which the broker answers later
     if not fetching:
-        source._client._consumer.pause(*source._client._places.values())
+        source._connection._client._consumer.pause(*source._connection._client._places.values())
         assert source.poll(5, 1.0) is None
     delete_topic(place.address)
     ensure_topic(place.address, 1)
     place.writer = None
     place.send(*(b"new %d" % n for n in range(10)))  # past the position: no offset tells them apart
     if not fetching:
-        source._client._consumer.resume(*source._client._places.values())
+        source._connection._client._consumer.resume(*source._connection._client._places.values())
     with pytest.raises(LogMismatch, match="re-created"):
         poll_in_vain(source)
 
