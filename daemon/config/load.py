@@ -85,7 +85,7 @@ def _refuse_unfit_kafka(stream: StreamConfig, origins: Mapping[str, Origin], pat
     """
     if stream.address.startswith("kafka:"):
         place = _place(("stream", "kafka"), origins, path)
-        problems = [f"{place}: {sentence}" for sentence in stream.kafka.problems()]
+        problems = [f"{place}: {sentence}" for sentence in stream.problems()]
         if problems:
             raise UserError("\n".join(problems), "deploy/tripletd.toml explains every key", EX_CONFIG)
         return

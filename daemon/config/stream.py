@@ -18,6 +18,9 @@ from daemon.config.types import (
 from daemon.config.units import parse_duration, parse_size
 from streams.address import Address, parse_address
 
+CALLS_WITHIN_A_CALL = 6
+"""How many answers of a broker one call to the stream may wait for, twice over."""
+
 
 class StreamConfig(Section):
     """[stream]: where events come from."""
@@ -49,6 +52,17 @@ class StreamConfig(Section):
         default_factory=lambda: KafkaConfig.model_validate({}),
         description="how a kafka:// address is reached",
     )
+
+    def problems(self) -> list[str]:
+        """What does not fit together where a broker is reached; empty when all does."""
+        problems = self.kafka.problems()
+        needed = CALLS_WITHIN_A_CALL * self.kafka.timeout_s
+        if self.stuck_after_s < needed:
+            problems.append(
+                f"timeout_s = {self.kafka.timeout_s:g} needs stream.stuck_after of at least {needed:g}s: "
+                "else a slow broker is taken for a bug"
+            )
+        return problems
 
     def to_address(self) -> Address:
         """The stream to open, with how to reach it; raises AddressError where it cannot be read."""

@@ -1,0 +1,117 @@
+"""A learner whose broker is frozen or dead, in real processes: red and alive, ended in time, nothing lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daemon.exits import EX_OK
+from streams.open import open_sink
+from streams.source import OutRecord
+from tests.kafka.cluster import Cluster
+from tests.kafka.control import fresh_topic
+from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.kill.events import NOT_AN_EVENT, POISON_EVERY, event_bytes
+from tests.kill.learners import Learner, Process, catch_up, wait_until
+from tests.kill.site import DENSE, Site, make_site
+
+pytestmark = [pytest.mark.kill, ONE_AT_A_TIME]
+
+MOST_SECONDS = 10.0
+"""Far above the 2 s that are promised, for a loaded machine; a client left alone takes minutes."""
+STUCK_SECONDS = 6.0
+"""What is frozen for longer must not trip the watchdog; a call to the broker ends much sooner."""
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Cluster]:
+    """A node that these tests may freeze and kill."""
+    cluster = start_or_skip(Cluster())
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def site(tmp_path: Path, broker: Cluster) -> Iterator[Site]:
+    """A topic with 300 events of which a learner has had 100."""
+    made = make_site(tmp_path, broker.address(fresh_topic()), every="1h", poll_records=50, case=DENSE)
+    feed(made, clean(0, 100))
+    catch_up(made)
+    feed(made, clean(100, 300))
+    yield made
+    node = broker.nodes[1]
+    if node.running:
+        node.thaw()
+    else:
+        node.start()
+    broker.wait_ready()
+
+
+def clean(first: int, end: int) -> list[bytes]:
+    rng = np.random.default_rng(first)
+    numbers = [n for n in range(2 * end) if n % POISON_EVERY != 1]
+    return [event_bytes(rng, number, sparse=False) for number in numbers[first:end]]
+
+
+def feed(site: Site, values: list[bytes]) -> None:
+    sink = open_sink(site.address)
+    sink.send([OutRecord(value) for value in values])
+    sink.close()
+
+
+def learning(site: Site) -> Process:
+    settings = (f"stream.stuck_after={STUCK_SECONDS}s", "stream.kafka.timeout_s=1")
+    return Process(site, *(word for setting in settings for word in ("--set", setting)))
+
+
+def caught_up(learner: Learner) -> bool:
+    return learner.metric("tripletd_events_total") == 200 and learner.get("readyz")[0] == 200
+
+
+def told_to_leave(learner: Learner) -> int:
+    began = time.monotonic()
+    learner.signal(signal.SIGTERM)
+    code = learner.wait(MOST_SECONDS)
+    print(f"SIGTERM to exit: {time.monotonic() - began:.2f} s")
+    return code
+
+
+@pytest.mark.parametrize("how", ["freeze", "kill"])
+def test_a_broker_that_is_away_turns_readiness_red_and_ends_nothing(
+    site: Site, broker: Cluster, how: str
+) -> None:
+    node = broker.nodes[1]
+    with learning(site) as learner:
+        wait_until(lambda: caught_up(learner), learner)
+        getattr(node, how)()
+        wait_until(lambda: learner.get("readyz")[0] == 503, learner)
+        assert "stream" in learner.get("readyz")[1]
+        time.sleep(1.5 * STUCK_SECONDS)
+        assert learner.get("livez") == (200, "ok\n")
+        node.thaw() if how == "freeze" else node.start()
+        wait_until(lambda: learner.get("readyz")[0] == 200, learner)
+        feed(site, clean(300, 350))
+        wait_until(lambda: learner.metric("tripletd_events_total") == 250, learner)
+        assert told_to_leave(learner) == EX_OK, learner.said()
+    stopped = site.newest()
+    assert stopped.positions[0].next_offset == stopped.counters["records"] == 350
+    assert stopped.state_hash == catch_up(site.again("whole", every="1h")).state_hash
+
+
+@pytest.mark.parametrize("how", ["freeze", "kill"])
+@pytest.mark.parametrize("when", ["idle", "with poison on its way"])
+def test_sigterm_while_the_broker_is_away(site: Site, broker: Cluster, how: str, when: str) -> None:
+    node = broker.nodes[1]
+    with learning(site) as learner:
+        wait_until(lambda: caught_up(learner), learner)
+        if when == "with poison on its way":
+            feed(site, [NOT_AN_EVENT] * 500)
+        getattr(node, how)()
+        wait_until(lambda: learner.get("readyz")[0] == 503, learner)
+        assert told_to_leave(learner) == EX_OK, learner.said()
+    assert site.newest().counters["updated"] + site.newest().counters["passive"] == 300
