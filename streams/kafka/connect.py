@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,10 @@ _METADATA_MS = 3000
 
 _BACKOFF_MS = 500
 """Longest pause between two attempts to connect: a broker that comes back is found soon."""
+
+# Errors are raised; what the client says beside them is not for users, and its debug lines hold passwords.
+logging.getLogger("kafka").addHandler(logging.NullHandler())
+logging.getLogger("kafka").setLevel(logging.INFO)
 
 
 def settings_of(address: Address) -> KafkaSettings:

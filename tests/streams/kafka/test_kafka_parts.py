@@ -17,6 +17,7 @@ from streams.address import Address
 from streams.errors import RecordRefused, StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.bounded import call_within
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange
+from streams.kafka.connection import Connection
 from streams.kafka.continuity import LastRead, follows, last_of
 from streams.kafka.damage import Prober, find_damage
 from streams.kafka.faults import stream_error
@@ -95,6 +96,71 @@ def test_a_call_ends_in_time_and_a_late_result_is_thrown_away():
     with pytest.raises(KeyError):
         call_within(30, lambda: {}["x"], thrown.append)
     assert thrown == ["late"]
+
+
+def test_a_new_client_is_waited_for_in_pieces():
+    go, made, closed = threading.Event(), [], []
+
+    class Slow(Torn):
+        def close(self):
+            closed.append(self)
+
+    def make():
+        made.append(1)
+        go.wait(30)
+        return Slow((), 10)
+
+    connection = Connection(make)
+    for _ in range(3):
+        assert connection.client({0: 3}, 0.01) is None
+    go.set()
+    client = connection.client({0: 3}, 30)
+    assert client.positions() == {0: 3}
+    assert connection.client({0: 9}, 0) is client
+    assert len(made) == 1
+    connection.drop()
+    assert closed == [client]
+    go.clear()
+    assert connection.client({0: 3}, 0) is None
+    connection.close()
+    go.set()
+    while len(closed) < 2:
+        time.sleep(0.001)
+
+
+def test_a_client_that_cannot_be_made_is_tried_again():
+    def make():
+        raise StreamUnavailable("no broker")
+
+    connection = Connection(make)
+    for _ in range(2):
+        with pytest.raises(StreamUnavailable):
+            connection.client({0: 0}, 30)
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "WARNING"])
+def test_the_client_s_own_lines_are_not_printed_and_hold_no_password(level):
+    code = f"""
+import logging, sys
+root = logging.getLogger()
+root.setLevel({level!r})
+if {level!r} == "DEBUG": root.addHandler(logging.StreamHandler())
+from streams.address import Address
+from streams.kafka.settings import KafkaSettings
+from streams.kafka.admin import Admin
+kafka = KafkaSettings(sasl_mechanism="PLAIN", security_protocol="SASL_PLAINTEXT", sasl_username="me",
+                      sasl_password="hunter2", ssl_key_password="hunter3", timeout_s=0.3)
+admin = Admin(Address("kafka", "127.0.0.1:1", "clicks", kafka))
+try:
+    admin.identity()
+except Exception as error:
+    print(type(error).__name__)
+admin.close()
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout == "StreamUnavailable\n"
+    assert "hunter" not in told.stderr
+    assert (told.stderr == "") is (level == "WARNING")
 
 
 @pytest.mark.parametrize(
