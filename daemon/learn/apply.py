@@ -22,8 +22,8 @@ DUPLICATE = "duplicate"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One applied batch: its effect on the progress, dead letters of what the kernel rejected in offset order,
-    the kernel's info on the events that were not repetitions, and how many were."""
+    """One applied batch: its effect on the progress, dead letters of what the kernel rejected, in offset
+    order, the kernel's info on the events that were not repetitions, and how many were."""
 
     applied: Applied
     rejected: list[DeadLetter]
