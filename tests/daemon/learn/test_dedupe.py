@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from daemon.learn.controls import dedupe
 from daemon.learn.options import LearnOptions
 from daemon.learn.replay import replay
 from daemon.telemetry import LearnMetrics
-from streams.codec import decode_event
+from streams.codec import decode_event, encode_event
 from streams.open import open_sink, open_source
 from streams.source import OutRecord
 from tests.daemon.learn.conftest import Site, make_events, with_nan
@@ -44,7 +45,8 @@ def test_an_event_sent_again_leaves_no_trace(
     new_site: Callable[..., Site], order: list[int], poll_records: int
 ) -> None:
     once, again = new_site(), new_site()
-    events = make_events(4)
+    weighted = zip(make_events(4), (0.25, 0.5, 1.0, 0.125), strict=True)
+    events = [encode_event(replace(decode_event(event), weight=weight)) for event, weight in weighted]
     first = [events[n] for n in dict.fromkeys(order)]
     changes = {"stream__poll_records": poll_records, "learner__psd_every": 3}
     assert np.array_equal(
