@@ -24,7 +24,7 @@ class Attempt(Generic[T]):
     def result(self, timeout_s: float) -> T:
         """What `work` returned or raised; TimeoutError when it is not done by then."""
         if not self._done.wait(timeout_s):
-            raise TimeoutError(f"no answer within {timeout_s:g} s")
+            raise TimeoutError(f"no answer within {timeout_s:.1f} s")
         self._thread.join()
         if self._error is not None:
             raise self._error
