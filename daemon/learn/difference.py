@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,7 @@ def first_difference(recorded: Arrays, recomputed: Arrays, tolerance: float | No
 
 def as_rows(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The array with two axes: rows of what lies behind its first axis; a number is one row."""
-    return array.reshape(len(array), -1) if array.ndim > 1 else array.reshape(-1, 1)
+    return array.reshape(len(array), math.prod(array.shape[1:])) if array.ndim > 1 else array.reshape(-1, 1)
 
 
 def _compare(
@@ -63,7 +64,7 @@ def _compare(
 ) -> Place | None:
     scale = None
     if tolerance is not None and old.dtype.kind == "f":
-        scale = tolerance * max([1.0, *(float(np.abs(part).max()) for part in _blocks(old))])
+        scale = tolerance * max([1.0, *(float(np.abs(part).max(initial=0.0)) for part in _blocks(old))])
     first, rows, start = None, 0, 0
     for mine, its in zip(_blocks(old), _blocks(new), strict=True):
         differs = _differs(mine, its, scale)
