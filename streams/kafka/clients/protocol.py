@@ -54,7 +54,10 @@ class ConsumerClient(Protocol):
         ...
 
     def positions(self) -> dict[int, int]:
-        """Per assigned partition: the next offset to be polled, past gaps that hold no record."""
+        """Per assigned partition: the next offset to be polled.
+
+        Gaps that hold no record are passed too, by polls that find nothing if not before.
+        """
         ...
 
     def close(self) -> None:

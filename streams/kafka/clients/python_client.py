@@ -30,6 +30,7 @@ _REQUEST_S = 15.0
 _PAUSE_S = 0.05
 """After so long without a poll the topic may have been re-created, with no fetch under way that failed."""
 
+_GAPS_S = 0.005
 _LEAVE_S, _LEAVE_MS = 2.0, 500
 
 _READING: dict[str, Any] = {
@@ -53,6 +54,7 @@ class PythonConsumer:
         self._address = address
         self._topic_id = topic_id
         self._places: dict[int, TopicPartition] = {}
+        self._reached: dict[int, int] = {}
         timeout_s = settings_of(address).timeout_s
         options = client_options(address) | _READING
         options["request_timeout_ms"] = milliseconds(max(_REQUEST_S, timeout_s))
@@ -70,6 +72,7 @@ class PythonConsumer:
         self._consumer.assign(list(self._places.values()))
         for number, place in self._places.items():
             self._consumer.seek(place, positions[number])
+        self._reached = dict(positions)
 
     def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
@@ -78,6 +81,8 @@ class PythonConsumer:
         inflate.begin()
         try:
             polled = self._consumer.poll(timeout_ms=max(0, round(timeout_s * 1000)), max_records=max_records)
+            if not polled:
+                self._pass_gaps()
         except Exception as error:
             raise self._fault(error) from error
         self._polled_at = time.monotonic()
@@ -88,19 +93,26 @@ class PythonConsumer:
         fetched: list[Fetched] = []
         for place, records in polled.items():
             fetched += _columns(place.partition, records)
+            self._reached[place.partition] = records[-1].offset + 1
         return fetched
 
     def positions(self) -> dict[int, int]:
-        """Per assigned partition: the next offset to be polled, past gaps that hold no record."""
-        try:
-            return {number: self._consumer.position(place, 0) for number, place in self._places.items()}
-        except Exception as error:  # it may find here that a new leader's log is shorter
-            raise self._fault(error) from error
+        """Per assigned partition: the next offset to be polled; polls that find nothing pass gaps."""
+        return dict(self._reached)
 
     def close(self) -> None:
         """Release threads and sockets."""
         with suppress(TimeoutError):  # a thread that waits for a name server is left behind
             call_within(_LEAVE_S, lambda: close_quietly(self._consumer, timeout_ms=_LEAVE_MS), ignore)
+
+    def _pass_gaps(self) -> None:
+        """Ask the client where it stands, some partitions at a time: with many, each answer takes long."""
+        until = time.monotonic() + _GAPS_S
+        for number, reached in list(self._reached.items()):
+            del self._reached[number]  # and back in at the end: the next time begins with another
+            self._reached[number] = max(reached, self._consumer.position(self._places[number], 0))
+            if time.monotonic() > until:
+                break
 
     def _await_metadata(self) -> None:
         known = threading.Event()
