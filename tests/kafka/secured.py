@@ -23,13 +23,18 @@ _SCRAM = {
     "sasl.enabled.mechanisms": MECHANISM,
     "scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
 }
+_PLAIN = {
+    "sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
+    "plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    f'user_{USER}="{PASSWORD}";',
+}
 
 
 class Secured:
     """A cluster not yet started, and what a client needs to be let in.
 
     Doors: SASL_SSL (the right one), TLS (no password), MUTUAL (a client certificate instead), PASSWORDS (SASL
-    without TLS), EXPIRED and STRANGER (SASL_SSL whose certificate is out of date, or names another host).
+    without TLS, also PLAIN), EXPIRED and STRANGER (SASL_SSL whose certificate is out of date, or names another host).
     Administration goes through the plain door, whose nameless user may do everything.
     """
 
@@ -45,7 +50,7 @@ class Secured:
             Listener("SASL_SSL", "SASL_SSL", good | _SCRAM),
             Listener("TLS", "SSL", good),
             Listener("MUTUAL", "SSL", good | {"ssl.client.auth": "required"}),
-            Listener("PASSWORDS", "SASL_PLAINTEXT", _SCRAM),
+            Listener("PASSWORDS", "SASL_PLAINTEXT", _SCRAM | _PLAIN),
             Listener("EXPIRED", "SASL_SSL", expired | _SCRAM),
             Listener("STRANGER", "SASL_SSL", other_host | _SCRAM),
         ]
@@ -54,7 +59,7 @@ class Secured:
             extra={
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS;User:admin",
-                "sasl.enabled.mechanisms": MECHANISM,
+                "sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
                 "ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/",
             },
             scram=[f"{MECHANISM}=[name={user},password={PASSWORD}]" for user in (USER, "admin", "nobody")],

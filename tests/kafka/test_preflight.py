@@ -137,6 +137,17 @@ def test_a_wrong_setting_is_told_with_its_remedy(kafka_secured: Secured, readabl
     assert_words(told, words)
 
 
+def test_a_password_is_checked_also_where_the_mechanism_has_no_proof(
+    kafka_secured: Secured, readable: str
+) -> None:
+    door, right = kafka_secured.door("PASSWORDS"), kafka_secured.settings
+    plain = replace(right, security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN")
+    preflight(Address("kafka", door, readable, plain), "read")
+    kind, told = fault(door, replace(plain, sasl_password=PASSWORD[1:]), readable)
+    assert kind is StreamRefused
+    assert_words(told, "does not accept the user 'learner' with this password")
+
+
 def test_every_fault_has_words_of_its_own(kafka_secured: Secured, readable: str) -> None:
     """No two of the settings above are told alike, but for the place."""
     told = [
