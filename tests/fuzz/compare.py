@@ -29,6 +29,11 @@ def assert_same(case: Case, values: Sequence[bytes | None]) -> DecodedBatch:
     return ours
 
 
+def taken(case: Case, values: Sequence[bytes | None]) -> int:
+    """How many of the records the compiled code takes itself."""
+    return len(case.compiled._reading.find([value or b"" for value in values], case.limit))
+
+
 def facts(decoded: DecodedBatch) -> dict[str, Any]:
     """All of a decoded batch in a form that `==` compares bit by bit."""
     return {
