@@ -34,7 +34,8 @@ class Secured:
     """A cluster not yet started, and what a client needs to be let in.
 
     Doors: SASL_SSL (the right one), TLS (no password), MUTUAL (a client certificate instead), PASSWORDS (SASL
-    without TLS, also PLAIN), EXPIRED and STRANGER (SASL_SSL whose certificate is out of date, or names another host).
+    without TLS, also PLAIN), EXPIRED and STRANGER (SASL_SSL, with a certificate that is out of date or names
+    another host).
     Administration goes through the plain door, whose nameless user may do everything.
     """
 
