@@ -18,7 +18,7 @@ Bounds = dict[int, tuple[int, int]]
 
 
 def test_offsets_without_a_record_at_the_end_are_passed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As markers of transactions are: the end is 3 past the last record, and a source knows when it is there."""
+    """As with markers of transactions: the end is 3 past the last record; a source knows when it is there."""
     site.feed(make_events(20))
     bounds, reached = MemorySource.bounds, MemorySource.reached
 
