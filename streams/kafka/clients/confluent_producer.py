@@ -78,7 +78,7 @@ class ConfluentProducer:
                     record.key,
                     number,
                     on_delivery=told,
-                    timestamp=0 if record.timestamp is None else record.timestamp,
+                    timestamp=0 if record.timestamp is None else max(1, record.timestamp),  # 0 means now
                     headers=list(record.headers) or None,
                 )
             except BufferError:
