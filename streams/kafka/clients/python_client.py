@@ -30,6 +30,7 @@ _REQUEST_S = 15.0
 _PAUSE_S = 0.05
 """After so long without a poll the topic may have been re-created, with no fetch under way that failed."""
 
+_CONFIRM_S = 1.0
 _GAPS_S = 0.005
 _LEAVE_S, _LEAVE_MS = 2.0, 500
 
@@ -117,7 +118,7 @@ class PythonConsumer:
     def _await_metadata(self) -> None:
         known = threading.Event()
         self._cluster.request_update().add_both(lambda _: known.set())
-        if not known.wait(settings_of(self._address).timeout_s):
+        if not known.wait(_CONFIRM_S):
             raise StreamUnavailable(f"{self._address}: no broker tells whether this is still the same topic")
 
     def _check_topic(self) -> None:
