@@ -100,7 +100,7 @@ def whole_path(stream: str = EMBEDDED) -> float:
                 end = (applied, now)
             if applied >= EVENTS:
                 break
-            time.sleep(0.02)
+            time.sleep(0.05)
         assert begin[0], f"learn ended early: {(FOLDER / 'learn.log').read_text()[-500:]}"
         return (end[0] - begin[0]) / (end[1] - begin[1])
 

@@ -26,7 +26,7 @@ from streams.kafka.clients.same_topic import SameTopic
 from streams.kafka.connect import settings_of
 from streams.source import Headers
 
-FETCH_BYTES = 4 << 20
+PARTITION_FETCH_BYTES = 4 << 20
 READING: dict[str, object] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -34,7 +34,8 @@ READING: dict[str, object] = {
     "isolation.level": "read_committed",
     "check.crcs": True,
     "enable.partition.eof": True,  # tells where a partition ends, transaction markers included
-    "max.partition.fetch.bytes": FETCH_BYTES,
+    "max.partition.fetch.bytes": PARTITION_FETCH_BYTES,
+    "fetch.max.bytes": 4 * PARTITION_FETCH_BYTES,
     "queued.max.messages.kbytes": 32 << 10,  # of memory read ahead; the default is 64 MB
     "fetch.queue.backoff.ms": 10,  # once that is full; the default, a second, starves a quick reader
     "fetch.wait.max.ms": 250,

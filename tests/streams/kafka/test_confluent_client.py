@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from streams.address import Address, parse_address
 from streams.errors import LogMismatch, StreamUnavailable
@@ -119,6 +119,33 @@ def test_nothing_after_a_damaged_batch_is_handed_out(
         consumer.poll(1000, 0.2)
 
 
+def message(offset: int, error: int | None = None, partition: int = 0) -> Message:
+    """As confluent-kafka makes them."""
+    return Message(
+        topic="clicks",
+        partition=partition,
+        offset=offset,
+        value=b"%d" % offset,
+        timestamp=(1, 5),
+        error=None if error is None else KafkaError(error),
+        leader_epoch=0,
+    )
+
+
+def test_rubbish_that_seems_to_go_on_after_an_error_is_not_handed_out() -> None:
+    """A writer can choose bytes that look like records where librdkafka reads on after a damaged batch."""
+    client = ConfluentConsumer(parse_address("kafka://127.0.0.1:1/clicks"))
+    client.assign({0: 0, 1: 0})
+    sound = [message(0), message(1), message(0, partition=1)]
+    damaged = [message(2, KafkaError._BAD_MSG), message(2), message(3), message(1, partition=1)]
+    got = client._accept(sound + damaged)
+    assert [(one.partition, one.offsets) for one in got] == [(0, [0, 1]), (1, [0])]
+    assert client.positions() == {0: 2, 1: 1}
+    with pytest.raises(CorruptBatch):
+        client.poll(10, 0.0)
+    client.close()
+
+
 def test_what_lies_behind_a_damaged_batch_is_read_by_a_new_client(kafka: Cluster, address: Address) -> None:
     send_batches(address, 6)
     damage(kafka, address.topic, 2)
@@ -131,7 +158,8 @@ def test_what_lies_behind_a_damaged_batch_is_read_by_a_new_client(kafka: Cluster
 def test_gaps_of_transactions_are_passed_and_the_end_is_reached(
     kafka: Cluster, address: Address, consumer: ConfluentConsumer
 ) -> None:
-    writer = Producer({"bootstrap.servers": kafka.servers(), "transactional.id": address.topic})
+    settings = {"bootstrap.servers": kafka.servers(), "transactional.id": address.topic, "log_level": 0}
+    writer = Producer(settings)
     writer.init_transactions(30)
     for commit in (True, False, True, False):
         writer.begin_transaction()
