@@ -147,17 +147,20 @@ def test_a_thread_that_spins_is_noticed() -> None:
 
 
 def test_a_suspended_process_is_not_stuck() -> None:
+    """It is stopped between two beats, so that on waking the next one is still to come."""
     process = child(
         """
         import time
         from daemon.watchdog import Watchdog
-        dog = Watchdog(1.5)
+        dog = Watchdog(4.0)
         with dog:
             pulse = dog.watch("the loop")
             print("up", flush=True)
-            for _ in range(20):
+            for _ in range(8):
                 pulse.beat("a turn")
-                time.sleep(0.1)
+                end = time.process_time() + 0.4
+                while time.process_time() < end:
+                    pass
             print("done", flush=True)
         """,
         stderr=subprocess.DEVNULL,
@@ -166,7 +169,7 @@ def test_a_suspended_process_is_not_stuck() -> None:
     assert process.stdout.readline() == b"up\n"
     time.sleep(0.3)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(4.0)  # more than twice what is stuck
+    time.sleep(6.0)
     assert not select.select([process.stdout], [], [], 0.0)[0]
     process.send_signal(signal.SIGCONT)
     assert process.stdout.readline() == b"done\n"
