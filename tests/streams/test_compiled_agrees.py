@@ -77,6 +77,7 @@ def edits(node):
         for place, one in enumerate(node):
             yield node[:place] + node[place + 1 :]
             yield from (node[:place] + [edit] + node[place + 1 :] for edit in edits(one))
+        yield from ([one + bytes(more) for one in node] for more in (1, 2, 4) if isinstance(node[0], bytes))
     if isinstance(node, bytes):
         yield from [node[:-1], node[:-4], node + bytes(1), node + bytes(4)]
     yield from [None, True, 1, -1, 0, 2**53, 0.5, -0.5, 2e6, Text(b"a"), Text(b"x" * 513), Text(b""), b"", []]
