@@ -32,6 +32,7 @@ class _Ahead:
     next_asked: int
     next_read: int
     batches: deque[RecordBatch] = field(default_factory=deque)
+    at: int = 0  # entries of the first batch that were handed out
 
 
 class Runs:
@@ -66,15 +67,17 @@ class Runs:
 
     def _take(self, ahead: _Ahead, stop: int) -> RecordBatch | None:
         """What the first buffered batch holds below `stop`; None when that is nothing."""
-        batch = ahead.batches.popleft()
+        batch = ahead.batches[0]
         if batch.damaged is not None:
             raise _lost(batch.partition, ahead.next_asked, stop, batch.damaged)
-        end = bisect_left(batch.offsets, stop)
-        if end < len(batch):
-            ahead.batches.appendleft(cut(batch, end, len(batch)))
-        if end == 0:
+        end = bisect_left(batch.offsets, stop, ahead.at)
+        if end == ahead.at:
             return None
-        taken = cut(batch, 0, end)
+        taken = cut(batch, ahead.at, end)
+        ahead.at = end
+        if end == len(batch):
+            ahead.batches.popleft()
+            ahead.at = 0
         self._held -= _bytes(taken)
         ahead.next_asked = taken.offsets[-1] + 1
         return taken
@@ -128,7 +131,8 @@ class Runs:
         """Drop what was read ahead of a partition; the source is assigned anew before it reads on."""
         ahead = self._ahead.pop(partition, None)
         if ahead is not None:
-            self._held -= sum(_bytes(batch) for batch in ahead.batches)
+            left = (cut(batch, 0 if n else ahead.at, len(batch)) for n, batch in enumerate(ahead.batches))
+            self._held -= sum(map(_bytes, left))
             self._assigned = set()
 
 
