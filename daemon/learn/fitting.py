@@ -15,6 +15,7 @@ from daemon.watchdog import Pulse
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps import ViewConfig as MapConfig
+from streams.errors import StreamUnavailable
 
 NOTHING_TO_FIT = ("identity", "unit")
 
@@ -33,11 +34,11 @@ def fit_map(
     inputs: Inputs,
     offsets: Mapping[int, int],
     take_what_there_is: bool,
-    go_on: Callable[[str], bool],
+    go_on: Callable[[str, bool], bool],
     *,
     pulse: Pulse,
 ) -> FittedSpaceMap | None:
-    """The fitted space of a new store. None when `go_on(what it waits for)` said to stop.
+    """The fitted space of a new store. None when `go_on(what it waits for, whether in vain)` said to stop.
 
     `pulse` is this thread's: fitting takes as long as it takes.
     `take_what_there_is`: fit on fewer objects once the stream is read to its end instead of waiting.
@@ -52,12 +53,15 @@ def fit_map(
     stopped = False
     wanted = config.space.warmup_objects
 
-    def keep_reading(sample: Sample, at_end: bool) -> bool:
+    def keep_reading(sample: Sample, trouble: StreamUnavailable | None) -> bool:
         nonlocal stopped
-        stopped = not go_on(f"warming up: {len(sample)}/{wanted} objects to fit the maps on")
-        return not stopped and not (at_end and take_what_there_is)
+        stands = f"warming up: {len(sample)}/{wanted} objects to fit the maps on"
+        stopped = not go_on(stands if trouble is None else f"{stands}; {trouble}", trouble is not None)
+        return not stopped
 
-    sample = stream_sample(inputs.control, offsets, inputs.decoder, wanted, keep_reading)
+    sample = stream_sample(
+        inputs.control, offsets, inputs.decoder, wanted, to_the_end=take_what_there_is, go_on=keep_reading
+    )
     if stopped:
         return None
     if not len(sample):

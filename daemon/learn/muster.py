@@ -25,7 +25,7 @@ from daemon.learn.observe import Observer
 from daemon.learn.options import LearnOptions
 from daemon.learn.origin import Origin, find_origin
 from daemon.learn.outside import Outside
-from daemon.learn.pipeline import Reader
+from daemon.learn.pipeline import RETRY_SECONDS, Reader
 from daemon.learn.poisongate import PoisonGate
 from daemon.learn.pollsize import PollSize
 from daemon.learn.publishing import Publishing
@@ -120,9 +120,9 @@ def _reader(inputs: Inputs, origin: Origin, size: PollSize, outside: Outside) ->
     return Reader(inputs.open_reader, positions, prepare, size, pulse=pulse, clock=time.monotonic)
 
 
-def _warming_up(outside: Outside, waiting_for: str) -> bool:
+def _warming_up(outside: Outside, waiting_for: str, in_vain: bool) -> bool:
     """While the sample for the maps is read: show what is waited for; whether to go on waiting."""
     outside.started()
     outside.pulse.beat("reading the first objects")
     outside.health.set_ready(waiting_for)
-    return not outside.signals.stopping
+    return not outside.signals.wait(RETRY_SECONDS if in_vain else 0.0)

@@ -16,6 +16,7 @@ from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from streams.catalog import Catalog
 from streams.columns import RoleColumns
 from streams.decode import BatchDecoder, DecodedBatch
+from streams.errors import StreamUnavailable
 from streams.source import Source
 from streams.vectors import Column, DenseColumn, SparseColumn
 
@@ -84,19 +85,28 @@ def stream_sample(
     positions: Mapping[int, int],
     decoder: BatchDecoder,
     wanted: int,
-    go_on: Callable[[Sample, bool], bool],
+    *,
+    to_the_end: bool,
+    go_on: Callable[[Sample, StreamUnavailable | None], bool],
 ) -> Sample:
     """Read the sample from `positions` on. Poison is passed over here; learning deals with it.
 
-    `go_on(sample, at_end)` is asked after every poll; False ends it with what there is.
+    `to_the_end`: be content with what the stream has now. `go_on(sample, why the stream does not answer)` is
+    asked after every poll; False ends it with what there is.
     """
     sample = Sample(wanted)
     source.assign(dict(positions))
     while not sample.full:
-        batch = source.poll(POLL_RECORDS, POLL_SECONDS)
-        if batch is not None:
-            sample.add(decoder.decode(batch))
-        if not go_on(sample, batch is None and _at_end(source)):
+        trouble = None
+        try:
+            batch = source.poll(POLL_RECORDS, POLL_SECONDS)
+            if batch is not None:
+                sample.add(decoder.decode(batch))
+            elif to_the_end and _at_end(source):
+                break
+        except StreamUnavailable as error:
+            trouble = error
+        if not go_on(sample, trouble):
             break
     return sample
 

@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from daemon.exits import EX_OK
+from daemon.learn import muster
 from daemon.learn.readiness import Readiness
+from streams.errors import StreamUnavailable
 from streams.memory import MemorySource
 from streams.open import open_sink
-from streams.source import OutRecord
+from streams.source import OutRecord, RecordBatch
 from tests.daemon.learn.conftest import Site, make_events
 
 Bounds = dict[int, tuple[int, int]]
@@ -63,3 +65,21 @@ def test_many_partitions_must_all_be_at_their_end(new_site: Callable[..., Site])
     site.feed(make_events(50), partitions=5)
     assert site.learn(stream__partitions=5) == EX_OK
     assert {at.next_offset for at in site.newest().positions.values()} == {10}
+
+
+def test_a_stream_that_is_away_while_the_maps_are_fitted_is_waited_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.feed(make_events(20))
+    monkeypatch.setattr(muster, "RETRY_SECONDS", 0.001)
+    poll, polls = MemorySource.poll, []
+
+    def away(source: MemorySource, *args: float) -> RecordBatch | None:
+        polls.append(1)
+        if len(polls) in (1, 2, 4):
+            raise StreamUnavailable("away")
+        return poll(source, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MemorySource, "poll", away)
+    assert site.learn(space__views__x__map="standardise") == EX_OK
+    assert site.newest().counters["records"] == 20
