@@ -23,16 +23,16 @@ MARK = np.float32(0.7654321)
 NAN = np.uint32(0x7FC0DEAD).view(np.float32)
 
 
-def event_bytes(rng: np.random.Generator, number: int, sparse: bool) -> bytes:
+def event_bytes(rng: np.random.Generator, number: int, sparse: bool, poison: bool = True) -> bytes:
     """One event; every `POISON_EVERY`-th is refused, by the decoder or by the learner's step in turn."""
-    if number % (2 * POISON_EVERY) == 1:
+    if poison and number % (2 * POISON_EVERY) == 1:
         return NOT_AN_EVENT
     vectors = [_vector(rng, sparse) for _ in range(3)]
     clicked = vectors[1]
     (clicked.values if isinstance(clicked, SparseVector) else clicked)[0] = MARK
     q, c, s = (ObjectRef(x=vector) for vector in vectors)
     encoded = encode_event(Event(f"e{number}", 1_700_000_000_000 + number, q, c, s))
-    if number % (2 * POISON_EVERY) == 1 + POISON_EVERY:  # the encoder itself refuses to write this
+    if poison and number % (2 * POISON_EVERY) == 1 + POISON_EVERY:  # the encoder itself refuses to write this
         return encoded.replace(MARK.tobytes(), NAN.tobytes())
     return encoded
 
@@ -56,6 +56,7 @@ class Pace:
     pause_s: float = 0.004
     most: int = 24
     again: float = 0.0  # share of writes that repeat the one before, as a producer in doubt does
+    poison: bool = True
 
 
 class Feeder:
@@ -105,7 +106,7 @@ class Feeder:
         numbers = range(self.written, self.written + count)
         self._last = [
             OutRecord(
-                event_bytes(self._rng, number, self._site.case.sparse),
+                event_bytes(self._rng, number, self._site.case.sparse, self._pace.poison),
                 partition=int(self._rng.integers(self._site.partitions)),
             )
             for number in numbers

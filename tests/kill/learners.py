@@ -90,9 +90,11 @@ class Learner(ABC):
 class Process(Learner):
     """`tripletd learn` as a user starts it."""
 
+    command = "learn"
+
     def __init__(self, site: Site, *arguments: str, program: Sequence[str] = ("-m", "daemon")) -> None:
         super().__init__(site)
-        command = [sys.executable, *program, "learn", "--config", str(site.config), *arguments]
+        command = [sys.executable, *program, self.command, "--config", str(site.config), *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with self._log.open("ab") as stderr:
             self._process = subprocess.Popen(

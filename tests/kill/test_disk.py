@@ -7,13 +7,25 @@ from pathlib import Path
 import pytest
 
 from tests.kill.failing_disk import failing_calls
+from tests.kill.forks import Forks
+from tests.kill.full_disk import full_disk
 from tests.kill.power_loss import power_lost
+from tests.kill.site import embedded
+from tests.kill.slow_disk import slow_fsync
 
 pytestmark = pytest.mark.kill
 
 
 def test_failing_filesystem_calls(tmp_path: Path) -> None:
     failing_calls(tmp_path, 16, 1).check()
+
+
+def test_an_fsync_that_does_not_end(tmp_path: Path) -> None:
+    slow_fsync(tmp_path, 2).check()
+
+
+def test_a_full_disk(tmp_path: Path, forks: Forks) -> None:
+    full_disk(tmp_path, embedded, forks, 1).check()
 
 
 def test_power_losses(tmp_path: Path) -> None:

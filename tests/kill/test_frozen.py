@@ -1,4 +1,4 @@
-"""One writer: a learner that was frozen while another took over writes nothing more; of two at once one goes."""
+"""One writer: a learner frozen while another took over writes nothing more; of two at once one leaves."""
 
 from __future__ import annotations
 
