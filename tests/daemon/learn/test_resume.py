@@ -239,7 +239,9 @@ class TestBranch:
 
     def test_again_makes_it_anew(self, log: Log) -> None:
         site, options, root = self.branched(log)
+        first = site.newest().number
         assert site.learn(replace(options, again=True)) == EX_OK
+        assert site.newest().number > first
         assert site.newest().parent == root
 
     def test_another_version_is_another_branch(self, log: Log) -> None:
