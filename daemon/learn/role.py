@@ -46,7 +46,7 @@ def run(config: Config, options: LearnOptions, load: Callable[[], Config] | None
 def _outside(stack: ExitStack, config: Config, load: Callable[[], Config] | None) -> Outside:
     signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
     watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
-    metrics, health = LearnMetrics(), Health(silent=watchdog.silent)
+    metrics, health = LearnMetrics(), Health(watchdog.silent)
     server = serve_http(metrics.registry, health, config.http.host, config.http.learn_port)
     stack.callback(server.close)
     log.info("metrics and health", url=f"http://{server.host}:{server.port}")

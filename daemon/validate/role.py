@@ -45,7 +45,7 @@ def run(
         stack.enter_context(threadpool_limits(limits=1))
         signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
         watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
-        metrics, health = ValidateMetrics(), Health(silent=watchdog.silent)
+        metrics, health = ValidateMetrics(), Health(watchdog.silent)
         server = serve_http(metrics.registry, health, config.http.host, config.http.validate_port)
         stack.callback(server.close)
         log.info("metrics and health", url=f"http://{server.host}:{server.port}")
