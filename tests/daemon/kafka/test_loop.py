@@ -16,10 +16,12 @@ from daemon.exits import EX_OK, EX_UNAVAILABLE
 from daemon.versions.arrays import learner_arrays
 from streams.address import parse_address
 from streams.codec import decode_event, decode_impression, encode_event, encode_impression
+from streams.errors import TopicMissing
 from streams.event import Event, ObjectRef
 from streams.impression import Impression
 from streams.kafka.inspect import inspect_topic
 from tests.daemon.kafka.shop import DIM, Shop
+from tests.kafka.control import create_topic
 
 ROOT = Path(__file__).parents[3]
 Capture = pytest.CaptureFixture[str]
@@ -185,6 +187,17 @@ def test_no_role_makes_topics(make_shop: Callable[[int], Shop], capsys: Capture)
         assert "Traceback" not in ended.stderr
     with shop.kafka.admin() as admin:
         assert not [name for name in admin.list_topics() if name.startswith(shop.topic)]
+
+
+def test_without_a_topic_for_dead_letters_nothing_begins(make_shop: Callable[[int], Shop]) -> None:
+    shop = make_shop(0)
+    create_topic(shop.kafka, shop.topic)
+    create_topic(shop.kafka, f"{shop.topic}.holdout")
+    for role in (shop.learn, shop.validate):
+        with pytest.raises(TopicMissing, match=f"{shop.topic}.dead.*`tripletd topics create`"):
+            role()
+    with shop.kafka.admin() as admin:
+        assert f"{shop.topic}.dead" not in admin.list_topics()
 
 
 def test_retention_is_the_brokers(shop: Shop, capsys: Capture) -> None:
