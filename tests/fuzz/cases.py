@@ -18,6 +18,8 @@ SPARSE = SpaceSpec("texts", (ViewSpec("x", "sparse", 100),))
 NAMED = SpaceSpec("named", (ViewSpec("words", "sparse", 100),))
 BOTH = SpaceSpec("größe", (ViewSpec("colour", "dense", 2), ViewSpec("x", "sparse", 50)))
 
+TWINS = SpaceSpec("twins", (ViewSpec("left", "dense", 2), ViewSpec("right", "dense", 2)))
+
 IDS = ["a", "b", "ab", "é", "日本語", "\U0001f600", "x" * 512, "e" * 31, "e" * 32, "e" * 33]
 """Ids in the catalogs, some of them beginnings of others, some at the limits of headers and hashing."""
 
@@ -62,5 +64,6 @@ CASES = [
     Case("sparse with a catalog of none", SPARSE, catalog_of(SPARSE, [])),
     Case("a view of another name", NAMED, catalog_of(NAMED)),
     Case("two views with a catalog", BOTH, catalog_of(BOTH)),
+    Case("two views alike", TWINS),
     Case("two views, short records", BOTH, None, 400),
 ]
