@@ -40,9 +40,9 @@ class Prepared:
 def prepare_topic(address: Address, partitions: int, *needs: Literal["read", "write"]) -> TopicIdentity:
     """The topic, ready to be opened.
 
-    An embedded log and its topic are made unless they exist (`ensure_topic`). A Kafka topic has to exist, with
-    any number of partitions, and let us do what is needed: raises TopicMissing naming the command that creates
-    it, StreamRefused or StreamUnavailable.
+    An embedded log and its topic are made unless they exist (`ensure_topic`). A Kafka topic has to exist,
+    with any number of partitions, and let us do what is needed: raises TopicMissing naming the command that
+    creates it, StreamRefused or StreamUnavailable.
     """
     if address.scheme == "kafka":
         from streams.kafka import topics

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from checkpoints.errors import Damaged
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
-from checkpoints.manifest import PartitionPosition
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config
 from daemon.deadletters import open_dead
@@ -57,8 +57,12 @@ class Bench:
             return FULL_CATALOG
         return CLICKS if self.has_catalog else SHOWN_LISTS
 
-    def short_of_end(self, number: int, positions: Mapping[int, PartitionPosition]) -> str | None:
+    def short_of_end(self, number: int) -> str | None:
         """Where the version stops before the last record of the training topic; None when it has them all."""
+        try:
+            positions = self.versions.manifest(number).positions
+        except Damaged as error:  # refused as a version; the learner's next one tells
+            return f"version {number} cannot be read ({error})"
         bounds = self.training.bounds()
         stands = {partition: at.next_offset for partition, at in positions.items()}
         return short_of_end(number, past_gaps(self.training, stands, bounds), bounds)

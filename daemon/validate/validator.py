@@ -10,7 +10,6 @@ from typing import Any
 
 import structlog
 
-from checkpoints.errors import Damaged
 from daemon.config.model import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.bench import Bench
@@ -152,11 +151,7 @@ class Validator:
             return f"no version in {self._bench.place}"
         if self.waiting_for() is None and next_to_judge(history, newest) is not None:
             return f"version {newest} is not judged"
-        try:
-            at = self._bench.versions.manifest(newest).positions
-        except Damaged as error:  # refused as a version; the learner's next one tells
-            return f"version {newest} cannot be read ({error})"
-        return self._bench.short_of_end(newest, at)
+        return self._bench.short_of_end(newest)
 
     def state(self) -> tuple[int | None, Positions]:
         """Newest version and holdout positions: while they stand, there is nothing new to judge."""
