@@ -33,9 +33,7 @@ from daemon.validate.window import Held
 from daemon.validate.yardstick import Yardstick
 
 MAX_POLLS = 64
-"""Batches read between two judgements at most, so that a fast holdout stream cannot keep the judge from
-work.
-"""
+"""Most batches read between two judgements: a fast holdout stream cannot keep the judge from work."""
 
 log = structlog.get_logger("tripletd.validate")
 
