@@ -13,6 +13,7 @@ import pytest
 from streams.address import Address
 from streams.errors import LogMismatch, StreamUnavailable
 from streams.kafka import watch
+from streams.kafka.admin import Admin
 from streams.kafka.settings import KafkaSettings
 from streams.kafka.sink import KafkaSink
 from streams.kafka.source import KafkaSource
@@ -164,6 +165,16 @@ def test_a_send_that_gets_no_answer_is_in_doubt_and_writes_nothing_after_it_has_
         [b"maybe 0", b"maybe 1", b"maybe 2"],
     )
     assert values[-1] == b"after", "nothing of the send that was given up comes late"
+
+
+def test_a_client_that_never_comes_back_is_given_up(own, place_in):
+    place = place_in(own, timeout_s=LIMIT_S)
+    stuck = threading.Event()
+    admin = Admin(place.address)
+    assert isinstance(within(ENOUGH_S, lambda: admin.call(lambda client: stuck.wait())), StreamUnavailable)
+    stuck.set()
+    assert admin.identity().topic == place.address.topic
+    admin.close()
 
 
 def test_nobody_listens():
