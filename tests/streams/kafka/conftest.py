@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from streams.source import OutRecord
 from tests.kafka.cluster import Cluster
 
 PATIENCE_S = 20.0
+ENOUGH_S = 15.0
+"""Far beyond any limit of ours, far below any of the clients' own: what ended before was not stuck."""
 
 
 @dataclass
@@ -65,6 +69,36 @@ def poll_in_vain(source: KafkaSource) -> None:
     """Poll until something is raised."""
     for _ in range(100):
         assert source.poll(5, 0.2) is None
+
+
+def within(seconds, call):
+    """Its outcome; fails when it takes longer."""
+    box = []
+
+    def run():
+        try:
+            box.append(call())
+        except BaseException as error:
+            box.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert box, "still not back"
+    return box[0]
+
+
+def leave(before):
+    """Wait until the threads that were started since have ended."""
+    for thread in set(threading.enumerate()) - before:
+        thread.join(ENOUGH_S)
+        assert not thread.is_alive(), thread.name
+
+
+def sockets() -> int:
+    """How many sockets this process has open."""
+    links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+    return sum(os.path.exists(link) and os.readlink(link).startswith("socket:") for link in links)
 
 
 @pytest.fixture

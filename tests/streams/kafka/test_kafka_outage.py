@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
@@ -22,14 +21,12 @@ from streams.open import delete_topic, ensure_topic
 from streams.source import OutRecord
 from tests.kafka.cluster import Cluster
 from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
-from tests.streams.kafka.conftest import PATIENCE_S, drain
+from tests.streams.kafka.conftest import ENOUGH_S, PATIENCE_S, drain, leave, sockets, within
 from tests.streams.kafka.segments import cut
 
 pytestmark = ONE_AT_A_TIME
 
 LIMIT_S = 1.0
-ENOUGH_S = 15.0
-"""Far beyond any limit of ours, far below any of the client's own: a call that ended before was not stuck."""
 
 
 @pytest.fixture(scope="module")
@@ -51,23 +48,6 @@ def frozen(own):
     yield own.nodes[1].freeze
     own.nodes[1].thaw()
     own.wait_ready()
-
-
-def within(seconds, call):
-    """Its outcome; fails when it takes longer."""
-    box = []
-
-    def run():
-        try:
-            box.append(call())
-        except BaseException as error:
-            box.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert box, "still not back"
-    return box[0]
 
 
 def test_every_call_on_a_frozen_broker_ends_in_time_as_unavailable(place, frozen):
@@ -96,13 +76,6 @@ def test_opening_on_a_frozen_broker_ends_in_time_as_unavailable(own, place_in, f
     before = set(threading.enumerate())
     assert isinstance(within(ENOUGH_S, lambda: call(place.address)), StreamUnavailable)
     leave(before)
-
-
-def leave(before):
-    """Wait until the threads that were started since have ended."""
-    for thread in set(threading.enumerate()) - before:
-        thread.join(ENOUGH_S)
-        assert not thread.is_alive(), thread.name
 
 
 def test_a_poll_keeps_to_its_timeout_when_the_broker_freezes_and_then_says_so(place, frozen, monkeypatch):
@@ -185,12 +158,6 @@ def test_nobody_listens():
     for call in (KafkaSource, KafkaSink, find_topic, delete_topic):
         assert isinstance(within(ENOUGH_S, lambda: call(address)), StreamUnavailable)
     leave(before)
-
-
-def sockets() -> int:
-    """How many sockets this process has open."""
-    links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
-    return sum(os.path.exists(link) and os.readlink(link).startswith("socket:") for link in links)
 
 
 def test_no_socket_is_left_after_close(place):
