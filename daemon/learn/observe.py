@@ -58,6 +58,8 @@ class Observer:
     def beat(self, halt: LedgerEntry | None = None, *, trouble: str | None = None) -> None:
         """Once per turn: the loop moves; ready unless halted, in trouble, or without its stream."""
         self._outside.pulse.beat("a turn of the loop")
+        if halt is not None:
+            self.readiness.turned(busy=True)  # nothing is learned on purpose: no stall begins here
         paused = halt is not None and is_pause(halt)
         self._metrics.parked.set(halt is not None and not paused)
         self._metrics.paused.set(paused)
