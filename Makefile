@@ -8,11 +8,12 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test bench lint unit kafka setup setup-photos clean help
+.PHONY: demo test bench soak lint unit kafka setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
 	@echo "make test   every check and every test"
+	@echo "make soak   crashes, failing disks and brokers by the hundred (about 15 minutes), one table"
 	@echo "make bench  measure speed and memory into tests/benchmarks/results.json"
 
 setup: $(STAMP)
@@ -44,6 +45,10 @@ bench: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt vowpalwabbit \
 	  || echo "Vowpal Wabbit could not be installed: its figure stays as it was"
 	$(BIN)/python -m tests.benchmarks
+
+# `make soak SOAK="--kills 1000 --only kills"`: see `python -m tests.soak --help`.
+soak: $(STAMP)
+	@$(BIN)/python -m tests.soak $(SOAK)
 
 clean:
 	rm -rf demo-run bench-run .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.cluster import Cluster
 from tests.kafka.control import fresh_topic
 from tests.kill.forks import Forks
 from tests.kill.site import embedded
@@ -22,10 +23,13 @@ def forks() -> Iterator[Forks]:
         yield server
 
 
+@pytest.fixture
+def kafka_in(kafka: Cluster) -> StreamIn:
+    """New topics on a real Kafka."""
+    return lambda _: kafka.address(fresh_topic())
+
+
 @pytest.fixture(params=["log", "kafka"])
 def stream_in(request: pytest.FixtureRequest) -> StreamIn:
     """The embedded log, and a real Kafka."""
-    if request.param == "log":
-        return embedded
-    cluster = request.getfixturevalue("kafka")
-    return lambda _: cluster.address(fresh_topic())
+    return embedded if request.param == "log" else request.getfixturevalue("kafka_in")

@@ -40,9 +40,15 @@ class Deaths:
     case: Case = SPARSE
     partitions: int = 1
     each: int = 1
+    only: tuple[str, ...] = ("",)
+    """Words of which a step's name must hold one."""
 
     def __str__(self) -> str:
         return f"{self.case}, {self.partitions} partition{'s' * (self.partitions > 1)}"
+
+    def of(self, found: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Those of the steps that are meant."""
+        return [point for point in found if any(word in point[0] for word in self.only)]
 
 
 class Reference:
@@ -118,13 +124,13 @@ def deaths(folder: Path, stream_in: Callable[[Path], str], forks: Forks, plan: D
         with forks.fused(probed, "", 0, record=folder / run) as learner:
             assert learner.wait() == 0, learner.said()
         events.more(RUN)
-    for point in points(folder / "start", plan.each, until="before link manifest"):
+    for point in plan.of(points(folder / "start", plan.each, until="before link manifest")):
         with tally.case(f"start: {point}"):
             forks.dies(killed, *point)
             assert not list(killed.checkpoints.glob("versions/*/manifest.json"))
     forks.dies(killed, "after link manifest", 1)
     check = Check(killed)
-    for point in points(folder / "resume", plan.each):
+    for point in plan.of(points(folder / "resume", plan.each)):
         with tally.case(f"going on: {point}"):
             events.up_to(killed.newest().counters.get("records", 0) + RUN)
             forks.dies(killed, *point)
@@ -133,7 +139,7 @@ def deaths(folder: Path, stream_in: Callable[[Path], str], forks: Forks, plan: D
         _check_end(killed, catch_up(killed, forks), events.written)
         check()
     check.close()
-    steps = {name for run in ("start", "resume") for name, _ in points(folder / run, 1)}
+    steps = {name for run in ("start", "resume") for name, _ in plan.of(points(folder / run, 1))}
     tally.worst = f"{len(steps)} steps, {events.written:,} events"
     return tally
 

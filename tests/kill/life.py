@@ -37,6 +37,7 @@ class Life:
     refused: list[str] = field(default_factory=list)
     failed: int = 0
     alarms: float = 0
+    missed: bool = False
 
 
 def a_site(folder: Path, name: str, case: Case = SPARSE) -> Site:

@@ -9,14 +9,20 @@ import pytest
 from tests.kill.conftest import StreamIn
 from tests.kill.forks import Forks
 from tests.kill.frozen import PLACES, Frozen, frozen_and_succeeded, started_together
+from tests.kill.site import embedded
 
 pytestmark = pytest.mark.kill
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.step)
-def test_thawed_after_a_takeover(tmp_path: Path, stream_in: StreamIn, forks: Forks, place: Frozen) -> None:
-    frozen_and_succeeded(tmp_path, stream_in, forks, [place]).check()
+def test_thawed_after_a_takeover(tmp_path: Path, forks: Forks, place: Frozen) -> None:
+    frozen_and_succeeded(tmp_path, embedded, forks, [place]).check()
+
+
+def test_thawed_while_sending_dead_letters_to_kafka(tmp_path: Path, forks: Forks, kafka_in: StreamIn) -> None:
+    places = [place for place in PLACES if "send" in place.step]
+    frozen_and_succeeded(tmp_path, kafka_in, forks, places).check()
 
 
 def test_two_starts_at_once(tmp_path: Path, stream_in: StreamIn, forks: Forks) -> None:
-    started_together(tmp_path, stream_in, forks, 2).check()
+    started_together(tmp_path, stream_in, forks, 1).check()

@@ -21,10 +21,13 @@ def test_death_at_every_step(tmp_path: Path, forks: Forks) -> None:
     deaths(tmp_path, embedded, forks, Deaths(DENSE)).check()
 
 
-def test_death_at_every_step_with_several_partitions(
-    tmp_path: Path, forks: Forks, stream_in: StreamIn
-) -> None:
-    deaths(tmp_path, stream_in, forks, Deaths(SYMMETRIC, partitions=2)).check()
+def test_death_at_every_step_with_several_partitions(tmp_path: Path, forks: Forks) -> None:
+    deaths(tmp_path, embedded, forks, Deaths(SYMMETRIC, partitions=2)).check()
+
+
+def test_death_at_every_step_of_kafka(tmp_path: Path, forks: Forks, kafka_in: StreamIn) -> None:
+    steps = ("send", "poll", "commit", "advance", "capture", "link manifest")
+    deaths(tmp_path, kafka_in, forks, Deaths(SYMMETRIC, partitions=2, only=steps)).check()
 
 
 def test_death_at_every_step_of_a_verdict_leaves_the_ledger_whole(tmp_path: Path, forks: Forks) -> None:

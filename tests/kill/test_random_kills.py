@@ -24,14 +24,22 @@ PLANS = [
     Plan(4, SPARSE, poll_records=1, pace=Pace(pause_s=0.03)),  # it must be able to catch up
     Plan(4, DENSE, poll_records=7),
     Plan(4, SYMMETRIC, poll_records=500, every="1h", every_events=97),
-    Plan(4, PROJECTED, poll_records=5000),
+    Plan(3, PROJECTED, poll_records=5000, pace=Pace(0.02)),
     Plan(5, SPARSE, poll_records=50, partitions=3),
 ]
 
 
+ON_KAFKA = [Plan(3, DENSE, poll_records=7), Plan(3, SYMMETRIC, every="1h", every_events=97, partitions=2)]
+
+
 @pytest.mark.parametrize("plan", PLANS, ids=str)
-def test_killed_at_random(tmp_path: Path, stream_in: StreamIn, forks: Forks, plan: Plan) -> None:
-    random_kills(tmp_path, stream_in(tmp_path), plan, SEED, forks).check()
+def test_killed_at_random(tmp_path: Path, forks: Forks, plan: Plan) -> None:
+    random_kills(tmp_path, embedded(tmp_path), plan, SEED, forks).check()
+
+
+@pytest.mark.parametrize("plan", ON_KAFKA, ids=str)
+def test_killed_at_random_on_kafka(tmp_path: Path, kafka_in: StreamIn, forks: Forks, plan: Plan) -> None:
+    random_kills(tmp_path, kafka_in(tmp_path), plan, SEED, forks).check()
 
 
 def test_killed_as_a_user_starts_it(tmp_path: Path) -> None:
@@ -41,7 +49,7 @@ def test_killed_as_a_user_starts_it(tmp_path: Path) -> None:
 def test_an_event_sent_again_across_a_kill_changes_w_once(
     tmp_path: Path, stream_in: StreamIn, forks: Forks
 ) -> None:
-    again = Plan(5, SPARSE, pace=Pace(again=0.5))
+    again = Plan(3, SPARSE, pace=Pace(again=0.5))
     tally = random_kills(tmp_path, stream_in(tmp_path), again, SEED, forks)
     tally.check()
     repeated, once = (make_site(tmp_path / name, stream_in(tmp_path / name)) for name in ("repeated", "once"))
@@ -60,6 +68,6 @@ class TestOfBroker:
 
     def test_broker_killed_among_them(self, tmp_path: Path, forks: Forks) -> None:
         with start_or_skip(Cluster()) as cluster:
-            plan = Plan(3, SPARSE, broker_share=1.0)
+            plan = Plan(2, SPARSE, broker_share=1.0)
             broker = OneNode(cluster)
             random_kills(tmp_path, cluster.address("clicks"), plan, SEED, forks, broker).check()

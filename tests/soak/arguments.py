@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 GROUPS = (
-    "kills deaths calls power slow full damage frozen starts stops restarts faults"  # noqa: SIM905
-).split()
+    *("kills", "deaths", "calls", "power", "slow", "full"),
+    *("damage", "frozen", "starts", "stops", "restarts", "faults"),
+)
 STREAMS = {"log": ("log",), "kafka": ("kafka",), "both": ("log", "kafka")}
 
 
