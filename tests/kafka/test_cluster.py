@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import create_topic, leader_of, move_leader
-from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.kafka.fixtures import ONE_AT_A_TIME
 from tests.kafka.missing import KafkaMissing
 
 pytestmark = ONE_AT_A_TIME
@@ -27,30 +25,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_brokers_and_their_data_go_when_the_process_that_started_them_is_killed(kafka: Cluster) -> None:
+@pytest.mark.usefixtures("kafka")
+def test_brokers_and_their_data_go_when_the_process_that_started_them_is_killed() -> None:
     command = [sys.executable, "-c", _ABANDON]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == -signal.SIGKILL, done.stderr
     folder, pid = done.stdout.split()
     while _alive(int(pid)) or Path(folder).exists():  # the test's own time limit ends it
         pass
-
-
-def test_a_node_keeps_its_topics_through_a_kill(topic: str) -> None:
-    with start_or_skip(Cluster()) as cluster:
-        create_topic(cluster, topic, 2)
-        cluster.nodes[1].kill()
-        cluster.nodes[1].start()
-        cluster.wait_ready()
-        with cluster.admin() as admin:
-            assert len(admin.describe_topics([topic])[0]["partitions"]) == 2
-
-
-def test_leadership_moves_where_it_is_wanted(kafka_three: Cluster, topic: str) -> None:
-    create_topic(kafka_three, topic, replicas=[1, 2, 3])
-    assert leader_of(kafka_three, topic) == 1
-    move_leader(kafka_three, topic, 3)
-    assert leader_of(kafka_three, topic) == 3
 
 
 def test_a_machine_without_java_is_told_what_to_install(
