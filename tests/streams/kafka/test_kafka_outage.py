@@ -119,13 +119,15 @@ def test_reading_goes_on_after_a_freeze(place, frozen, own):
 
 
 def test_a_send_that_gets_no_answer_is_in_doubt_and_writes_nothing_after_it_has_ended(place, frozen, own):
+    before = set(threading.enumerate())
     sink = place.sink()
     sink.send([OutRecord(b"before")])
     checked = sink._admin.check
     sink._admin.check = lambda identity: (checked(identity), frozen())[0]  # freezes between look and write
     with pytest.raises(StreamUnavailable, match=r"in doubt|perhaps some"):
         sink.send([OutRecord(b"maybe %d" % n) for n in range(3)])
-    sink._admin.check = checked
+    sink.close()
+    leave(before)
     own.nodes[1].thaw()
     own.wait_ready()
     place.writer = None
