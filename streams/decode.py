@@ -47,8 +47,6 @@ class BatchDecoder:
 
     def decode(self, batch: RecordBatch) -> DecodedBatch:
         """Decode every record of a batch that has at least one."""
-        if batch.damaged is not None:
-            return self._plain.decode(batch)
         count, refused = len(batch.values), list[DeadLetter]()
         found = self._reading.find(_present(batch.values), self._max_bytes)
         if len(found) < count:

@@ -17,11 +17,20 @@ from streams.ids import hash_ids
 from streams.vectors import SparseVector
 from tests.fuzz.cases import BOTH, DENSE, IDS, SPARSE, Case, catalog_of
 from tests.fuzz.compare import assert_same, batch_of, facts, hash_of, taken
+from tests.fuzz.dirty import dirty_memory
 
 SPARSE_CASE = Case("sparse", SPARSE)
 CATALOG_CASE = Case("catalog", DENSE, catalog_of(DENSE))
 X = ObjectRef(x=SparseVector(np.array([1, 50], np.int32), np.array([0.5, 2], np.float32)))
 ORDINARY = encode_event(Event("e1", 5, X, X, X, weight=0.5, source="web", propensity=0.25, space="texts"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _dirty():
+    with dirty_memory():
+        yield
+
+
 BIG = SparseVector(np.arange(20_000, dtype=np.int32), np.ones(20_000, np.float32))
 OBJECT = {"x": [bytes(8), bytes(8)]}
 FIELDS = {"v": 1, "id": "e", "ts": 1_700_000_000_000, "q": OBJECT, "c": OBJECT, "s": OBJECT}
@@ -65,9 +74,8 @@ def test_a_batch_of_nothing_but_unusual_events():
 
 
 def test_an_unusual_event_of_the_greatest_length_allowed_is_one_when_written_anew():
-    value = unusual(3).replace(
-        b"\xa1w\xcb" + np.array(4.0, ">f8").tobytes(), b"\xa1w\xca" + np.array(4, ">f4").tobytes()
-    )
+    ordinary = msgpack.packb(FIELDS | {"w": 0.5, "prop": 0.5}, use_single_float=True)
+    value = b"\xdf\0\0\0\x08" + ordinary[1:]  # 4 bytes more; its floats get 4 bytes more each
     tight = Case("tight", SPARSE, limit=len(value))
     assert len(assert_same(tight, [value])) == 1
 
@@ -86,7 +94,9 @@ def test_a_mixed_batch_keeps_its_order_across_pieces(monkeypatch):
 
 def test_a_record_longer_than_a_piece_is_a_piece(monkeypatch):
     monkeypatch.setattr(reading, "PIECE_BYTES", 10)
-    assert len(assert_same(SPARSE_CASE, [ORDINARY, b"", ORDINARY, b"", None, ORDINARY])) == 3
+    assert len(assert_same(SPARSE_CASE, [ORDINARY, b"", ORDINARY, b"", None, ORDINARY, ORDINARY])) == 4
+    pieces = SPARSE_CASE.compiled._reading.find([ORDINARY] * 3, 1 << 20).pieces
+    assert pieces == [(0, 1, 0, 1), (1, 2, 1, 2), (2, 3, 2, 3)]
 
 
 def test_a_damaged_stretch_of_the_log_is_poison():
