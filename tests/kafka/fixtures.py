@@ -14,6 +14,16 @@ from tests.kafka.secured import Secured
 ONE_AT_A_TIME = pytest.mark.xdist_group("kafka-cluster")
 """For modules that start clusters of their own: one worker runs them, one after the other."""
 
+_LARGE = {"kafka_three", "kafka_secured"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests on a larger cluster run one at a time, wherever they are."""
+    for item in items:
+        if _LARGE & set(getattr(item, "fixturenames", ())):
+            item.add_marker(ONE_AT_A_TIME)
+
 
 def start_or_skip(cluster: Cluster) -> Cluster:
     """Start it; where no broker can run, skip with what to install (in CI the skip is a failure)."""
@@ -39,7 +49,7 @@ def topic() -> str:
 
 @pytest.fixture(scope="module")
 def kafka_three() -> Iterator[Cluster]:
-    """Three nodes of this module's own, to be killed and frozen; mark the module ONE_AT_A_TIME."""
+    """Three nodes of this module's own, to be killed and frozen."""
     cluster = start_or_skip(Cluster(3))
     yield cluster
     cluster.stop()
@@ -47,7 +57,7 @@ def kafka_three() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """One node behind TLS, SCRAM and permissions; mark the module ONE_AT_A_TIME."""
+    """One node behind TLS, SCRAM and permissions."""
     secured = Secured(tmp_path_factory.mktemp("secured"))
     start_or_skip(secured.cluster)
     yield secured
