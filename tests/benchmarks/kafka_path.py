@@ -8,6 +8,7 @@ client, reading the same topic with nothing else to do.
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,14 +23,16 @@ from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import random_triplets
 from tests.benchmarks.whole_path import DISTINCT, EVENTS, FOLDER, bare_kernel, whole_path, write_events
 from tests.kafka.cluster import Cluster
+from tests.kafka.missing import KafkaMissing
 
 POLL = 4096
 CLIENTS: tuple[Client, ...] = ("kafka-python", "confluent")
 REPEATS = 5
+COLUMNS = ("offset", "timestamp", "value", "key", "headers")
 
 
 def figures() -> list[Figure]:
-    """Path and poll of both clients, on one topic of `EVENTS` events of 1.7 KB."""
+    """Path and poll of both clients, on one topic of `EVENTS` events; none where no broker can run."""
     batch = random_triplets(DISTINCT)
     try:
         with Cluster() as cluster:
@@ -39,6 +42,9 @@ def figures() -> list[Figure]:
             kernel = bare_kernel(batch)
             paths = [path_figure(address, client, kernel) for client in CLIENTS]
             return paths + [poll_figure(address, client) for client in CLIENTS]
+    except KafkaMissing as problem:
+        sys.stderr.write(f"the figures of Kafka are left as they were: {problem}\n")
+        return []
     finally:
         shutil.rmtree(FOLDER, ignore_errors=True)
 
@@ -54,7 +60,7 @@ def path_figure(address: Address, client: Client, kernel: Callable[[], float]) -
 def poll_figure(address: Address, client: Client) -> Figure:
     """Our source over the bare client."""
     name = f"kafka_poll_vs_{client.replace('-', '_')}"
-    against = "the bare client polling the same topic and touching value, key, offset, time and headers"
+    against = "the bare client polling the same topic: offsets, times, values, keys and headers as lists"
     bare = bare_confluent if client == "confluent" else bare_kafka_python
     ours = partial(our_poll, with_client(address, client))
     return ratio_figure(name, against, ours, partial(bare, address), REPEATS)
@@ -91,8 +97,8 @@ def bare_kafka_python(address: Address) -> float:
 
     def poll() -> int:
         records = consumer.poll(timeout_ms=200, max_records=POLL).get(where, [])
-        columns = [(r.offset, r.timestamp, r.value, r.key, r.headers) for r in records]
-        return len(columns)
+        read = ([getattr(record, name) for record in records] for name in COLUMNS)
+        return max(map(len, read))
 
     try:
         return _rate(poll)
@@ -111,9 +117,9 @@ def bare_confluent(address: Address) -> float:
     consumer.assign([Where(address.topic, 0, 0)])
 
     def poll() -> int:
-        found = [m for m in consumer.consume(POLL, 0.2) if m.error() is None]
-        columns = [(m.offset(), m.timestamp(), m.value(), m.key(), m.headers()) for m in found]
-        return len(columns)
+        found = [message for message in consumer.consume(POLL, 0.2) if message.error() is None]
+        read = ([getattr(message, name)() for message in found] for name in COLUMNS)
+        return max(map(len, read))
 
     try:
         return _rate(poll)
