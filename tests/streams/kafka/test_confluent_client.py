@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
@@ -19,11 +15,9 @@ from streams.kafka.admin import Admin
 from streams.kafka.clients.confluent_client import ConfluentConsumer
 from streams.kafka.clients.confluent_producer import ConfluentProducer
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange
-from streams.kafka.settings import KafkaSettings
 from streams.source import OutRecord
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import create_topic, delete_records, delete_topic
-from tests.kafka.fixtures import ONE_AT_A_TIME
 
 PER_BATCH = 10
 
@@ -223,67 +217,3 @@ def test_a_header_whose_name_is_no_text_costs_its_headers_not_the_record(
     got = read_until(consumer, 2)
     assert [value for one in got for value in one.values] == [b"first", b"second"]
     assert [headers for one in got for headers in one.headers] == [(), (("x", b"1"),)]
-
-
-def test_without_a_broker_it_says_so() -> None:
-    address = parse_address("kafka://127.0.0.1:1/clicks")
-    client = ConfluentConsumer(address)
-    client.assign({0: 0})
-    with pytest.raises(StreamUnavailable, match="no broker can be reached"):
-        next(drain(client))
-    client.close()
-    producer = ConfluentProducer(Address("kafka", address.path, "clicks", KafkaSettings(timeout_s=1.0)))
-    with pytest.raises(StreamUnavailable):
-        producer.send([(0, OutRecord(b"x"))])
-    producer.close()
-
-
-_CHILD = """
-import sys
-from streams.address import parse_address
-from streams.kafka.clients.confluent_client import ConfluentConsumer
-from streams.kafka.clients.confluent_producer import ConfluentProducer
-from streams.errors import LogMismatch, StreamUnavailable
-from streams.kafka.admin import Admin
-from streams.source import OutRecord
-address, how = parse_address(sys.argv[1]), sys.argv[2]
-consumer, producer = ConfluentConsumer(address), ConfluentProducer(address)
-consumer.assign({0: 0})
-producer.send([(0, OutRecord(b"x"))])
-while not consumer.poll(10, 0.2):
-    pass
-print("ready", flush=True)
-sys.stdin.readline()
-producer._timeout_s = 0.5
-try:
-    producer.send([(0, OutRecord(b"y"))])
-except StreamUnavailable:
-    print("in doubt")
-if how == "close":
-    consumer.close()
-    producer.close()
-"""
-
-
-@ONE_AT_A_TIME
-@pytest.mark.parametrize("how", ["close", "leave"])
-@pytest.mark.parametrize("fault", ["freeze", "kill"])
-def test_a_process_ends_whatever_became_of_its_broker(how: str, fault: str, tmp_path: Path) -> None:
-    with Cluster() as cluster:
-        create_topic(cluster, "clicks")
-        child = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, cluster.address("clicks"), how],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-        )
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        getattr(cluster.nodes[1], fault)()
-        try:
-            said, complaints = child.communicate("\n", timeout=30)
-        finally:
-            child.kill()
-        assert (child.returncode, said, complaints) == (0, "in doubt\n", "")
