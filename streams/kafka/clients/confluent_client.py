@@ -15,7 +15,7 @@ from itertools import groupby
 from operator import methodcaller
 from typing import cast
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
@@ -102,8 +102,11 @@ class ConfluentConsumer:
 
     def _take(self, most: int, timeout_s: float) -> list[Message]:
         """The first that comes and what is there with it: `consume` alone would wait until it has `most`."""
-        first: list[Message] = self._consumer.consume(1, timeout_s)
-        return first + self._consumer.consume(most - 1, 0) if first and most > 1 else first
+        try:
+            first: list[Message] = self._consumer.consume(1, timeout_s)
+            return first + self._consumer.consume(most - 1, 0) if first and most > 1 else first
+        except KafkaException as problem:
+            raise StreamUnavailable(f"{self._address}: {problem.args[0].str()}") from problem
 
     def _accept(self, messages: list[Message]) -> list[Fetched]:
         """The records before the first error, as columns; the error is kept for the next poll."""
