@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from checkpoints import commit, ledger
 from daemon.cli import main
 
 SLOW_SECONDS = 6.0
@@ -116,22 +117,38 @@ def slow_fsync() -> None:
     os.fsync = slowly(os.fsync, 12)
 
 
+def mute_source() -> None:
+    """Nothing that the stream is asked comes back, from the first question on."""
+    from streams.log.source import LogSource
+
+    LogSource.bounds = never  # type: ignore[method-assign]
+
+
 def jumping_clock() -> None:
-    """The wall clock is set forward by a day, then back by two, every second anew."""
-    began = time.monotonic()
-    real = time.time
+    """The wall clock is set forward by a day after half a second of learning, and back by two after one."""
+    from daemon.learn.progress import Progress
+
+    began: list[float] = []
+    advance, real = Progress.advance, time.time
+
+    def advance_and_begin(progress: Progress, applied: Any) -> None:
+        advance(progress, applied)
+        began.append(time.monotonic())
 
     def shift() -> float:
-        return (0.0, DAY_S, -DAY_S)[int((time.monotonic() - began) * 10) % 3]
+        learning_s = time.monotonic() - began[0] if began else 0.0
+        return (0.0, DAY_S, -DAY_S)[min(2, int(2 * learning_s))]
 
     class Jumping(datetime.datetime):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Jumping:
             return cls.fromtimestamp(time.time(), tz)
 
+    Progress.advance = advance_and_begin  # type: ignore[method-assign]
     time.time = lambda: real() + shift()
     time.time_ns = lambda: int(time.time() * 1e9)
-    datetime.datetime = Jumping  # type: ignore[misc]
+    for module in (commit, ledger):
+        module.datetime = Jumping  # type: ignore[attr-defined]
 
 
 PATCHES = {
@@ -144,6 +161,7 @@ PATCHES = {
         silent_sink,
         slow_step,
         slow_fsync,
+        mute_source,
         jumping_clock,
     )
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -106,6 +108,13 @@ def test_in_the_middle_of_starting_there_is_nothing_to_finish(tmp_path: Path) ->
     assert site.versions.versions() == []
 
 
+def test_while_the_start_waits_for_a_stream_there_is_nothing_to_finish(tmp_path: Path) -> None:
+    site = site_with(tmp_path, clean_events(10))
+    with patched(site, "mute_source") as learner:
+        learner.url()
+        assert told_to_leave(learner) == EX_OK, learner.said()
+
+
 def test_as_soon_as_signals_are_heard_at_all_a_stop_is_an_orderly_end(tmp_path: Path) -> None:
     site = site_with(tmp_path, clean_events(10))
     with Process(site) as learner:
@@ -119,3 +128,21 @@ def hears(learner: Learner, number: int) -> bool:
         if line.startswith("SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False
+
+
+@pytest.mark.parametrize(("word", "handler"), [("learn", "leave_at_once"), ("status", "SIG_DFL")])
+def test_a_role_hears_signals_before_it_imports_its_command_line(word: str, handler: str) -> None:
+    program = f"""
+import signal, sys, types
+sys.argv = ["tripletd", "{word}"]
+stub = types.ModuleType("daemon.cli")
+handler = lambda: getattr(signal.getsignal(signal.SIGTERM), "__name__", "SIG_DFL")
+stub.main = lambda: print(handler(), len(sys.modules)) or 0
+sys.modules["daemon.cli"] = stub
+from daemon.__main__ import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    said, modules = done.stdout.split()
+    assert said == handler
+    assert int(modules) < 150, "the console command imports much before it hears signals"

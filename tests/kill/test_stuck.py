@@ -78,8 +78,8 @@ def test_a_learner_that_was_suspended_goes_on(tmp_path: Path) -> None:
         learner.signal(signal.SIGSTOP)
         wait_until(learner.frozen)
         time.sleep(2 * LIMIT)
-        feed(site, 100, first=300)
         learner.signal(signal.SIGCONT)
+        feed(site, 100, first=300)
         wait_until(lambda: learner.metric("tripletd_lag_events") == 0, learner)
         assert learner.get("livez")[0] == 200
         learner.signal(signal.SIGTERM)
