@@ -26,6 +26,7 @@ class Arguments:
     looks: int
     flips: int
     runs: int
+    faults: int
     silence_s: float
 
 
@@ -40,7 +41,8 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
     parser.add_argument("--calls", type=int, default=120, help="filesystem calls to fail, per error; 0 each")
     parser.add_argument("--looks", type=int, default=3000, help="disks after a power loss; 0 each")
     parser.add_argument("--flips", type=int, default=0, help="truncations and flips per file; 0 each")
-    parser.add_argument("--runs", type=int, default=10, help="stops per moment, restarts, starts, faults / 5")
+    parser.add_argument("--runs", type=int, default=10, help="stops per moment, restarts, pairs of starts")
+    parser.add_argument("--faults", type=int, default=1, help="times that each broker fault strikes")
     parser.add_argument("--silence", type=float, default=60, help="seconds that all brokers hang")
     given = parser.parse_args(words)
     return Arguments(
@@ -53,5 +55,6 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         given.looks,
         given.flips,
         given.runs,
+        given.faults,
         given.silence,
     )

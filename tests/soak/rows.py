@@ -21,7 +21,7 @@ from tests.kill.full_disk import full_disk
 from tests.kill.learners import Process
 from tests.kill.power_loss import power_lost
 from tests.kill.random_kills import Plan, random_kills
-from tests.kill.site import CASES, DENSE, PROJECTED, SPARSE, SYMMETRIC, embedded
+from tests.kill.site import CASES, DENSE, PROJECTED, SPARSE, SYMMETRIC, Case, embedded
 from tests.kill.slow_disk import slow_fsync
 from tests.kill.stops import BROKER_DOWN, MOMENTS, Moment, restarts, stops
 from tests.kill.tally import Tally
@@ -114,8 +114,8 @@ def _kill_broker_too(plan: Plan, at: Place) -> list[Tally]:
 
 
 def _deaths(asked: Arguments, stream: str) -> Iterator[Experiment]:
-    plans = [Deaths(case, each=2) for case in CASES] if stream == "log" else []
-    for plan in (*plans, Deaths(SYMMETRIC, partitions=3)):
+    plans = [Deaths(case) for case in CASES] if stream == "log" else []
+    for plan in (*plans, Deaths(SYMMETRIC, partitions=3, each=2)):
         yield lambda at, plan=plan: [deaths(at.folder, at.stream_in, at.forks, plan)]
 
 
@@ -123,7 +123,7 @@ def _calls(at: Place) -> list[Tally]:
     return [failing_calls(at.folder, at.asked.calls, at.asked.seed)]
 
 
-def _power(case, at: Place) -> list[Tally]:
+def _power(case: Case, at: Place) -> list[Tally]:
     lives = max(40, at.asked.looks // 30)
     return [power_lost(at.folder, at.asked.looks, lives, at.asked.seed, case)]
 
@@ -170,8 +170,8 @@ def _restarts(at: Place) -> list[Tally]:
 
 
 def _faults(at: Place) -> list[Tally]:
-    runs = max(1, at.asked.runs // 5)
-    found = broker_faults.endure(at.folder, runs, at.asked.silence_s, at.asked.seed)
+    asked = at.asked
+    found = broker_faults.endure(at.folder, asked.faults, asked.silence_s, asked.seed)
     return [_as_tally(row) for row in found]
 
 
