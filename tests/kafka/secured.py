@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from kafka.admin import (
     ACL,
+    ACLFilter,
     ACLOperation,
     ACLPermissionType,
+    ACLResourcePatternType,
     ResourcePattern,
+    ResourcePatternFilter,
     ResourceType,
 )
 
@@ -104,8 +108,14 @@ class Secured:
             )
             for operation in operations
         ]
+        pattern = ResourcePatternFilter(kind, name, ACLResourcePatternType.LITERAL)
+        these = ACLFilter(f"User:{user}", None, ACLOperation.ANY, ACLPermissionType.ANY, pattern)
         with self.cluster.admin() as admin:
             assert not admin.create_acls(wanted)["failed"]
+            while not set(wanted) <= set(
+                admin.describe_acls(these)[0]
+            ):  # a broker hears of it a little later
+                time.sleep(0.02)
 
     def _tls(self, certificate: Path) -> dict[str, str]:
         return {
