@@ -12,7 +12,14 @@ from threading import Condition
 from streams.errors import LogMismatch, OffsetExpired, PartitionMissing, TopicMissing
 from streams.placing import Bounds, assigned, check_positions, place_records, record_bytes
 from streams.retention import limits
-from streams.source import MAX_POLL_BYTES, MAX_RECORD_BYTES, OutRecord, RecordBatch, TopicIdentity
+from streams.source import (
+    MAX_POLL_BYTES,
+    MAX_RECORD_BYTES,
+    UNKNOWN,
+    OutRecord,
+    RecordBatch,
+    TopicIdentity,
+)
 
 _Stored = tuple[int, OutRecord]
 """Timestamp in ms, record."""
@@ -162,8 +169,11 @@ class MemorySource(_Opened):
         super().__init__(name, topic)
         self._positions: dict[int, int] | None = None
 
-    def assign(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions from these next offsets, replacing any earlier assignment."""
+    def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
+        """Read these partitions from these next offsets, replacing any earlier assignment.
+
+        An offset never gets another record here, so that nothing has to be compared with `known`.
+        """
         check_positions(self._topic.identity.topic, positions, self.bounds())
         self._positions = dict(positions)
 

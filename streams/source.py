@@ -14,6 +14,9 @@ MAX_POLL_BYTES = 64 * 1024 * 1024
 
 Headers = tuple[tuple[str, bytes], ...]
 
+UNKNOWN: Mapping[int, str] = {}
+"""No record before any position is known."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
@@ -71,11 +74,13 @@ class Source(Protocol):
         """Which log and topic this is."""
         ...
 
-    def assign(self, positions: Mapping[int, int]) -> None:
+    def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
         """Read these partitions from these next offsets, replacing any earlier assignment.
 
-        A position is the offset of the next record wanted: one past the last record applied.
-        Raises OffsetExpired, OffsetAhead or PartitionMissing; the earlier assignment then stays.
+        A position is the offset of the next record wanted: one past the last record applied. `known` has the
+        sha256 (hex) of that last record's value, per partition where there is one: a log in which another
+        record can take its place is then watched from the beginning, not only from the first poll on.
+        Raises OffsetExpired, OffsetAhead, PartitionMissing or LogMismatch; the earlier assignment then stays.
         """
         ...
 

@@ -16,6 +16,7 @@ from daemon.objects.space import space_of
 from streams.address import Address
 from streams.catalog import Catalog, load_catalog
 from streams.decode import BatchDecoder
+from streams.errors import LogMismatch
 from streams.open import open_source, prepare_topic
 from streams.source import Sink, Source, TopicIdentity
 
@@ -40,8 +41,16 @@ class Inputs:
         return None if self.catalog is None else self.catalog.digest
 
     def open_reader(self) -> Source:
-        """A source for the reader thread."""
-        return open_source(self.address)
+        """A source for the reader thread; LogMismatch unless it is of the log and topic opened before."""
+        source, known = open_source(self.address), self.identity
+        now = source.identity()
+        if (now.log_id, now.topic_id) != (known.log_id, known.topic_id):
+            source.close()
+            raise LogMismatch(
+                f"{self.address}: the topic was re-created meanwhile (its id was {known.topic_id}, "
+                f"now it is {now.topic_id}); open it again"
+            )
+        return source
 
 
 def open_inputs(stack: ExitStack, config: Config) -> Inputs:

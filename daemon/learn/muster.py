@@ -116,8 +116,11 @@ def _reader(inputs: Inputs, origin: Origin, size: PollSize, outside: Outside) ->
         decoded = inputs.decoder.decode(batch)
         return decoded, assembler.triplets(decoded)
 
-    positions, pulse = origin.progress.next_offsets(), outside.watchdog.watch("the reader thread")
-    return Reader(inputs.open_reader, positions, prepare, size, pulse=pulse, clock=time.monotonic)
+    positions, known = origin.progress.next_offsets(), origin.progress.last_digests()
+    pulse = outside.watchdog.watch("the reader thread")
+    return Reader(
+        inputs.open_reader, positions, prepare, size, pulse=pulse, clock=time.monotonic, known=known
+    )
 
 
 def _warming_up(outside: Outside, waiting_for: str, in_vain: bool) -> bool:

@@ -18,7 +18,7 @@ from daemon.watchdog import Pulse
 from learners.batch import TripletBatch
 from streams.decode import DecodedBatch
 from streams.errors import StreamUnavailable
-from streams.source import RecordBatch, Source
+from streams.source import UNKNOWN, RecordBatch, Source
 
 QUEUED_BATCHES = 3
 POLL_SECONDS = 0.2
@@ -61,9 +61,11 @@ class Reader:
         *,
         pulse: Pulse,
         clock: Callable[[], float],
+        known: Mapping[int, str] = UNKNOWN,
     ) -> None:
         self._open_source = open_source
         self._positions = dict(positions)
+        self._known = dict(known)  # sha256 of the records right before them
         self._prepare = prepare
         self._size = size
         self._pulse = pulse
@@ -128,7 +130,7 @@ class Reader:
     def _read(self, source: Source) -> None:
         """Read from a source just opened until told to stop."""
         try:
-            source.assign(self._positions)
+            source.assign(self._positions, self._known)
             while not self._closing.is_set():
                 with self._retrying():
                     self._read_one(source)

@@ -75,6 +75,10 @@ class Progress:
         """Next offset to read, per partition."""
         return {partition: position.next_offset for partition, position in self.positions.items()}
 
+    def last_digests(self) -> dict[int, str]:
+        """sha256 (hex) of the last record learned, per partition that has one right before its position."""
+        return {p: at.last_digest for p, at in self.positions.items() if at.last_digest is not None}
+
     def advance(self, applied: Applied) -> None:
         """Move past one batch. Only call it once the batch is applied and its dead letters are durable."""
         start = self.positions[applied.partition].next_offset

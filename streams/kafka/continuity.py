@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from streams.address import Address
@@ -36,19 +36,36 @@ def follows(last: LastRead | None, piece: Fetched) -> bool:
     return last is None or last.epoch < 0 or piece.epoch < 0 or last.epoch == piece.epoch
 
 
-def check_same_log(prober: Prober, address: Address, partition: int, last: LastRead) -> None:
+def look_back(
+    prober: Prober, address: Address, positions: Mapping[int, int], known: Mapping[int, str]
+) -> dict[int, LastRead]:
+    """The last records before some positions, as if they had been handed out here: with their epochs.
+
+    `known`: sha256 (hex) of each. Raises LogMismatch as `check_same_log` does.
+    """
+    last = {}
+    for partition, digest in known.items():
+        before = LastRead(positions[partition] - 1, -1, bytes.fromhex(digest))
+        found = check_same_log(prober, address, partition, before)
+        if found is not None:
+            last[partition] = found
+    return last
+
+
+def check_same_log(prober: Prober, address: Address, partition: int, last: LastRead) -> LastRead | None:
     """Read the last record again; raises LogMismatch when it is another one, or gone from between others.
 
-    A record that expired, or that is damaged now, cannot be compared and says nothing.
+    Comes back with it and its epoch now. None: it expired, or is damaged now; it cannot be compared and says
+    nothing.
     """
     try:
-        with closing(prober):
-            found = prober.read(partition, last.offset)
+        found = prober.read(partition, last.offset)
     except (OutOfRange, CorruptBatch):
-        return  # too old: expired. Too new: then the position is past the end as well, and reading says so
+        return None  # too old: expired. Too new: then the position is past the end, and reading says so
     if found is None or found.offsets[0] != last.offset or digest_of(found.values[0]) != last.digest:
         raise LogMismatch(
             f"{address}, partition {partition}: offset {last.offset} holds another record than the one that "
             "was read there: a leader without the newest records was elected (unclean election), and the "
             "log went another way from there on"
         )
+    return replace(last, epoch=found.epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 
 from streams.address import Address
 from streams.errors import PartitionMissing
@@ -12,13 +13,13 @@ from streams.kafka.clients.choose import make_consumer
 from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, OutOfRange, Overfull
 from streams.kafka.connect import settings_of
 from streams.kafka.connection import Connection
-from streams.kafka.continuity import LastRead, check_same_log, follows, last_of
+from streams.kafka.continuity import LastRead, check_same_log, follows, last_of, look_back
 from streams.kafka.damage import Damage, Prober, find_damage
 from streams.kafka.preflight import preflight
 from streams.kafka.waiting import Waiting
 from streams.kafka.watch import Watch
 from streams.placing import Bounds, assigned, check_positions
-from streams.source import MAX_POLL_BYTES, RecordBatch, TopicIdentity
+from streams.source import MAX_POLL_BYTES, UNKNOWN, RecordBatch, TopicIdentity
 
 _FETCH_RECORDS = 500
 """The client is asked for at least so many, so that partitions take turns also when few are wanted."""
@@ -47,12 +48,14 @@ class KafkaSource:
         """Which log and topic this is."""
         return self._identity
 
-    def assign(self, positions: Mapping[int, int]) -> None:
+    def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
         """Read these partitions from these next offsets, replacing any earlier assignment."""
         check_positions(self._identity.topic, positions, self.bounds())
+        with closing(self._prober()) as prober:
+            last = look_back(prober, self._address, positions, known)
         self._connection.drop()
         self._waiting.clear()
-        self._last.clear()
+        self._last = last
         self._positions = dict(positions)
         self._watch.start()
 
@@ -149,7 +152,8 @@ class KafkaSource:
         partition = piece.partition
         last = self._last.get(partition)
         if last is not None and not follows(last, piece):
-            check_same_log(self._prober(), self._address, partition, last)
+            with closing(self._prober()) as prober:
+                check_same_log(prober, self._address, partition, last)
         piece = self._waiting.take(max_records, MAX_POLL_BYTES)
         self._last[partition] = last_of(piece)
         waits = partition in self._waiting

@@ -13,7 +13,7 @@ from streams.log.database import BUSY_TIMEOUT_S, errors_of, transaction
 from streams.log.opened import Opened
 from streams.log.topics import first_at_least
 from streams.placing import Bounds, assigned, check_positions
-from streams.source import MAX_POLL_BYTES, Headers, RecordBatch
+from streams.source import MAX_POLL_BYTES, UNKNOWN, Headers, RecordBatch
 
 _FIRST_SLEEP_S, _LONGEST_SLEEP_S = 0.001, 0.02
 
@@ -25,8 +25,11 @@ class LogSource(Opened):
         super().__init__(path, topic, durable=False, timeout_s=timeout_s)
         self._positions: dict[int, int] | None = None
 
-    def assign(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions from these next offsets, replacing any earlier assignment."""
+    def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
+        """Read these partitions from these next offsets, replacing any earlier assignment.
+
+        An offset never gets another record here, so that nothing has to be compared with `known`.
+        """
         check_positions(self._topic.identity.topic, positions, self.bounds())
         self._positions = dict(positions)
 

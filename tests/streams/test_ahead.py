@@ -9,7 +9,7 @@ import pytest
 from streams import ahead
 from streams.ahead import past_gaps
 from streams.memory import MemorySource
-from streams.source import RecordBatch
+from streams.source import UNKNOWN, RecordBatch
 
 Bounds = dict[int, tuple[int, int]]
 
@@ -22,7 +22,7 @@ class Gaps(MemorySource):
         self._at: dict[int, int] = {}
         self.looked: list[int] = []
 
-    def assign(self, positions: Mapping[int, int]) -> None:
+    def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
         self._at = dict(positions)
 
     def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:

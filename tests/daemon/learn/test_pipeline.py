@@ -32,8 +32,8 @@ class Scripted:
         self.polls = 0
         self.closed = False
 
-    def assign(self, positions: Mapping[int, int]) -> None:
-        self.positions = positions
+    def assign(self, positions: Mapping[int, int], known: Mapping[int, str]) -> None:
+        self.positions, self.known = positions, known
 
     def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
         self.polls += 1
@@ -144,12 +144,14 @@ def test_a_stream_that_is_away_when_it_is_opened_is_waited_for(monkeypatch: pyte
         PollSize(10, Cadence(30, 0), 0),
         pulse=Pulse("reader"),
         clock=time.monotonic,
+        known={0: "ab"},
     )
     reader.start()
     assert reader.get(30.0) is not None
     reader.stop()
     assert reader.ended(30.0)
     assert len(tries) == 3
+    assert (source.positions, source.known) == ({0: 0}, {0: "ab"})
 
 
 def test_only_a_poll_in_hand_counts_as_silence() -> None:

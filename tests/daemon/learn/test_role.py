@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from structlog.testing import capture_logs
 from daemon import deadletters
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_USAGE, UserError
 from daemon.learn import describe, role
+from daemon.learn.inputs import open_inputs
 from daemon.learn.options import LearnOptions
 from daemon.learn.replay import replay
 from daemon.telemetry import LearnMetrics
@@ -25,9 +28,11 @@ from streams.address import Address
 from streams.catalog import Catalog, save_catalog
 from streams.codec import decode_event, encode_event
 from streams.deadletter import parse_dead_letter
+from streams.errors import LogMismatch
 from streams.event import Event, ObjectRef
+from streams.memory import MemorySource
 from streams.open import delete_topic, open_sink, open_source, retain
-from streams.source import OutRecord
+from streams.source import UNKNOWN, OutRecord
 from streams.space import SpaceSpec, ViewSpec
 from streams.vectors import DenseColumn
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
@@ -233,6 +238,34 @@ def test_a_recreated_topic_is_refused(new_site: Callable[..., Site]) -> None:
     with pytest.raises(UserError, match="topic_id") as refused:
         site.learn()
     assert refused.value.code == EX_DATAERR
+
+
+def test_no_reader_opens_another_topic_than_the_start_did(new_site: Callable[..., Site]) -> None:
+    site = new_site(log=True)
+    site.feed(make_events(5))
+    with ExitStack() as stack:
+        inputs = open_inputs(stack, site.config())
+        inputs.open_reader().close()
+        delete_topic(site.address)
+        site.feed(make_events(5, seed=1))
+        with pytest.raises(LogMismatch, match="re-created"):
+            inputs.open_reader()
+
+
+def test_what_was_learned_last_is_known_to_the_reader(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = make_events(5)
+    site.feed(events)
+    site.learn()
+    known = []
+    real = MemorySource.assign
+
+    def assign(self: MemorySource, positions: Any, known_now: Any = UNKNOWN) -> None:
+        known.append((dict(positions), dict(known_now)))
+        real(self, positions, known_now)
+
+    monkeypatch.setattr(MemorySource, "assign", assign)
+    site.learn()
+    assert ({0: 5}, {0: sha256(events[-1]).hexdigest()}) in known
 
 
 def test_a_log_restored_from_an_older_copy_is_refused(new_site: Callable[..., Site]) -> None:

@@ -16,7 +16,7 @@ from daemon.learn.samelog import digests_at
 from streams.address import parse_address
 from streams.memory import MemorySource
 from streams.open import ensure_topic, open_sink, retain
-from streams.source import OutRecord, RecordBatch
+from streams.source import UNKNOWN, OutRecord, RecordBatch
 
 PARTITIONS = 3
 RECORDS = 3000
@@ -31,9 +31,9 @@ class CountedSource(MemorySource):
         self.missing = missing
         self.damaged: tuple[int, int] | None = None
 
-    def assign(self, positions: Mapping[int, int]) -> None:
+    def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
         self.assigns += 1
-        super().assign(positions)
+        super().assign(positions, known)
 
     def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
         while (batch := super().poll(max_records, 0.0)) is not None:
