@@ -2,7 +2,7 @@
 
 Both are ledger entries, so they outlast a restart, and somebody else than this process lifts them. A pause is
 lifted only by a RESUME for it. Records before its place then no longer count, so that the same ones do not
-pause it again, now or after a restart.
+pause it again, now or after a restart; the records of another topic do.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from daemon.learn.progress import RECORDS
 LOOK_EVERY_S = 0.3
 LEARN = "learn"
 POSITIONS = "positions"
+TOPIC_ID = "topic_id"
 NOT_WRITTEN = 0  # entries are numbered from 1
 
 log = structlog.get_logger("tripletd.learn")
@@ -41,7 +42,9 @@ class Halts:
         gate: PoisonGate,
         positions: Callable[[], Mapping[int, int]],
         clock: Callable[[], float],
+        topic_id: str,
     ) -> None:
+        self._topic_id = topic_id
         self._ledger = ledger
         self._gate = gate
         self._positions = positions
@@ -82,14 +85,14 @@ class Halts:
             if entry.kind == "STOP":
                 self._pause = entry
             elif entry.kind == "RESUME" and self._pause is not None:
-                self._gate.forgive(_positions_of(self._pause))
+                self._gate.forgive(_positions_of(self._pause, self._topic_id))
                 self._pause = None
 
     def _write_pause(self, why: str) -> None:
         """Pause, and make it outlast a restart; tried again at every look while the disk refuses."""
         at = {str(partition): offset for partition, offset in sorted(self._positions().items())}
         entry: dict[str, Any] = {"kind": "STOP", "by": LEARN, "reason": why}
-        entry["measures"] = {PAUSE: POISON, POSITIONS: at}
+        entry["measures"] = {PAUSE: POISON, POSITIONS: at, TOPIC_ID: self._topic_id}
         try:
             self._pause = self._ledger.append(entry)
         except CheckpointError as error:
@@ -123,10 +126,10 @@ def _counted(version: Manifest, *names: str) -> int:
     return int(sum(version.counters.get(name, 0) for name in names))
 
 
-def _positions_of(pause: LedgerEntry) -> dict[int, int]:
-    """Where it was made; nothing for an entry that somebody else wrote without it."""
+def _positions_of(pause: LedgerEntry, topic_id: str) -> dict[int, int]:
+    """Where it was made; nothing when that was in another topic, or somebody else wrote the entry."""
     found = pause.measures.get(POSITIONS)
-    if not isinstance(found, Mapping):
+    if not isinstance(found, Mapping) or pause.measures.get(TOPIC_ID, topic_id) != topic_id:
         return {}
     return {int(p): at for p, at in found.items() if str(p).isdecimal() and isinstance(at, int)}
 

@@ -103,7 +103,8 @@ def _crew(stack: ExitStack, config: Config, outside: Outside, inputs: Inputs, or
 
 def _halts(config: Config, inputs: Inputs, origin: Origin) -> Halts:
     gate = PoisonGate(config.stream.pause_poison_share, config.stream.pause_poison_window)
-    halts = Halts(inputs.ledger, gate, origin.progress.next_offsets, time.monotonic)
+    stands, topic_id = origin.progress.next_offsets, inputs.identity.topic_id
+    halts = Halts(inputs.ledger, gate, stands, time.monotonic, topic_id)
     halts.in_force()  # what was told to go on no longer counts
     remember_poison(gate, inputs.versions, origin.parent)
     return halts

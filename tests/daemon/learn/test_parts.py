@@ -155,7 +155,7 @@ def test_a_damaged_verdict_is_one_warning_and_the_next_one_counts(tmp_path: Path
     damaged.unlink()
     damaged.write_bytes(b"{}")
     gate, ticks = PoisonGate(0.5, 10), itertools.count()
-    halts = Halts(Ledger(LocalStore(tmp_path)), gate, dict, lambda: float(next(ticks)))
+    halts = Halts(Ledger(LocalStore(tmp_path)), gate, dict, lambda: float(next(ticks)), "one")
     with capture_logs() as lines:
         stops = [halts.in_force() for _ in range(3)]
     assert [stop is not None and stop.reason for stop in stops] == ["patience"] * 3

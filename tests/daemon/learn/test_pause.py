@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from checkpoints.ledger import Ledger
 from daemon.cli import main
 from daemon.exits import EX_DATAERR, EX_OK, UserError
 from daemon.learn.halts import LOOK_EVERY_S, Halts
+from daemon.learn.options import LearnOptions
 from daemon.learn.poisongate import PoisonGate
+from streams.open import delete_topic, open_source
 from tests.daemon.learn.conftest import Site, make_events
 
 POISON = b"\xc1 not an event"
@@ -76,7 +79,9 @@ def test_it_pauses_keeps_the_position_and_goes_on_when_told(new_site: Callable[.
     assert [letter.offset for letter in site.dead()] == list(range(80, 140))
     entry = pause_in_force(site.ledger.entries())
     assert entry is not None
-    assert entry.measures == {"pause": "poison", "positions": {"0": 140}}
+    with closing(open_source(site.address)) as source:
+        topic_id = source.identity().topic_id
+    assert entry.measures == {"pause": "poison", "positions": {"0": 140}, "topic_id": topic_id}
     paused(site)  # a restart walks on through nothing
     site.ledger.append({"kind": "RESUME", "by": "test"})  # which ends an early stop, and there is none
     paused(site)
@@ -134,10 +139,23 @@ def test_an_older_version_walks_through_what_was_forgiven(site: Site) -> None:
     assert site.newest().counters["records"] == 140
 
 
+def test_nothing_of_another_log_was_forgiven(new_site: Callable[..., Site]) -> None:
+    site = new_site(log=True)
+    site.feed([*make_events(80), *[POISON] * 60])
+    paused(site)
+    resume(site)
+    assert site.learn(**SMALL) == EX_OK
+    delete_topic(site.address)
+    site.feed([*make_events(10, seed=1), *[POISON] * 120])
+    with pytest.raises(UserError, match="paused, the position is kept"):
+        site.learn(LearnOptions(True, start="earliest", accept_log=True), **SMALL)
+    assert site.newest().positions[0].next_offset < 130
+
+
 def test_a_full_disk_pauses_all_the_same(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     gate = PoisonGate(0.5, 10)
-    halts = Halts(site.ledger, gate, lambda: {0: 10}, lambda: now[0])
+    halts = Halts(site.ledger, gate, lambda: {0: 10}, lambda: now[0], "one")
 
     def refuse(ledger: Ledger, entry: dict[str, Any]) -> LedgerEntry:
         raise WriteFailed("ledger", "no space left on device")
