@@ -29,6 +29,8 @@ from tests.kill.written import Written
 EVERY = 10  # records between versions
 RUN = 60  # records waiting at each start
 SETTINGS = {"every": "1h", "every_events": EVERY, "poll_records": 4, "keep": 3}
+OFF_THE_LOOP = ("before send", "before fsync temporary", "before link manifest")
+"""Steps of other threads, that the loop has to wait for or must not count on."""
 
 Trace = tuple[str, dict[str, float], int | None, str | None]
 
@@ -134,6 +136,11 @@ def deaths(folder: Path, stream_in: Callable[[Path], str], forks: Forks, plan: D
         with tally.case(f"going on: {point}"):
             events.up_to(killed.newest().counters.get("records", 0) + RUN)
             forks.dies(killed, *point)
+            check()
+    for step in OFF_THE_LOOP:
+        with tally.case(f"late: {step}"):
+            events.up_to(killed.newest().counters.get("records", 0) + RUN)
+            forks.dies(killed, step, 1, "die late")
             check()
     with tally.case("the end"):
         _check_end(killed, catch_up(killed, forks), events.written)

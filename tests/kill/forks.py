@@ -41,9 +41,9 @@ class Forks:
         fuse = [name, nth, act, record and str(record), log]
         return Fork(self, site, ["--exit-when-caught-up"], fuse)
 
-    def dies(self, site: Site, name: str, nth: int) -> None:
+    def dies(self, site: Site, name: str, nth: int, act: Act = "die") -> None:
         """Run a learner that must die at that step."""
-        with self.fused(site, name, nth) as learner:
+        with self.fused(site, name, nth, act) as learner:
             assert learner.wait() == KILLED, f"{name} ({nth}): {learner.said()}"
 
     def judge(self, folder: Path, name: str = "", nth: int = 0, record: Path | None = None) -> int:

@@ -32,7 +32,8 @@ from tests.kill.seams import Seams
 
 KILLED = 9
 STEPS_ON_DISK = "create lock allocate write fsync open_append make sync link unlink remove".split()  # noqa: SIM905
-Act = Literal["die", "freeze"]
+Act = Literal["die", "die late", "freeze"]
+LATE_SECONDS = 0.5
 
 
 class Fuse:
@@ -51,7 +52,9 @@ class Fuse:
             with open(self.record, "a", encoding="utf-8") as record:
                 record.write(f"{name}\n")
         if name == self.name and self.passed[name] == self.nth:
-            if self.act == "die":
+            if self.act == "die late":  # whoever should wait for this step, and does not, gets far meanwhile
+                time.sleep(LATE_SECONDS)
+            if self.act != "freeze":
                 os._exit(KILLED)
             if self.log is not None:
                 let_others_finish_writing(self.log)
