@@ -48,8 +48,8 @@ class Admin:
         """The topic as the cluster knows it now; raises TopicMissing."""
         return self._ask(lambda client: _identity(client, self._address))
 
-    def check(self, known: TopicIdentity) -> None:
-        """Raises LogMismatch unless the topic is still the one that was opened."""
+    def check(self, known: TopicIdentity) -> TopicIdentity:
+        """The topic now; raises LogMismatch unless it is still the one that was opened."""
         try:
             now = self.identity()
         except TopicMissing as error:
@@ -62,6 +62,16 @@ class Admin:
         if now.log_id != known.log_id:
             raise LogMismatch(
                 f"{self._address}: another cluster answers, {now.log_id} instead of {known.log_id}"
+            )
+        return now
+
+    def check_whole(self, known: TopicIdentity) -> None:
+        """Raises LogMismatch also when it has more partitions than were opened, which nobody would read."""
+        now = self.check(known)
+        if now.partitions != known.partitions:
+            raise LogMismatch(
+                f"{self._address}: the topic has {now.partitions} partitions now, {known.partitions} when it "
+                "was opened; what lies in the others would not be read: open it again"
             )
 
     def bounds(self, partitions: int) -> Bounds:

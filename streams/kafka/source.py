@@ -84,7 +84,7 @@ class KafkaSource:
 
     def bounds(self) -> Bounds:
         """Per partition: the earliest offset still there, and the end (one past the newest)."""
-        self._admin.check(self._identity)
+        self._admin.check_whole(self._identity)
         return self._admin.bounds(self._identity.partitions)
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:

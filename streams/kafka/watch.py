@@ -46,7 +46,7 @@ class Watch:
     def _run(self) -> None:
         while not self._stop.wait(PERIOD_S):
             try:
-                self._admin.check(self._identity)
+                self._admin.check_whole(self._identity)
                 self._fault = None
             except StreamUnavailable as error:
                 self._fault = error

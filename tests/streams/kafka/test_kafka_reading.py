@@ -151,6 +151,20 @@ def test_the_watch_notices_what_the_client_does_not(kafka, place_in, monkeypatch
         poll_in_vain(source)
 
 
+def test_partitions_that_nobody_reads_are_a_mismatch(kafka, place_in):
+    place = place_in(kafka)
+    place.send(b"0")
+    source = place.reading()
+    assert drain(source) == [(0, b"0")]
+    with kafka.admin() as admin:
+        admin.create_partitions({place.address.topic: 2})
+    with pytest.raises(LogMismatch, match="has 2 partitions now, 1 when it was opened"):
+        poll_in_vain(source)
+    with pytest.raises(LogMismatch, match="has 2 partitions now"):
+        source.bounds()
+    place.send(b"1")  # who writes goes on: its records are read
+
+
 def test_a_removed_topic_is_a_mismatch_too(kafka, place_in):
     place = place_in(kafka)
     source = place.reading()
