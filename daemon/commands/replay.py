@@ -15,7 +15,7 @@ from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
 if TYPE_CHECKING:
     from checkpoints import Ledger, VersionStore
     from daemon.config import Config
-    from daemon.learn.replay import Difference, ReplayResult
+    from daemon.learn.replaying.replay import Difference, ReplayResult
 
 
 def replay(
@@ -72,8 +72,8 @@ def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify:
     import learners.kernels.cpu  # noqa: F401  # isort: skip
     from threadpoolctl import threadpool_limits
 
-    from daemon.learn.replay import replay as recompute
-    from daemon.learn.resume import refuse_other_stream
+    from daemon.learn.replaying.replay import replay as recompute
+    from daemon.learn.starting.continuing import refuse_other_stream
     from daemon.objects.space import space_of
     from streams.catalog import load_catalog
     from streams.open import open_source

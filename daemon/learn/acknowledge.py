@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from checkpoints.errors import CheckpointError
 from checkpoints.publisher import Published
-from daemon.learn.errands import Errands
 from daemon.learn.observe import Observer
+from daemon.learn.threads.errands import Errands
 
 
 @dataclass(frozen=True, slots=True)

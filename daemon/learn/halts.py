@@ -14,10 +14,10 @@ import structlog
 
 from checkpoints import PAUSE, Ledger, LedgerEntry, Manifest, VersionStore, stop_in_force
 from checkpoints.errors import CheckpointError
-from daemon.learn.apply import POISON, REJECTED
-from daemon.learn.pipeline import Ready
+from daemon.learn.applying.apply import POISON, REJECTED
+from daemon.learn.applying.progress import RECORDS
+from daemon.learn.applying.ready import Ready
 from daemon.learn.poisongate import PoisonGate
-from daemon.learn.progress import RECORDS
 
 LOOK_EVERY_S = 0.3
 LEARN = "learn"

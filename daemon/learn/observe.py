@@ -14,12 +14,12 @@ from prometheus_client import Counter
 from checkpoints.errors import CheckpointError
 from checkpoints.ledger import LedgerEntry
 from checkpoints.publisher import Published
-from daemon.learn.apply import Step
-from daemon.learn.errands import Seen
+from daemon.learn.applying.apply import Step
+from daemon.learn.applying.ready import Ready
 from daemon.learn.halts import is_pause
 from daemon.learn.outside import Outside
-from daemon.learn.pipeline import Ready
 from daemon.learn.readiness import Readiness
+from daemon.learn.threads.errands import Seen
 from daemon.versions.arrays import Arrays
 from streams.deadletter import DeadLetter
 

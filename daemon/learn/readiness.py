@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from daemon.learn.errands import Errands
-from daemon.learn.pipeline import Reader
+from daemon.learn.threads.errands import Errands
+from daemon.learn.threads.reader import Reader
 
 STALL_SECONDS = 10.0
 """How long records may wait while the loop has nothing to do, or the stream leave a question unanswered."""
 
 
 class Readiness:
-    """Told of every turn of the loop. `stands`: next offset per partition, see `Crew.stands`."""
+    """Told of every turn of the loop. `stands`: next offset per partition, see `parts.stands`."""
 
     def __init__(
         self,

@@ -11,11 +11,11 @@ from threadpoolctl import threadpool_limits
 from checkpoints.ledger import LedgerEntry
 from daemon.config.model import Config
 from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, UserError
-from daemon.learn.crew import Crew
+from daemon.learn.build import build
 from daemon.learn.halts import is_pause
-from daemon.learn.muster import muster
-from daemon.learn.options import LearnOptions
 from daemon.learn.outside import Outside
+from daemon.learn.parts import LoopParts
+from daemon.learn.starting.options import LearnOptions
 from daemon.notify import Notifier
 from daemon.reloading import Reloading
 from daemon.signals import Signals
@@ -36,11 +36,11 @@ def run(config: Config, options: LearnOptions, load: Callable[[], Config] | None
         # Two BLAS threads on two shared cores make small products many times slower, and their bits vary.
         stack.enter_context(threadpool_limits(limits=1))
         outside = _outside(stack, config, load)
-        crew = muster(stack, config, options, outside)
-        if crew is None:
+        parts = build(stack, config, options, outside)
+        if parts is None:
             return EX_OK
         outside.signals.finish_first()
-        return _loop(crew, options)
+        return _loop(parts, options)
 
 
 def _outside(stack: ExitStack, config: Config, load: Callable[[], Config] | None) -> Outside:
@@ -54,7 +54,7 @@ def _outside(stack: ExitStack, config: Config, load: Callable[[], Config] | None
     return Outside(signals, metrics, health, watchdog, notifier, reloading, watchdog.watch("the loop"))
 
 
-def _loop(crew: Crew, options: LearnOptions) -> int:
+def _loop(parts: LoopParts, options: LearnOptions) -> int:
     """One batch after another. The order keeps every version consistent with its position:
 
     1 what cannot be decoded is durable as dead letters; 2 the rest is applied, up to an event boundary;
@@ -64,28 +64,28 @@ def _loop(crew: Crew, options: LearnOptions) -> int:
     Told to stop while 1 cannot be done, the batch is left out, and the last version stands before it. While 3
     cannot be done there is no event boundary to write a last version at: the one before stands.
     """
-    signals = crew.outside.signals
+    signals = parts.outside.signals
     while not signals.stopping:
-        crew.look_around()
-        halt = crew.halts.in_force()
+        parts.look_around()
+        halt = parts.halts.in_force()
         if halt is not None:
-            crew.write_last_version()
-            if _leaves(halt, options, crew.on_stop) or not _halted(crew, halt):
+            parts.write_last_version()
+            if _leaves(halt, options, parts.on_stop) or not _halted(parts, halt):
                 break
-        ready = crew.next_batch(WAIT_SECONDS)
+        ready = parts.next_batch(WAIT_SECONDS)
         if ready is not None:
-            if not crew.deliver(ready.decoded.poison):  # 1
+            if not parts.deliver(ready.decoded.poison):  # 1
                 break
-            done = crew.apply(ready)  # 2
-            if not crew.deliver(done.rejected):  # 3
+            done = parts.apply(ready)  # 2
+            if not parts.deliver(done.rejected):  # 3
                 log.error("no last version: dead letters cannot be written, so the one before stands")
                 return EX_TEMPFAIL
-            crew.learned(ready, done)  # 4
-        crew.write_version_when_due(asked=signals.take_checkpoint_request())  # 5, 6, 7
-        if ready is None and options.exit_when_caught_up and crew.caught_up():
+            parts.learned(ready, done)  # 4
+        parts.write_version_when_due(asked=signals.take_checkpoint_request())  # 5, 6, 7
+        if ready is None and options.exit_when_caught_up and parts.caught_up():
             break
-    crew.outside.notifier.stopping()
-    crew.write_last_version()
+    parts.outside.notifier.stopping()
+    parts.write_last_version()
     return EX_OK
 
 
@@ -103,15 +103,15 @@ def _leaves(halt: LedgerEntry, options: LearnOptions, on_stop: str) -> bool:
     return not is_pause(halt) and (options.exit_when_caught_up or on_stop == "exit")
 
 
-def _halted(crew: Crew, halt: LedgerEntry) -> bool:
+def _halted(parts: LoopParts, halt: LedgerEntry) -> bool:
     """Hold the position while a halt is in force. True when a RESUME lifted it, False when told to end."""
-    crew.look_around(halt)
+    parts.look_around(halt)
     what = "paused" if is_pause(halt) else "parked"
-    positions = crew.origin.progress.next_offsets()
+    positions = parts.origin.progress.next_offsets()
     log.warning(f"{what}: position kept, waiting for RESUME", reason=halt.reason, positions=positions)
-    while not crew.outside.signals.wait(WAIT_SECONDS):
-        standing = crew.halts.in_force()
-        crew.look_around(standing)
+    while not parts.outside.signals.wait(WAIT_SECONDS):
+        standing = parts.halts.in_force()
+        parts.look_around(standing)
         if standing is None:
             log.info("resumed")
             return True

@@ -107,8 +107,8 @@ def open_log(path: str, *, durable: bool, timeout_s: float = BUSY_TIMEOUT_S) -> 
 _UNWRITABLE = (LogFileError, "; readers, too, write beside the log: make it and its folder writable")
 _LOCKED = (
     StreamUnavailable,
-    ": another process has held the log for too long, nothing was written; try again (one that is frozen holds "
-    "it until it goes on or ends)",
+    ": another process has held the log for too long, nothing was written; try again (one that is frozen "
+    "holds it until it goes on or ends)",
 )
 _ADVICE: dict[int, tuple[type[StreamError], str]] = {
     sqlite3.SQLITE_NOTADB: (LogFileError, ": this is not a log; choose another path"),

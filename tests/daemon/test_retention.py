@@ -11,8 +11,8 @@ import pytest
 from daemon.cli import main
 from daemon.config import Config, load_config
 from daemon.exits import EX_OK
-from daemon.learn.options import LearnOptions
 from daemon.learn.role import run
+from daemon.learn.starting.options import LearnOptions
 from daemon.retention import retain_after_feed, retain_topics
 from daemon.versions.storage import open_for_reading
 from streams.address import Address, parse_address

@@ -10,7 +10,7 @@ from checkpoints.publisher import AsyncPublisher, Failed, Published
 from daemon.config import load_config
 from daemon.failures import as_user_error
 from daemon.learn import role
-from daemon.learn.options import LearnOptions
+from daemon.learn.starting.options import LearnOptions
 from daemon.signals import Signals
 from daemon.telemetry import LearnMetrics
 from tests.kill.learners import START_SECONDS

@@ -19,10 +19,11 @@ from typing import Any, Literal
 
 from checkpoints.fs import Files, Folders, Fs
 from checkpoints.publisher import AsyncPublisher
-from daemon.learn import crew, letters
+from daemon.learn import parts
 from daemon.learn.acknowledge import Acknowledger
-from daemon.learn.housekeeping import Housekeeping
-from daemon.learn.progress import Progress
+from daemon.learn.applying.progress import Progress
+from daemon.learn.threads import letters
+from daemon.learn.writing.housekeeping import Housekeeping
 from streams.dedupe import IdWindow
 from streams.kafka.sink import KafkaSink
 from streams.kafka.source import KafkaSource
@@ -134,7 +135,7 @@ def put_fuse_in(fuse: Fuse) -> None:
     seams.put(AsyncPublisher, "begin", fuse.around("capture", AsyncPublisher.begin))
     seams.write_each_version()
     seams.put_disk(fused_disk(fuse))
-    for module, name in ((letters, "send_durably"), (crew, "step")):
+    for module, name in ((letters, "send_durably"), (parts, "step")):
         seams.put(module, name, fuse.around(name.replace("_", " "), getattr(module, name)))
     for owner, name in (
         (IdWindow, "admit"),

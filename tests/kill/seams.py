@@ -9,8 +9,10 @@ from checkpoints.fs import Fs
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import AsyncPublisher
-from daemon.learn import inputs, muster, pipeline, role
-from daemon.learn.errands import Errands
+from daemon.learn import build, role
+from daemon.learn.starting import inputs
+from daemon.learn.threads import reader
+from daemon.learn.threads.errands import Errands
 
 
 class Seams:
@@ -27,7 +29,7 @@ class Seams:
     def put_disk(self, fs: Fs) -> None:
         """Let the learner of this process write through `fs`, small states in the way of large ones."""
         self.put(inputs, "LocalStore", functools.partial(LocalStore, fs=fs))
-        self.put(muster, "AsyncPublisher", functools.partial(AsyncPublisher, copy_below=0))
+        self.put(build, "AsyncPublisher", functools.partial(AsyncPublisher, copy_below=0))
 
     def write_each_version(self) -> None:
         """Let the loop wait for each version, and for what is done after it: else it would pass over some of
@@ -50,7 +52,7 @@ class Seams:
 
     def wait_briefly(self) -> None:
         """Let idle waits be short: a life of a learner is lived hundreds of times."""
-        self.put(pipeline, "POLL_SECONDS", 0.01)
+        self.put(reader, "POLL_SECONDS", 0.01)
         self.put(role, "WAIT_SECONDS", 0.01)
 
     def undo(self) -> None:

@@ -19,8 +19,8 @@ from checkpoints.versions import VersionStore
 from daemon.cli import main
 from daemon.config import Config, load_config
 from daemon.exits import EX_OK
-from daemon.learn.options import LearnOptions
 from daemon.learn.role import run as run_learn
+from daemon.learn.starting.options import LearnOptions
 from daemon.validate.options import ValidateOptions
 from daemon.validate.role import run as run_validate
 from streams.address import parse_address

@@ -14,8 +14,8 @@ from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.versions import VersionStore
 from daemon.config import Config, load_config
-from daemon.learn.options import LearnOptions
 from daemon.learn.role import run
+from daemon.learn.starting.options import LearnOptions
 from streams.address import Address, parse_address
 from streams.codec import encode_event
 from streams.deadletter import DeadLetter, parse_dead_letter

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from daemon.exits import EX_OK
-from daemon.learn import muster
+from daemon.learn import build
 from daemon.learn.readiness import Readiness
 from streams.errors import StreamUnavailable
 from streams.memory import MemorySource
@@ -71,7 +71,7 @@ def test_a_stream_that_is_away_while_the_maps_are_fitted_is_waited_for(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.feed(make_events(20))
-    monkeypatch.setattr(muster, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(build, "RETRY_SECONDS", 0.001)
     poll, polls = MemorySource.poll, []
 
     def away(source: MemorySource, *args: float) -> RecordBatch | None:

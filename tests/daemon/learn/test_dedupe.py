@@ -15,9 +15,9 @@ from daemon.cli import main
 from daemon.config import load_config
 from daemon.exits import EX_CONFIG, EX_OK, UserError
 from daemon.learn import role
-from daemon.learn.controls import dedupe
-from daemon.learn.options import LearnOptions
-from daemon.learn.replay import replay
+from daemon.learn.applying.controls import dedupe
+from daemon.learn.replaying.replay import replay
+from daemon.learn.starting.options import LearnOptions
 from daemon.telemetry import LearnMetrics
 from streams.codec import decode_event, encode_event
 from streams.open import open_sink, open_source

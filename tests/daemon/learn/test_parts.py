@@ -17,7 +17,7 @@ from checkpoints.local import LocalStore
 from daemon.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
 from daemon.learn.halts import Halts
 from daemon.learn.poisongate import PoisonGate
-from daemon.learn.warmup import Sample, usable
+from daemon.learn.starting.warmup import Sample, usable
 from daemon.objects.mapped import overlay
 from learners.block import Block, DenseBlock, SparseBlock
 from streams.deadletter import DeadLetter

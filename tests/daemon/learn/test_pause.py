@@ -15,8 +15,8 @@ from checkpoints.ledger import Ledger
 from daemon.cli import main
 from daemon.exits import EX_DATAERR, EX_OK, UserError
 from daemon.learn.halts import LOOK_EVERY_S, Halts
-from daemon.learn.options import LearnOptions
 from daemon.learn.poisongate import PoisonGate
+from daemon.learn.starting.options import LearnOptions
 from streams.open import delete_topic, open_source
 from tests.daemon.learn.conftest import Site, make_events
 

@@ -16,10 +16,11 @@ from structlog.testing import capture_logs
 
 from daemon import deadletters
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_USAGE, UserError
-from daemon.learn import describe, role
-from daemon.learn.inputs import open_inputs
-from daemon.learn.options import LearnOptions
-from daemon.learn.replay import replay
+from daemon.learn import role
+from daemon.learn.replaying.replay import replay
+from daemon.learn.starting.inputs import open_inputs
+from daemon.learn.starting.options import LearnOptions
+from daemon.learn.writing import describe
 from daemon.telemetry import LearnMetrics
 from learners.batch import TripletBatch
 from learners.block import DenseBlock

@@ -1,0 +1,53 @@
+"""The state: all that the next step depends on, and how it becomes a version's arrays and comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from checkpoints import Version
+from daemon.config.model import LearnerConfig
+from daemon.learn.applying.algorithms import restored
+from daemon.learn.applying.controls import Entry, repeats
+from daemon.versions.arrays import Arrays, learner_arrays, map_arrays, pack, window_arrays
+from learners.maps import FittedSpaceMap
+from learners.protocol import Learner
+from streams.dedupe import IdWindow
+from streams.errors import StreamError
+
+
+@dataclass(slots=True)
+class State:
+    """The learner, the ids of the events it had, and the frozen map in front of it."""
+
+    learner: Learner
+    window: IdWindow
+    fitted: FittedSpaceMap
+
+    @classmethod
+    def of_version(cls, version: Version, config: LearnerConfig) -> Self:
+        """The state a version holds, its large arrays taken over. Raises StateError, MapError or StreamError.
+
+        A version written before event ids were kept goes on with a window that knows none.
+        """
+        known = window_arrays(version.arrays)
+        if version.manifest.learner["config"].get("dedupe_window") and not known:
+            raise StreamError(
+                f"version {version.manifest.number} lacks the window of event ids it was to keep"
+            )
+        return cls(
+            restored(config, learner_arrays(version.arrays)),
+            IdWindow.from_arrays(config.dedupe_window, known),
+            FittedSpaceMap.load(version.manifest.map["spec"], map_arrays(version.arrays)),
+        )
+
+    def obey(self, entry: Entry) -> None:
+        """Do to the state what a control entry means for it; most mean nothing."""
+        if entry["control"] == "dedupe":
+            self.window = IdWindow(entry["window"])
+        elif repeats(entry):
+            self.window = IdWindow(self.window.capacity)
+
+    def arrays(self) -> Arrays:
+        """The arrays of a version, without copying: they change with the next step."""
+        return pack(self.learner.state(), self.window.arrays(), self.fitted.arrays())

@@ -1,0 +1,132 @@
+"""Puts a learning loop's parts together: opens everything and finds where to begin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+
+from checkpoints import Ledger, VersionStore
+from checkpoints.publisher import AsyncPublisher
+from daemon.config.model import Config
+from daemon.learn.acknowledge import Acknowledger
+from daemon.learn.applying.assemble import Assembler
+from daemon.learn.halts import Halts, remember_poison
+from daemon.learn.observe import Observer
+from daemon.learn.outside import Outside
+from daemon.learn.parts import LoopParts, stands
+from daemon.learn.poisongate import PoisonGate
+from daemon.learn.readiness import Readiness
+from daemon.learn.starting.fitting import fit_map
+from daemon.learn.starting.inputs import Inputs, open_inputs
+from daemon.learn.starting.options import LearnOptions
+from daemon.learn.starting.origin import Origin, find_origin
+from daemon.learn.threads.errands import Errands
+from daemon.learn.threads.group import Threads
+from daemon.learn.threads.letters import Letters
+from daemon.learn.threads.pollsize import PollSize
+from daemon.learn.threads.reader import RETRY_SECONDS, Reader
+from daemon.learn.writing.cadence import Cadence
+from daemon.learn.writing.fence import Fence
+from daemon.learn.writing.housekeeping import Housekeeping
+from daemon.learn.writing.publishing import Publishing
+from learners.batch import TripletBatch
+from learners.maps import FittedSpaceMap
+from streams.decode import DecodedBatch
+from streams.source import RecordBatch
+
+
+def build(stack: ExitStack, config: Config, options: LearnOptions, outside: Outside) -> LoopParts | None:
+    """Open everything, find where to begin, start the threads; None when told to stop meanwhile.
+
+    What was opened is closed by `stack` when anything fails, and by the threads that own it afterwards.
+    """
+    with ExitStack() as opened:
+        inputs = open_inputs(opened, config)
+
+        def fit(offsets: Mapping[int, int]) -> FittedSpaceMap | None:
+            try:
+                waiting = partial(_warming_up, outside)
+                return fit_map(
+                    config, inputs, offsets, options.exit_when_caught_up, waiting, pulse=outside.pulse
+                )
+            finally:
+                outside.pulse.rest()
+
+        origin = find_origin(config, options, inputs, fit)
+        if origin is None:
+            return None
+        origin.state.learner.warm_up()
+        parts = _parts(stack, config, outside, inputs, origin)
+        opened.pop_all()
+    stack.push(parts.leave)
+    parts.start()
+    return parts
+
+
+def _parts(stack: ExitStack, config: Config, outside: Outside, inputs: Inputs, origin: Origin) -> LoopParts:
+    clock, watch = time.monotonic, outside.watchdog.watch
+    cadence = Cadence(config.checkpoints.every_s, config.checkpoints.every_events)
+    size = PollSize(config.stream.poll_records, cadence, origin.progress.records)
+    reader = _reader(inputs, origin, size, outside)
+    fence, pulse = Fence(inputs.versions, origin.epoch), watch("the errands thread")
+    tidy = Housekeeping(
+        VersionStore(inputs.store),
+        Ledger(inputs.store),
+        fence,
+        inputs.address,
+        config.checkpoints.keep,
+        config.stream,
+        pulse,
+    )
+    errands = Errands(inputs.control, tidy, pulse, clock)
+    readiness = Readiness(reader, errands, partial(stands, origin, reader), clock)
+    observer = Observer(outside, readiness, origin.state.arrays, clock)
+    publisher = AsyncPublisher(inputs.versions, origin.epoch)
+    stack.callback(publisher.close)
+    publishing = Publishing(
+        publisher,
+        origin.progress,
+        arrays=origin.state.arrays,
+        describe=origin.describe,
+        cadence=cadence,
+        listener=Acknowledger(observer, errands),
+        parent=origin.parent,
+        clock=clock,
+    )
+    letters = Letters(inputs.dead, fence.check_if_readable, watch("the dead-letter thread"))
+    threads, halts = Threads(reader, errands, letters), _halts(config, inputs, origin)
+    topic, on_stop = inputs.address.topic, config.validate.on_stop
+    return LoopParts(outside, topic, on_stop, origin, threads, publishing, halts, observer)
+
+
+def _halts(config: Config, inputs: Inputs, origin: Origin) -> Halts:
+    gate = PoisonGate(config.stream.pause_poison_share, config.stream.pause_poison_window)
+    stands, topic_id = origin.progress.next_offsets, inputs.identity.topic_id
+    halts = Halts(inputs.ledger, gate, stands, time.monotonic, topic_id)
+    halts.in_force()  # what was told to go on no longer counts
+    remember_poison(gate, inputs.versions, origin.parent)
+    return halts
+
+
+def _reader(inputs: Inputs, origin: Origin, size: PollSize, outside: Outside) -> Reader:
+    assembler = Assembler(origin.state.fitted, inputs.catalog)
+
+    def prepare(batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]:
+        decoded = inputs.decoder.decode(batch)
+        return decoded, assembler.triplets(decoded)
+
+    positions, known = origin.progress.next_offsets(), origin.progress.last_digests()
+    pulse = outside.watchdog.watch("the reader thread")
+    return Reader(
+        inputs.open_reader, positions, prepare, size, pulse=pulse, clock=time.monotonic, known=known
+    )
+
+
+def _warming_up(outside: Outside, waiting_for: str, in_vain: bool) -> bool:
+    """While the sample for the maps is read: show what is waited for; whether to go on waiting."""
+    outside.started()
+    outside.pulse.beat("reading the first objects")
+    outside.health.set_ready(waiting_for)
+    return not outside.signals.wait(RETRY_SECONDS if in_vain else 0.0)

@@ -1,0 +1,1 @@
+"""Recomputing a version from its schedule, and finding where two versions part."""

@@ -1,0 +1,85 @@
+"""Fit the frozen maps once, on the catalog or on the stream's first objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import structlog
+
+from daemon.config.model import Config, ViewConfig
+from daemon.exits import EX_DATAERR, UserError
+from daemon.learn.starting.inputs import Inputs
+from daemon.learn.starting.warmup import Sample, catalog_sample, stream_sample
+from daemon.watchdog import Pulse
+from learners.block import Block, DenseBlock, SparseBlock
+from learners.maps import FittedSpaceMap, SpaceMap
+from learners.maps import ViewConfig as MapConfig
+from streams.errors import StreamUnavailable
+
+NOTHING_TO_FIT = ("identity", "unit")
+
+log = structlog.get_logger("tripletd.learn")
+
+
+def space_map(config: Config) -> SpaceMap:
+    """The configured maps. Vectors are brought to unit length, unless no view is to be changed at all."""
+    views = config.space.views
+    unit = any(view.map != "identity" for view in views.values())
+    return SpaceMap({name: _map_config(view) for name, view in views.items()}, unit)
+
+
+def fit_map(
+    config: Config,
+    inputs: Inputs,
+    offsets: Mapping[int, int],
+    take_what_there_is: bool,
+    go_on: Callable[[str, bool], bool],
+    *,
+    pulse: Pulse,
+) -> FittedSpaceMap | None:
+    """The fitted space of a new store. None when `go_on(what it waits for, whether in vain)` said to stop.
+
+    `pulse` is this thread's: fitting takes as long as it takes.
+    `take_what_there_is`: fit on fewer objects once the stream is read to its end instead of waiting.
+    """
+    plan = space_map(config)
+    if all(view.map in NOTHING_TO_FIT for view in config.space.views.values()):
+        return plan.fit({name: _no_rows(view) for name, view in config.space.views.items()})
+    if inputs.catalog is not None:
+        log.info("fitting the maps on the catalog", objects=len(inputs.catalog))
+        with pulse.patient("fitting the maps"):
+            return plan.fit(catalog_sample(inputs.catalog))
+    stopped = False
+    wanted = config.space.warmup_objects
+
+    def keep_reading(sample: Sample, trouble: StreamUnavailable | None) -> bool:
+        nonlocal stopped
+        stands = f"warming up: {len(sample)}/{wanted} objects to fit the maps on"
+        stopped = not go_on(stands if trouble is None else f"{stands}; {trouble}", trouble is not None)
+        return not stopped
+
+    sample = stream_sample(
+        inputs.control, offsets, inputs.decoder, wanted, to_the_end=take_what_there_is, go_on=keep_reading
+    )
+    if stopped:
+        return None
+    if not len(sample):
+        raise UserError(
+            f"{inputs.address}: no usable object to fit the maps on",
+            "feed events first, configure catalog.path, or use maps that need no fitting (identity, unit)",
+            EX_DATAERR,
+        )
+    log.info("fitting the maps on the stream's first objects", objects=len(sample))
+    with pulse.patient("fitting the maps"):
+        return plan.fit(sample.blocks())
+
+
+def _map_config(view: ViewConfig) -> MapConfig:
+    return MapConfig(view.map, {"components": view.components} if view.map == "whiten" else {})
+
+
+def _no_rows(view: ViewConfig) -> Block:
+    if view.kind == "dense":
+        return DenseBlock(np.zeros((0, view.dim), np.float32))
+    return SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), view.dim)

@@ -1,0 +1,150 @@
+"""The reader thread: poll, decode and assemble ahead of the kernel, into a bounded queue.
+
+The kernel releases the interpreter lock, so that this work overlaps it. Nothing here changes the state or the
+position: a batch that was read ahead and never applied is read again after a restart.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from daemon.learn.applying.ready import Ready
+from daemon.learn.threads.part import Part
+from daemon.learn.threads.pollsize import PollSize
+from daemon.watchdog import Pulse
+from learners.batch import TripletBatch
+from streams.decode import DecodedBatch
+from streams.errors import StreamUnavailable
+from streams.source import UNKNOWN, RecordBatch, Source
+
+QUEUED_BATCHES = 3
+POLL_SECONDS = 0.2
+RETRY_SECONDS = 0.5
+
+
+class Prepare(Protocol):
+    """Decode and assemble one polled batch."""
+
+    def __call__(self, batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]: ...
+
+
+class Reader(Part):
+    """Reads ahead in a thread of its own. `get` hands over batches in the order they must be applied."""
+
+    name = "reader"
+
+    def __init__(
+        self,
+        open_source: Callable[[], Source],
+        positions: Mapping[int, int],
+        prepare: Prepare,
+        size: PollSize,
+        *,
+        pulse: Pulse,
+        clock: Callable[[], float],
+        known: Mapping[int, str] = UNKNOWN,
+    ) -> None:
+        super().__init__()
+        self._open_source = open_source
+        self._positions = dict(positions)
+        self._known = dict(known)  # sha256 of the records right before them
+        self._prepare = prepare
+        self._size = size
+        self._pulse = pulse
+        self._clock = clock
+        self._queue: queue.Queue[Ready] = queue.Queue(QUEUED_BATCHES)
+        self._closing = threading.Event()
+        self._error: BaseException | None = None
+        self.trouble: StreamUnavailable | None = None  # why nothing comes; the reader keeps trying
+        self._queued = 0
+        self._taken = 0
+        self._stands: tuple[int, dict[int, int]] = (0, dict(positions))  # batches queued, what they reach
+
+    def get(self, timeout_s: float) -> Ready | None:
+        """The next batch, or None when nothing came within `timeout_s`. Raises what stopped the thread."""
+        try:
+            ready = self._queue.get(timeout=timeout_s)
+        except queue.Empty:
+            if self._error is not None:
+                raise self._error from None
+            return None
+        self._taken += 1
+        return ready
+
+    def reached(self) -> dict[int, int] | None:
+        """Per partition, the offset below which everything was taken from here; None while batches wait.
+
+        Offsets without a record count: at the end of the log it equals the end.
+        """
+        queued, reached = self._stands
+        return reached if queued == self._taken else None
+
+    def learned(self, ready: Ready, seconds: float) -> None:
+        """The loop took that long for a batch: the next ones are made to take less than a stop may wait."""
+        self._size.learned(ready.records, seconds)
+
+    def stop(self) -> None:
+        """Read no more, drop what was read ahead; returns at once."""
+        self._closing.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                self._pulse.beat("opening the stream")
+                with self._retrying():
+                    self._read(self._open_source())
+        except BaseException as error:  # noqa: BLE001 - carried to the main loop, which raises it
+            self._error = error
+        finally:
+            self._pulse.rest()
+
+    def _read(self, source: Source) -> None:
+        """Read from a source just opened until told to stop."""
+        try:
+            source.assign(self._positions, self._known)
+            while not self._closing.is_set():
+                with self._retrying():
+                    self._read_one(source)
+        finally:
+            self._pulse.beat("closing the stream")
+            source.close()
+
+    @contextmanager
+    def _retrying(self) -> Iterator[None]:
+        """Around a call that fails while the stream is unavailable: tell of it, and wait a little."""
+        try:
+            yield
+        except StreamUnavailable as error:
+            self.trouble = error
+            self._closing.wait(RETRY_SECONDS)
+
+    def _read_one(self, source: Source) -> None:
+        began = self._clock()
+        self._pulse.beat("poll")
+        batch = source.poll(self._size.next(), POLL_SECONDS)
+        self.trouble = None
+        reached = source.reached()
+        if batch is not None:
+            polled = self._clock()
+            self._size.polled(batch)
+            with self._pulse.patient("decode"):
+                decoded, triplets = self._prepare(batch)
+            if not self._offer(Ready(batch, decoded, triplets, polled - began, self._clock() - polled)):
+                return
+        self._stands = (self._queued, reached)
+
+    def _offer(self, ready: Ready) -> bool:
+        """Hand a batch over, however long the loop takes; False when told to stop meanwhile."""
+        while not self._closing.is_set():
+            self._pulse.beat("waiting for the loop")
+            try:
+                self._queue.put(ready, timeout=POLL_SECONDS)
+            except queue.Full:
+                continue
+            self._queued += 1
+            return True
+        return False

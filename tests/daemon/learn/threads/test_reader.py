@@ -1,0 +1,228 @@
+"""The reader thread: order, bounded read-ahead, errors and stuck polls seen by the main loop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+
+from daemon.learn.threads import reader as reader_module
+from daemon.learn.threads.pollsize import PollSize
+from daemon.learn.threads.reader import QUEUED_BATCHES, Reader
+from daemon.learn.writing.cadence import Cadence
+from daemon.watchdog import Pulse
+from streams.decode import BatchDecoder, DecodedBatch
+from streams.errors import OffsetExpired, StreamUnavailable
+from streams.source import RecordBatch, Source
+from streams.space import SpaceSpec, ViewSpec
+from tests.daemon.learn.conftest import DIM, Site, make_events
+
+DECODER = BatchDecoder(SpaceSpec("default", (ViewSpec("x", "dense", DIM),)), None, "triplets")
+
+
+class Scripted:
+    """A source whose polls are given by a function of their number."""
+
+    def __init__(self, poll: Callable[[int], RecordBatch | None], reached: int = 0) -> None:
+        self._poll = poll
+        self._reached = reached
+        self.polls = 0
+        self.closed = False
+
+    def assign(self, positions: Mapping[int, int], known: Mapping[int, str]) -> None:
+        self.positions, self.known = positions, known
+
+    def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
+        self.polls += 1
+        return self._poll(self.polls)
+
+    def reached(self) -> dict[int, int]:
+        return {0: self._reached}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def one_record(number: int) -> RecordBatch:
+    return RecordBatch(0, [number], [0], [make_events(1)[0]], [None], [()])
+
+
+@contextmanager
+def reader_of(source: object, most: int = 10, pulse: Pulse | None = None) -> Iterator[Reader]:
+    def opened() -> Source:
+        return source  # type: ignore[return-value]
+
+    size, beats = PollSize(most, Cadence(30, 0), 0), pulse or Pulse("reader")
+
+    def prepare(batch: RecordBatch) -> tuple[DecodedBatch, None]:
+        return DECODER.decode(batch), None
+
+    reader = Reader(opened, {0: 0}, prepare, size, pulse=beats, clock=time.monotonic)
+    reader.start()
+    try:
+        yield reader
+    finally:
+        reader.stop()
+        reader.ended(30.0)
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_batches_come_in_order_and_read_ahead_is_bounded() -> None:
+    source = Scripted(one_record)
+    with reader_of(source) as reader:
+        wait_for(lambda: source.polls == QUEUED_BATCHES + 1)
+        time.sleep(0.05)
+        assert source.polls == QUEUED_BATCHES + 1  # one waits for room
+        seen = []
+        while len(seen) < 20:
+            ready = reader.get(5.0)
+            assert ready is not None
+            seen.append(ready.polled.offsets[0])
+    assert seen == list(range(1, 21))
+    assert source.closed
+
+
+def test_a_loop_that_stands_still_for_long_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "POLL_SECONDS", 0.001)
+    pulse = Pulse("reader")
+    with reader_of(Scripted(one_record), pulse=pulse) as reader:
+        wait_for(reader._queue.full)
+        before = pulse.beats
+        wait_for(lambda: pulse.beats > before + 20)  # it has tried in vain to hand over many times
+        seen = [reader.get(5.0).polled.offsets[0] for _ in range(10)]
+    assert seen == list(range(1, 11))
+
+
+def test_an_error_of_the_thread_reaches_the_loop_after_what_was_read() -> None:
+    def poll(number: int) -> RecordBatch:
+        if number == 3:
+            raise OffsetExpired(0, 3, 9)
+        return one_record(number)
+
+    with reader_of(Scripted(poll)) as reader:
+        assert [reader.get(5.0).polled.offsets[0] for _ in range(2)] == [1, 2]
+        reader._thread.join(30)
+        with pytest.raises(OffsetExpired):
+            reader.get(0.05)
+
+
+def test_unavailable_storage_is_waited_for() -> None:
+    def poll(number: int) -> RecordBatch:
+        if number == 1:
+            raise StreamUnavailable("busy")
+        return one_record(number)
+
+    with reader_of(Scripted(poll)) as reader:
+        wait_for(lambda: reader.trouble is not None)
+        assert reader.get(10.0) is not None
+        assert reader.trouble is None
+
+
+def test_a_stream_that_is_away_when_it_is_opened_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "RETRY_SECONDS", 0.001)
+    source, tries = Scripted(one_record), []
+
+    def opened() -> Source:
+        tries.append(1)
+        if len(tries) < 3:
+            raise StreamUnavailable("not yet")
+        return source  # type: ignore[return-value]
+
+    reader = Reader(
+        opened,
+        {0: 0},
+        lambda batch: (DECODER.decode(batch), None),
+        PollSize(10, Cadence(30, 0), 0),
+        pulse=Pulse("reader"),
+        clock=time.monotonic,
+        known={0: "ab"},
+    )
+    reader.start()
+    assert reader.get(30.0) is not None
+    reader.stop()
+    assert reader.ended(30.0)
+    assert len(tries) == 3
+    assert (source.positions, source.known) == ({0: 0}, {0: "ab"})
+
+
+def test_only_a_poll_in_hand_counts_as_silence() -> None:
+    """Waiting for the loop or for the stream beats on; a poll that does not return does not."""
+    release, pulse = threading.Event(), Pulse("reader")
+
+    def stuck(number: int) -> None:
+        if number == 3:
+            release.wait(30)
+
+    source = Scripted(stuck)
+    with reader_of(source, pulse=pulse):
+        wait_for(lambda: source.polls == 3)
+        beats = pulse.beats
+        time.sleep(0.05)
+        assert (pulse.beats, pulse.doing, pulse.is_patient) == (beats, "poll", False)
+        release.set()
+        wait_for(lambda: pulse.beats > beats + 10)
+
+
+def test_what_was_reached_is_told_once_all_of_it_was_taken() -> None:
+    """Offsets 2 and 3 hold no record: with the record at 1 taken, everything below 4 is."""
+
+    def poll(number: int) -> RecordBatch | None:
+        return one_record(1) if number == 1 else None
+
+    source = Scripted(poll, reached=4)
+    with reader_of(source) as reader:
+        wait_for(lambda: source.polls > 2)
+        assert reader.reached() is None
+        assert reader.get(5.0) is not None
+        wait_for(lambda: reader.reached() == {0: 4})
+
+
+def test_polls_grow_from_small_and_shrink_for_long_records() -> None:
+    size = PollSize(5000, Cadence(30, 0), 0)
+    short = RecordBatch(0, [0], [0], [b"x" * 100], [None], [()])
+    sizes = []
+    for _ in range(5):
+        sizes.append(size.next())
+        size.polled(short)
+        size.learned(sizes[-1], 1e-5 * sizes[-1])
+    assert sizes == [64, 256, 1024, 4096, 5000]
+    size.polled(RecordBatch(0, [0], [0], [b"x" * (1 << 20)], [None], [()]))
+    assert size.next() == 16
+
+
+def test_a_slow_step_makes_for_small_batches() -> None:
+    """A stop waits for the batch in hand."""
+    size, short = PollSize(5000, Cadence(30, 0), 0), RecordBatch(0, [0], [0], [b"x"], [None], [()])
+    for _ in range(5):
+        size.polled(short)
+        size.learned(64, 0.64)
+    assert size.next() == 25
+    size.learned(1, 60.0)  # a projection fell into it
+    assert size.next() == 1
+    for _ in range(7):
+        size.learned(size.next(), 1e-5 * size.next())
+    assert size.next() == 5000
+
+
+def test_the_stream_itself(site: Site) -> None:
+    events = make_events(25)
+    site.feed(events)
+    from streams.open import open_source
+
+    with reader_of(open_source(site.address), most=7) as reader:
+        values: list[bytes | None] = []
+        while len(values) < 25:
+            ready = reader.get(5.0)
+            assert ready is not None
+            assert ready.records <= 7
+            values += ready.polled.values
+    assert values == events

@@ -1,0 +1,274 @@
+"""The threads beside the loop: what they answer, what they carry to it, how they are left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from daemon.learn.readiness import STALL_SECONDS, Readiness
+from daemon.learn.threads.errands import Errands
+from daemon.learn.threads.group import Threads
+from daemon.learn.threads.letters import Letters
+from daemon.watchdog import Pulse
+from streams.deadletter import DeadLetter
+from streams.errors import LogMismatch, RecordRefused, StreamUnavailable
+
+
+class Asked:
+    """A source that answers `bounds` by a function of the number of the question."""
+
+    def __init__(self, bounds: Callable[[int], dict[int, tuple[int, int]]]) -> None:
+        self._bounds = bounds
+        self.questions = 0
+        self.closed = threading.Event()
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        self.questions += 1
+        return self._bounds(self.questions)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def errands_of(source: Any, tidy: Callable[..., None] = lambda *_: None) -> Errands:
+    errands = Errands(source, tidy, Pulse("errands"), time.monotonic)
+    errands.start()
+    return errands
+
+
+def end(errands: Errands) -> None:
+    errands.stop()
+    assert errands.ended(30.0)
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_bounds_are_asked_for_at_once_and_again_when_hurried() -> None:
+    source = Asked(lambda number: {0: (0, number)})
+    errands = errands_of(source)
+    wait_for(lambda: errands.seen is not None)
+    first = errands.seen
+    assert first is not None
+    errands.hurry()
+    wait_for(lambda: errands.seen is not first)
+    assert errands.seen is not None
+    assert errands.seen.at > first.at
+    assert errands.seen.bounds == {0: (0, 2)}
+    end(errands)
+    assert source.closed.is_set()
+
+
+def test_a_stream_that_is_away_is_told_of_and_asked_again() -> None:
+    def bounds(number: int) -> dict[int, tuple[int, int]]:
+        if number == 1:
+            raise StreamUnavailable("away")
+        return {0: (0, 9)}
+
+    errands = errands_of(Asked(bounds))
+    wait_for(lambda: errands.trouble is not None)
+    assert errands.seen is None
+    errands.check()
+    errands.hurry()
+    wait_for(lambda: errands.trouble is None)
+    assert errands.seen is not None
+    end(errands)
+
+
+def test_another_topic_is_carried_to_the_loop() -> None:
+    def bounds(number: int) -> dict[int, tuple[int, int]]:
+        raise LogMismatch("re-created")
+
+    errands = errands_of(Asked(bounds))
+    assert errands.ended(30.0)
+    with pytest.raises(LogMismatch):
+        errands.check()
+
+
+def test_only_the_newest_version_is_tidied_up_after_and_the_last_one_before_the_end() -> None:
+    gate, tidied = threading.Event(), []
+
+    def tidy(version: Any, source: Any) -> None:
+        tidied.append(version)
+        gate.wait(30)
+
+    errands = errands_of(Asked(lambda _: {}), tidy)
+    versions: list[Any] = ["1", "2", "3", "4"]
+    errands.published(versions[0])
+    wait_for(lambda: tidied)
+    for version in versions[1:]:
+        errands.published(version)
+    assert not errands.settle(0.01)
+    errands.stop()
+    gate.set()
+    assert errands.ended(30.0)
+    assert tidied == ["1", "4"]
+    assert errands.settle(0.0)
+
+
+class Writes:
+    """A sink that does with each send what it is told to."""
+
+    def __init__(self, send: Callable[[int], None]) -> None:
+        self._send = send
+        self.sends = 0
+        self.closed = threading.Event()
+        self.max_record_bytes = 1 << 20
+
+    def send(self, records: Any) -> list[tuple[int, int]]:
+        self.sends += 1
+        self._send(self.sends)
+        return []
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def letters_to(sink: Any, fence: Callable[[], None] = lambda: None) -> Letters:
+    letters = Letters(sink, fence, Pulse("letters"))
+    letters.start()
+    return letters
+
+
+LETTER = DeadLetter("t", 0, 7, "not_msgpack", "why", b"x")
+
+
+def test_letters_are_delivered_once_durable_however_often_they_are_refused() -> None:
+    def refuse_twice(number: int) -> None:
+        if number < 3:
+            raise StreamUnavailable(f"busy {number}")
+
+    sink, told = Writes(refuse_twice), set()
+    letters = letters_to(sink)
+
+    def give_up(trouble: Exception | None, waited_s: float) -> bool:
+        told.add(str(trouble))
+        return False
+
+    assert letters.deliver([LETTER], give_up)
+    assert sink.sends == 3
+    assert {"busy 1", "busy 2"} <= told
+    assert letters.deliver([], give_up)  # nothing to do, nobody is asked
+    letters.stop()
+    assert letters.ended(30.0)
+    assert sink.closed.is_set()
+
+
+def test_letters_that_can_never_be_written_end_the_loop() -> None:
+    def refuse(number: int) -> None:
+        raise RecordRefused("too large")
+
+    letters = letters_to(Writes(refuse))
+    with pytest.raises(RecordRefused):
+        letters.deliver([LETTER], lambda *_: False)
+
+
+def test_nothing_is_sent_once_another_learner_has_taken_over() -> None:
+    def taken_over() -> None:
+        raise PermissionError("taken over")
+
+    sink = Writes(lambda _: None)
+    with pytest.raises(PermissionError):
+        letters_to(sink, taken_over).deliver([LETTER], lambda *_: False)
+    assert sink.sends == 0
+
+
+def test_a_sink_that_never_answers_is_left_behind() -> None:
+    release = threading.Event()
+    letters = letters_to(Writes(lambda _: bool(release.wait(30)) and None))
+    assert not letters.deliver([LETTER], lambda trouble, waited_s: waited_s > 0.1)
+    letters.stop()
+    assert not letters.ended(0.05)
+    release.set()
+    assert letters.ended(30.0)
+
+
+class Stays:
+    """A part whose thread ends when it is told to stop, or never."""
+
+    def __init__(self, name: str, ends: bool) -> None:
+        self.name, self._ends = name, ends
+        self.stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def ended(self, timeout_s: float) -> bool:
+        time.sleep(0 if self._ends else timeout_s)
+        return self._ends and self.stopped
+
+
+def test_all_are_told_before_any_is_waited_for_and_none_is_waited_for_long() -> None:
+    parts: list[Any] = [Stays("reader", False), Stays("errands", True), Stays("letters", False)]
+    began = time.monotonic()
+    Threads(*parts).leave(lambda: True)
+    assert time.monotonic() - began < 10.0
+    assert all(part.stopped for part in parts)
+
+
+class Told:
+    """Reader and errands as far as readiness looks at them."""
+
+    def __init__(self, seen: Any = None, trouble: Exception | None = None) -> None:
+        self.seen, self.trouble = seen, trouble
+
+
+class Seen:
+    def __init__(self, at: float, ends: Mapping[int, int]) -> None:
+        self.at = at
+        self.bounds = {partition: (0, end) for partition, end in ends.items()}
+
+
+LATE = STALL_SECONDS + 1.0
+
+
+@pytest.mark.parametrize(
+    ("waits_s", "answer_age_s", "stands", "reason"),
+    [
+        (LATE, 0.5, 90, "stalled: 10 records wait"),
+        (STALL_SECONDS - 1, 0.5, 90, None),
+        (None, 0.5, 90, None),  # the loop is at work
+        (LATE, 0.5, 100, None),  # nothing waits
+        (LATE, LATE, 100, "the stream does not answer"),
+        (None, LATE, 100, "the stream does not answer"),
+    ],
+)
+def test_what_waits_while_nothing_moves_is_told(
+    waits_s: float | None, answer_age_s: float, stands: int, reason: str | None
+) -> None:
+    now = [0.0]
+    reader: Any = Told()
+    errands: Any = Told()
+    readiness = Readiness(reader, errands, lambda: {0: stands}, lambda: now[0])
+    readiness.turned(busy=True)
+    if waits_s is not None:
+        readiness.turned(busy=False)
+        now[0] += waits_s
+        readiness.turned(busy=False)
+    errands.seen = Seen(now[0] - answer_age_s, {0: 100, 5: 1000})  # partition 5 is not ours
+    told = readiness.trouble()
+    assert (told is None) if reason is None else (told is not None and told.startswith(reason))
+
+
+def test_why_the_stream_is_away_comes_first() -> None:
+    now = [0.0]
+    reader: Any = Told(trouble=StreamUnavailable("poll"))
+    errands: Any = Told(trouble=StreamUnavailable("bounds"))
+    readiness = Readiness(reader, errands, lambda: {0: 0}, lambda: now[0])
+    assert readiness.trouble() == "the stream is unavailable: poll"
+    reader.trouble = None
+    assert readiness.trouble() == "the stream does not answer: bounds"
+    errands.trouble = None
+    assert readiness.trouble() is None
+    now[0] = LATE
+    told = readiness.trouble()
+    assert told is not None  # not even a first answer
+    assert told.startswith("the stream does not answer")
