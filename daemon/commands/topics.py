@@ -41,7 +41,7 @@ def create(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Only say what would be created.")
+        bool, typer.Option("--dry-run", metavar="", help="Only say what would be created, and how.")
     ] = False,
     json: JsonOption = False,
 ) -> int:
@@ -113,10 +113,31 @@ def _print(config: Config, topics: Sequence[TopicLook], new: dict[str, str]) -> 
         if one.remedy:
             remedies.append(one.remedy)
     out.print(grid)
+    _print_plans(topics)
     for remedy in remedies:  # on a line of its own, to be copied
         out.print(Text(f"  {remedy}"), soft_wrap=True)
     if any(not one.exists for one in topics) and not new:
         out.print("missing topics are made by `tripletd topics create`")
+
+
+def _print_plans(topics: Sequence[TopicLook]) -> None:
+    """The settings that missing topics would get: each once, and for a topic that gets another one again."""
+    from rich.table import Table
+
+    from daemon.topics.differences import shown
+
+    planned = [(one.topic, one.plan.settings) for one in topics if one.plan is not None]
+    if not planned:
+        return
+    usual = planned[0][1]
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for setting, value in usual.items():
+        others = [(name, other[setting]) for name, other in planned if other[setting] != value]
+        also = "".join(f"; of {name} {shown(setting, other)}" for name, other in others)
+        grid.add_row(f"  {setting}", f"{shown(setting, value)}{also}")
+    console().print(grid)
 
 
 def _state(one: TopicLook, new: dict[str, str]) -> tuple[str, str]:
@@ -130,6 +151,9 @@ def _state(one: TopicLook, new: dict[str, str]) -> tuple[str, str]:
 
 
 def _size(one: TopicLook) -> str:
+    if one.plan is not None:
+        copies = "" if one.plan.replicas is None else f", {one.plan.replicas} replica(s)"
+        return f"{one.plan.partitions} partition(s){copies}"
     if not one.exists:
         return ""
     text = f"{one.records:,} records in {one.partitions} partition(s)"

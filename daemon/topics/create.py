@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
-from daemon.topics.look import TopicLook, look_at_topics, topics_of
+from daemon.topics.look import TopicLook, TopicPlan, look_at_topics, topics_of
+from streams.address import Address
 from streams.open import TopicLimits, create_topic
 
 
@@ -22,15 +25,39 @@ def create_missing(config: Config, replicas: int | None, dry_run: bool) -> tuple
         _look_ahead(config, replicas)
     before = look_at_topics(config)
     missing = [one.topic for one in before if not one.exists]
-    if dry_run or not missing:
-        return missing, before
     limits = TopicLimits(config.stream.retention_s, config.stream.retention_size, replicas)
+    if dry_run and missing:
+        return missing, _planned(before, wanted, limits)
+    if not missing:
+        return [], before
     created = [
         topic.topic
         for topic, partitions in wanted
         if topic.topic in missing and create_topic(topic, partitions, limits).created
     ]
     return created, look_at_topics(config)
+
+
+def _planned(
+    before: list[TopicLook], wanted: list[tuple[Address, int]], limits: TopicLimits
+) -> list[TopicLook]:
+    """The topics as they are, the missing ones with what they would be made with."""
+    address = wanted[0][0]
+    if address.scheme != "kafka":
+        plans = {topic.topic: TopicPlan(partitions) for topic, partitions in wanted}
+    else:
+        from streams.kafka.inspect import cluster_of
+        from streams.kafka.topics import copies_on, safe_settings
+
+        copies = limits.replicas or copies_on(cluster_of(address)[1])
+        kept = (limits.max_age_s, limits.max_bytes)
+        plans = {
+            topic.topic: TopicPlan(
+                partitions, copies, safe_settings(topic == address.dead, copies, *kept, partitions)
+            )
+            for topic, partitions in wanted
+        }
+    return [one if one.exists else replace(one, plan=plans[one.topic]) for one in before]
 
 
 def _look_ahead(config: Config, replicas: int | None) -> None:

@@ -14,12 +14,21 @@ from streams.open import open_source
 
 
 @dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What a missing topic would be made with. On the embedded log no `replicas` and no `settings`."""
+
+    partitions: int
+    replicas: int | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class TopicLook:
     """One topic; only its name where it is missing. An embedded log has no copies and no settings.
 
     `cluster`: id of the log or cluster. `bounds`: [earliest, end) by partition. `replicas`, `in_sync`: copies
     of the partition with the fewest. `settings`: None where the broker does not tell us. `remedy`: the
-    command that mends the differences.
+    command that mends the differences. `plan`: of a missing topic, in a dry run of creating it.
     """
 
     topic: str
@@ -32,6 +41,7 @@ class TopicLook:
     settings: dict[str, str] | None = None
     differences: list[Difference] = field(default_factory=list)
     remedy: str = ""
+    plan: TopicPlan | None = None
 
     @property
     def partitions(self) -> int:

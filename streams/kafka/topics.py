@@ -49,6 +49,11 @@ def safe_settings(
     }
 
 
+def copies_on(brokers: int) -> int:
+    """Replicas of a new topic where none are asked for: three, or one per broker."""
+    return min(_REPLICAS, brokers)
+
+
 def ensure_topic(
     address: Address,
     partitions: int,
@@ -110,7 +115,7 @@ def _create(
     """Create it; False when somebody else was faster."""
 
     def create(client: Any) -> bool:
-        copies = replicas or min(_REPLICAS, len(client.describe_cluster()["brokers"]))
+        copies = replicas or copies_on(len(client.describe_cluster()["brokers"]))
         settings = safe_settings(address.topic.endswith(".dead"), copies, *limits, partitions)
         wanted = {"num_partitions": partitions, "replication_factor": copies, "configs": settings}
         try:

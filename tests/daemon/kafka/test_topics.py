@@ -71,7 +71,20 @@ def test_a_dry_run_makes_nothing(kafka: Cluster, topic: str, capsys: Capture) ->
     code, said = ask(capsys, "create", *to, "--dry-run")
     assert (code, [one["exists"] for one in said["topics"]]) == (EX_OK, [False] * 3)
     main(["topics", "create", *to, "--dry-run"])
-    assert capsys.readouterr().out.count("would be created") == 3
+    told = capsys.readouterr().out
+    assert told.count("would be created") == 3
+    assert told.count("1 partition(s), 1 replica(s)") == 3
+    (size,) = (line for line in told.splitlines() if "max.message.bytes" in line)
+    assert size.split() == ["max.message.bytes", "2.0", "MiB;", "of", f"{topic}.dead", "4.0", "MiB"]
+    plans = [one["plan"] for one in said["topics"]]
+    assert main(["topics", "create", *to]) == EX_OK  # and what was told is what is made
+    for name, plan in zip((topic, f"{topic}.holdout", f"{topic}.dead"), plans, strict=True):
+        assert inspect_topic(parse_address(address(kafka, name))).settings == plan["settings"]
+
+
+def test_a_dry_run_leaves_no_topic_behind(kafka: Cluster, topic: str, capsys: Capture) -> None:
+    to = ("--to", address(kafka, topic))
+    assert ask(capsys, "create", *to, "--dry-run")[0] == EX_OK
     assert ask(capsys, "describe", *to)[0] == EX_UNAVAILABLE
 
 
