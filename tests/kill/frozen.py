@@ -73,6 +73,7 @@ def _freeze_once(site: Site, place: Frozen, forks: Forks) -> None:
     events.more(WAITING)
     with forks.fused(site, place.step, place.nth, "freeze") as frozen:
         wait_until(frozen.frozen, frozen)
+        _let_the_successor_keep_all(site)
         with forks(site, "--exit-when-caught-up") as successor:
             assert successor.wait() == EX_OK, successor.said()
         before, letters = snapshot(site.checkpoints), Letters(site)
@@ -88,10 +89,15 @@ def _freeze_once(site: Site, place: Frozen, forks: Forks) -> None:
     same_effect(catch_up(site, forks), catch_up(site.again("whole", every="1h"), forks))
 
 
+def _let_the_successor_keep_all(site: Site) -> None:
+    """Else it would itself delete what the frozen one was about to delete."""
+    make_site(site.folder, str(site.address), case=site.case, **(SETTINGS | {"keep": 1000}))
+
+
 def _leaves(frozen: Learner) -> None:
     code = frozen.wait()
     assert code == EX_CANTCREAT, f"{code}: {frozen.said()}"
-    assert "taken over" in frozen.said(), frozen.said()
+    assert "has taken" in frozen.said(), frozen.said()
 
 
 def _has_written_nothing(before: dict[str, bytes], after: dict[str, bytes], place: Frozen) -> None:

@@ -49,6 +49,8 @@ def slow_fsync(folder: Path, versions: int, seconds: float | None = None, case: 
             with tally.case(f"version {number}"):
                 steps, silence = _one_slow_version(learner, files, seconds is None)
                 fewest, longest = min(fewest, steps), max(longest, silence)
+            if tally.bad:
+                break
         files.gate.set()
         with tally.case("the end"):
             learner.signals.request_stop()
