@@ -44,11 +44,11 @@ class Inputs:
         """A source for the reader thread; LogMismatch unless it is of the log and topic opened before."""
         source, known = open_source(self.address), self.identity
         now = source.identity()
-        if (now.log_id, now.topic_id) != (known.log_id, known.topic_id):
+        if now != known:
             source.close()
             raise LogMismatch(
-                f"{self.address}: the topic was re-created meanwhile (its id was {known.topic_id}, "
-                f"now it is {now.topic_id}); open it again"
+                f"{self.address}: the topic was re-created or changed since the start (it was {known}, "
+                f"now it is {now}); start again"
             )
         return source
 
@@ -58,7 +58,7 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
     space = space_of(config)
     catalog = load_catalog(config.catalog.path, space) if config.catalog.path else None
     address = config.stream.to_address()
-    identity = prepare_topic(address, config.stream.partitions, "read")
+    prepare_topic(address, config.stream.partitions, "read")
     control = open_source(address)
     stack.callback(control.close)
     dead = open_dead(address.dead)
@@ -66,5 +66,13 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
     store = LocalStore(Path(config.checkpoints.path))
     decoder = BatchDecoder(space, catalog, address.topic, config.stream.max_record_size)
     return Inputs(
-        address, identity, control, dead, catalog, decoder, store, VersionStore(store), Ledger(store)
+        address,
+        control.identity(),
+        control,
+        dead,
+        catalog,
+        decoder,
+        store,
+        VersionStore(store),
+        Ledger(store),
     )
