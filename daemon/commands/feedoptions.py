@@ -53,9 +53,10 @@ Skip = Annotated[
     int, typer.Option("--skip", min=0, metavar="N", help="Items an interrupted run has already fed.")
 ]
 Explain = Annotated[
-    bool, typer.Option("--explain", help="Show where and why something was dropped, and what to do.")
+    bool,
+    typer.Option("--explain", metavar="", help="Show where and why something was dropped, and what to do."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Do everything but write.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Do everything but write.")]
 Triplets = Annotated[
     int, typer.Option("--triplets", min=1, metavar="N", help="Triplets to sample.", rich_help_panel=_TABLE)
 ]

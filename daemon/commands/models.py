@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
-from daemon.commands.text import ago, measure, size
+from daemon.commands.text import ago, measure, number_runs, size
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def show(
     write_notes(notes)
     number = resolve(name, numbers, entries)
     if number is None:
-        known = f"{numbers[0]} to {numbers[-1]}" if numbers else "none yet"
+        known = number_runs(numbers) or "none yet"
         raise UserError(
             f"there is no version {name}", f"versions: {known}; see `tripletd models list`", EX_USAGE
         )
@@ -146,7 +146,7 @@ def _facts(manifest: Manifest, row: VersionRow) -> list[tuple[str, str]]:
         ("counters", _pairs(manifest.counters)),
         ("stream", _pairs(manifest.stream)),
     ]
-    positions = {f"partition {p}": at.next_offset for p, at in sorted(manifest.positions.items())}
+    positions = {f"partition {p} at": at.next_offset for p, at in sorted(manifest.positions.items())}
     facts.append(("position", _pairs(positions)))
     known = next((array.shape[0] for array in manifest.arrays if array.name == KNOWN_IDS), None)
     if known is not None:

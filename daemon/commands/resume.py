@@ -19,7 +19,8 @@ def resume(
     config: ConfigOption = None,
     set_: SetOption = None,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Why, for those who read the ledger later.")
+        str,
+        typer.Option(metavar="TEXT", show_default=False, help="Why, for those who read the ledger later."),
     ] = "asked for",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", metavar="", help="Tell what would be lifted; write nothing.")

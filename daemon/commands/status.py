@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
-from daemon.commands.text import ago, measure
+from daemon.commands.text import ago, measure, number_runs
 from daemon.exits import EX_OK
 
 
@@ -36,9 +36,7 @@ def _lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
     numbers = picture["versions"]
     lines = [("checkpoints", picture["checkpoints"])]
     if numbers:
-        lines.append(
-            ("versions", f"{len(numbers)} kept, {numbers[0]} to {numbers[-1]}; {picture['judged']} judged")
-        )
+        lines.append(("versions", f"{len(numbers)} kept: {number_runs(numbers)}; {picture['judged']} judged"))
     for role in ("newest", "best"):
         if picture[role]:
             lines.append((role, _version(picture[role])))
@@ -48,20 +46,25 @@ def _lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines.append(("stream", stream["address"]))
     if stream["lag"] is not None:
         lines.append(("lag", _lag(stream)))
-    lines += [(role, _live(role, page)) for role, page in picture["live"].items()]
+    lines += [
+        (role, _live(role, page, picture["not_ready"].get(role))) for role, page in picture["live"].items()
+    ]
     return lines
 
 
 def _version(row: Mapping[str, Any]) -> str:
     parts = [f"version {row['number']}", f"{row['events']:,} events", ago(row["created"])]
     if row["duplicates"]:
-        parts.insert(2, f"{row['duplicates']:,} sent again and dropped")
+        parts.insert(-1, f"{row['duplicates']:,} sent again and dropped")
+    if row["dead_letters"]:
+        parts.insert(-1, f"{row['dead_letters']:,} dead letters")
     measures = row["measures"]
     deciding = measures.get("decision_measure")
     if deciding:
         before = measures.get("version_0", {}).get(deciding)
         parts.append(f"{deciding} {measure(measures.get(deciding))} (version 0: {measure(before)})")
-    return ", ".join(parts)
+    why_not = row["verdict"].partition("; ")[2]
+    return ", ".join(parts) + (f"; {why_not}" if why_not else "")
 
 
 def _state(picture: Mapping[str, Any]) -> str:
@@ -80,9 +83,14 @@ def _lag(stream: Mapping[str, Any]) -> str:
     return text
 
 
-def _live(role: str, page: Mapping[str, float] | None) -> str:
+def _live(role: str, page: Mapping[str, float] | None, unready: str | None) -> str:
     if page is None:
         return "not running"
+    text = _running(role, page)
+    return text if unready is None else f"{text}; not ready: {unready}"
+
+
+def _running(role: str, page: Mapping[str, float]) -> str:
     if role == "learn":
         events = sum(value for name, value in page.items() if name.startswith("tripletd_events_total"))
         parked = ", parked" if page.get("tripletd_parked") else ""

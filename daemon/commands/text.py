@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -33,6 +34,15 @@ def span(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / divisor:.0f} {unit}"
     return f"{seconds / 86_400:.0f} d"
+
+
+def number_runs(numbers: Sequence[int]) -> str:
+    """Ascending numbers -> "0 to 1, 3 to 9"; "" for none."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        begins = runs.pop()[0] if runs and runs[-1][1] == number - 1 else number
+        runs.append((begins, number))
+    return ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in runs)
 
 
 def measure(value: Any) -> str:

@@ -15,15 +15,30 @@ def live_metrics(host: str, port: int) -> dict[str, float] | None:
 
     Only `tripletd_*` without histogram buckets; names as on the page: `tripletd_lag_events{partition="0"}`.
     """
+    try:
+        page = _get(host, port, "/metrics")
+        return None if page is None else _parsed(page[1])
+    except ValueError:
+        return None  # somebody who does not speak this format
+
+
+def not_ready(host: str, port: int) -> str | None:
+    """Why the role at host:port is not ready; None when it is, or nobody answers there."""
+    page = _get(host, port, "/readyz")
+    return page[1].strip() if page is not None and page[0] == http.client.SERVICE_UNAVAILABLE else None
+
+
+def _get(host: str, port: int, path: str) -> tuple[int, str] | None:
+    """Status and text; None when nobody answers, or not in HTTP and UTF-8."""
     if port == 0:
         return None
     connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
     try:
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        return _parsed(text)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
     except (OSError, http.client.HTTPException, ValueError):
-        return None  # nobody there, or somebody who does not speak this format
+        return None
     finally:
         connection.close()
 

@@ -9,6 +9,7 @@ from typing import Any
 from checkpoints import LedgerEntry, Manifest, aliases, pause_in_force, stop_in_force
 
 _OUTCOMES = ("updated", "passive", "degenerate", "rejected")
+_DEAD = ("poison", "rejected")
 _REFUSED = "refused"
 
 
@@ -16,8 +17,9 @@ _REFUSED = "refused"
 class VersionRow:
     """One version: what its manifest says, the measures of its newest judgment, the names it carries.
 
-    `duplicates` are events that were sent again and changed nothing; `events` are the others. `damaged`: why
-    its manifest cannot be read, empty when it can; then what it would say is 0, "" or None.
+    `duplicates` are events that were sent again and changed nothing; `events` are the others. `dead_letters`:
+    records that could not be learned from. `verdict`: what the newest judgment of it says. `damaged`: why its
+    manifest cannot be read, empty when it can; then what it would say is 0, "" or None.
     """
 
     number: int
@@ -31,6 +33,8 @@ class VersionRow:
     measures: Mapping[str, Any] = field(default_factory=dict)
     damaged: str = ""
     duplicates: int = 0
+    dead_letters: int = 0
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ def version_rows(
     if newest is not None:
         named.setdefault(newest, []).append("latest")
     judged = measures_by_version(entries)
+    verdicts = {entry.version: entry.reason for entry in entries if entry.kind == "KEEP"}
     rows = [
         VersionRow(
             number=manifest.number,
@@ -74,6 +79,8 @@ def version_rows(
             aliases=tuple(named.get(manifest.number, ())),
             measures=judged.get(manifest.number, {}),
             duplicates=int(manifest.counters.get("duplicate", 0)),
+            dead_letters=int(sum(manifest.counters.get(name, 0) for name in _DEAD)),
+            verdict=verdicts.get(manifest.number, ""),
         )
         for manifest in manifests
     ]

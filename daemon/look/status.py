@@ -10,7 +10,7 @@ from typing import Any
 from checkpoints import Manifest
 from daemon.config import Config
 from daemon.exits import UserError
-from daemon.look.live import is_role, live_metrics
+from daemon.look.live import is_role, live_metrics, not_ready
 from daemon.look.overview import VersionRow, summary, version_rows
 from daemon.look.readable import read_all
 from daemon.versions.storage import open_for_reading
@@ -42,7 +42,7 @@ def lags(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int] | N
 
 
 def collect(config: Config) -> dict[str, Any]:
-    """The whole picture as plain data: keys checkpoints, versions, newest, best, verdicts, stream, live."""
+    """The whole picture as plain data: keys checkpoints, versions, newest, best, stream, live, not_ready."""
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
     newest = _collect_versions(config, picture)
     _collect_stream(config, newest, picture)
@@ -50,6 +50,8 @@ def collect(config: Config) -> dict[str, Any]:
     roles = {"learn": http.learn_port, "validate": http.validate_port}
     pages = {role: live_metrics(http.host, port) for role, port in roles.items()}
     picture["live"] = {role: page if is_role(page, role) else None for role, page in pages.items()}
+    running = [role for role, page in picture["live"].items() if page is not None]
+    picture["not_ready"] = {role: not_ready(http.host, roles[role]) for role in running}
     return picture
 
 

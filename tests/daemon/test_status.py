@@ -15,12 +15,13 @@ import pytest
 from checkpoints import Ledger, LedgerEntry, PartitionPosition, VersionMeta, VersionStore
 from checkpoints.local import LocalStore
 from daemon.cli import main
-from daemon.commands.text import ago, measure, size, span
+from daemon.commands.text import ago, measure, number_runs, size, span
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
 from daemon.look.curves import curves_of, to_csv
 from daemon.look.overview import summary
 from daemon.look.status import lags
 from daemon.look.terminal_chart import draw
+from daemon.telemetry import Health, LearnMetrics, serve_http
 from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink
 from streams.source import OutRecord
@@ -91,6 +92,44 @@ def test_status_tells_versions_best_stop_and_lag(home: Path, capsys: pytest.Capt
     assert "30 of 230 records" in text
 
 
+def test_status_tells_dead_letters_and_why_the_newest_is_not_best(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "dead letters" not in ask(capsys, "status")
+    store = LocalStore(home / "checkpoints")
+    versions, ledger = VersionStore(store), Ledger(store)
+    meta = VersionMeta(parent=2, counters={"updated": 7, "rejected": 1, "poison": 11})
+    number = versions.publish(versions.claim(), {"W": np.eye(2, dtype=np.float32)}, meta).number
+    why = "map_full 0.3000, version 0 0.2000; not best: the window cannot decide"
+    ledger.append({"kind": "KEEP", "version": number, "reason": why, "measures": measures(0.3, 8)})
+    picture = json.loads(ask(capsys, "status", "--json"))
+    assert (picture["newest"]["dead_letters"], picture["newest"]["verdict"]) == (12, why)
+    text = " ".join(ask(capsys, "status").split())
+    assert "8 events, 12 dead letters" in text
+    assert "not best: the window cannot decide" in text
+
+
+def test_status_asks_a_running_role_whether_it_is_ready(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    health = Health()
+    server = serve_http(LearnMetrics().registry, health, "127.0.0.1", 0)
+    try:
+        health.started()
+        health.set_ready("stalled: 5 records wait")
+        port = ("--set", f"http.learn_port={server.port}")
+        told = " ".join(ask(capsys, "status", *port).split())
+        assert "running, 0 events since its start; not ready: stalled: 5 records wait" in told
+        health.set_ready(None)
+        assert "not ready" not in ask(capsys, "status", *port)
+    finally:
+        server.close()
+
+
+def test_numbers_are_told_in_runs() -> None:
+    assert [number_runs(one) for one in ([], [4], [0, 1, 3, 4, 5, 9])] == ["", "4", "0 to 1, 3 to 5, 9"]
+
+
 def test_status_of_nothing_at_all_is_an_answer_not_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,7 +193,7 @@ def test_models_list_and_show(home: Path, capsys: pytest.CaptureFixture[str]) ->
     for name, number in (("best", 1), ("latest", 2), ("0", 0)):
         assert json.loads(ask(capsys, "models", "show", name, "--json"))["number"] == number
     text = ask(capsys, "models", "show", "best")
-    assert "partition 0 50, partition 1 50" in text
+    assert "partition 0 at 50, partition 1 at 50" in text
     assert "updated 95, passive 5" in text
 
 

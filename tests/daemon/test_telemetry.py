@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
-from daemon.look.live import is_role, live_metrics
+from daemon.look.live import is_role, live_metrics, not_ready
 from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http
 from daemon.telemetry.histogram import ArrayHistogram
 
@@ -147,8 +147,10 @@ def test_every_page_over_http() -> None:
         health.started()
         health.set_ready("waiting")
         assert get(server.port, "/readyz") == (503, "waiting\n")
+        assert not_ready(HOST, server.port) == "waiting"
         health.set_ready(None)
         assert get(server.port, "/readyz?verbose") == (200, "ok\n")
+        assert not_ready(HOST, server.port) is None
         status, text = get(server.port, "/metrics")
         assert status == 200
         assert "tripletd_build_info" in text
@@ -160,6 +162,7 @@ def test_every_page_over_http() -> None:
         server.close()
     assert live_metrics(HOST, server.port) is None
     assert live_metrics(HOST, 0) is None
+    assert not_ready(HOST, server.port) is None
 
 
 @pytest.mark.parametrize(("path", "status"), [("/metrics", 200), ("/livez", 200), ("/nothing", 404)])
