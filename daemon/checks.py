@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from daemon.commands.text import size
 from daemon.config import Config
 from daemon.failures import as_user_error
 from daemon.finding import Finding
+from daemon.text import size
 
 
 def run_checks(config: Config) -> list[Finding]:

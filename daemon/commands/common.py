@@ -60,8 +60,8 @@ def config_file(path: Path | None) -> Path | None:
 
 def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> Config:
     """Configuration and logging of a long-running role; it ends with whoever started it as a child."""
-    from daemon.leaving import leave_when_told
-    from daemon.logs import configure
+    from daemon.process.leaving import leave_when_told
+    from daemon.process.logs import configure
     from daemon.up.lifeline import follow_lifeline
 
     leave_when_told()

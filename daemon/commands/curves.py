@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from daemon.commands.common import ConfigOption, SetOption, console, load, write_notes
-from daemon.commands.text import measure
 from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, UserError
+from daemon.text import measure
 
 if TYPE_CHECKING:
     from rich.text import Text

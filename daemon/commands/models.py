@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
-from daemon.commands.text import ago, measure, number_runs, size
 from daemon.exits import EX_OK, EX_USAGE, UserError
+from daemon.text import ago, measure, number_runs, size
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
-from daemon.commands.text import ago, measure, number_runs
 from daemon.exits import EX_OK
+from daemon.text import ago, measure, number_runs
 
 
 def status(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:

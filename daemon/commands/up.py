@@ -23,9 +23,9 @@ def up(
 ) -> int:
     """Run learn and validate together; restart one that crashes."""
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
-    from daemon.logs import configure, get_logger
-    from daemon.notify import Notifier
-    from daemon.signals import Signals
+    from daemon.process.logs import configure, get_logger
+    from daemon.process.notify import Notifier
+    from daemon.process.signals import Signals
     from daemon.up.roleprocess import RoleProcess
     from daemon.up.supervise import RoleSpec, Supervisor
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from daemon.notify import Notifier
-from daemon.reloading import Reloading
-from daemon.signals import Signals
+from daemon.process.notify import Notifier
+from daemon.process.reloading import Reloading
+from daemon.process.signals import Signals
+from daemon.process.watchdog import Pulse, Watchdog
 from daemon.telemetry import Health, LearnMetrics
-from daemon.watchdog import Pulse, Watchdog
 
 
 @dataclass(frozen=True, slots=True)

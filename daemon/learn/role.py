@@ -16,11 +16,11 @@ from daemon.learn.halts import is_pause
 from daemon.learn.outside import Outside
 from daemon.learn.parts import LoopParts
 from daemon.learn.starting.options import LearnOptions
-from daemon.notify import Notifier
-from daemon.reloading import Reloading
-from daemon.signals import Signals
+from daemon.process.notify import Notifier
+from daemon.process.reloading import Reloading
+from daemon.process.signals import Signals
+from daemon.process.watchdog import Watchdog
 from daemon.telemetry import Health, LearnMetrics, serve_http
-from daemon.watchdog import Watchdog
 
 WAIT_SECONDS = 0.1  # how soon an idle loop hears signals and verdicts
 

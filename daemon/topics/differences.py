@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from daemon.commands.text import size, span
+from daemon.text import size, span
 
 
 @dataclass(frozen=True, slots=True)

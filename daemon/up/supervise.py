@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from daemon.exits import EX_OK, EX_TEMPFAIL
-from daemon.notify import Notifier
-from daemon.signals import Signals
+from daemon.process.notify import Notifier
+from daemon.process.signals import Signals
 from daemon.up.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
 from daemon.up.roleprocess import RoleProcess
 

@@ -12,15 +12,15 @@ from threadpoolctl import threadpool_limits
 
 from daemon.config.model import Config
 from daemon.exits import EX_OK
-from daemon.notify import Notifier
-from daemon.reloading import Reloading
-from daemon.signals import Signals
+from daemon.process.notify import Notifier
+from daemon.process.reloading import Reloading
+from daemon.process.signals import Signals
+from daemon.process.watchdog import Pulse, Watchdog
 from daemon.telemetry import Health, ValidateMetrics, serve_http
 from daemon.validate.bench import open_bench
 from daemon.validate.ending import Patience, learning_goes_on
 from daemon.validate.options import ValidateOptions
 from daemon.validate.validator import Validator
-from daemon.watchdog import Pulse, Watchdog
 from streams.errors import StreamUnavailable
 
 WAIT_SECONDS = 0.2

@@ -15,13 +15,13 @@ import pytest
 from checkpoints import Ledger, LedgerEntry, PartitionPosition, VersionMeta, VersionStore
 from checkpoints.local import LocalStore
 from daemon.cli import main
-from daemon.commands.text import ago, measure, number_runs, size, span
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
 from daemon.look.curves import curves_of, to_csv
 from daemon.look.overview import summary
 from daemon.look.status import lags
 from daemon.look.terminal_chart import draw
 from daemon.telemetry import Health, LearnMetrics, serve_http
+from daemon.text import ago, measure, number_runs, size, span
 from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink
 from streams.source import OutRecord

@@ -11,7 +11,7 @@ from daemon.config import load_config
 from daemon.failures import as_user_error
 from daemon.learn import role
 from daemon.learn.starting.options import LearnOptions
-from daemon.signals import Signals
+from daemon.process.signals import Signals
 from daemon.telemetry import LearnMetrics
 from tests.kill.learners import START_SECONDS
 from tests.kill.seams import Seams

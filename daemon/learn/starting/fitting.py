@@ -11,7 +11,7 @@ from daemon.config.model import Config, ViewConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.starting.inputs import Inputs
 from daemon.learn.starting.warmup import Sample, catalog_sample, stream_sample
-from daemon.watchdog import Pulse
+from daemon.process.watchdog import Pulse
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps import ViewConfig as MapConfig

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from checkpoints.manifest import Manifest
 from daemon.learn.threads.part import Part
-from daemon.watchdog import Pulse
+from daemon.process.watchdog import Pulse
 from streams.errors import StreamUnavailable
 from streams.source import Source
 

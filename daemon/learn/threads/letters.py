@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from daemon.deadletters import send_durably
 from daemon.learn.threads.part import Part
-from daemon.watchdog import Pulse
+from daemon.process.watchdog import Pulse
 from streams.deadletter import DeadLetter
 from streams.source import Sink
 

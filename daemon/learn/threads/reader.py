@@ -15,7 +15,7 @@ from typing import Protocol
 from daemon.learn.applying.ready import Ready
 from daemon.learn.threads.part import Part
 from daemon.learn.threads.pollsize import PollSize
-from daemon.watchdog import Pulse
+from daemon.process.watchdog import Pulse
 from learners.batch import TripletBatch
 from streams.decode import DecodedBatch
 from streams.errors import StreamUnavailable

@@ -10,8 +10,8 @@ from checkpoints import Ledger, Manifest, VersionStore, aliases, prune
 from checkpoints.errors import CheckpointError
 from daemon.config.stream import StreamConfig
 from daemon.learn.writing.fence import Fence
+from daemon.process.watchdog import Pulse
 from daemon.retention import learned_twice, retain_topics
-from daemon.watchdog import Pulse
 from streams.address import Address
 from streams.errors import StreamError
 from streams.source import Source

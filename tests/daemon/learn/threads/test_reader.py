@@ -13,7 +13,7 @@ from daemon.learn.threads import reader as reader_module
 from daemon.learn.threads.pollsize import PollSize
 from daemon.learn.threads.reader import QUEUED_BATCHES, Reader
 from daemon.learn.writing.cadence import Cadence
-from daemon.watchdog import Pulse
+from daemon.process.watchdog import Pulse
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.source import RecordBatch, Source

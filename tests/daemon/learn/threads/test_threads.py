@@ -13,7 +13,7 @@ from daemon.learn.readiness import STALL_SECONDS, Readiness
 from daemon.learn.threads.errands import Errands
 from daemon.learn.threads.group import Threads
 from daemon.learn.threads.letters import Letters
-from daemon.watchdog import Pulse
+from daemon.process.watchdog import Pulse
 from streams.deadletter import DeadLetter
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable
 

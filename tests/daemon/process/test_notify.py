@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 
 from daemon.config import Config, load_config
 from daemon.exits import UserError
-from daemon.logs import configure, get_logger
-from daemon.notify import SOCKET, WATCHDOG_PID, WATCHDOG_USEC, Notifier
-from daemon.reloading import Reloading, differing
-from daemon.signals import Signals
+from daemon.process.logs import configure, get_logger
+from daemon.process.notify import SOCKET, WATCHDOG_PID, WATCHDOG_USEC, Notifier
+from daemon.process.reloading import Reloading, differing
+from daemon.process.signals import Signals
 
 
 class Manager:

@@ -8,8 +8,8 @@ from typing import Any
 from daemon.config import Config
 from daemon.config.model import SECTIONS
 from daemon.exits import UserError
-from daemon.logs import get_logger, set_level
-from daemon.notify import Notifier
+from daemon.process.logs import get_logger, set_level
+from daemon.process.notify import Notifier
 
 LIVE = ("log.level",)
 """Keys that a running role takes over. Whatever else may change W, or what is open, needs a restart."""

@@ -1,0 +1,1 @@
+"""A role as a process: signals, watchdog, service manager, log lines, reloading, leaving."""
