@@ -41,6 +41,16 @@ def lags(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int] | N
     ]
 
 
+def dropped(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int]) -> list[str]:
+    """A line per partition that begins after where the newest version stands: learn will not start. Pure."""
+    return [
+        f"partition {partition}: {earliest - positions[partition]:,} records were dropped before they were "
+        "learned; `tripletd learn --accept-gap` goes on without them"
+        for partition, (earliest, _) in sorted(bounds.items())
+        if earliest > positions.get(partition, earliest)
+    ]
+
+
 def collect(config: Config) -> dict[str, Any]:
     """The whole picture as plain data: keys checkpoints, versions, newest, best, stream, live, not_ready."""
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
@@ -90,6 +100,7 @@ def _collect_stream(config: Config, newest: Manifest | None, picture: dict[str, 
                 picture["problems"].append(f"{what}, so its lag is not known")
             elif newest is not None:
                 stands = {partition: at.next_offset for partition, at in newest.positions.items()}
+                picture["problems"] += dropped(bounds, stands)
                 positions = past_gaps(source, stands, bounds)
     except StreamError as error:
         picture["problems"].append(str(error))

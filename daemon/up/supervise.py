@@ -134,6 +134,8 @@ class Supervisor:
     def _stop_all(self) -> int:
         """SIGTERM to all, then wait for each; the first exit code that is not 0."""
         running = [role for role in self._roles if role.process is not None]
+        if running:
+            self._log.info("stopping", roles=[role.spec.name for role in running])
         for role in running:
             if role.process is not None:
                 role.process.terminate()
@@ -148,4 +150,6 @@ class Supervisor:
                 self._log.error("did not stop cleanly", role=role.spec.name, exit=returncode)
                 # A signal is no exit code; killed for overstaying is temporary: its last version stands.
                 worst = worst or (returncode if returncode > 0 else EX_TEMPFAIL)
+            else:
+                self._log.info("stopped", role=role.spec.name)
         return worst

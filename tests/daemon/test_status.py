@@ -18,12 +18,12 @@ from daemon.cli import main
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
 from daemon.look.curves import curves_of, to_csv
 from daemon.look.overview import summary
-from daemon.look.status import lags
+from daemon.look.status import dropped, lags
 from daemon.look.terminal_chart import draw
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.text import ago, measure, number_runs, size, span
 from streams.address import parse_address
-from streams.open import delete_topic, ensure_topic, open_sink
+from streams.open import delete_topic, ensure_topic, open_sink, retain
 from streams.source import OutRecord
 
 
@@ -248,6 +248,21 @@ def test_a_resume_lifts_the_stop() -> None:
 def test_lag_counts_from_what_is_still_there() -> None:
     (fresh,) = lags({0: (10, 25)}, None)
     assert (fresh.position, fresh.lag) == (None, 15)
+
+
+def test_records_that_are_gone_unlearned_are_told() -> None:
+    (told,) = dropped({0: (10, 25), 1: (10, 25), 2: (5, 9)}, {0: 4, 1: 10})
+    assert "partition 0: 6 records" in told
+    assert "--accept-gap" in told
+
+
+def test_status_tells_records_that_are_gone_unlearned(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    address = parse_address(f"log:{home}/clicks.log")
+    assert "were dropped" not in ask(capsys, "status", "--json")
+    retain(address, None, 2)  # the newest version stands at 100 of 115 in each partition
+    (first, second) = json.loads(ask(capsys, "status", "--json"))["problems"]
+    assert first.startswith("partition 0: 14 records were dropped")
+    assert second.startswith("partition 1: 14 records were dropped")
 
 
 def test_the_chart_rises_where_the_values_rise() -> None:

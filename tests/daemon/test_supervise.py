@@ -161,7 +161,7 @@ def test_a_stop_reaches_every_role_and_the_stubborn_are_killed(tmp_path: Path) -
     spec = role("a", STUBBORN.format(path=str(ready)))
     code, log = supervise(spec, role("b", PATIENT), grace_s=0.5, signals=signals)
     assert code == EX_TEMPFAIL
-    assert log.count("did not stop cleanly") == 1
+    assert [log.count(what) for what in ("stopping", "stopped", "did not stop cleanly")] == [1, 1, 1]
 
 
 def test_a_role_stopped_before_it_had_a_handler_has_stopped_cleanly() -> None:
