@@ -106,7 +106,7 @@ def _halts(config: Config, inputs: Inputs, origin: Origin) -> Halts:
     stands, topic_id = origin.progress.next_offsets, inputs.identity.topic_id
     halts = Halts(inputs.ledger, gate, stands, time.monotonic, topic_id)
     halts.in_force()  # what was told to go on no longer counts
-    remember_poison(gate, inputs.versions, origin.parent)
+    remember_poison(gate, inputs.versions, origin.parent, topic_id)
     return halts
 
 

@@ -101,17 +101,19 @@ class Halts:
             self._pause = LedgerEntry(n=NOT_WRITTEN, **entry)
 
 
-def remember_poison(gate: PoisonGate, versions: VersionStore, newest: int) -> None:
+def remember_poison(gate: PoisonGate, versions: VersionStore, newest: int, topic_id: str) -> None:
     """Count what the newest versions say of the records before them: no restart walks on through poison.
 
-    Goes back from `newest`, parent by parent, until the window is full or a version cannot be read.
+    Goes back from `newest`, parent by parent, until the window is full, a version cannot be read, or learned
+    from another topic.
     """
     spans: list[tuple[int, int]] = []
     try:
         version = versions.manifest(newest)
         while version.parent is not None and sum(records for records, _ in spans) < gate.window:
             parent = versions.manifest(version.parent)
-            if gate.forgives({p: at.next_offset for p, at in parent.positions.items()}):
+            offsets = {p: at.next_offset for p, at in parent.positions.items()}
+            if parent.stream.get(TOPIC_ID) != topic_id or gate.forgives(offsets):
                 break
             records = _counted(version, RECORDS) - _counted(parent, RECORDS)
             spans.append((records, _counted(version, POISON, REJECTED) - _counted(parent, POISON, REJECTED)))
