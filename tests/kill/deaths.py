@@ -126,7 +126,7 @@ def deaths(folder: Path, stream_in: Callable[[Path], str], forks: Forks, plan: D
         with forks.fused(probed, "", 0, record=folder / run) as learner:
             assert learner.wait() == 0, learner.said()
         events.more(RUN)
-    for point in plan.of(points(folder / "start", plan.each, until="before link manifest")):
+    for point in plan.of(points(folder / "start", 1, until="before link manifest")):
         with tally.case(f"start: {point}"):
             forks.dies(killed, *point)
             assert not list(killed.checkpoints.glob("versions/*/manifest.json"))
