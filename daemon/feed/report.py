@@ -21,6 +21,9 @@ EXPLAINED_PER_REASON = 10
 UPDATE_EVERY = 2_000
 """Items between two updates of the progress line."""
 
+_SECONDS_END_MS = 10_000_000_000
+"""Seconds since 1970 are below this number until the year 2286; as milliseconds it is April 1970."""
+
 
 def stderr_console() -> Console:
     """A console on stderr: plain when it is no terminal or NO_COLOR is set."""
@@ -37,6 +40,7 @@ class FeedReport:
         self._explain = explain
         self._shown: Counter[str] = Counter()
         self._items = 0
+        self._as_of_1970 = 0
         self._started = time.monotonic()
         self._status = console.status("reading") if console.is_terminal else None
 
@@ -52,6 +56,8 @@ class FeedReport:
     def observe(self, place: str, decision: Decision) -> None:
         """Take one decision in."""
         self._items += 1
+        made = decision.records[0].timestamp if decision.records else None
+        self._as_of_1970 += made is not None and made < _SECONDS_END_MS
         if self._status is not None and self._items % UPDATE_EVERY == 0:
             rate = self._items / max(1e-9, time.monotonic() - self._started)
             self._status.update(escape(f"{self._items:,} read, {rate:,.0f}/s, at {place}"))
@@ -86,6 +92,11 @@ class FeedReport:
         if account.dropped and not self._explain:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in account.dropped.most_common())
             self._say(f"dropped: {reasons} (--explain shows where and what to do)")
+        if self._as_of_1970:
+            self._say(
+                f"{self._as_of_1970:,} kept ones have times in early 1970: are those seconds? Write milliseconds "
+                "or ISO 8601, for retention goes by them"
+            )
 
     def note(self, text: str) -> None:
         """A line worth knowing."""

@@ -106,6 +106,16 @@ def test_the_cap_is_an_option_and_reported(tmp_path: Path, clicks: Path) -> None
     assert "capped" not in none.stderr.decode()
 
 
+@pytest.mark.parametrize(("ts", "told"), [(1_700_000_000, True), (1_700_000_000_000, False)])
+def test_times_that_look_like_seconds_are_told(tmp_path: Path, ts: int, told: bool) -> None:
+    path = tmp_path / "clicks.jsonl"
+    line = {"id": "i", "ts": ts, "q": {"x": [1.0]}, "shown": [{"x": [2.0]}, {"x": [3.0]}], "clicked": [1]}
+    path.write_text(json.dumps(line) + "\n")
+    result = tripletd(str(path), "--dry-run", "--to", f"log:{tmp_path / 'x.log'}", "--json")
+    assert account(result)["training"] + account(result)["holdout"] == 1
+    assert ("1 kept ones have times in early 1970" in result.stderr.decode()) == told
+
+
 def test_dry_run_writes_nothing(tmp_path: Path, clicks: Path) -> None:
     log = tmp_path / "clicks.log"
     dry = account(tripletd(str(clicks), "--to", f"log:{log}", "--json", "--dry-run"))
