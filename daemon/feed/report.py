@@ -94,8 +94,8 @@ class FeedReport:
             self._say(f"dropped: {reasons} (--explain shows where and what to do)")
         if self._as_of_1970:
             self._say(
-                f"{self._as_of_1970:,} kept ones have times in early 1970: are those seconds? Write milliseconds "
-                "or ISO 8601, for retention goes by them"
+                f"{self._as_of_1970:,} kept ones have times in early 1970: are those seconds? "
+                "Write milliseconds or ISO 8601, for retention goes by them"
             )
 
     def note(self, text: str) -> None:
