@@ -12,10 +12,6 @@ import numpy as np
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
-from checkpoints.ledger import Ledger
-from checkpoints.local import LocalStore
-from checkpoints.manifest import Manifest
-from checkpoints.versions import VersionStore
 from daemon.cli import main
 from daemon.config import Config, load_config
 from daemon.exits import EX_OK
@@ -25,6 +21,7 @@ from daemon.validate.options import ValidateOptions
 from daemon.validate.role import run as run_validate
 from streams.address import parse_address
 from streams.open import open_source
+from tests.daemon.kept import Kept
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import fresh_topic
 
@@ -53,7 +50,7 @@ validate_port = 0
 """
 
 
-class Shop:
+class Shop(Kept):
     """Objects of five classes that only two of eight values tell apart; users click on the query's class."""
 
     def __init__(self, folder: Path, kafka: Cluster, topic: str, partitions: int = 1) -> None:
@@ -150,14 +147,3 @@ class Shop:
         finally:
             consumer.close()
         return found
-
-    @property
-    def versions(self) -> VersionStore:
-        return VersionStore(LocalStore(self.folder / "checkpoints"))
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(LocalStore(self.folder / "checkpoints"))
-
-    def newest(self) -> Manifest:
-        return self.versions.manifest(self.versions.versions()[-1])

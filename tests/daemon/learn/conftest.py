@@ -9,10 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkpoints.ledger import Ledger
-from checkpoints.local import LocalStore
-from checkpoints.manifest import Manifest
-from checkpoints.versions import VersionStore
 from daemon.config import Config, load_config
 from daemon.learn.role import run
 from daemon.learn.starting.options import LearnOptions
@@ -22,6 +18,7 @@ from streams.deadletter import DeadLetter, parse_dead_letter
 from streams.event import Event, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source
 from streams.source import OutRecord
+from tests.daemon.kept import Kept
 
 DIM = 12
 MARK = np.float32(0.7654321)
@@ -44,7 +41,7 @@ def with_nan(event: bytes) -> bytes:
     return event.replace(MARK.tobytes(), np.float32(np.nan).tobytes())
 
 
-class Site:
+class Site(Kept):
     """One stream and one checkpoint folder."""
 
     def __init__(self, folder: Path, address: str) -> None:
@@ -72,17 +69,6 @@ class Site:
 
     def learn(self, options: LearnOptions | None = None, **changes: Any) -> int:
         return run(self.config(**changes), options or LearnOptions(exit_when_caught_up=True))
-
-    @property
-    def versions(self) -> VersionStore:
-        return VersionStore(LocalStore(self.folder / "checkpoints"))
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(LocalStore(self.folder / "checkpoints"))
-
-    def newest(self) -> Manifest:
-        return self.versions.manifest(self.versions.versions()[-1])
 
     def dead(self) -> list[DeadLetter]:
         source = open_source(self.address.dead)
