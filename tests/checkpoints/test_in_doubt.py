@@ -1,4 +1,4 @@
-"""A line whose fsync failed may stand torn on the disk: the next one begins afresh, so that it can be read."""
+"""A line whose fsync failed may stand torn on the disk: the next one begins afresh and can be read."""
 
 from __future__ import annotations
 
