@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from hashlib import sha256
 from typing import Any
 
@@ -151,6 +152,21 @@ def test_a_log_restored_from_an_older_copy_is_refused(new_site: Callable[..., Si
     with pytest.raises(UserError, match="another record") as refused:
         site.learn()
     assert refused.value.code == EX_DATAERR
+
+
+def test_the_record_learned_last_is_compared_also_where_it_is_the_oldest_kept(
+    new_site: Callable[..., Site],
+) -> None:
+    site = new_site(log=True)
+    site.feed(make_events(5))
+    site.learn()
+    retain(site.address, max_age_s=None, max_bytes=1, before={0: 4})
+    assert _bounds(site) == (4, 5)
+    assert site.learn() == EX_OK
+    with closing(sqlite3.connect(site.folder / "clicks.log")) as log, log:
+        log.execute("UPDATE records SET value = ?", make_events(1, seed=7))
+    with pytest.raises(UserError, match="another record"):
+        site.learn()
 
 
 def test_expired_records_need_an_accepted_gap(site: Site) -> None:
