@@ -164,7 +164,8 @@ def test_the_record_learned_last_is_compared_also_where_it_is_the_oldest_kept(
     assert _bounds(site) == (4, 5)
     assert site.learn() == EX_OK
     with closing(sqlite3.connect(site.folder / "clicks.log")) as log, log:
-        log.execute("UPDATE records SET value = ?", make_events(1, seed=7))
+        for (table,) in log.execute("SELECT name FROM sqlite_master WHERE sql LIKE '%(offset %'").fetchall():
+            log.execute(f"UPDATE {table} SET value = ? WHERE offset = 4", make_events(1, seed=7))
     with pytest.raises(UserError, match="another record"):
         site.learn()
 
