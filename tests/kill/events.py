@@ -111,11 +111,14 @@ class Feeder:
             )
             for number in numbers
         ]
-        self._send(sink, self._last)
-        self.written += count
+        if self._send(sink, self._last):
+            self.written += count
 
-    def _send(self, sink: Sink, records: Sequence[OutRecord]) -> None:
-        while not self._stop.is_set():
+    def _send(self, sink: Sink, records: Sequence[OutRecord]) -> bool:
+        """Whether they are durable: not, when told to stop while the stream was unavailable."""
+        while True:
             with suppress(StreamUnavailable):
                 sink.send(records)
-                return
+                return True
+            if self._stop.is_set():
+                return False
