@@ -251,11 +251,29 @@ def test_what_waits_while_nothing_moves_is_told(
     readiness.turned(busy=True)
     if waits_s is not None:
         readiness.turned(busy=False)
+        errands.seen = Seen(now[0], {0: 100, 5: 1000})
+        assert readiness.trouble() is None
         now[0] += waits_s
         readiness.turned(busy=False)
     errands.seen = Seen(now[0] - answer_age_s, {0: 100, 5: 1000})  # partition 5 is not ours
     told = readiness.trouble()
     assert (told is None) if reason is None else (told is not None and told.startswith(reason))
+
+
+def test_records_that_come_after_a_long_silence_are_no_stall() -> None:
+    now, reader, errands = [0.0], Told(), Told()
+    readiness = Readiness(reader, errands, lambda: {0: 100}, lambda: now[0])  # type: ignore[arg-type]
+    told = []
+    for end in (100, 110, 110, 110):
+        now[0] += LATE
+        readiness.turned(busy=False)
+        errands.seen = Seen(now[0], {0: end})
+        told.append(readiness.trouble())
+    assert told[:2] == [None, None]
+    assert told[2] == told[3] == "stalled: 10 records wait and none came within 10 s"
+    readiness.turned(busy=True)
+    readiness.turned(busy=False)
+    assert readiness.trouble() is None
 
 
 def test_why_the_stream_is_away_comes_first() -> None:
