@@ -14,6 +14,7 @@ from daemon.commands.learnoptions import (
     RestartFrom,
     StartPosition,
 )
+from daemon.exits import EX_USAGE, UserError
 
 
 def learn(
@@ -29,9 +30,25 @@ def learn(
     again: Again = False,
 ) -> int:
     """Learn from the stream and write numbered versions."""
+    if jump and start == "checkpoint":
+        raise UserError(
+            "--jump leaves the position of the version, but not where to",
+            "name the place with --start, such as --start earliest",
+            EX_USAGE,
+        )
     effective = start_role("learn", config, set_)
     from daemon.learn.role import run
     from daemon.learn.starting.options import LearnOptions
 
-    options = LearnOptions(exit_when_caught_up, start, restart_from, accept_gap, jump, accept_log, again)
+    number = int(restart_from) if restart_from is not None and restart_from.isdecimal() else None
+    options = LearnOptions(
+        exit_when_caught_up,
+        start,
+        number,
+        accept_gap,
+        jump,
+        accept_log,
+        again,
+        restart_name=restart_from if number is None else None,
+    )
     return run(effective, options, partial(load, config, set_))

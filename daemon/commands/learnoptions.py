@@ -22,11 +22,12 @@ StartPosition = Annotated[
     ),
 ]
 RestartFrom = Annotated[
-    int | None,
+    str | None,
     typer.Option(
         "--restart-from",
         metavar="VERSION",
-        help="Branch from this version, once: a restart goes on with the branch; see --again.",
+        help="Branch from this version (a number, latest, best), once: a restart goes on with the branch; "
+        "see --again.",
     ),
 ]
 AcceptGap = Annotated[

@@ -2,7 +2,7 @@
 
 | entry | meaning |
 |---|---|
-| `branch` | goes on from an older version (`from_version`) than the newest; `start`: as it was asked for |
+| `branch` | goes on from an older version (`from_version`) than the newest; `start`, `name`: as asked for |
 | `seek` | left the position: offsets `from` and `to` by partition; `start`: as it was asked for |
 | `gap` | offsets [`from`, `to`) of a partition had expired and were accepted as lost |
 | `damaged` | offsets [`from`, `to`) of a partition could not be read, so nothing was learned from them |
@@ -25,9 +25,10 @@ Positions = dict[int, PartitionPosition]
 KINDS = ("branch", "seek", "gap", "damaged", "log", "dedupe")
 
 
-def branch(from_version: int, start: str) -> Entry:
-    """The entry of a branch."""
-    return {"control": "branch", "from_version": from_version, "start": start}
+def branch(from_version: int, start: str, name: str | None = None) -> Entry:
+    """The entry of a branch; `name`: by which the version was asked for, None for its number."""
+    named = {} if name is None else {"name": name}
+    return {"control": "branch", "from_version": from_version, "start": start, **named}
 
 
 def seek(start: str, offsets: Mapping[int, int], to: Mapping[int, int]) -> Entry:

@@ -22,6 +22,8 @@ START_HELP = (
 class LearnOptions:
     """One run: leave when all is learned, where to start, branch from a version, accept expired records,
     leave the position of an existing version for `start`, go on with another log, do so once more.
+
+    `restart_name`: latest or an alias, which stands for `restart_from` where that is None.
     """
 
     exit_when_caught_up: bool = False
@@ -31,6 +33,7 @@ class LearnOptions:
     jump: bool = False
     accept_log: bool = False
     again: bool = False
+    restart_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from checkpoints import Epoch, Version
+from checkpoints import Epoch, Version, VersionStore
 from checkpoints.errors import CheckpointError
 from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.config.model import Config
@@ -26,7 +26,7 @@ from daemon.learn.starting.continuing import (
 )
 from daemon.learn.starting.inputs import Inputs
 from daemon.learn.starting.options import LearnOptions, Start, choose_offsets, parse_start
-from daemon.learn.starting.request import settled
+from daemon.learn.starting.request import named, no_such_version, settled
 from daemon.learn.starting.samelog import check_same_log
 from daemon.learn.writing.describe import Description, Expected, expected, runtime
 from learners.maps import FittedSpaceMap
@@ -68,6 +68,7 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     Raises UserError.
     """
     run = expected(config, inputs.catalog_digest, inputs.identity)
+    options = named(options, inputs.versions, inputs.ledger)
     plan = _Plan(config, options, parse_start(options.start), run, inputs)
     newest = inputs.versions.newest_manifest()  # damaged ones are reported when the version is loaded
     if newest is not None or options.restart_from is not None:
@@ -112,7 +113,7 @@ def _standing(plan: _Plan, newest: Manifest | None) -> Manifest:
     if number is None:
         assert newest is not None, "without a version there is only a beginning"
         return newest
-    with _readable(number):
+    with _readable(number, plan.inputs.versions):
         return plan.inputs.versions.manifest(number)
 
 
@@ -149,7 +150,7 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
     refuse_other_settings(manifest, plan.run)
     progress = Progress.of_version(manifest)
     if options.restart_from is not None:
-        progress.control(controls.branch(manifest.number, options.start))
+        progress.control(controls.branch(manifest.number, options.start, options.restart_name))
     if window and "dedupe_window" not in manifest.learner["config"]:
         progress.control(controls.dedupe(window))
     try:
@@ -173,8 +174,11 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
 
 
 @contextmanager
-def _readable(number: int | None) -> Iterator[None]:
+def _readable(number: int | None, versions: VersionStore) -> Iterator[None]:
+    """Around the reading of a version, the newest one without a number."""
     try:
+        if number is not None and number not in (kept := versions.versions()):
+            raise no_such_version(number, kept)
         yield
     except CheckpointError as error:
         code = EX_USAGE if number is not None else EX_DATAERR
@@ -182,7 +186,7 @@ def _readable(number: int | None) -> Iterator[None]:
 
 
 def _load(number: int | None, inputs: Inputs) -> Version:
-    with _readable(number):
+    with _readable(number, inputs.versions):
         if number is not None:
             return inputs.versions.load(number)
         version = inputs.versions.newest_valid(
