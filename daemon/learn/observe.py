@@ -159,5 +159,5 @@ class Observer:
 
 def _told(halt: LedgerEntry) -> str:
     if is_pause(halt):
-        return f"paused: {halt.reason}"
+        return f"paused: {halt.reason}; `tripletd resume` lets it go on"
     return f"parked: stopped by {halt.by or 'the ledger'}: {halt.reason or 'no reason given'}"

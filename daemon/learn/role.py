@@ -64,7 +64,7 @@ def _loop(parts: LoopParts, options: LearnOptions) -> int:
     Told to stop while 1 cannot be done, the batch is left out, and the last version stands before it. While 3
     cannot be done there is no event boundary to write a last version at: the one before stands.
     """
-    signals = parts.outside.signals
+    signals, all_learned = parts.outside.signals, False
     while not signals.stopping:
         parts.look_around()
         halt = parts.halts.in_force()
@@ -82,10 +82,14 @@ def _loop(parts: LoopParts, options: LearnOptions) -> int:
                 return EX_TEMPFAIL
             parts.learned(ready, done)  # 4
         parts.write_version_when_due(asked=signals.take_checkpoint_request())  # 5, 6, 7
-        if ready is None and options.exit_when_caught_up and parts.caught_up():
+        all_learned = ready is None and options.exit_when_caught_up and parts.caught_up()
+        if all_learned:
             break
     parts.outside.notifier.stopping()
     parts.write_last_version()
+    if all_learned:
+        records, version = parts.origin.progress.records, parts.publishing.parent
+        log.info("everything is learned", records=records, version=version)
     return EX_OK
 
 
@@ -108,7 +112,8 @@ def _halted(parts: LoopParts, halt: LedgerEntry) -> bool:
     parts.look_around(halt)
     what = "paused" if is_pause(halt) else "parked"
     positions = parts.origin.progress.next_offsets()
-    log.warning(f"{what}: position kept, waiting for RESUME", reason=halt.reason, positions=positions)
+    told = f"{what}, the position is kept; `tripletd resume` lets it go on"
+    log.warning(told, reason=halt.reason, positions=positions)
     while not parts.outside.signals.wait(WAIT_SECONDS):
         standing = parts.halts.in_force()
         parts.look_around(standing)

@@ -45,7 +45,7 @@ def dropped(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int])
     """A line per partition that begins after where the newest version stands: learn will not start. Pure."""
     return [
         f"partition {partition}: {earliest - positions[partition]:,} records were dropped before they were "
-        "learned; `tripletd learn --accept-gap` goes on without them"
+        "learned; `tripletd learn --accept-gap --exit-when-caught-up`, run once, goes on without them"
         for partition, (earliest, _) in sorted(bounds.items())
         if earliest > positions.get(partition, earliest)
     ]
