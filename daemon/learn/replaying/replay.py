@@ -13,6 +13,7 @@ from checkpoints.manifest import ScheduleEntry
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.replaying.difference import TOLERANCE, Place, first_difference
 from daemon.learn.replaying.disagree import EventPlace, other_counts, other_position, other_record
+from daemon.learn.replaying.expired import check_kept
 from daemon.learn.replaying.rerun import OutOfLine, Rerun
 from daemon.learn.replaying.runs import Runs
 from daemon.learn.replaying.touch import first_touch
@@ -84,6 +85,7 @@ def replay(
     _check_catalog(target, catalog)
     links = line(versions, from_version, to_version)
     _check_one_log(links, from_version)
+    check_kept(links, source.bounds(), from_version)
     whole = _Replay(versions, Runs(source), catalog, target=target, links=links, told=told)
     return whole.run(from_version, verify)
 

@@ -149,8 +149,9 @@ def _bytes(batch: RecordBatch) -> int:
 
 
 def _lost(partition: int, offset: int, stop: int, why: str) -> UserError:
+    said = why.removeprefix(f"partition {partition}: ")
     return UserError(
-        f"the log no longer holds offsets {offset:,} up to {stop:,} of partition {partition}: {why}",
+        f"the log no longer holds offsets {offset:,} up to {stop:,} of partition {partition}: {said}",
         "replay from a later version; or this is not the log the version was learned from",
         EX_DATAERR,
     )
