@@ -60,7 +60,7 @@ def unpack(value: bytes | None, max_bytes: int, max_list: int) -> Any:
             max_ext_len=16,
         )
     except msgpack.ExtraData:
-        raise Poison(poison.TRAILING_BYTES) from None
+        raise Poison(poison.TRAILING_BYTES, _if_json(value)) from None
     except msgpack.StackError:
         raise Poison(poison.TOO_DEEP) from None
     except UnicodeDecodeError:
@@ -69,6 +69,13 @@ def unpack(value: bytes | None, max_bytes: int, max_list: int) -> Any:
         # msgpack has one exception for every limit; its text is the only thing that tells them apart.
         reason = poison.TOO_LARGE if "exceeds max_" in str(error) else poison.NOT_MSGPACK
         raise Poison(reason) from None
+
+
+def _if_json(value: bytes) -> str:
+    """A detail for what begins like JSON, whose first byte is a whole msgpack number; "" for all else."""
+    if value[:1] not in (b"{", b"["):
+        return ""
+    return "this looks like JSON, not msgpack; `tripletd feed` reads JSON lines"
 
 
 def open_map(raw: Any, where: str) -> dict[str, Any]:

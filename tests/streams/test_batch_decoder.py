@@ -117,6 +117,13 @@ def test_poison_is_set_aside_with_its_place_and_the_rest_goes_on():
     assert decoded.query.inline["x"].values.shape == (2, 3)
 
 
+def test_what_looks_like_json_is_told_so():
+    values = [b'{"clicked": 1}', b'[{"q": 1}]', b"12"]
+    decoded = BatchDecoder(DENSE, None, "t").decode(batch(values))
+    assert [one.reason for one in decoded.poison] == ["trailing_bytes"] * 3
+    assert ["`tripletd feed`" in one.detail for one in decoded.poison] == [True, True, False]
+
+
 def test_a_batch_of_nothing_but_poison():
     decoded = BatchDecoder(BOTH, None, "t").decode(batch([b"junk"]))
     assert (len(decoded), decoded.next_offset, len(decoded.poison)) == (0, 11, 1)
