@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from daemon.config import Config
-from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.feed.interrupts import Interrupted, Interrupts
 from daemon.feed.patience import PatientSink
 from daemon.feed.report import FeedReport
@@ -143,13 +143,22 @@ def _open(
     address: Address, config: Config, stack: ExitStack, interrupts: Interrupts, report: FeedReport
 ) -> tuple[list[PatientSink], int]:
     """Both topics to write to, those of an embedded log created where missing, and the partitions."""
-    training = prepare_topic(address, _partitions(address, config), "write")
-    prepare_topic(address.holdout, training.partitions, "write")
+    partitions = _prepared(address, _partitions(address, config), address)
+    _prepared(address.holdout, partitions, address)
     sinks = []
     for topic in (address, address.holdout):
         sink = stack.enter_context(closing(open_sink(topic)))
         sinks.append(PatientSink(sink, interrupts.wait, time.monotonic, report.note))
-    return sinks, training.partitions
+    return sinks, partitions
+
+
+def _prepared(topic: Address, partitions: int, stream: Address) -> int:
+    """The partitions of a topic of the stream that can be written to."""
+    try:
+        return prepare_topic(topic, partitions, "write").partitions
+    except TopicMissing as error:
+        remedy = f"create it with `tripletd topics create --to {stream}`, or correct the address"
+        raise UserError(f"{topic}: there is no such topic", remedy, EX_UNAVAILABLE) from error
 
 
 def _partitions(address: Address, config: Config) -> int:

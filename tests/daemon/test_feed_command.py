@@ -15,13 +15,9 @@ from typing import Any
 import pytest
 
 from daemon.cli import main
-from daemon.commands import feedoptions
 from streams.address import parse_address
 from streams.codec import decode_event, decode_impression
 from streams.event import Event
-from streams.feed.formats import FORMATS
-from streams.feed.readers.options import PAIRS
-from streams.feed.rules import RULES
 from streams.impression import Impression
 from streams.open import ensure_topic, open_source
 
@@ -248,9 +244,3 @@ def test_ubi_query_and_event_files_are_fed_together(tmp_path: Path) -> None:
     account(tripletd(*words, "--json"))
     told = [(one.query.id, one.clicked.id, one.skipped.id) for one in events_of(address)]
     assert told == [("shoes", "c", "a"), ("shoes", "c", "b")]
-
-
-def test_the_choices_offered_are_those_there_are() -> None:
-    assert set(feedoptions.RULES) == set(RULES)
-    assert set(feedoptions.FORMATS) == set(FORMATS)
-    assert set(feedoptions.PAIRS) == set(PAIRS)

@@ -17,11 +17,7 @@ from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
 from daemon.look.curves import curves_of, to_csv
-from daemon.look.overview import summary
-from daemon.look.status import dropped, lags
-from daemon.look.terminal_chart import draw
 from daemon.telemetry import Health, LearnMetrics, serve_http
-from daemon.text import ago, measure, number_runs, size, span
 from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink, retain
 from streams.source import OutRecord
@@ -124,10 +120,6 @@ def test_status_asks_a_running_role_whether_it_is_ready(
         assert "not ready" not in ask(capsys, "status", *port)
     finally:
         server.close()
-
-
-def test_numbers_are_told_in_runs() -> None:
-    assert [number_runs(one) for one in ([], [4], [0, 1, 3, 4, 5, 9])] == ["", "4", "0 to 1, 3 to 5, 9"]
 
 
 def test_status_of_nothing_at_all_is_an_answer_not_an_error(
@@ -238,24 +230,6 @@ def test_curves_take_the_newest_judgment_and_leave_out_refused_versions() -> Non
     assert "guarded" not in to_csv(curves)
 
 
-def test_a_resume_lifts_the_stop() -> None:
-    entries = [LedgerEntry(n=1, kind="STOP", version=3, reason="patience")]
-    assert summary(entries).stopped_by == "patience"
-    entries.append(LedgerEntry(n=2, kind="RESUME", version=3, reason="drift"))
-    assert summary(entries).stopped_by is None
-
-
-def test_lag_counts_from_what_is_still_there() -> None:
-    (fresh,) = lags({0: (10, 25)}, None)
-    assert (fresh.position, fresh.lag) == (None, 15)
-
-
-def test_records_that_are_gone_unlearned_are_told() -> None:
-    (told,) = dropped({0: (10, 25), 1: (10, 25), 2: (5, 9)}, {0: 4, 1: 10})
-    assert "partition 0: 6 records" in told
-    assert "--accept-gap" in told
-
-
 def test_status_tells_records_that_are_gone_unlearned(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     address = parse_address(f"log:{home}/clicks.log")
     assert "were dropped" not in ask(capsys, "status", "--json")
@@ -263,35 +237,6 @@ def test_status_tells_records_that_are_gone_unlearned(home: Path, capsys: pytest
     (first, second) = json.loads(ask(capsys, "status", "--json"))["problems"]
     assert first.startswith("partition 0: 14 records were dropped")
     assert second.startswith("partition 1: 14 records were dropped")
-
-
-def test_the_chart_rises_where_the_values_rise() -> None:
-    chart = draw([0.0, 10.0], [0.0, 1.0], [0.0, None], width=10, height=4)
-    assert len(chart.rows) == 4
-    assert {len(row) for row in chart.rows} == {10}
-    assert chart.line[3, 0]
-    assert chart.line[0, 9]
-    assert not chart.line[0, 0]
-    assert not chart.line[3, 9]
-
-
-def test_the_chart_shows_the_reference_apart_from_the_line() -> None:
-    chart = draw([0.0, 10.0], [1.0, 1.0], [0.0, 0.0], width=10, height=4)
-    assert chart.line[0].all()
-    assert chart.reference[3].any()
-    assert not (chart.line & chart.reference).any()
-
-
-def test_one_point_is_a_chart_too() -> None:
-    assert draw([5.0], [0.3], [None], width=8, height=2).line.sum() == 1
-
-
-def test_numbers_as_people_read_them() -> None:
-    assert [size(n) for n in (12, 1536, 5 << 20)] == ["12 B", "1.5 KiB", "5.0 MiB"]
-    assert [span(s) for s in (-3, 45, 720, 10_800, 800_000)] == ["0 s", "45 s", "12 m", "3 h", "9 d"]
-    assert ago("2026-01-01T00:00:00+00:00", now=1767225600.0 + 60) == "60 s ago"
-    assert ago("soon") == "soon"
-    assert [measure(v) for v in (0.12345, None, 33.0, True, 1.0)] == ["0.123", "-", "33", "True", "1.000"]
 
 
 def test_the_store_is_never_made_by_looking(tmp_path: Path) -> None:

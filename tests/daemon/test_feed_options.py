@@ -1,0 +1,44 @@
+"""The options of `tripletd feed`, and what it says of a stream that is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from daemon.cli import main
+from daemon.commands import feedoptions
+from daemon.exits import EX_UNAVAILABLE
+from daemon.feed import feeding
+from streams.address import Address
+from streams.errors import TopicMissing
+from streams.feed.formats import FORMATS
+from streams.feed.readers.options import PAIRS
+from streams.feed.rules import RULES
+
+
+def test_the_choices_offered_are_those_there_are() -> None:
+    assert set(feedoptions.RULES) == set(RULES)
+    assert set(feedoptions.FORMATS) == set(FORMATS)
+    assert set(feedoptions.PAIRS) == set(PAIRS)
+
+
+@pytest.mark.parametrize("lacking", ["clicks", "clicks.holdout"])
+def test_the_command_that_makes_a_missing_topic_names_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacking: str
+) -> None:
+    class Topic:
+        partitions = 1
+
+    def prepare(topic: Address, partitions: int, need: str) -> type[Topic]:
+        if topic.topic == lacking:
+            raise TopicMissing("gone")
+        return Topic
+
+    monkeypatch.setattr(feeding, "prepare_topic", prepare)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clicks.jsonl").write_text('{"q": "a", "shown": ["b"], "clicked": [0]}\n')
+    assert main(["feed", "clicks.jsonl", "--to", "kafka://host:9092/clicks"]) == EX_UNAVAILABLE
+    told = capsys.readouterr().err
+    assert f"kafka://host:9092/{lacking}: there is no such topic" in told
+    assert "`tripletd topics create --to kafka://host:9092/clicks`" in told

@@ -1,0 +1,60 @@
+"""What status and curves show, without a store: numbers, lag, the chart in the terminal."""
+
+from __future__ import annotations
+
+from checkpoints import LedgerEntry
+from daemon.look.overview import summary
+from daemon.look.status import dropped, lags
+from daemon.look.terminal_chart import draw
+from daemon.text import ago, measure, number_runs, size, span
+
+
+def test_numbers_are_told_in_runs() -> None:
+    assert [number_runs(one) for one in ([], [4], [0, 1, 3, 4, 5, 9])] == ["", "4", "0 to 1, 3 to 5, 9"]
+
+
+def test_a_resume_lifts_the_stop() -> None:
+    entries = [LedgerEntry(n=1, kind="STOP", version=3, reason="patience")]
+    assert summary(entries).stopped_by == "patience"
+    entries.append(LedgerEntry(n=2, kind="RESUME", version=3, reason="drift"))
+    assert summary(entries).stopped_by is None
+
+
+def test_lag_counts_from_what_is_still_there() -> None:
+    (fresh,) = lags({0: (10, 25)}, None)
+    assert (fresh.position, fresh.lag) == (None, 15)
+
+
+def test_records_that_are_gone_unlearned_are_told() -> None:
+    (told,) = dropped({0: (10, 25), 1: (10, 25), 2: (5, 9)}, {0: 4, 1: 10})
+    assert "partition 0: 6 records" in told
+    assert "--accept-gap" in told
+
+
+def test_the_chart_rises_where_the_values_rise() -> None:
+    chart = draw([0.0, 10.0], [0.0, 1.0], [0.0, None], width=10, height=4)
+    assert len(chart.rows) == 4
+    assert {len(row) for row in chart.rows} == {10}
+    assert chart.line[3, 0]
+    assert chart.line[0, 9]
+    assert not chart.line[0, 0]
+    assert not chart.line[3, 9]
+
+
+def test_the_chart_shows_the_reference_apart_from_the_line() -> None:
+    chart = draw([0.0, 10.0], [1.0, 1.0], [0.0, 0.0], width=10, height=4)
+    assert chart.line[0].all()
+    assert chart.reference[3].any()
+    assert not (chart.line & chart.reference).any()
+
+
+def test_one_point_is_a_chart_too() -> None:
+    assert draw([5.0], [0.3], [None], width=8, height=2).line.sum() == 1
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert [size(n) for n in (12, 1536, 5 << 20)] == ["12 B", "1.5 KiB", "5.0 MiB"]
+    assert [span(s) for s in (-3, 45, 720, 10_800, 800_000)] == ["0 s", "45 s", "12 m", "3 h", "9 d"]
+    assert ago("2026-01-01T00:00:00+00:00", now=1767225600.0 + 60) == "60 s ago"
+    assert ago("soon") == "soon"
+    assert [measure(v) for v in (0.12345, None, 33.0, True, 1.0)] == ["0.123", "-", "33", "True", "1.000"]
