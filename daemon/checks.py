@@ -14,6 +14,9 @@ from daemon.failures import as_user_error
 from daemon.finding import Finding
 from daemon.text import size
 
+_REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
+"""Where an error's own words name no remedy apart."""
+
 
 def run_checks(config: Config) -> list[Finding]:
     """Every finding; an error in one does not keep the others from running."""
@@ -25,7 +28,9 @@ def run_checks(config: Config) -> list[Finding]:
             readable = as_user_error(error)
             if readable is None:
                 raise
-            findings.append(Finding(key, "error", readable.message, readable.remedy))
+            findings.append(
+                Finding(key, "error", readable.message, readable.remedy or _REMEDIES.get(key, ""))
+            )
     return findings
 
 

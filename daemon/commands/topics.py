@@ -69,22 +69,22 @@ def _show(
     config: Config, topics: Sequence[TopicLook], new: dict[str, str], as_json: bool, *, missing_is_fine: bool
 ) -> int:
     """Print the topics; the exit code: 78 where one is unsafe, 69 where one is missing."""
+    code = EX_OK if missing_is_fine or all(one.exists for one in topics) else EX_UNAVAILABLE
+    if any(one.unsafe for one in topics):
+        code = EX_CONFIG
     if as_json:
-        write_json(_document(config, topics, new))
+        write_json(_document(config, topics, new, code == EX_OK))
     else:
         _print(config, topics, new)
-    if any(one.unsafe for one in topics):
-        return EX_CONFIG
-    return EX_OK if missing_is_fine or all(one.exists for one in topics) else EX_UNAVAILABLE
+    return code
 
 
-def _document(config: Config, topics: Sequence[TopicLook], new: dict[str, str]) -> dict[str, Any]:
+def _document(config: Config, topics: Sequence[TopicLook], new: dict[str, str], ok: bool) -> dict[str, Any]:
     rows = []
     for one in topics:
         counts = {"partitions": one.partitions, "records": one.records}
         made = new.get(one.topic) == "created"
         rows.append({**asdict(one), **counts, "unsafe": one.unsafe, "created": made})
-    ok = all(one.exists and not one.unsafe for one in topics)
     return {"address": str(config.stream.to_address()), "ok": ok, "topics": rows}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,14 @@ def test_without_judgments_the_500_impressions_are_told() -> None:
     assert "500" in found({})["validate.min_impressions"][1]
     assert "validate.min_impressions" not in found({"validate.min_impressions": 500})
     assert "500" in found({"validate.window": 499})["validate.window"][1]
+
+
+def test_a_stream_that_cannot_be_opened_comes_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "clicks.log").write_bytes(b"no log" * 100)
+    config = load_config(None, {"stream.address": f"log:{tmp_path}/clicks.log", "space.views.x.dim": 3}, {})
+    (finding,) = (one for one in run_checks(config) if one.key == "stream.address")
+    assert finding.grade == "error"
+    assert "stream.address" in finding.remedy
 
 
 def test_dimensions_and_memory() -> None:

@@ -36,7 +36,7 @@ class Fence:
 def taken_over(error: CheckpointError) -> UserError:
     """How a learner that was succeeded ends."""
     return UserError(
-        f"another learner has taken over these checkpoints: {error}",
+        f"another learner has taken over these checkpoints: {error.place}: {error.problem}",
         "this one stops without writing and is not restarted; run one learner per checkpoint folder: "
         "stop the other one, then start this one again",
         EX_CANTCREAT,

@@ -136,6 +136,8 @@ def test_the_embedded_log_has_topics_too(capsys: Capture) -> None:
     to = ("--to", "log:clicks.log")
     code, said = ask(capsys, "describe", *to)
     assert (code, said["ok"]) == (EX_UNAVAILABLE, False)
+    code, said = ask(capsys, "create", *to, "--dry-run")
+    assert (code, said["ok"], [one["exists"] for one in said["topics"]]) == (EX_OK, True, [False] * 3)
     code, said = ask(capsys, "create", *to, "--partitions", "2")
     assert (code, [one["partitions"] for one in said["topics"]]) == (EX_OK, [2, 2, 1])
     assert ask(capsys, "create", *to)[0] == EX_OK
