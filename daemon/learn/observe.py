@@ -63,7 +63,7 @@ class Observer:
         paused = halt is not None and is_pause(halt)
         self._metrics.parked.set(halt is not None and not paused)
         self._metrics.paused.set(paused)
-        reason = _told(halt) if halt is not None else trouble or self.readiness.trouble()
+        reason = told_of(halt) if halt is not None else trouble or self.readiness.trouble()
         self._outside.health.set_ready(reason)
         kind = reason and reason.partition(":")[0]
         if kind != self._unready:
@@ -157,7 +157,8 @@ class Observer:
                 self._metrics.weight_norm.set(float(np.linalg.norm(W)))
 
 
-def _told(halt: LedgerEntry) -> str:
+def told_of(halt: LedgerEntry) -> str:
+    """Why a halted learner is not ready."""
     if is_pause(halt):
         return f"paused: {halt.reason}; `tripletd resume` lets it go on"
     return f"parked: stopped by {halt.by or 'the ledger'}: {halt.reason or 'no reason given'}"

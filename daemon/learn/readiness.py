@@ -8,7 +8,7 @@ from daemon.learn.threads.errands import Errands
 from daemon.learn.threads.reader import Reader
 
 STALL_SECONDS = 10.0
-"""How long records may be seen to wait while the loop has nothing to do, or the stream leave a question unanswered."""
+"""How long records may be seen to wait while the loop has nothing to do, or a question go unanswered."""
 
 
 class Readiness:

@@ -152,8 +152,8 @@ def find_gaps(
         )
         raise UserError(
             f"records were dropped from the log before they were learned: {named}",
-            "to go on without them, run once `tripletd learn --accept-gap --exit-when-caught-up` (recorded in the "
-            "schedule), then start again as before; lengthen stream.retention",
+            "to go on without them, run once `tripletd learn --accept-gap --exit-when-caught-up` (recorded "
+            "in the schedule), then start again as before; lengthen stream.retention",
             EX_DATAERR,
         )
     return gaps

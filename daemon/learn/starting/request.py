@@ -18,7 +18,7 @@ from daemon.versions.lineage import ancestry
 
 
 def named(options: LearnOptions, versions: VersionStore, ledger: Ledger) -> LearnOptions:
-    """The options with the number of the version that is asked for by name. UserError (usage) for no such name."""
+    """The options with the number of a version asked for by name. UserError (usage) for no such name."""
     if options.restart_name is None:
         return options
     kept = versions.versions()

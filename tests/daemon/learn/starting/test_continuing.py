@@ -133,7 +133,7 @@ def test_records_that_expired_before_they_were_learned(log: Log) -> None:
     site.feed(make_events(10, seed=1))
     log.expire(site, 9)
     told = refused(site, r"partition 0: 4 records \(5 up to 9\)")
-    assert "--accept-gap" in told.remedy
+    assert "`tripletd learn --accept-gap --exit-when-caught-up`" in told.remedy
     before = site.newest().number
     assert site.learn(replace(LEAVE, accept_gap=True)) == EX_OK
     assert site.newest().schedule == ({"control": "gap", "partition": 0, "from": 5, "to": 9}, (0, 9, 15))
