@@ -10,7 +10,20 @@ from typing import Annotated, Any
 
 import typer
 
-from daemon.commands import check, curves, demo, feed, learn, models, resume, status, topics, up, validate
+from daemon.commands import (
+    check,
+    curves,
+    deadletters,
+    demo,
+    feed,
+    learn,
+    models,
+    resume,
+    status,
+    topics,
+    up,
+    validate,
+)
 from daemon.commands.replay import replay
 from daemon.exits import EX_OK, EX_USAGE, INTERRUPTED
 from daemon.failures import report, tell
@@ -41,6 +54,7 @@ app.command("validate", rich_help_panel="Run")(validate.validate)
 app.command("resume", rich_help_panel="Run")(resume.resume)
 app.command("status", rich_help_panel="Look")(status.status)
 app.command("curves", rich_help_panel="Look")(curves.curves)
+app.command("deadletters", rich_help_panel="Look")(deadletters.deadletters)
 app.add_typer(topics.app, name="topics", rich_help_panel="Start here")
 app.command("replay", rich_help_panel="Look")(replay)
 app.add_typer(models.app, name="models", rich_help_panel="Look")

@@ -101,7 +101,7 @@ def _leaves(halt: LedgerEntry, options: LearnOptions, on_stop: str) -> bool:
     if is_pause(halt) and options.exit_when_caught_up:
         raise UserError(
             f"paused, the position is kept: {halt.reason}",
-            "look at the dead letters; `tripletd resume` lets the next run go on",
+            "`tripletd deadletters` shows the newest; `tripletd resume` lets the next run go on",
             EX_DATAERR,
         )
     return not is_pause(halt) and (options.exit_when_caught_up or on_stop == "exit")

@@ -1,0 +1,91 @@
+"""The newest dead letters. Bytes are shown escaped, never unpacked: whoever feeds a stream chose them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from streams.address import Address
+from streams.deadletter import parse_dead_letter
+from streams.errors import TopicMissing
+from streams.open import open_source
+from streams.source import Headers, Source
+
+HEAD_BYTES = 40
+MOST_TEXT = 300  # characters of what a header says
+POLL_RECORDS = 500
+POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One dead letter: the refused record's place, when it was refused, why, its size and first bytes.
+
+    `partition` and `offset` are None, and `detail` says why, for a record that is no dead letter. `size` is
+    None for a record without a value.
+    """
+
+    topic: str
+    partition: int | None
+    offset: int | None
+    time: str
+    reason: str
+    detail: str
+    size: int | None
+    head: str
+
+
+def newest_letters(stream: Address, last: int) -> list[Shown]:
+    """The newest `last` dead letters of a stream, oldest first; [] where an embedded log has none yet.
+
+    Raises StreamError.
+    """
+    try:
+        source = open_source(stream.dead)
+    except TopicMissing:
+        if stream.scheme == "kafka":
+            raise
+        open_source(stream).close()  # raises where there is no such stream at all
+        return []
+    with closing(source):
+        found = sorted(_read(source, last), key=lambda one: one[0])  # of all partitions, by time
+    return [letter for _, letter in found[-last:]]
+
+
+def escaped(value: bytes | None) -> str:
+    """The first bytes, printable ASCII as it is and all else as \\xNN."""
+    return "".join(
+        chr(b) if 32 <= b < 127 and b != 92 else f"\\x{b:02x}" for b in (value or b"")[:HEAD_BYTES]
+    )
+
+
+def _read(source: Source, last: int) -> Iterator[tuple[int, Shown]]:
+    """(time in ms, letter) of what each partition held last; ends where nothing comes any more."""
+    bounds = source.bounds()
+    source.assign({p: max(earliest, end - last) for p, (earliest, end) in bounds.items()})
+    while any(source.reached()[p] < end for p, (_, end) in bounds.items()):
+        batch = source.poll(POLL_RECORDS, POLL_SECONDS)
+        if batch is None:
+            return
+        for at, value, headers in zip(batch.timestamps, batch.values, batch.headers, strict=True):
+            yield at, _shown(at, value, headers)
+
+
+def _shown(at: int, value: bytes | None, headers: Headers) -> Shown:
+    time, size, head = _time(at), None if value is None else len(value), escaped(value)
+    try:
+        letter = parse_dead_letter(value, headers)
+    except ValueError as error:
+        return Shown("", None, None, time, "", str(error)[:MOST_TEXT], size, head)
+    texts = letter.reason[:MOST_TEXT], letter.detail[:MOST_TEXT]
+    return Shown(letter.topic, letter.partition, letter.offset, time, *texts, size, head)
+
+
+def _time(ms: int) -> str:
+    """In UTC; the number itself where it is no time that a calendar has."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"
