@@ -36,7 +36,8 @@ class Moment:
 IDLE = Moment("idle", fed=None)
 MID_BATCH = Moment("in a batch", PROJECTED, every="200ms", fed=Pace(0.02, most=100))
 MID_CHECKPOINT = Moment("writing 9 MB", LARGE, every="1ms")
-BROKER_DOWN = Moment("broker down")
+BROKER_DOWN = Moment("broker down", fed=Pace(poison=False))
+"""Without poison: a learner whose dead letters are in doubt has no boundary for a last version; it says so."""
 MOMENTS = (IDLE, MID_BATCH, MID_CHECKPOINT)
 
 
@@ -80,10 +81,11 @@ def _stop_once(
             if broker is None:
                 return _leave(learner)
             broker.kill()
-            time.sleep(rng.uniform(0, moment.linger_s))
-            seconds = _leave(learner)
-            broker.revive()
-            return seconds
+            try:
+                time.sleep(rng.uniform(0, moment.linger_s))
+                return _leave(learner)
+            finally:
+                broker.revive()
 
 
 def _learned(site: Site) -> int:
