@@ -37,7 +37,7 @@ IDLE = Moment("idle", fed=None)
 MID_BATCH = Moment("in a batch", PROJECTED, every="200ms", fed=Pace(0.02, most=100))
 MID_CHECKPOINT = Moment("writing 9 MB", LARGE, every="1ms")
 BROKER_DOWN = Moment("broker down", fed=Pace(poison=False))
-"""Without poison: a learner whose dead letters are in doubt has no boundary for a last version; it says so."""
+"""Without poison: a learner whose dead letters are in doubt has no boundary for a last version."""
 MOMENTS = (IDLE, MID_BATCH, MID_CHECKPOINT)
 
 
