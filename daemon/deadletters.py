@@ -18,12 +18,11 @@ ROOM_FOR_HEADERS = 64 * 1024
 
 def open_dead(address: Address) -> Sink:
     """The dead-letter topic as it is; made with one partition where an embedded log has none."""
-    if address.scheme == "kafka":
-        prepare_topic(address, 1, "write")
-        return open_sink(address)
     try:
         return open_sink(address)
     except TopicMissing:
+        if address.scheme == "kafka":
+            raise
         prepare_topic(address, 1)
         return open_sink(address)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,11 +59,14 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
     space = space_of(config)
     catalog = load_catalog(config.catalog.path, space) if config.catalog.path else None
     address = config.stream.to_address()
-    prepare_topic(address, config.stream.partitions, "read")
-    control = open_source(address)
-    stack.callback(control.close)
-    dead = open_dead(address.dead)
-    stack.callback(dead.close)
+    with ThreadPoolExecutor(1) as beside:  # a broker takes its time to answer: both topics are asked at once
+        opening = beside.submit(open_dead, address.dead)
+        stack.callback(_close, opening)
+        if address.scheme != "kafka":  # whose topics have to exist, which opening them finds out
+            prepare_topic(address, config.stream.partitions)
+        control = open_source(address)
+        stack.callback(control.close)
+        dead = opening.result()
     store = LocalStore(Path(config.checkpoints.path))
     decoder = BatchDecoder(space, catalog, address.topic, config.stream.max_record_size)
     return Inputs(
@@ -76,3 +80,8 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
         VersionStore(store),
         Ledger(store),
     )
+
+
+def _close(opening: Future[Sink]) -> None:
+    if opening.exception() is None:
+        opening.result().close()

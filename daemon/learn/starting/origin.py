@@ -27,7 +27,7 @@ from daemon.learn.starting.continuing import (
 from daemon.learn.starting.inputs import Inputs
 from daemon.learn.starting.options import LearnOptions, Start, choose_offsets, parse_start
 from daemon.learn.starting.request import named, no_such_version, settled
-from daemon.learn.starting.samelog import check_same_log
+from daemon.learn.starting.samelog import SameLog
 from daemon.learn.writing.describe import Description, Expected, expected, runtime
 from learners.maps import FittedSpaceMap
 from streams.dedupe import IdWindow
@@ -55,6 +55,7 @@ class _Plan:
     start: Start
     run: Expected
     inputs: Inputs
+    same_log: SameLog
 
 
 Fit = Callable[[Mapping[int, int]], FittedSpaceMap | None]
@@ -69,7 +70,8 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     """
     run = expected(config, inputs.catalog_digest, inputs.identity)
     options = named(options, inputs.versions, inputs.ledger)
-    plan = _Plan(config, options, parse_start(options.start), run, inputs)
+    same_log = SameLog(inputs.control, run.stream)
+    plan = _Plan(config, options, parse_start(options.start), run, inputs, same_log)
     newest = inputs.versions.newest_manifest()  # damaged ones are reported when the version is loaded
     if newest is not None or options.restart_from is not None:
         asked = _still_asked(plan, newest)
@@ -154,7 +156,7 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
     if window and "dedupe_window" not in manifest.learner["config"]:
         progress.control(controls.dedupe(window))
     try:
-        bounds = check_same_log(plan.inputs.control, manifest, plan.run.stream)
+        bounds = plan.same_log.check(manifest)
     except OtherLog:
         if not options.accept_log or plan.start.kind == "checkpoint":
             raise

@@ -17,6 +17,20 @@ TURNS = 3  # polls per partition before those that were heard of are left out
 Bounds = dict[int, tuple[int, int]]
 
 
+class SameLog:
+    """Asks the log once per version, however often a start looks at one. `stream`: see `check_same_log`."""
+
+    def __init__(self, source: Source, stream: Mapping[str, Any]) -> None:
+        self._source, self._stream = source, stream
+        self._asked: tuple[Manifest, Bounds] | None = None
+
+    def check(self, manifest: Manifest) -> Bounds:
+        """See `check_same_log`."""
+        if self._asked is None or self._asked[0] != manifest:
+            self._asked = manifest, check_same_log(self._source, manifest, self._stream)
+        return self._asked[1]
+
+
 def check_same_log(source: Source, manifest: Manifest, stream: Mapping[str, Any]) -> Bounds:
     """The log's bounds; OtherLog unless it holds, right before each position, the record learned last.
 

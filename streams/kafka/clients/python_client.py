@@ -31,6 +31,10 @@ _PAUSE_S = 0.05
 """After so long without a poll the topic may have been re-created, with no fetch under way that failed."""
 
 _CONFIRM_S = 1.0
+_FRESH_S, _FRESH_SLICE_S = 0.5, 0.005
+"""The first polls after an assignment are short: the client sleeps 100 ms for what it has not heard yet, such as
+where a leader is, and only its next poll goes on once it has."""
+
 _GAPS_S = 0.005
 _LEAVE_S, _LEAVE_MS = 2.0, 500
 
@@ -64,7 +68,7 @@ class PythonConsumer:
         except Exception as error:
             raise stream_error(error, address) from error
         self._cluster = network.cluster
-        self._polled_at = time.monotonic()
+        self._polled_at = self._fresh_until = time.monotonic()
 
     def assign(self, positions: Mapping[int, int]) -> None:
         """Read these partitions from these next offsets; what was fetched before is forgotten."""
@@ -74,6 +78,7 @@ class PythonConsumer:
         for number, place in self._places.items():
             self._consumer.seek(place, positions[number])
         self._reached = dict(positions)
+        self._fresh_until = time.monotonic() + _FRESH_S
 
     def poll(self, max_records: int, timeout_s: float) -> list[Fetched]:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
@@ -81,7 +86,7 @@ class PythonConsumer:
             self._cluster.request_update()
         inflate.begin()
         try:
-            polled = self._consumer.poll(timeout_ms=max(0, round(timeout_s * 1000)), max_records=max_records)
+            polled = self._poll(max_records, timeout_s)
             if not polled:
                 self._pass_gaps()
         except Exception as error:
@@ -96,6 +101,18 @@ class PythonConsumer:
             fetched += _columns(place.partition, records)
             self._reached[place.partition] = records[-1].offset + 1
         return fetched
+
+    def _poll(self, max_records: int, timeout_s: float) -> dict[TopicPartition, list[Any]]:
+        until = time.monotonic() + timeout_s
+        while True:
+            left = until - time.monotonic()
+            fresh = time.monotonic() < self._fresh_until
+            wait_s = min(left, _FRESH_SLICE_S) if fresh else left
+            polled: dict[TopicPartition, list[Any]] = self._consumer.poll(
+                timeout_ms=max(0, round(wait_s * 1000)), max_records=max_records
+            )
+            if polled or not fresh or left <= 0:
+                return polled
 
     def positions(self) -> dict[int, int]:
         """Per assigned partition: the next offset to be polled; polls that find nothing pass gaps."""
