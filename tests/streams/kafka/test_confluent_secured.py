@@ -56,7 +56,7 @@ def test_permissions_are_asked_for_one_by_one(kafka_secured: Secured, topic: str
         place.write()
     kafka_secured.allow("DESCRIBE", "WRITE", topic=topic)
     assert place.write() == [0]
-    with pytest.raises(StreamRefused, match="no permission (for the group 'tripletd'|to read)"):
+    with pytest.raises(StreamRefused, match=r"no permission (for the group 'tripletd'|to read)"):
         place.read()  # both are missing: librdkafka tells the one that it hears of first
     kafka_secured.allow_group("READ", group="tripletd")
     with pytest.raises(StreamRefused, match="no permission to read"):
