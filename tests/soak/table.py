@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.benchmarks.harness import commit, machine
 from tests.kill.tally import Tally
@@ -48,7 +49,15 @@ def text(lines: Sequence[Line]) -> str:
 
 
 def write(lines: Sequence[Line], asked: Arguments) -> None:
-    """results.json beside this file: the rows of this run, and what it was told."""
-    shown = [{name: value for name, value in asdict(line).items() if name != "told"} for line in lines]
-    record = {"arguments": asdict(asked), "machine": machine(), "commit": commit(), "rows": shown}
-    RESULTS.write_text(json.dumps(record, indent=1) + "\n")
+    """results.json beside this file: the newest row of each name, and what its run was told."""
+    run = {"commit": commit(), "arguments": asdict(asked)}
+    rows = {(row["stream"], row["what"]): row for row in _written()}
+    for line in lines:
+        row = {name: value for name, value in asdict(line).items() if name != "told"}
+        rows[line.stream, line.what] = row | run
+    RESULTS.write_text(json.dumps({"machine": machine(), "rows": list(rows.values())}, indent=1) + "\n")
+
+
+def _written() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.kill.forks import Forks
 from tests.kill.site import embedded
 from tests.kill.tally import Tally
+from tests.soak import table
 from tests.soak.__main__ import _make
 from tests.soak.arguments import GROUPS, parse
 from tests.soak.rows import Place, Row, rows
@@ -52,3 +54,16 @@ def test_by_default_every_group_and_at_least_200_kills() -> None:
     each = -(-asked.kills // (7 * len(asked.streams)))
     assert groups.count("kills") * each >= 200
     assert {row.stream for row in rows(parse(["--stream", "log", "--only", "kills", "faults"]))} == {"log"}
+
+
+def test_rows_that_were_not_made_this_time_stay_with_what_their_run_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "RESULTS", tmp_path / "results.json")
+    table.write([table.line_of("log", Tally("one", 3)), table.line_of("log", Tally("two", 3))], parse([]))
+    table.write([table.line_of("log", Tally("two", 5))], parse(["--seed", "7"]))
+    rows = {row["what"]: row for row in json.loads(table.RESULTS.read_text())["rows"]}
+    assert {what: (row["tried"], row["arguments"]["seed"]) for what, row in rows.items()} == {
+        "one": (3, 1),
+        "two": (5, 7),
+    }
