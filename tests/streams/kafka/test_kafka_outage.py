@@ -166,7 +166,7 @@ def test_no_socket_is_left_after_close(place):
     place.send(b"0")
     place.writer.close()
     before = sockets()
-    source, sink = place.reading(), place.sink()
+    source, sink = place.reading(), place.patient_sink()
     sink.send([OutRecord(b"x")])
     source.poll(1, PATIENCE_S)
     assert sockets() > before
