@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS := 1
 help:
 	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
 	@echo "make test   every check and every test"
-	@echo "make soak   crashes, failing disks and brokers by the hundred (about 15 minutes), one table"
+	@echo "make soak   crashes, failing disks and brokers by the hundred, one table (long; SOAK=--help)"
 	@echo "make bench  measure speed and memory into tests/benchmarks/results.json"
 
 setup: $(STAMP)

@@ -14,7 +14,6 @@ from daemon.learn.acknowledge import Acknowledger
 from daemon.learn.applying.assemble import Assembler
 from daemon.learn.halts import Halts, remember_poison
 from daemon.learn.observe import Observer
-from daemon.learn.outside import Outside
 from daemon.learn.parts import LoopParts, stands
 from daemon.learn.poisongate import PoisonGate
 from daemon.learn.readiness import Readiness
@@ -31,13 +30,17 @@ from daemon.learn.writing.cadence import Cadence
 from daemon.learn.writing.fence import Fence
 from daemon.learn.writing.housekeeping import Housekeeping
 from daemon.learn.writing.publishing import Publishing
+from daemon.process.outside import Outside
+from daemon.telemetry import LearnMetrics
 from learners.batch import TripletBatch
 from learners.maps import FittedSpaceMap
 from streams.decode import DecodedBatch
 from streams.source import RecordBatch
 
 
-def build(stack: ExitStack, config: Config, options: LearnOptions, outside: Outside) -> LoopParts | None:
+def build(
+    stack: ExitStack, config: Config, options: LearnOptions, outside: Outside, metrics: LearnMetrics
+) -> LoopParts | None:
     """Open everything, find where to begin, start the threads; None when told to stop meanwhile.
 
     What was opened is closed by `stack` when anything fails, and by the threads that own it afterwards.
@@ -58,14 +61,22 @@ def build(stack: ExitStack, config: Config, options: LearnOptions, outside: Outs
         if origin is None:
             return None
         origin.state.learner.warm_up()
-        parts = _parts(stack, config, outside, inputs, origin)
+        parts = _parts(stack, config, outside, metrics, inputs=inputs, origin=origin)
         opened.pop_all()
     stack.push(parts.leave)
     parts.start()
     return parts
 
 
-def _parts(stack: ExitStack, config: Config, outside: Outside, inputs: Inputs, origin: Origin) -> LoopParts:
+def _parts(
+    stack: ExitStack,
+    config: Config,
+    outside: Outside,
+    metrics: LearnMetrics,
+    *,
+    inputs: Inputs,
+    origin: Origin,
+) -> LoopParts:
     clock, watch = time.monotonic, outside.watchdog.watch
     cadence = Cadence(config.checkpoints.every_s, config.checkpoints.every_events)
     size = PollSize(config.stream.poll_records, cadence, origin.progress.records)
@@ -82,7 +93,7 @@ def _parts(stack: ExitStack, config: Config, outside: Outside, inputs: Inputs, o
     )
     errands = Errands(inputs.control, tidy, pulse, clock)
     readiness = Readiness(reader, errands, partial(stands, origin, reader), clock)
-    observer = Observer(outside, readiness, origin.state.arrays, clock)
+    observer = Observer(outside, metrics, readiness, origin.state.arrays, clock)
     publisher = AsyncPublisher(inputs.versions, origin.epoch)
     stack.callback(publisher.close)
     publishing = Publishing(

@@ -17,9 +17,10 @@ from checkpoints.publisher import Published
 from daemon.learn.applying.apply import Step
 from daemon.learn.applying.ready import Ready
 from daemon.learn.halts import is_pause
-from daemon.learn.outside import Outside
 from daemon.learn.readiness import Readiness
 from daemon.learn.threads.errands import Seen
+from daemon.process.outside import Outside
+from daemon.telemetry import LearnMetrics
 from daemon.versions.arrays import Arrays
 from streams.deadletter import DeadLetter
 
@@ -35,11 +36,12 @@ class Observer:
     def __init__(
         self,
         outside: Outside,
+        metrics: LearnMetrics,
         readiness: Readiness,
         arrays: Callable[[], Arrays],
         clock: Callable[[], float],
     ) -> None:
-        self._metrics = outside.metrics
+        self._metrics = metrics
         self._outside = outside
         self.readiness = readiness
         self._arrays = arrays

@@ -11,12 +11,12 @@ from daemon.learn.applying.apply import Step, step
 from daemon.learn.applying.ready import Ready
 from daemon.learn.halts import Halts
 from daemon.learn.observe import Observer
-from daemon.learn.outside import Outside
 from daemon.learn.readiness import STALL_SECONDS
 from daemon.learn.starting.origin import Origin
 from daemon.learn.threads.group import Threads
 from daemon.learn.threads.reader import Reader
 from daemon.learn.writing.publishing import Publishing
+from daemon.process.outside import Outside
 from streams.deadletter import DeadLetter
 
 LETTER_SECONDS = 0.3  # what dead letters get to become durable after a stop

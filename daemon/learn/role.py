@@ -6,21 +6,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import structlog
-from threadpoolctl import threadpool_limits
 
 from checkpoints.ledger import LedgerEntry
 from daemon.config.model import Config
 from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, UserError
 from daemon.learn.build import build
 from daemon.learn.halts import is_pause
-from daemon.learn.outside import Outside
 from daemon.learn.parts import LoopParts
 from daemon.learn.starting.options import LearnOptions
-from daemon.process.notify import Notifier
-from daemon.process.reloading import Reloading
-from daemon.process.signals import Signals
-from daemon.process.watchdog import Watchdog
-from daemon.telemetry import Health, LearnMetrics, serve_http
+from daemon.process.outside import open_outside
+from daemon.telemetry import LearnMetrics
 
 WAIT_SECONDS = 0.1  # how soon an idle loop hears signals and verdicts
 
@@ -32,26 +27,14 @@ def run(config: Config, options: LearnOptions, load: Callable[[], Config] | None
 
     `load` reads the configuration again, for SIGHUP.
     """
+    metrics = LearnMetrics()
     with ExitStack() as stack:
-        # Two BLAS threads on two shared cores make small products many times slower, and their bits vary.
-        stack.enter_context(threadpool_limits(limits=1))
-        outside = _outside(stack, config, load)
-        parts = build(stack, config, options, outside)
+        outside = open_outside(stack, config, metrics.registry, config.http.learn_port, load)
+        parts = build(stack, config, options, outside, metrics)
         if parts is None:
             return EX_OK
         outside.signals.finish_first()
         return _loop(parts, options)
-
-
-def _outside(stack: ExitStack, config: Config, load: Callable[[], Config] | None) -> Outside:
-    signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
-    watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
-    metrics, health = LearnMetrics(), Health(watchdog.silent)
-    server = serve_http(metrics.registry, health, config.http.host, config.http.learn_port)
-    stack.callback(server.close)
-    log.info("metrics and health", url=f"http://{server.host}:{server.port}")
-    reloading = Reloading(config, load, notifier)
-    return Outside(signals, metrics, health, watchdog, notifier, reloading, watchdog.watch("the loop"))
 
 
 def _loop(parts: LoopParts, options: LearnOptions) -> int:

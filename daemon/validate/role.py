@@ -5,18 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import structlog
-from threadpoolctl import threadpool_limits
 
 from daemon.config.model import Config
 from daemon.exits import EX_OK
-from daemon.process.notify import Notifier
-from daemon.process.reloading import Reloading
-from daemon.process.signals import Signals
-from daemon.process.watchdog import Pulse, Watchdog
-from daemon.telemetry import Health, ValidateMetrics, serve_http
+from daemon.process.outside import Outside, open_outside
+from daemon.telemetry import ValidateMetrics
 from daemon.validate.bench import open_bench
 from daemon.validate.ending import Patience, learning_goes_on
 from daemon.validate.options import ValidateOptions
@@ -41,31 +36,14 @@ def run(
     `clock` is monotonic, in seconds: how long a run that is to leave waits for a learner. `load` reads the
     configuration again.
     """
+    metrics = ValidateMetrics()
     with ExitStack() as stack:
-        stack.enter_context(threadpool_limits(limits=1))
-        signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
-        watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
-        metrics, health = ValidateMetrics(), Health(watchdog.silent)
-        server = serve_http(metrics.registry, health, config.http.host, config.http.validate_port)
-        stack.callback(server.close)
-        log.info("metrics and health", url=f"http://{server.host}:{server.port}")
+        outside = open_outside(stack, config, metrics.registry, config.http.validate_port, load)
         bench = open_bench(stack, config, metrics)
         validator = Validator(bench, config.validate, bench.rule)
         patience = Patience(clock, learning_goes_on if options.beside_learn else lambda: False)
-        outside = Outside(signals, health, watchdog.watch("the loop"), Reloading(config, load, notifier))
-        health.started()
-        notifier.ready()
+        outside.started()
         return _loop(validator, outside, patience if options.exit_when_caught_up else None)
-
-
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """How the loop hears of the world and shows itself to it."""
-
-    signals: Signals
-    health: Health
-    pulse: Pulse
-    reloading: Reloading
 
 
 def _loop(validator: Validator, outside: Outside, patience: Patience | None) -> int:

@@ -18,6 +18,7 @@ from streams.kafka.source import KafkaSource
 from streams.open import ensure_topic
 from streams.source import OutRecord
 from tests.kafka.cluster import Cluster
+from tests.kafka.fixtures import start_or_skip
 
 PATIENCE_S = 20.0
 ENOUGH_S = 15.0
@@ -59,6 +60,14 @@ class Place:
         if self.writer is None:
             self.writer = self.patient_sink()
         self.writer.send([OutRecord(value) for value in values])
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Cluster]:
+    """One node for the tests of a module, which they freeze and stop."""
+    cluster = start_or_skip(Cluster())
+    yield cluster
+    cluster.stop()
 
 
 def drain(source: KafkaSource, poll: int = 100) -> list[tuple[int, bytes | None]]:

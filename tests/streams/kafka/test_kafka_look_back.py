@@ -8,20 +8,11 @@ from hashlib import sha256
 import pytest
 
 from streams.errors import LogMismatch, StreamUnavailable
-from tests.kafka.cluster import Cluster
-from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.kafka.fixtures import ONE_AT_A_TIME
 from tests.streams.kafka.conftest import drain
 from tests.streams.kafka.segments import cut
 
 pytestmark = ONE_AT_A_TIME
-
-
-@pytest.fixture(scope="module")
-def own():
-    """One node for these tests, which they stop."""
-    cluster = start_or_skip(Cluster())
-    yield cluster
-    cluster.stop()
 
 
 @pytest.fixture(params=["kafka-python", "confluent"])

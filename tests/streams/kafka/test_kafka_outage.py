@@ -19,22 +19,13 @@ from streams.kafka.source import KafkaSource
 from streams.kafka.topics import find_topic
 from streams.open import delete_topic, ensure_topic
 from streams.source import OutRecord
-from tests.kafka.cluster import Cluster
-from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.kafka.fixtures import ONE_AT_A_TIME
 from tests.streams.kafka.conftest import ENOUGH_S, PATIENCE_S, drain, leave, sockets, within
 from tests.streams.kafka.segments import cut
 
 pytestmark = ONE_AT_A_TIME
 
 LIMIT_S = 1.0
-
-
-@pytest.fixture(scope="module")
-def own():
-    """One node for these tests, which they freeze and stop."""
-    cluster = start_or_skip(Cluster())
-    yield cluster
-    cluster.stop()
 
 
 @pytest.fixture(params=["kafka-python", "confluent"])
