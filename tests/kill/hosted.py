@@ -11,6 +11,7 @@ from daemon.config import load_config
 from daemon.failures import as_user_error
 from daemon.learn import role
 from daemon.learn.starting.options import LearnOptions
+from daemon.process import outside
 from daemon.process.signals import Signals
 from daemon.telemetry import LearnMetrics
 from tests.kill.learners import START_SECONDS
@@ -50,7 +51,7 @@ class Hosted:
             seams.write_each_version()
         seams.put_disk(self._fs)
         seams.wait_briefly()
-        seams.put(role, "Signals", lambda **_: self.signals)
+        seams.put(outside, "Signals", lambda **_: self.signals)
         seams.put(role, "LearnMetrics", lambda: self.metrics)
         seams.put(AsyncPublisher, "result", self._noted(AsyncPublisher.result))
         self._thread.start()
