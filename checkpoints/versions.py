@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from checkpoints import derived
-from checkpoints.commit import Epoch, StateFile, check_writer, claim, commit, discard, next_state_key
+from checkpoints.commit import Epoch, StateFile, claim, commit, discard, next_state_key
 from checkpoints.encoding import encode, load_arrays, specs_of
 from checkpoints.errors import CheckpointError, Damaged, Report
 from checkpoints.keys import folder
@@ -107,10 +107,6 @@ class VersionStore:
         On an empty store nothing is written yet: publish version 0 next, that put is the claim.
         """
         return claim(self.store)
-
-    def check_writer(self, epoch: Epoch) -> None:
-        """Raise Superseded when another writer has claimed the store since `epoch` was."""
-        check_writer(self.store, epoch)
 
     def publish(self, epoch: Epoch, arrays: Arrays, meta: VersionMeta) -> Manifest:
         """Write `arrays` and `meta` as the epoch's next number; durable when it returns.

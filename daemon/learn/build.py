@@ -31,6 +31,7 @@ from daemon.learn.writing.fence import Fence
 from daemon.learn.writing.housekeeping import Housekeeping
 from daemon.learn.writing.publishing import Publishing
 from daemon.process.outside import Outside
+from daemon.process.watchdog import Pulse
 from daemon.telemetry import LearnMetrics
 from learners.batch import TripletBatch
 from learners.maps import FittedSpaceMap
@@ -82,16 +83,7 @@ def _parts(
     size = PollSize(config.stream.poll_records, cadence, origin.progress.records)
     reader = _reader(inputs, origin, size, outside)
     fence, pulse = Fence(inputs.versions, origin.epoch), watch("the errands thread")
-    tidy = Housekeeping(
-        VersionStore(inputs.store),
-        Ledger(inputs.store),
-        fence,
-        inputs.address,
-        config.checkpoints.keep,
-        config.stream,
-        pulse,
-    )
-    errands = Errands(inputs.control, tidy, pulse, clock)
+    errands = Errands(inputs.control, _housekeeping(config, inputs, fence, pulse), pulse, clock)
     readiness = Readiness(reader, errands, partial(stands, origin, reader), clock)
     observer = Observer(outside, metrics, readiness, origin.state.arrays, clock)
     publisher = AsyncPublisher(inputs.versions, origin.epoch)
@@ -110,6 +102,11 @@ def _parts(
     threads, halts = Threads(reader, errands, letters), _halts(config, inputs, origin)
     topic, on_stop = inputs.address.topic, config.validate.on_stop
     return LoopParts(outside, topic, on_stop, origin, threads, publishing, halts, observer)
+
+
+def _housekeeping(config: Config, inputs: Inputs, fence: Fence, pulse: Pulse) -> Housekeeping:
+    store, keep = inputs.store, config.checkpoints.keep
+    return Housekeeping(VersionStore(store), Ledger(store), fence, inputs.address, keep, config.stream, pulse)
 
 
 def _halts(config: Config, inputs: Inputs, origin: Origin) -> Halts:

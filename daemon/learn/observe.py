@@ -20,6 +20,7 @@ from daemon.learn.halts import is_pause
 from daemon.learn.readiness import Readiness
 from daemon.learn.threads.errands import Seen
 from daemon.process.outside import Outside
+from daemon.process.standing import Standing
 from daemon.telemetry import LearnMetrics
 from daemon.versions.arrays import Arrays
 from streams.deadletter import DeadLetter
@@ -50,7 +51,7 @@ class Observer:
         self._shown: Seen | None = None
         self._norm_at = self._dead_at = float("-inf")
         self._dead_unsaid = 0
-        self._unready: str | None = None
+        self._standing = Standing(outside.health, outside.notifier, log, "learning")
         self._skipped = Counter(
             "tripletd_checkpoint_skipped",
             "Versions due while the one before was still being written",
@@ -66,12 +67,7 @@ class Observer:
         self._metrics.parked.set(halt is not None and not paused)
         self._metrics.paused.set(paused)
         reason = told_of(halt) if halt is not None else trouble or self.readiness.trouble()
-        self._outside.health.set_ready(reason)
-        kind = reason and reason.partition(":")[0]
-        if kind != self._unready:
-            log.warning("not ready", reason=reason) if reason else log.info("ready")
-            self._outside.notifier.status(f"not ready: {reason}" if reason else "learning")
-            self._unready = kind
+        self._standing.now(reason)
 
     def idle(self) -> AbstractContextManager[None]:
         """Around the wait for a batch: its time is the loop's idle time."""

@@ -11,6 +11,7 @@ import structlog
 from daemon.config.model import Config
 from daemon.exits import EX_OK
 from daemon.process.outside import Outside, open_outside
+from daemon.process.standing import Standing
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.bench import open_bench
 from daemon.validate.ending import Patience, learning_goes_on
@@ -49,12 +50,13 @@ def run(
 def _loop(validator: Validator, outside: Outside, patience: Patience | None) -> int:
     """Read what is there, watch it for drift, judge the newest version, rest when there was nothing to do."""
 
-    signals, health, pulse = outside.signals, outside.health, outside.pulse
+    signals, pulse = outside.signals, outside.pulse
+    standing = Standing(outside.health, outside.notifier, log, "judging")
 
     def give_up(seconds: float, error: Exception) -> bool:
         pulse.beat("dead letters")
         missing = f"holdout or dead letters are not available: {error}"
-        health.set_ready(missing)
+        standing.now(missing)
         if patience is not None:
             patience.wait_for(missing, validator.state(), remedy="")
         return signals.wait(seconds)
@@ -65,7 +67,7 @@ def _loop(validator: Validator, outside: Outside, patience: Patience | None) -> 
         with pulse.patient("judging"):
             validator.watch_drift(fresh)
             judged = validator.judge_next()
-        health.set_ready(validator.waiting_for())
+        standing.now(validator.waiting_for())
         if patience is not None:
             missing = _unfinished(validator)
             if missing is None:

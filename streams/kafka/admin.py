@@ -17,6 +17,7 @@ from kafka.structs import OffsetAndMetadata
 from streams.address import Address
 from streams.errors import LogMismatch, StreamError, TopicMissing
 from streams.kafka.bounded import call_within, ignore
+from streams.kafka.clients.protocol import recreated
 from streams.kafka.connect import client_options, close_aside, close_quietly, open_client, settings_of
 from streams.kafka.faults import missing, stream_error
 from streams.placing import Bounds
@@ -53,12 +54,9 @@ class Admin:
         try:
             now = self.identity()
         except TopicMissing as error:
-            raise LogMismatch(f"{self._address}: the topic was removed while it was open") from error
+            raise recreated(self._address, known.topic_id, None) from error
         if now.topic_id != known.topic_id:
-            raise LogMismatch(
-                f"{self._address}: the topic was removed or re-created while it was open (its id was "
-                f"{known.topic_id}, now it is {now.topic_id}); open it again"
-            )
+            raise recreated(self._address, known.topic_id, now.topic_id)
         if now.log_id != known.log_id:
             raise LogMismatch(
                 f"{self._address}: another cluster answers, {now.log_id} instead of {known.log_id}"

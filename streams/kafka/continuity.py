@@ -41,18 +41,18 @@ def look_back(
 ) -> dict[int, LastRead]:
     """The last records before some positions, as if they had been handed out here: with their epochs.
 
-    `known`: sha256 (hex) of each. Raises LogMismatch as `check_same_log` does.
+    `known`: sha256 (hex) of each. Raises LogMismatch as `check_last_record` does.
     """
     last = {}
     for partition, digest in known.items():
         before = LastRead(positions[partition] - 1, -1, bytes.fromhex(digest))
-        found = check_same_log(prober, address, partition, before)
+        found = check_last_record(prober, address, partition, before)
         if found is not None:
             last[partition] = found
     return last
 
 
-def check_same_log(prober: Prober, address: Address, partition: int, last: LastRead) -> LastRead | None:
+def check_last_record(prober: Prober, address: Address, partition: int, last: LastRead) -> LastRead | None:
     """Read the last record again; raises LogMismatch when it is another one, or gone from between others.
 
     Comes back with it and its epoch now. None: it expired, or is damaged now; it cannot be compared and says

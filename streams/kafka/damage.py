@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from streams.errors import StreamUnavailable
-from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, Fetched
+from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, Fetched, Overfull
 from streams.placing import Bounds
 
 _SLICE_S = 0.2
@@ -39,26 +39,37 @@ class Prober:
 
         Raises CorruptBatch, OutOfRange, and StreamUnavailable when nothing comes within the time limit.
         """
-        client = self._client = self._client or self._make()
         deadline = time.monotonic() + self._timeout_s
-        try:
-            client.assign({partition: offset})
-            while time.monotonic() < deadline:
-                pieces = client.poll(1, _SLICE_S)
-                if pieces:
-                    return pieces[0]
-                if client.positions()[partition] > offset:
-                    return None
-        except BaseException:
-            self.close()
-            raise
-        raise StreamUnavailable(f"partition {partition}: no answer about offset {offset}")
+        while time.monotonic() < deadline:
+            try:
+                return self._read(partition, offset, deadline)
+            except Overfull:  # batches behind it: the next client may get fewer of them at once
+                self.close()
+            except BaseException:
+                self.close()
+                raise
+        raise _no_answer(partition, offset)
+
+    def _read(self, partition: int, offset: int, deadline: float) -> Fetched | None:
+        client = self._client = self._client or self._make()
+        client.assign({partition: offset})
+        while time.monotonic() < deadline:
+            pieces = client.poll(1, _SLICE_S)
+            if pieces:
+                return pieces[0]
+            if client.positions()[partition] > offset:
+                return None
+        raise _no_answer(partition, offset)
 
     def close(self) -> None:
         """Release the client."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def _no_answer(partition: int, offset: int) -> StreamUnavailable:
+    return StreamUnavailable(f"partition {partition}: no answer about offset {offset}")
 
 
 def find_damage(prober: Prober, positions: Mapping[int, int], bounds: Bounds) -> Damage | None:

@@ -13,7 +13,7 @@ from streams.kafka.clients.choose import make_consumer
 from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, OutOfRange, Overfull
 from streams.kafka.connect import settings_of
 from streams.kafka.connection import Connection
-from streams.kafka.continuity import LastRead, check_same_log, follows, last_of, look_back
+from streams.kafka.continuity import LastRead, check_last_record, follows, last_of, look_back
 from streams.kafka.damage import Damage, Prober, find_damage
 from streams.kafka.preflight import preflight
 from streams.kafka.waiting import Waiting
@@ -153,7 +153,7 @@ class KafkaSource:
         last = self._last.get(partition)
         if last is not None and not follows(last, piece):
             with closing(self._prober()) as prober:
-                check_same_log(prober, self._address, partition, last)
+                check_last_record(prober, self._address, partition, last)
         piece = self._waiting.take(max_records, MAX_POLL_BYTES)
         self._last[partition] = last_of(piece)
         waits = partition in self._waiting

@@ -20,6 +20,7 @@ from checkpoints import (
     plan,
     prune,
 )
+from checkpoints.commit import check_writer
 from checkpoints.retention import KEEP_CLAIMS, plan_claims
 
 from .samples import meta, state
@@ -158,7 +159,7 @@ def test_a_writer_that_was_succeeded_deletes_nothing_more(tmp_path: Path) -> Non
         looks += 1
         if looks == 4:  # two for each version: before its line of history, and before its deletion
             versions.claim()
-        versions.check_writer(epoch)
+        check_writer(versions.store, epoch)
 
     with pytest.raises(Superseded):
         prune(versions, list, 2, succeeded_before_the_second)
@@ -180,7 +181,7 @@ def test_nothing_goes_while_a_verdict_cannot_be_read(tmp_path: Path) -> None:
 def test_the_own_number_of_a_put_in_flight_is_nobody_elses(tmp_path: Path) -> None:
     versions, epoch = five_versions(tmp_path)
     epoch.next_number -= 1  # as between the manifest's link and the count
-    versions.check_writer(epoch)
+    check_writer(versions.store, epoch)
     versions.claim()
     with pytest.raises(Superseded):
-        versions.check_writer(epoch)
+        check_writer(versions.store, epoch)

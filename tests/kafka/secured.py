@@ -89,10 +89,6 @@ class Secured:
         """Permit operations on a topic (`*`: on all); CREATE on `*` means the cluster's."""
         self._grant(operations, ResourceType.TOPIC, topic, user)
 
-    def allow_cluster(self, *operations: str, user: str = USER) -> None:
-        """Permit operations on the cluster, IDEMPOTENT_WRITE or CREATE."""
-        self._grant(operations, ResourceType.CLUSTER, "kafka-cluster", user)
-
     def allow_group(self, *operations: str, group: str, user: str = USER) -> None:
         """Permit operations on a consumer group."""
         self._grant(operations, ResourceType.GROUP, group, user)

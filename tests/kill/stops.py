@@ -19,6 +19,7 @@ from tests.kill.written import Written
 
 MOST_SECONDS = 2.0
 LARGE = Case("large", "C = 0.1", 'kind = "sparse"\ndim = 1500\nmap = "unit"')
+VAST = Case("vast", "C = 0.1", 'kind = "sparse"\ndim = 10000\nmap = "unit"')
 HUGE = Case("huge", "C = 0.1", 'kind = "sparse"\ndim = 5000\nmap = "unit"')
 
 
@@ -36,9 +37,10 @@ class Moment:
 IDLE = Moment("idle", fed=None)
 MID_BATCH = Moment("in a batch", PROJECTED, every="200ms", fed=Pace(0.02, most=100))
 MID_CHECKPOINT = Moment("writing 9 MB", LARGE, every="1ms")
+MID_LARGE_CHECKPOINT = Moment("writing 400 MB", VAST, every="1ms", linger_s=1.0)
 BROKER_DOWN = Moment("broker down", fed=Pace(poison=False))
 """Without poison: a learner whose dead letters are in doubt has no boundary for a last version."""
-MOMENTS = (IDLE, MID_BATCH, MID_CHECKPOINT)
+MOMENTS = (IDLE, MID_BATCH, MID_CHECKPOINT, MID_LARGE_CHECKPOINT)
 
 
 def stops(

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from checkpoints import Epoch, VersionStore
+from checkpoints.commit import check_writer
 from checkpoints.errors import CheckpointError, Superseded
 from daemon.exits import EX_CANTCREAT, UserError
 
@@ -23,7 +24,7 @@ class Fence:
         Raises CheckpointError when the folder cannot be read.
         """
         try:
-            self.versions.check_writer(self.epoch)
+            check_writer(self.versions.store, self.epoch)
         except Superseded as error:
             raise taken_over(error) from error
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from streams.errors import StreamError
+from streams.address import Address
+from streams.errors import LogMismatch, StreamError
 from streams.source import Headers, OutRecord
 
 
@@ -33,6 +34,14 @@ class OutOfRange(StreamError):
 
 class Overfull(StreamError):
     """What was fetched is too large to be held at once: another client reads on where this one stands."""
+
+
+def recreated(address: Address, opened: str, found: str | None) -> LogMismatch:
+    """The topic of that id is no more; `found`: the id of the one that has its name now."""
+    return LogMismatch(
+        f"{address}: the topic was removed or re-created while it was open (its id was {opened}, "
+        f"now it is {found or 'gone'}); open it again"
+    )
 
 
 class ConsumerClient(Protocol):

@@ -12,10 +12,10 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 
 from streams.address import Address
-from streams.errors import LogMismatch, StreamError, StreamUnavailable
+from streams.errors import StreamError, StreamUnavailable
 from streams.kafka.bounded import call_within, ignore
 from streams.kafka.clients import inflate
-from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange, Overfull
+from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange, Overfull, recreated
 from streams.kafka.connect import client_options, close_quietly, milliseconds, open_client, settings_of
 from streams.kafka.faults import stream_error
 from streams.source import Headers
@@ -142,10 +142,7 @@ class PythonConsumer:
         """The client asks for the topic's id often, and at once after any fetch that failed."""
         known = self._cluster.topic_id(self._address.topic)
         if self._topic_id is not None and known is not None and str(known) != self._topic_id:
-            raise LogMismatch(
-                f"{self._address}: the topic was removed or re-created while it was open (its id was "
-                f"{self._topic_id}, now it is {known}); open it again"
-            )
+            raise recreated(self._address, self._topic_id, str(known))
 
     def _fault(self, error: Exception) -> StreamError:
         if isinstance(error, kafka_errors.OffsetOutOfRangeError | kafka_errors.LogTruncationError):

@@ -14,8 +14,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from streams.address import Address
-from streams.errors import LogMismatch, StreamUnavailable
+from streams.errors import StreamUnavailable
 from streams.kafka.clients.confluent_common import make
+from streams.kafka.clients.protocol import recreated
 from streams.kafka.connect import settings_of
 
 
@@ -33,10 +34,7 @@ class SameTopic:
             self._client = make(AdminClient, self._address, {})
         found = self._id(self._client)
         if found != self._topic_id:
-            raise LogMismatch(
-                f"{self._address}: the topic was removed or re-created while it was open (its id was "
-                f"{self._topic_id}, now it is {found or 'gone'}); open it again"
-            )
+            raise recreated(self._address, self._topic_id, found)
 
     def _id(self, client: AdminClient) -> str | None:
         topic = self._address.topic

@@ -12,10 +12,13 @@ def piece(partition, first, values, epoch=0):
 
 
 class Torn:
-    """A log of records in which some cannot be read, one partition; stands in for a client."""
+    """A log of records in which some cannot be read, one partition; stands in for a client.
 
-    def __init__(self, damaged, end):
-        self.damaged, self.end, self.offset, self.broken = damaged, end, 0, False
+    `error`: raised at those.
+    """
+
+    def __init__(self, damaged, end, error=CorruptBatch):
+        self.damaged, self.end, self.error, self.offset, self.broken = damaged, end, error, 0, False
 
     def assign(self, positions):
         ((_, self.offset),) = positions.items()
@@ -24,7 +27,7 @@ class Torn:
         assert not self.broken, "a client is of no use after an error"
         if self.offset in self.damaged:
             self.broken = True
-            raise CorruptBatch("torn")
+            raise self.error("torn")
         return [piece(0, self.offset, [b"x"])] if self.offset < self.end else []
 
     def positions(self):

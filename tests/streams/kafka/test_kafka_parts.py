@@ -13,7 +13,7 @@ from kafka import errors
 
 from streams.address import Address
 from streams.errors import RecordRefused, StreamRefused, StreamUnavailable, TopicMissing
-from streams.kafka.clients.protocol import OutOfRange
+from streams.kafka.clients.protocol import OutOfRange, Overfull
 from streams.kafka.continuity import LastRead, follows, last_of
 from streams.kafka.damage import Prober, find_damage
 from streams.kafka.faults import stream_error
@@ -141,3 +141,10 @@ def test_damage_is_found_from_its_first_to_its_last_offset(first, length, rest):
 def test_what_can_be_read_again_is_not_damaged():
     assert find_damage(Prober(lambda: Torn((), 10), 1.0), {0: 3}, {0: (0, 10)}) is None
     assert find_damage(Prober(lambda: Torn((), 10), 1.0), {0: 10}, {0: (0, 10)}) is None
+
+
+def test_an_answer_too_large_at_once_is_asked_for_again():
+    clients = [Torn([3], 10, Overfull), Torn((), 10)]
+    assert Prober(lambda: clients.pop(0), 1.0).read(0, 3).offsets == [3]
+    with pytest.raises(StreamUnavailable, match="offset 3"):
+        Prober(lambda: Torn([3], 10, Overfull), 0.1).read(0, 3)

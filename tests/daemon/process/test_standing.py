@@ -1,0 +1,29 @@
+"""Readiness as it is told: always to those who ask, to the log only when it changed."""
+
+from __future__ import annotations
+
+import structlog
+from structlog.testing import capture_logs
+
+from daemon.process.notify import Notifier
+from daemon.process.standing import Standing
+from daemon.telemetry import Health
+
+
+def test_only_changes_are_logged():
+    health = Health()
+    health.started()
+    with capture_logs() as said:
+        standing = Standing(health, Notifier({}), structlog.get_logger(), "learning")
+        standing.now(None)
+        assert health.readiness() is None
+        for reason in ("stream: refused", "stream: no answer", "3 of 40 impressions", "4 of 40 impressions"):
+            standing.now(reason)
+            assert health.readiness() == reason
+        standing.now(None)
+        assert health.readiness() is None
+    assert [(line["event"], line.get("reason")) for line in said] == [
+        ("not ready", "stream: refused"),
+        ("not ready", "3 of 40 impressions"),
+        ("ready", None),
+    ]
