@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -47,7 +47,7 @@ def _greet(server: socket.socket, greeting: bytes) -> None:
             caller, _ = server.accept()
         except OSError:
             return
-        with caller:
+        with caller, suppress(OSError):  # one who has hung up before is no harm
             caller.sendall(greeting)
             caller.shutdown(socket.SHUT_WR)
             caller.recv(1000)
