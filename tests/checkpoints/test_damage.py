@@ -205,6 +205,11 @@ def test_other_shapes_dtypes_or_names_than_stated_are_refused(
     assert "names, dtypes and shapes" in str(refused(root))
 
 
+def test_a_state_hash_that_is_not_the_state_s_is_refused(root: Path) -> None:
+    rewrite(root, state_hash="0" * 64)
+    assert "state_hash" in str(refused(root))
+
+
 def test_a_claim_in_the_place_of_a_version_and_extra_files_are_refused(root: Path) -> None:
     manifest = VersionStore(LocalStore(root)).manifest(1)
     rewrite(root, files=[{"name": f.name, "size": f.size, "sha256": f.sha256} for f in manifest.files * 2])
