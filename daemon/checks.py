@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from daemon.config import Config
+from daemon.config.http import ROLE_PORTS
 from daemon.failures import as_user_error
 from daemon.finding import Finding
 from daemon.text import size
@@ -157,8 +158,9 @@ def _checkpoints(config: Config) -> Iterator[Finding]:
 
 
 def _http(config: Config) -> Iterator[Finding]:
-    for role in ("learn", "validate"):
-        port: int = getattr(config.http, f"{role}_port")
+    for key in ROLE_PORTS:
+        role = key.removesuffix("_port")
+        port: int = getattr(config.http, key)
         with socket.socket(socket.AF_INET6 if ":" in config.http.host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from daemon.config.http import HttpConfig
 from daemon.config.section import Section
+from daemon.config.serve import ServeConfig, StepsConfig
 from daemon.config.stream import StreamConfig
-from daemon.config.types import Judgments, Port, PositiveDuration
+from daemon.config.types import Judgments, PositiveDuration
 from daemon.config.units import parse_duration
 from daemon.exits import UserError
 
@@ -152,21 +154,6 @@ class ValidateConfig(Section):
     drift: Literal["adwin", "page_hinkley", "off"] = Field("adwin", description="detector on holdout loss")
 
 
-class HttpConfig(Section):
-    """[http]: metrics and health, one port per process."""
-
-    host: str = Field("127.0.0.1", min_length=1, description="address to bind")
-    learn_port: Port = Field(9101, description="port of learn; 0 any free port, printed")
-    validate_port: Port = Field(9102, description="port of validate; 0 any free port, printed")
-
-    @model_validator(mode="after")
-    def _two_ports(self) -> HttpConfig:
-        if self.learn_port == self.validate_port != 0:
-            both = f"learn_port and validate_port are both {self.learn_port}"
-            raise ValueError(f"{both}; give each its own, or 0 for a free one")
-        return self
-
-
 class LogConfig(Section):
     """[log]: messages on stderr."""
 
@@ -183,9 +170,11 @@ class Config:
     catalog: CatalogConfig
     learner: LearnerConfig
     checkpoints: CheckpointsConfig
+    steps: StepsConfig
     feed: FeedConfig
     serving: ServingConfig
     validate: ValidateConfig
+    serve: ServeConfig
     http: HttpConfig
     log: LogConfig
     file: Path | None
@@ -216,9 +205,11 @@ SECTIONS: dict[str, type[Section]] = {
     "catalog": CatalogConfig,
     "learner": LearnerConfig,
     "checkpoints": CheckpointsConfig,
+    "steps": StepsConfig,
     "feed": FeedConfig,
     "serving": ServingConfig,
     "validate": ValidateConfig,
+    "serve": ServeConfig,
     "http": HttpConfig,
     "log": LogConfig,
 }

@@ -32,6 +32,10 @@ def resolve_paths(config: Config) -> Config:
     }
     catalog_path = resolved("catalog.path", catalog.path, _split_plain)
     folder = resolved("checkpoints.path", checkpoints.path, _split_plain)
+    serve = {
+        name: resolved(f"serve.{name}", getattr(config.serve, name), _split_plain)
+        for name in ("catalog", "display")
+    }
     judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
     return replace(
         config,
@@ -39,6 +43,7 @@ def resolve_paths(config: Config) -> Config:
         catalog=catalog.model_copy(update={"path": catalog_path}),
         checkpoints=checkpoints.model_copy(update={"path": folder}),
         validate=validate.model_copy(update={"judgments": judgments}),
+        serve=config.serve.model_copy(update=serve),
     )
 
 

@@ -44,7 +44,7 @@ def _training_topic(text: str) -> str:
         raise ValueError("an address holds no user and password; give them in [stream.kafka]")
     topic = text[len("kafka://") :].partition("/")[2] if broker else text.partition("#")[2]
     ending = topic.rpartition(".")[2]
-    if ending != topic and ending in ("dead", "holdout"):
+    if ending != topic and ending in ("dead", "holdout", "steps", "items"):
         raise ValueError(f"names a topic that goes with another one; leave out .{ending}")
     return text
 
@@ -59,6 +59,7 @@ def _judgments(text: str) -> str:
 PositiveDuration = Annotated[str, AfterValidator(_positive_duration)]
 OptionalDuration = Annotated[str, AfterValidator(_optional_duration)]
 RecordSize = Annotated[str, AfterValidator(_record_size)]
+PositiveSize = Annotated[str, AfterValidator(_size)]
 OptionalSize = Annotated[str, AfterValidator(_optional_size)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic)]

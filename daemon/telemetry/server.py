@@ -66,9 +66,7 @@ def _refused(error: OSError, host: str, port: int) -> UserError:
             f"{who}, or choose another port in [http] (0 = any free one)",
             EX_UNAVAILABLE,
         )
-    remedy = (
-        "set http.host to an address of this machine, http.learn_port and http.validate_port to 1024 or above"
-    )
+    remedy = "set http.host to an address of this machine, and the role's port in [http] to 1024 or above"
     return UserError(
         f"http: cannot listen on {host} port {port}: {error.strerror or error}", remedy, EX_CONFIG
     )

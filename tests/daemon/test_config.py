@@ -66,6 +66,25 @@ def test_environment_is_typed_and_reaches_views() -> None:
     assert config.validate.min_delta == 0.001
 
 
+def test_a_list_is_written_with_commas_where_there_is_no_toml() -> None:
+    config = load_config(None, dict([parse_setting("serve.aliases=latest, best")]), NO_ENV)
+    assert config.serve.aliases == ["latest", "best"]
+    environ = {"TRIPLETD_SERVE__ALIASES": "latest"}
+    assert load_config(None, environ=environ).serve.aliases == ["latest"]
+
+
+def test_the_token_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("correct-horse-battery\n")
+    config = load_config(None, environ={"TRIPLETD_HTTP__TOKEN_FILE": str(secret)})
+    assert config.http.token.get_secret_value() == "correct-horse-battery"
+    assert "correct-horse" not in repr(config) + str(config.values())
+    assert set(config.values()["http"]["token"]) == {"*"}
+    with pytest.raises(UserError, match="command line") as caught:
+        parse_setting("http.token=correct-horse-battery")
+    assert "TRIPLETD_HTTP__TOKEN_FILE" in caught.value.remedy
+
+
 def test_nested_and_dotted_overrides_mean_the_same() -> None:
     nested = load_config(None, {"stream": {"partitions": 3}}, NO_ENV)
     dotted = load_config(None, {"stream.partitions": 3}, NO_ENV)
@@ -126,6 +145,14 @@ def test_a_space_without_views_says_what_to_add() -> None:
         ('[stream]\nretention = "999999999999999999999d"\n', "at most 100,000 days"),
         (f'[stream]\nretention_bytes = "{"9" * 400}B"\n', "at most 1,000,000 TiB"),
         ("[http]\nlearn_port = 9102\n", "http: learn_port and validate_port are both 9102"),
+        ("[http]\nserve_port = 9101\n", "http: learn_port and serve_port are both 9101"),
+        ('[http]\ntoken = "hunter2"\n', "http.token: expected at least 16 printable ASCII characters"),
+        ('[http]\ntoken = "sixteen and more characters"\n', "http.token: expected at least 16"),
+        ('[steps]\nevery = "5ms"\n', 'steps.every: found "5ms"; expected a duration from 10ms to 10s'),
+        ('[stream]\naddress = "log:a.log#t.steps"\n', "names a topic that goes with another one"),
+        ("[serve]\naliases = []\n", "serve.aliases: found []; expected different names"),
+        ('[serve]\naliases = ["../x"]\n', "expected different names"),
+        ('[serve]\naliases = ["a", "b", "c", "d", "e"]\n', "at most 4 names"),
         ('[http]\nhost = "a\\u0000b"\n', "http.host: found"),
         ('[checkpoints]\npath = "a\\u0000b"\n', "holds a NUL character; remove it"),
         (f"a = {'[' * 5000}{']' * 5000}\n", "nested too deeply"),
@@ -135,6 +162,7 @@ def test_a_space_without_views_says_what_to_add() -> None:
 def test_each_mistake_names_file_key_found_and_allowed(tmp_path: Path, text: str, expected: str) -> None:
     message = complaint(tmp_path, text)
     assert message.startswith(f"{tmp_path / 'tripletd.toml'}: ")
+    assert "hunter2" not in message
     assert expected in message
 
 

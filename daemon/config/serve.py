@@ -1,0 +1,115 @@
+"""[steps] and [serve] of the configuration: how learned steps reach a server, and how it answers."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from daemon.config.section import Section
+from daemon.config.types import OptionalDuration, OptionalSize, PositiveDuration, PositiveSize
+from daemon.config.units import parse_duration, parse_size
+
+SHORTEST_CADENCE_S, LONGEST_CADENCE_S = 0.01, 10.0
+_ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+
+
+def _split(value: Any) -> Any:
+    """A list, also as it is written in the environment and on the command line: `stable,latest`."""
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+class StepsConfig(Section):
+    """[steps]: the applied steps that the learner publishes, from which a replica follows it."""
+
+    enabled: bool = Field(True, description="publish applied steps; false: replicas see whole versions alone")
+    every: PositiveDuration = Field("100ms", description="time between two segments, 10ms to 10s")
+    max_rate: PositiveSize = Field("64MiB", description="most bytes per second; more is left out, as a break")
+    retention: OptionalDuration = Field("1h", description="drop segments older than this; empty keeps all")
+    retention_bytes: OptionalSize = Field("1GiB", description="drop the oldest segments above this size")
+
+    @field_validator("every")
+    @classmethod
+    def _a_cadence(cls, text: str) -> str:
+        if not SHORTEST_CADENCE_S <= parse_duration(text) <= LONGEST_CADENCE_S:
+            raise ValueError("expected a duration from 10ms to 10s")
+        return text
+
+    @property
+    def every_s(self) -> float:
+        """`every` in seconds."""
+        return parse_duration(self.every)
+
+    @property
+    def max_rate_bytes(self) -> int:
+        """`max_rate` in bytes per second."""
+        return parse_size(self.max_rate)
+
+    @property
+    def retention_s(self) -> float | None:
+        """`retention` in seconds; None keeps segments for ever."""
+        return parse_duration(self.retention) if self.retention else None
+
+    @property
+    def retention_size(self) -> int | None:
+        """`retention_bytes` in bytes; None is no limit."""
+        return parse_size(self.retention_bytes) if self.retention_bytes else None
+
+
+class ServeConfig(Section):
+    """[serve]: which versions are served, of which objects, and within which limits."""
+
+    aliases: Annotated[list[str], BeforeValidator(_split)] = Field(
+        ["stable", "latest"], description="names of versions to follow; the first answers where none is named"
+    )
+    look_every: PositiveDuration = Field("250ms", description="how often versions and verdicts are looked at")
+    refine_every: PositiveDuration = Field(
+        "5s", description="how often the form of a followed version is computed anew"
+    )
+    refine_share: float = Field(
+        0.25, gt=0, le=1, allow_inf_nan=False, description="most of one core that computing it may take"
+    )
+    catalog: str = Field("", description="objects at the start (.safetensors or .jsonl); empty: catalog.path")
+    display: str = Field(
+        "", description="what people see of an object (.jsonl: id, text, image); empty: none"
+    )
+    ann: Literal["off", "on"] = Field("off", description='approximate search; needs "tripletd[ann]"')
+    ann_recall: float = Field(
+        0.95, gt=0, le=1, allow_inf_nan=False, description="of the exact top 10, least; else exact"
+    )
+    k_max: int = Field(1000, ge=1, le=100_000, description="most results per query")
+    batch_max: int = Field(256, ge=1, le=10_000, description="most queries per request")
+    queue: int = Field(512, ge=1, le=100_000, description="most queries waiting; more are told to come again")
+    connections: int = Field(512, ge=1, le=100_000, description="most open connections")
+    body: PositiveSize = Field("4MiB", description="largest body of a request")
+    patience: PositiveDuration = Field("10s", description="longest time for a request's header and body")
+
+    @field_validator("aliases")
+    @classmethod
+    def _names(cls, names: list[str]) -> list[str]:
+        if not names or len(set(names)) != len(names) or not all(_ALIAS.fullmatch(name) for name in names):
+            raise ValueError('expected different names such as ["stable", "latest"]')
+        if len(names) > 4:
+            raise ValueError("expected at most 4 names: each takes two buffers of the size of W")
+        return names
+
+    @property
+    def look_every_s(self) -> float:
+        """`look_every` in seconds."""
+        return parse_duration(self.look_every)
+
+    @property
+    def refine_every_s(self) -> float:
+        """`refine_every` in seconds."""
+        return parse_duration(self.refine_every)
+
+    @property
+    def body_bytes(self) -> int:
+        """`body` in bytes."""
+        return parse_size(self.body)
+
+    @property
+    def patience_s(self) -> float:
+        """`patience` in seconds."""
+        return parse_duration(self.patience)
