@@ -1,0 +1,1 @@
+"""The role that answers: nearest objects of the served versions over HTTP."""

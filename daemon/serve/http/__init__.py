@@ -1,0 +1,7 @@
+"""Serving over HTTP."""
+
+from daemon.serve.http.app import Parts, create_app
+from daemon.serve.http.limits import Limits
+from daemon.serve.http.server import HttpServer, serve
+
+__all__ = ["HttpServer", "Limits", "Parts", "create_app", "serve"]

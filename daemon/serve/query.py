@@ -1,0 +1,82 @@
+"""What is asked and what is answered, shared by HTTP, retrieval and items; plain data that knows none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from streams.vectors import Vector
+
+
+class Model(Protocol):
+    """Which model answered; `str` gives "12" at a base and "12+3400" behind it."""
+
+    @property
+    def version(self) -> int:
+        """Number of the base version."""
+        ...
+
+    @property
+    def records(self) -> int:
+        """Records applied since version 0."""
+        ...
+
+    @property
+    def watermark(self) -> int | None:
+        """Newest event time learned, Unix milliseconds; None before any event."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One question: the `k` objects nearest to an object.
+
+    Exactly one of `id` (an object of the serving catalog, which is left out of its own answer) and `views`
+    (view name -> dense float32 [dim] or `SparseVector`, every number finite) is given. `include` are the
+    only objects allowed, `exclude` never are, `tags` must all be carried; None and empty ask for nothing,
+    except that an empty `include` allows no object at all.
+    """
+
+    id: str | None = None
+    views: Mapping[str, Vector] | None = None
+    k: int = 10
+    include: frozenset[str] | None = None
+    exclude: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
+
+
+class Refused(Exception):
+    """A question without an answer, the asker's own affair: HTTP says it with `status`.
+
+    Args:
+        code: short name for programs, such as `unknown_object`.
+        message: what was found, for people.
+        field: path of the field inside the query (`id`, `x`, `views.text`, `filter.include[3]`), or "".
+        remedy: what to do about it.
+        status: 404 for something that is not there, 422 for a value that does not fit, 503 for not yet.
+    """
+
+    def __init__(self, code: str, message: str, field: str = "", remedy: str = "", status: int = 422) -> None:
+        super().__init__(message)
+        self.code, self.message, self.field, self.remedy, self.status = code, message, field, remedy, status
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One object of an answer and its score."""
+
+    id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Answers to several queries by one consistent model, in their order.
+
+    `results[i]`: at most k hits, descending by score, or the `Refused` of query i alone: one bad question
+    never spoils the others of its batch.
+    """
+
+    model: Model
+    results: Sequence[Sequence[Hit] | Refused]
