@@ -1,0 +1,72 @@
+"""How a replica follows, and what others hang on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkpoints.ledger import Ledger
+from checkpoints.versions import VersionStore
+from daemon.config.model import ServingConfig
+from daemon.replica.model import ModelId, ModelSpace
+from daemon.replica.view import View
+from streams.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Where versions come from: the store, the verdicts, what must agree, and how the form is made."""
+
+    versions: VersionStore
+    ledger: Ledger
+    space: ModelSpace
+    serving: ServingConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """look_every_s: between two looks at versions and verdicts. refine_every_s: between two new forms of a
+    followed state. refine_share: most of one core that making them may take. drain_s: how long a flip waits
+    for readers of the old side before they are reported.
+    """
+
+    look_every_s: float = 0.25
+    refine_every_s: float = 5.0
+    refine_share: float = 0.25
+    drain_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A model has become the one that answers.
+
+    event_times: ms since the epoch of the events that it holds and the model before it did not, as far as the
+    step log told them; empty for a swap of whole versions. result: "version", "steps", "relabel" or "refine".
+    """
+
+    alias: str
+    model: ModelId
+    result: str
+    event_times: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What is done for a model off the path of readers; all of it runs in the replica's own threads.
+
+    prepare(view): what `view.prepared` will be (norms of all items), before the flip. warm(view): a dry search
+    before the flip. flipped(flip): told after it; must be quick. `view` is valid only during the call.
+    An exception out of `prepare` or `warm` refuses the version.
+    """
+
+    prepare: Callable[[View], Any] | None = None
+    warm: Callable[[View], None] | None = None
+    flipped: Callable[[Flip], None] | None = None
+
+
+Steps = Callable[[], Source]
+"""Opens the topic of the step log. May raise StreamError: versions are then followed whole until it opens."""
