@@ -1,6 +1,18 @@
 """Numbered, immutable, verified checkpoints of a learner, the ledger of verdicts, and their aliases."""
 
-from checkpoints.aliases import PAUSE, aliases, pause_in_force, resolve, stop_in_force
+from checkpoints.aliases import (
+    BEST,
+    LATEST,
+    PAUSE,
+    STABLE,
+    Meaning,
+    aliases,
+    meaning,
+    pause_in_force,
+    protected,
+    resolve,
+    stop_in_force,
+)
 from checkpoints.commit import Epoch
 from checkpoints.encoding import state_hash
 from checkpoints.errors import (
@@ -24,7 +36,10 @@ from checkpoints.versions import Version, VersionStore
 from checkpoints.watcher import Changes, Watcher
 
 __all__ = [
+    "BEST",
+    "LATEST",
     "PAUSE",
+    "STABLE",
     "ArraySpec",
     "AsyncPublisher",
     "BadKey",
@@ -42,6 +57,7 @@ __all__ = [
     "LedgerEntry",
     "LocalStore",
     "Manifest",
+    "Meaning",
     "MemoryStore",
     "PartitionPosition",
     "Published",
@@ -54,8 +70,10 @@ __all__ = [
     "WriteFailed",
     "aliases",
     "history",
+    "meaning",
     "pause_in_force",
     "plan",
+    "protected",
     "prune",
     "resolve",
     "state_hash",

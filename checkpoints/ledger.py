@@ -79,10 +79,12 @@ class Ledger:
         self._known: dict[int, LedgerEntry] = {}
         self._told: set[int] = set()
 
-    def append(self, entry: dict[str, Any]) -> LedgerEntry:
+    def append(self, entry: dict[str, Any], after: int | None = None) -> LedgerEntry:
         """Write `entry` {kind, version?, alias?, by?, reason?, measures?} under the next free number.
 
-        Durable when it returns; the loser of a race takes the next number. ValueError for an unknown kind or
+        Durable when it returns; the loser of a race takes the next number, or, where `after` is given, writes
+        nothing: the entry then comes right after number `after` (0: as the first) or KeyExists is raised, for
+        decisions that hold only as long as nobody has said anything else. ValueError for an unknown kind or
         field; WriteFailed from the disk.
         """
         if entry.get("kind") not in KINDS:
@@ -91,12 +93,14 @@ class Ledger:
         if unknown:
             raise ValueError(f"unknown ledger fields: {', '.join(sorted(unknown))}")
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
-        number = max(self._numbers(), default=0) + 1
+        number = max(self._numbers(), default=0) + 1 if after is None else after + 1
         while True:
             wanted = LedgerEntry(**({"at": stamp} | entry), n=number)
             try:
                 self._store.put_new(ledger_key(number), [wanted.to_json()])
             except KeyExists:
+                if after is not None:
+                    raise
                 number += 1
             else:
                 return wanted
@@ -114,6 +118,16 @@ class Ledger:
             else:
                 self._tell(report, number, read)
         return found
+
+    def last(self) -> int:
+        """The highest number taken, by an entry that can be read or not; 0 without any."""
+        return max(self._numbers(), default=0)
+
+    def unreadable(self) -> list[int]:
+        """Numbers of the entries that are damaged, or missing below the highest (the first of each gap),
+        ascending: what they said is lost, and may have been anything.
+        """
+        return [number for number, read in self._walk(0) if isinstance(read, Damaged)]
 
     def whole(self) -> list[LedgerEntry]:
         """Every entry, ascending. Raises Damaged when one cannot be read: what it protects is not known."""

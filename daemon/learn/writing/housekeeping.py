@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from checkpoints import Ledger, Manifest, VersionStore, aliases, prune
+from checkpoints import Ledger, Manifest, VersionStore, protected, prune
 from checkpoints.errors import CheckpointError
 from daemon.config.stream import StreamConfig
 from daemon.learn.writing.fence import Fence
@@ -58,5 +58,7 @@ class Housekeeping:
         return learned
 
     def _protected(self) -> set[int]:
-        """Versions that verdicts point at. Damaged while one cannot be read: it may point at any."""
-        return set(aliases(self.ledger.whole()).values())
+        """What aliases point at, one step back included. Damaged while an entry cannot be read: it may point
+        at any.
+        """
+        return protected(self.ledger.whole())
