@@ -11,12 +11,14 @@ class ModelId:
 
     version: the newest version (base) at or before that state. records: events of the log applied behind the
     version, 0 at it. watermark: newest event time in the state, ms since the epoch, None before any event.
-    `str` is "12" at a version and "12+3400" behind it.
+    total: records applied since version 0, which orders the states of one line: "12+3400" and "13+200" may be
+    the same one. `str` is "12" at a version and "12+3400" behind it.
     """
 
     version: int
     records: int = 0
     watermark: int | None = None
+    total: int = 0
 
     def __str__(self) -> str:
         return f"{self.version}+{self.records}" if self.records else str(self.version)
