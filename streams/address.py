@@ -44,6 +44,13 @@ class Address:
         """The topic of dead letters."""
         return replace(self, topic=self.topic + ".dead")
 
+    @property
+    def steps(self) -> Address:
+        """The topic of applied steps. An embedded log keeps it in a file of its own beside the log, so that
+        who writes it never waits for who feeds, and the file can be removed."""
+        path = f"{self.path}.steps" if self.scheme == "log" else self.path
+        return replace(self, path=path, topic=self.topic + ".steps")
+
 
 def parse_address(text: str) -> Address:
     """Read an address; raises AddressError naming the text and what is wrong with it."""

@@ -1,0 +1,63 @@
+"""Steps already taken, as a learner made them, for another copy of it to take again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from learners.batch import TripletBatch
+from learners.block import Block, Float32s
+from learners.errors import BlockError
+from learners.outcome import StepInfo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepBatch:
+    """Steps W <- W + tau V(q, e), e = c - s, in order; row i of `query` and `error` belongs to `tau[i]`.
+
+    tau: float32 [n], as the step applied it. query, error: blocks of n rows of one kind and dimension.
+    project: after the last step, W is projected onto the symmetric PSD matrices. Raises BlockError when
+    lengths, dimensions or kinds differ.
+    """
+
+    tau: Float32s
+    query: Block
+    error: Block
+    project: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tau", np.require(self.tau, np.float32, ["C", "A"]).reshape(-1))
+        if type(self.query) is not type(self.error) or self.query.dim != self.error.dim:
+            raise BlockError("query and error of a step differ in kind or dimension: map both alike")
+        if not len(self.tau) == len(self.query) == len(self.error):
+            raise BlockError(
+                f"{len(self.tau)} step sizes, {len(self.query)} queries and {len(self.error)} errors: "
+                "give one each per step"
+            )
+
+    def __len__(self) -> int:
+        return len(self.tau)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self.query.dim
+
+    def slice(self, start: int, stop: int) -> StepBatch:
+        """Steps start..stop-1 without copying; a projection stays with the last step."""
+        last = stop >= len(self)
+        return StepBatch(
+            self.tau[start:stop],
+            self.query.slice(start, stop),
+            self.error.slice(start, stop),
+            self.project and last,
+        )
+
+
+def taken_steps(batch: TripletBatch, info: StepInfo) -> list[StepBatch]:
+    """The steps that `info` tells of a batch: one `StepBatch`, or one up to each projection and the rest.
+
+    e = c - s has the bits that the step used. Copies; rows that did not update are left out.
+    """
+    raise NotImplementedError

@@ -1,0 +1,86 @@
+"""What the step log says: steps that were applied, versions they led to, and breaks in between.
+
+Every segment has a `Place` and hangs on a chain of hashes (`streams.steps.chain`), so that a reader can prove
+that it has missed nothing and that nothing was altered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from streams.vectors import Column, Float32Array, Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a segment belongs: writer epoch, number within it counted from 0, and the version that the
+    writer began from."""
+
+    epoch: int
+    seq: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """The steps of consecutive applied records.
+
+    `first`, `last`: records applied since version 0, before and after (counter "records" of a manifest). Of
+    records that fill several segments, all but the last segment have `last == first`. `watermark`: newest
+    event time at `last`, ms. `timestamps` int64 [events]: event time in ms of every event that was not
+    rejected, in order. `tau` float32 [n], `query`, `error` = clicked - skipped (n rows of the same kind and
+    dim): the events that updated, in order. `cut`: a version was captured exactly at `last`. `project`: after
+    the last step, W was projected onto the symmetric PSD matrices.
+    """
+
+    first: int
+    last: int
+    watermark: int | None
+    timestamps: Int64Array
+    tau: Float32Array
+    query: Column
+    error: Column
+    cut: bool = False
+    project: bool = False
+
+    def __len__(self) -> int:
+        return len(self.tau)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A version is durable: its number, its records, the chain's value at its cut, and the xxh3_128 (hex) of
+    the bytes of the learner's matrix. Segment 0 of each epoch is the base that the writer began from, whose
+    chain value is `GENESIS`."""
+
+    number: int
+    records: int
+    chain: bytes
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Steps after `records` are left out, until the next cut or for good; `reason` in `BREAK_REASONS`."""
+
+    records: int
+    reason: str
+
+
+RATE, SINK, QUEUE, ERROR = "rate", "sink", "queue", "error"
+BREAK_REASONS = (RATE, SINK, QUEUE, ERROR)
+"""rate: more bytes per second than allowed. sink: the log did not take them. queue: the writer fell behind.
+error: the steps could not be written down."""
+
+Body: TypeAlias = Steps | Base | Break
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """One decoded segment; `before` and `after` are the chain's values (32 bytes each)."""
+
+    place: Place
+    body: Body
+    before: bytes
+    after: bytes
