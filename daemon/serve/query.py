@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
-
-from streams.vectors import Vector
+from typing import Any, Protocol
 
 
 class Model(Protocol):
-    """Which model answered; `str` gives "12" at a base and "12+3400" behind it."""
+    """Which model answered; `str` gives "12" at a version and "12+3400" behind it."""
 
     @property
     def version(self) -> int:
-        """Number of the base version."""
+        """The newest version at or before the model's state."""
         ...
 
     @property
-    def records(self) -> int:
+    def total(self) -> int:
         """Records applied since version 0."""
         ...
 
@@ -32,14 +30,16 @@ class Model(Protocol):
 class Query:
     """One question: the `k` objects nearest to an object.
 
-    Exactly one of `id` (an object of the serving catalog, which is left out of its own answer) and `views`
-    (view name -> dense float32 [dim] or `SparseVector`, every number finite) is given. `include` are the
-    only objects allowed, `exclude` never are, `tags` must all be carried; None and empty ask for nothing,
-    except that an empty `include` allows no object at all.
+    Exactly one of `id` (an object of the serving catalog, which is left out of its own answer), `x` (the view
+    called "x") and `views` (name -> vector) is given. A vector is a list of finite numbers (dense) or
+    `{"indices": [...], "values": [...]}` (sparse), as JSON gives it; its size and its view's name are not
+    checked yet. `include` are the only objects allowed, `exclude` never are, `tags` must all be carried; None
+    and empty ask for nothing, except that an empty `include` allows no object at all.
     """
 
     id: str | None = None
-    views: Mapping[str, Vector] | None = None
+    x: Any = None
+    views: Mapping[str, Any] | None = None
     k: int = 10
     include: frozenset[str] | None = None
     exclude: frozenset[str] = frozenset()

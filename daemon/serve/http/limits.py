@@ -11,8 +11,7 @@ class Limits:
 
     `body_bytes`: of a request. `head_bytes`: request line and headers. `connections`: open at once.
     `k_max`: results per query. `batch_max`: queries per request. `results_max`: k summed over a request.
-    `vector_max`: numbers in one vector. `filter_max`: ids or tags in one list. `id_bytes`: of one id, as
-    in the event format. `queue`: queries waiting for the compute thread. `pass_queries`: queries of one
+    `queue`: queries waiting for the compute thread. `pass_queries`: queries of one
     alias that share one pass over the items. Seconds: `head_s` from the first byte (or from connecting)
     to the end of the headers, `body_s` to the end of the body, `idle_s` between requests of a connection,
     `write_s` for a reader that does not read, `answer_s` from a parsed request to its answer, `drain_s` for
@@ -25,9 +24,6 @@ class Limits:
     k_max: int = 1000
     batch_max: int = 256
     results_max: int = 20_000
-    vector_max: int = 1_000_000
-    filter_max: int = 10_000
-    id_bytes: int = 512
     queue: int = 512
     pass_queries: int = 16
     head_s: float = 10.0

@@ -25,26 +25,26 @@ class Overviews(Protocol):
 
 
 class Administration(Protocol):
-    """Changes of what is served; each writes at most one ledger entry, from a thread.
+    """Changes of what is served, called from a thread; each writes at most one ledger entry.
 
-    Every call returns what was done as plain data for `schemas.Done` and raises UserError for what
-    may not be done.
+    Every call gives what was done as plain data, the values of `schemas.Moved` or `schemas.Collected`, and
+    raises UserError for what may not be done. A version is a number or a name.
     """
 
-    def promote(self, version: int, alias: str, by: str) -> Mapping[str, Any]:
+    def promote(self, version: int | str, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
         """Point `alias` at `version`."""
         ...
 
-    def rollback(self, version: int | None, alias: str, by: str) -> Mapping[str, Any]:
-        """Point `alias` back at `version`, None: at the one before."""
+    def rollback(self, to: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
+        """Point `alias` back: to `to`, or to the version before."""
         ...
 
-    def pin(self, version: int | None, alias: str, by: str) -> Mapping[str, Any]:
-        """Name `version` for good, so that it is kept; None takes the name away."""
+    def pin(self, version: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
+        """Name `version` so that it is kept and never moved; None takes the name away."""
         ...
 
-    def gc(self, dry_run: bool, by: str) -> Mapping[str, Any]:
-        """Remove what retention no longer keeps."""
+    def gc(self, dry_run: bool) -> Mapping[str, Any]:
+        """Delete the versions that no rule keeps."""
         ...
 
 
