@@ -34,16 +34,15 @@ def curves(
         Path | None, typer.Option(metavar="FILE", help="Write the numbers as CSV; - is standard output.")
     ] = None,
 ) -> int:
-    """Learning curves: each measure of each judged version over the events learned."""
-    from daemon.look.curves import curves_of, to_csv
-    from daemon.look.readable import read_entries
+    """Learning curves: each measure of each version over the events learned, pruned versions included."""
+    from daemon.look.curve_reader import CurveReader
+    from daemon.look.curves_csv import to_csv
     from daemon.versions.storage import open_for_reading
 
-    _, ledger = open_for_reading(load(config, set_))
-    entries, notes = read_entries(ledger)
-    write_notes(notes)
-    found = curves_of(entries)
-    if not found.points:
+    reader = CurveReader(*open_for_reading(load(config, set_)))
+    found = reader.read()
+    write_notes(reader.notes)
+    if not found.kinds():
         raise UserError(
             "no version is judged yet", "start `tripletd validate`, or wait for it", EX_UNAVAILABLE
         )
@@ -77,7 +76,7 @@ def _print(found: Curves) -> None:
 
     terminal = console()
     width = max(20, min(terminal.width, 100) - _LABEL - 2)
-    for kind in found.kinds()[:_CHARTS]:
+    for kind in [kind for kind in found.kinds() if found.current.series(kind).events][:_CHARTS]:
         terminal.print(_chart(found, kind, width))
     legend = Text()
     legend.append("⣀⣀ ", style="cyan").append("versions   ").append("⣀ ⣀ ", style="dim").append("version 0")
@@ -95,8 +94,9 @@ def _chart(found: Curves, kind: str, width: int) -> Text:
     from daemon.look.curves import TITLES
     from daemon.look.terminal_chart import draw
 
-    events, values, reference = found.series(kind)
-    chart = draw(events, values, reference, width, _HEIGHT)
+    line = found.current.series(kind)
+    events = line.events
+    chart = draw(events, line.values, line.reference, width, _HEIGHT)
     text = Text(TITLES[kind], style="bold")
     change = _change(found, kind)
     fits = len(TITLES[kind]) + 2 + len(change) <= width + _LABEL + 1
@@ -115,7 +115,7 @@ def _chart(found: Curves, kind: str, width: int) -> Text:
 
 def _change(found: Curves, kind: str) -> str:
     """From version 0 to the best version (the newest while there is none), on the same window."""
-    point = found.best_point() or found.points[-1]
+    point = found.best_point() or found.judged[-1]
     if kind not in point.measures:
         return ""
     name = "best" if point.version == found.best else "newest"

@@ -14,7 +14,8 @@ from typing import IO
 
 from checkpoints import Ledger, LocalStore, VersionStore
 from daemon.exits import EX_SOFTWARE, EX_TEMPFAIL, UserError
-from daemon.look.curves import Curves, curves_of
+from daemon.look.curve_reader import CurveReader
+from daemon.look.curves import Curves
 from daemon.up.roleprocess import RoleProcess
 
 LOOK_SECONDS = 0.25
@@ -41,6 +42,7 @@ class DemoRun:
     def __init__(self, folder: Path, settings: Path, seed: int) -> None:
         self.store = LocalStore(folder / "checkpoints")
         self.versions = VersionStore(self.store)
+        self._curves = CurveReader(self.versions, Ledger(self.store))
         self._folder = folder
         self._settings = settings
         self._seed = seed
@@ -78,8 +80,7 @@ class DemoRun:
     def look(self) -> Look:
         """Read ledger and versions as they are now."""
         seconds = time.monotonic() - self._began
-        curves = curves_of(Ledger(self.store).entries())
-        return Look(curves, len(self.versions.versions()), seconds)
+        return Look(self._curves.read(), len(self.versions.versions()), seconds)
 
     def _role(
         self, stack: ExitStack, name: str, words: list[str], stdin: IO[bytes] | None = None

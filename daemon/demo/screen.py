@@ -39,7 +39,7 @@ class Screen:
         if self._live is not None:
             self._live.update(Group(_table(look.curves), _status(look)))
             return
-        for point in look.curves.points:
+        for point in look.curves.judged:
             if point.version not in self._told:
                 self._told.add(point.version)
                 self._console.print(_line(point))
@@ -50,8 +50,8 @@ def _table(curves: Curves) -> Table:
     for name in ("version", "events", "mAP", "P@10"):
         table.add_column(name, justify="right")
     table.add_column("")
-    highest = max((point.measures.get("map_full", 0.0) for point in curves.points), default=1.0) or 1.0
-    for point in curves.points[-ROWS:]:
+    highest = max((point.measures.get("map_full", 0.0) for point in curves.judged), default=1.0) or 1.0
+    for point in curves.judged[-ROWS:]:
         value = point.measures.get("map_full", 0.0)
         bar = Text("━" * max(1, round(BAR * value / highest)), style="cyan")
         if point.version == curves.best:
@@ -67,9 +67,9 @@ def _table(curves: Curves) -> Table:
 
 
 def _status(look: Look) -> Text:
-    if not look.curves.points:
+    if not look.curves.judged:
         return Text(f"{look.seconds:3.0f} s  starting users, feed, learn and validate", style="dim")
-    newest = look.curves.points[-1]
+    newest = look.curves.judged[-1]
     return Text(
         f"{look.seconds:3.0f} s  {look.versions} versions, {newest.events:,} events judged", style="dim"
     )

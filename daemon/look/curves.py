@@ -1,16 +1,20 @@
-"""Learning curves out of the ledger: every judged version's measures over the events it has learned. Pure."""
+"""Learning curves: every version's training loss and measures over its position, as one history. Pure.
+
+The history is put together from manifests (also of pruned versions) and the ledger, never from what a process
+remembers, so it is the same after a restart, a rollback or a replay.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from checkpoints import LedgerEntry
+from daemon.look.lines import lines
 from daemon.look.overview import summary
+from daemon.look.places import Place
 
 REFERENCE = "version_0"
 TITLES = {
@@ -25,78 +29,163 @@ TITLES = {
     "macro_map_full": "mAP, whole catalog, mean of classes",
 }
 """Measures that have a curve, in order of weight; a ledger may hold more (they are in the CSV)."""
+LOSS = "training_loss"
+LOSS_TITLE = "training loss (hinge, mean of each version's events, before their steps)"
+SHOWN_ORDER: Mapping[str, str | float] = {"map_shown": "shown_order_map", "position_balanced": 0.5}
+"""What the order the user saw reaches by the same measure: another measure's name, or a constant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One judged version: its measures and those of version 0 on the same window."""
+    """One version.
+
+    `records` passed since version 0 (None for a version that only the ledger still knows) and `events`
+    learned. `loss`: mean hinge loss of the events since its parent, each taken before its step; None without
+    any. `measures` and version 0's on the same window in `reference`, both empty for a version that was not
+    judged; `verdict`: what the newest judgment says.
+    """
 
     version: int
     events: int
-    measures: Mapping[str, float]
-    reference: Mapping[str, float]
+    records: int | None = None
+    created: str = ""
+    epoch: int = 0
+    loss: float | None = None
+    marks: tuple[str, ...] = ()
+    measures: Mapping[str, float] = field(default_factory=dict)
+    reference: Mapping[str, float] = field(default_factory=dict)
+    verdict: str = ""
+
+    @property
+    def judged(self) -> bool:
+        """Whether it has a measure that has a curve."""
+        return any(kind in self.measures for kind in TITLES)
+
+    def value(self, kind: str) -> float | None:
+        """A measure, or the training loss as `LOSS`; None where there is none."""
+        return self.loss if kind == LOSS else self.measures.get(kind)
+
+    def shown_order(self, kind: str) -> float | None:
+        """What the order the user saw reaches by `kind` on the same window."""
+        known = SHOWN_ORDER.get(kind) if kind in self.measures else None
+        return self.measures.get(known) if isinstance(known, str) else known
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Versions that follow each other, by rising number; `left`: what it went on from on another line."""
+
+    left: Point | None
+    points: tuple[Point, ...]
+
+    def series(self, kind: str) -> Series:
+        """One measure (or `LOSS`) of the versions that have it, from where this line left another one."""
+        drawn = self.points if self.left is None else (self.left, *self.points)
+        known = [(point, value) for point in drawn if (value := point.value(kind)) is not None]
+        return Series(
+            [point.events for point, _ in known],
+            [value for _, value in known],
+            [None if kind == LOSS else point.reference.get(kind) for point, _ in known],
+            [point.shown_order(kind) for point, _ in known],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Events learned, a measure; on the same windows version 0's and the shown order's (None: unknown)."""
+
+    events: list[int]
+    values: list[float]
+    reference: list[float | None]
+    shown_order: list[float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Points by rising events, the best version and the STOP in force."""
+    """The current line first, then those left behind; the best version and the STOP in force."""
 
-    points: tuple[Point, ...]
+    lines: tuple[Line, ...]
     best: int | None
     stopped_by: str | None
 
+    @property
+    def current(self) -> Line:
+        """The line that is learned on; without any version an empty one."""
+        return self.lines[0] if self.lines else Line(None, ())
+
+    @property
+    def judged(self) -> list[Point]:
+        """Judged versions of the current line."""
+        return [point for point in self.current.points if point.judged]
+
     def kinds(self) -> list[str]:
         """Measures that have a title and at least one value, in the titles' order."""
-        return [kind for kind in TITLES if any(kind in point.measures for point in self.points)]
-
-    def series(self, kind: str) -> tuple[list[int], list[float], list[float | None]]:
-        """Events, values, version 0's value (None where it was not measured) of one measure."""
-        points = [point for point in self.points if kind in point.measures]
-        return (
-            [point.events for point in points],
-            [point.measures[kind] for point in points],
-            [point.reference.get(kind) for point in points],
-        )
+        return [
+            kind
+            for kind in TITLES
+            if any(kind in point.measures for line in self.lines for point in line.points)
+        ]
 
     def best_point(self) -> Point | None:
-        """The newest judgment of the best version."""
-        return next((point for point in reversed(self.points) if point.version == self.best), None)
+        """The best version, if it was judged."""
+        points = (point for line in self.lines for point in line.points)
+        return next((point for point in points if point.version == self.best and point.judged), None)
 
 
-def curves_of(entries: Iterable[LedgerEntry]) -> Curves:
-    """Read the judged versions; a version judged again replaces its earlier judgment."""
+def curves_of(places: Iterable[Place], entries: Iterable[LedgerEntry]) -> Curves:
+    """Put the history together; a version judged again has its newest judgment alone."""
+    standing = {place.number: place for place in places}
     entries = list(entries)
-    points: dict[int, Point] = {}
-    for entry in entries:
-        if entry.kind != "KEEP":
-            continue
-        values = _numbers(entry.measures)
-        events = entry.measures.get("events")
-        if (
-            entry.version is not None
-            and isinstance(events, int | float)
-            and any(kind in values for kind in TITLES)
-        ):
-            reference = entry.measures.get(REFERENCE)
-            known = _numbers(reference) if isinstance(reference, Mapping) else {}
-            points[entry.version] = Point(entry.version, int(events), values, known)
-    ordered = sorted(points.values(), key=lambda point: (point.events, point.version))
+    judgments = {entry.version: entry for entry in entries if entry.version is not None and _judges(entry)}
+    parents = {number: place.parent for number, place in standing.items()}
+    for number in judgments:  # known to the ledger alone: taken to follow what came before it
+        parents.setdefault(number, number - 1 if number else None)
+    points = {
+        number: _point(number, standing.get(number), _loss(standing, number), judgments.get(number))
+        for number in parents
+    }
+    found = tuple(
+        Line(
+            None if branch.left is None else points[branch.left],
+            tuple(points[number] for number in branch.numbers),
+        )
+        for branch in lines(parents)
+    )
     stands = summary(entries)
-    return Curves(tuple(ordered), stands.best, stands.stopped_by)
+    return Curves(found, stands.best, stands.stopped_by)
 
 
-def to_csv(curves: Curves) -> str:
-    """version, events and every measure; version 0's on the same window as NAME.version_0."""
-    names = sorted({name for point in curves.points for name in point.measures} - {"events"})
-    references = sorted({name for point in curves.points for name in point.reference} - {"events"})
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["version", "events", *names, *(f"{name}.{REFERENCE}" for name in references)])
-    for point in curves.points:
-        own = [point.measures.get(name, "") for name in names]
-        base = [point.reference.get(name, "") for name in references]
-        writer.writerow([point.version, point.events, *own, *base])
-    return out.getvalue()
+def _judges(entry: LedgerEntry) -> bool:
+    """A KEEP with measures; that of a version that was refused has none."""
+    values = _numbers(entry.measures)
+    return entry.kind == "KEEP" and "events" in values and any(kind in values for kind in TITLES)
+
+
+def _point(number: int, place: Place | None, loss: float | None, judgment: LedgerEntry | None) -> Point:
+    measures: Mapping[str, Any] = {} if judgment is None else judgment.measures
+    reference = measures.get(REFERENCE)
+    own = _numbers(measures)
+    return Point(
+        version=number,
+        events=int(own.get("events", 0)) if place is None else place.events,
+        records=None if place is None else place.records,
+        created="" if place is None else place.created,
+        epoch=0 if place is None else place.epoch,
+        loss=loss,
+        marks=() if place is None else place.marks,
+        measures=own,
+        reference=_numbers(reference) if isinstance(reference, Mapping) else {},
+        verdict="" if judgment is None else judgment.reason,
+    )
+
+
+def _loss(standing: Mapping[int, Place], number: int) -> float | None:
+    """Mean loss of the events between a version and its parent; None where one is lost or none came."""
+    place = standing.get(number)
+    before = None if place is None or place.parent is None else standing.get(place.parent)
+    if place is None or before is None or place.events <= before.events:
+        return None
+    return (place.loss_sum - before.loss_sum) / (place.events - before.events)
 
 
 def _numbers(measures: Mapping[str, Any]) -> dict[str, float]:

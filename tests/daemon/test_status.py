@@ -16,7 +16,8 @@ from checkpoints import Ledger, LedgerEntry, PartitionPosition, VersionMeta, Ver
 from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
-from daemon.look.curves import curves_of, to_csv
+from daemon.look.curves import curves_of
+from daemon.look.curves_csv import to_csv
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink, retain
@@ -220,9 +221,10 @@ def test_curves_take_the_newest_judgment_and_leave_out_refused_versions() -> Non
     entries = [keep(1, 0, 0.2, 0), keep(2, 1, 0.9, 100), keep(3, 1, 0.4, 100)]
     entries.append(LedgerEntry(n=4, kind="KEEP", version=2, measures={"refused": True, "events": 200}))
     entries.append(LedgerEntry(n=5, kind="PROMOTE", version=1, alias="best", measures=measures(0.9, 100)))
-    curves = curves_of(entries)
-    assert [(point.version, point.measures["map_full"]) for point in curves.points] == [(0, 0.2), (1, 0.4)]
-    assert curves.series("map_full") == ([0, 100], [0.2, 0.4], [0.2, 0.2])
+    curves = curves_of([], entries)
+    assert [(point.version, point.measures["map_full"]) for point in curves.judged] == [(0, 0.2), (1, 0.4)]
+    series = curves.current.series("map_full")
+    assert (series.events, series.values, series.reference) == ([0, 100], [0.2, 0.4], [0.2, 0.2])
     best = curves.best_point()
     assert best is not None
     assert best.version == 1

@@ -1,0 +1,1 @@
+"""The page people look at: static files and the data they show. Reads only; it changes nothing."""

@@ -1,0 +1,105 @@
+"""What the page is told from: narrow ports, so that it knows neither the replica nor the index.
+
+The role fills them in (`daemon/serve/build.py`); the page asks them from the server's threads, never from its
+event loop, so an implementation may block for a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from daemon.look.curves import Curves
+from daemon.look.overview import VersionRow
+from daemon.look.series import Series
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What one alias answers with. `model`: "12" or "12+3400", None while it answers nothing, `why` says why.
+
+    `since`: Unix seconds of the flip that brought it; `watermark`: newest event time in it, ms.
+    """
+
+    alias: str
+    model: str | None
+    base: int | None
+    records: int | None
+    watermark: int | None
+    since: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What people see of an object: any of a title or text, a picture by `has_image`, tags."""
+
+    id: str
+    text: str = ""
+    has_image: bool = False
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Nearest objects of one query under one model, best first; `model` is what answered."""
+
+    model: str
+    hits: tuple[tuple[str, float], ...]
+
+
+class CannotAnswer(Exception):
+    """A side of the explorer has no answer: `code` for programs, the message for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Explorer(Protocol):
+    """Nearest objects under an alias or any kept version."""
+
+    def neighbours(self, side: str, query: str, k: int) -> Found:
+        """Top `k` of the object `query` under `side`, an alias or a version number written out.
+
+        The query itself is left out. Raises CannotAnswer: unknown object, unknown version, not serving yet.
+        """
+        ...
+
+
+class Objects(Protocol):
+    """The objects that are served, as people see them."""
+
+    def count(self) -> int:
+        """Objects that are served now."""
+        ...
+
+    def some(self, text: str, most: int) -> Sequence[Shown]:
+        """At most `most` objects whose id or text contains `text` (any case); drawn at random for ""."""
+        ...
+
+    def shown(self, ids: Sequence[str]) -> Sequence[Shown]:
+        """One per id, in order; an unknown id has nothing but itself."""
+        ...
+
+    def image(self, object_id: str) -> bytes | None:
+        """The picture's bytes (JPEG, PNG, WebP or GIF); None for one without, or that may not be shown."""
+        ...
+
+
+@dataclass(frozen=True)
+class PageSources:
+    """Everything the page shows.
+
+    `curves` and `versions` read the store (they cache), `series` is the ring of live numbers, `served` says
+    what each alias answers with, `default_sides` are what the explorer compares before anybody chose.
+    """
+
+    curves: Callable[[], Curves]
+    versions: Callable[[], Sequence[VersionRow]]
+    series: Series
+    served: Callable[[], Sequence[Served]]
+    explorer: Explorer
+    objects: Objects
+    default_sides: tuple[str, str] = ("0", "latest")
