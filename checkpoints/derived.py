@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from checkpoints.commit import discard
-from checkpoints.encoding import encode, load_arrays
+from checkpoints.encoding import Destination, encode, fresh, load_arrays
 from checkpoints.errors import BadKey, CheckpointError, Damaged, FutureFormat, KeyMissing
 from checkpoints.fields import Fields, digest, file_name
 from checkpoints.keys import check_name, folder
@@ -48,8 +49,36 @@ def attach(
         raise
 
 
-def attached(store: BlobStore, number: int, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """(arrays, meta) as attached, every byte verified; None without `<name>.json`. Raises Damaged."""
+def attached(
+    store: BlobStore, number: int, name: str, destination: Destination = fresh
+) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    """(arrays, meta) as attached, every byte verified; None without `<name>.json`. Raises Damaged.
+
+    destination: as for `load_arrays`.
+    """
+    record = _record(store, number, name)
+    if record is None:
+        return None
+    return load_arrays(store, record.data_key, record.size, record.sha256, destination), record.meta
+
+
+def attached_meta(store: BlobStore, number: int, name: str) -> dict[str, Any] | None:
+    """The meta of what is attached, without its arrays; None without `<name>.json`. Raises Damaged."""
+    record = _record(store, number, name)
+    return None if record is None else record.meta
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What `<name>.json` says."""
+
+    data_key: str
+    size: int
+    sha256: str
+    meta: dict[str, Any]
+
+
+def _record(store: BlobStore, number: int, name: str) -> _Record | None:
     key = _record_key(number, name)
     try:
         record = unseal(store.get(key), key)
@@ -62,9 +91,9 @@ def attached(store: BlobStore, number: int, name: str) -> tuple[dict[str, np.nda
     if at.integer("number") != number or at.text("name") != name:
         raise Damaged("mismatch", key, "belongs to another version or name")
     data_key = folder(number) + file_name(at, "file")
-    size, sha256, meta = at.integer("size"), digest(at, "sha256_of_file"), at.mapping("meta")
+    found = _Record(data_key, at.integer("size"), digest(at, "sha256_of_file"), at.mapping("meta"))
     at.nothing_left()
-    return load_arrays(store, data_key, size, sha256), meta
+    return found
 
 
 def _record_key(number: int, name: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,9 @@ DTYPES = {
     "F64": "<f8",
 }
 _NAMES = {np.dtype(code).str: name for name, code in DTYPES.items()}
+
+Destination: TypeAlias = Callable[[ArraySpec], np.ndarray | None]
+"""Where an array of a file is read to: a C-contiguous array of its shape and dtype; None: only verify it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,19 @@ def state_hash(arrays: Mapping[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def read_arrays(stream: BinaryIO, size: int, sha256: str, place: str) -> dict[str, np.ndarray]:
+def fresh(spec: ArraySpec) -> np.ndarray:
+    """A new array, writable, C-contiguous and aligned to 64 bytes: the usual destination."""
+    return empty_aligned(spec.shape, np.dtype(DTYPES[spec.dtype]))
+
+
+def read_arrays(
+    stream: BinaryIO, size: int, sha256: str, place: str, destination: Destination = fresh
+) -> dict[str, np.ndarray]:
     """Arrays of the file behind `stream`, verified against `size` and `sha256` while reading, one copy.
 
-    Every array is writable, C-contiguous and aligned to 64 bytes. Raises Damaged or FutureFormat.
+    What `destination` gave is written before the hash is known: after an error it holds anything. Arrays it
+    wants only verified are left out of the result. Raises Damaged or FutureFormat; ValueError when an array
+    from `destination` is not of the stored shape and dtype.
     """
     digest = hashlib.sha256()
     length = int.from_bytes(_read(stream, 8, digest, place), "little")
@@ -99,8 +111,12 @@ def read_arrays(stream: BinaryIO, size: int, sha256: str, place: str) -> dict[st
     specs = _parse_header(_read(stream, length, digest, place), size - 8 - length, place)
     arrays = {}
     for spec in specs:
-        arrays[spec.name] = array = empty_aligned(spec.shape, np.dtype(DTYPES[spec.dtype]))
-        _fill(stream, array.reshape(-1).view(np.uint8).data, digest, place)
+        array = destination(spec)
+        if array is None:
+            _pass_over(stream, _size(spec), digest, place)
+        else:
+            _fill(stream, _bytes_of(array, spec), digest, place)
+            arrays[spec.name] = array
     if stream.read(1):
         raise Damaged("mismatch", place, f"is longer than the {size} bytes that its manifest states")
     if digest.hexdigest() != sha256:
@@ -108,22 +124,19 @@ def read_arrays(stream: BinaryIO, size: int, sha256: str, place: str) -> dict[st
     return arrays
 
 
-def load_arrays(store: BlobStore, key: str, size: int, sha256: str) -> dict[str, np.ndarray]:
+def load_arrays(
+    store: BlobStore, key: str, size: int, sha256: str, destination: Destination = fresh
+) -> dict[str, np.ndarray]:
     """`read_arrays` of `key` in `store`; a missing or unreadable file is Damaged too."""
     try:
         with store.open(key) as stream:
-            return read_arrays(stream, size, sha256, key)
+            return read_arrays(stream, size, sha256, key, destination)
     except KeyMissing:
         raise Damaged("missing", key, "is named in a manifest and not there") from None
     except BadKey as error:
         raise Damaged("mismatch", error.place, error.problem) from error
     except OSError as error:
         raise Damaged("unreadable", key, f"cannot be read: {error.strerror or error}") from error
-
-
-def specs_of(arrays: Mapping[str, np.ndarray]) -> set[ArraySpec]:
-    """Name, dtype and shape of each array."""
-    return {_spec(name, array) for name, array in arrays.items()}
 
 
 def empty_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -151,6 +164,25 @@ def _fill(stream: BinaryIO, view: memoryview, digest: Any, place: str) -> None:
             raise Damaged("truncated", place, f"ends {len(view)} bytes early")
         digest.update(view[:got])
         view = view[got:]
+
+
+def _pass_over(stream: BinaryIO, size: int, digest: Any, place: str) -> None:
+    """Hash the next `size` bytes without keeping them."""
+    scratch = memoryview(bytearray(min(size, READ_CHUNK)))
+    for start in range(0, size, READ_CHUNK):
+        _fill(stream, scratch[: size - start], digest, place)
+
+
+def _size(spec: ArraySpec) -> int:
+    return math.prod(spec.shape) * np.dtype(DTYPES[spec.dtype]).itemsize
+
+
+def _bytes_of(array: np.ndarray, spec: ArraySpec) -> memoryview:
+    """The bytes of a destination, to be written."""
+    fits = array.shape == spec.shape and array.dtype.str == DTYPES[spec.dtype]
+    if not (fits and array.flags.c_contiguous and array.flags.writeable):
+        raise ValueError(f"the destination of array {spec.name!r} is not a {spec.dtype} of {spec.shape}")
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _parse_header(text: bytes, data_size: int, place: str) -> list[ArraySpec]:

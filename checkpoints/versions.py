@@ -10,11 +10,11 @@ import numpy as np
 
 from checkpoints import derived
 from checkpoints.commit import Epoch, StateFile, claim, commit, discard, next_state_key
-from checkpoints.encoding import encode, load_arrays, specs_of
+from checkpoints.encoding import Destination, encode, fresh, load_arrays
 from checkpoints.errors import CheckpointError, Damaged, Report
 from checkpoints.keys import folder
 from checkpoints.listing import Listing, read_manifest
-from checkpoints.manifest import Manifest, VersionMeta
+from checkpoints.manifest import ArraySpec, Manifest, VersionMeta
 from checkpoints.store import BlobStore
 
 Arrays = Mapping[str, np.ndarray]
@@ -66,10 +66,12 @@ class VersionStore:
                     report(error)
         return found
 
-    def load(self, number: int) -> Version:
+    def load(self, number: int, destination: Destination = fresh) -> Version:
         """Version `number`, every size and hash verified while reading, without a second copy.
 
-        Raises Damaged, or FutureFormat by name; nothing unverified is ever returned.
+        `destination` says where to read each array to, by default a new one; those it only wants verified
+        are not in the result. It is asked for arrays that the manifest names alone; after an error, what it
+        gave holds anything. Raises Damaged, or FutureFormat by name; nothing unverified is ever returned.
         """
         manifest = self.manifest(number)
         place = folder(number)
@@ -81,9 +83,18 @@ class VersionStore:
             )
         entry = manifest.files[0]
         key = place + entry.name
-        arrays = load_arrays(self.store, key, entry.size, entry.sha256)
-        if specs_of(arrays) != set(manifest.arrays):
-            raise Damaged("mismatch", key, "its arrays are not the names, dtypes and shapes of its manifest")
+        left = set(manifest.arrays)
+        other = Damaged("mismatch", key, "its arrays are not the names, dtypes and shapes of its manifest")
+
+        def checked(spec: ArraySpec) -> np.ndarray | None:
+            if spec not in left:
+                raise other
+            left.remove(spec)
+            return destination(spec)
+
+        arrays = load_arrays(self.store, key, entry.size, entry.sha256, checked)
+        if left:
+            raise other
         if manifest.state_hash != entry.sha256:
             raise Damaged("mismatch", place, "state_hash is not the sha256 of the state file")
         return Version(manifest, arrays)
@@ -128,6 +139,15 @@ class VersionStore:
         self.manifest(number)
         derived.attach(self.store, number, name, arrays, meta)
 
-    def attached(self, number: int, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-        """Derived (arrays, meta) of a version, verified; None when not attached. Raises Damaged."""
-        return derived.attached(self.store, number, name)
+    def attached(
+        self, number: int, name: str, destination: Destination = fresh
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+        """Derived (arrays, meta) of a version, verified; None when not attached. Raises Damaged.
+
+        destination: as in `load`.
+        """
+        return derived.attached(self.store, number, name, destination)
+
+    def attached_meta(self, number: int, name: str) -> dict[str, Any] | None:
+        """The meta of what is attached, without its arrays; None when not attached. Raises Damaged."""
+        return derived.attached_meta(self.store, number, name)
