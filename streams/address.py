@@ -45,6 +45,11 @@ class Address:
         return replace(self, topic=self.topic + ".dead")
 
     @property
+    def items(self) -> Address:
+        """The topic of what is put into the serving catalog, or removed from it."""
+        return replace(self, topic=self.topic + ".items")
+
+    @property
     def steps(self) -> Address:
         """The topic of applied steps. An embedded log keeps it in a file of its own beside the log, so that
         who writes it never waits for who feeds, and the file can be removed."""

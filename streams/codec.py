@@ -25,9 +25,9 @@ def encode_event(event: Event) -> bytes:
         "v": wire.FORMAT_VERSION,
         "id": _text(event.id, "id"),
         "ts": event.ts,
-        "q": _object_fields(event.query, "q"),
-        "c": _object_fields(event.clicked, "c"),
-        "s": _object_fields(event.skipped, "s"),
+        "q": object_fields(event.query, "q"),
+        "c": object_fields(event.clicked, "c"),
+        "s": object_fields(event.skipped, "s"),
     }
     if event.weight != 1.0:
         fields["w"] = _number(event.weight, "w", wire.MAX_WEIGHT)
@@ -35,7 +35,7 @@ def encode_event(event: Event) -> bytes:
     if event.propensity is not None:
         fields["prop"] = _number(event.propensity, "prop", 1.0)
     _add_texts(fields, sp=event.space)
-    return _pack(fields)
+    return pack(fields)
 
 
 def decode_event(value: bytes | None, *, check_values: bool = True) -> Event:
@@ -76,15 +76,15 @@ def encode_impression(impression: Impression) -> bytes:
         "v": wire.FORMAT_VERSION,
         "id": _text(impression.id, "id"),
         "ts": impression.ts,
-        "q": _object_fields(impression.query, "q"),
-        "shown": [_object_fields(ref, f"shown[{rank}]") for rank, ref in enumerate(impression.shown)],
+        "q": object_fields(impression.query, "q"),
+        "shown": [object_fields(ref, f"shown[{rank}]") for rank, ref in enumerate(impression.shown)],
         "clicked": clicked,
     }
     if impression.propensity is not None:
         fields["prop"] = [_number(number, "prop", 1.0) for number in impression.propensity]
         wire.check_propensity(fields["prop"], shown)
     _add_texts(fields, src=impression.source, sp=impression.space)
-    return _pack(fields)
+    return pack(fields)
 
 
 def decode_impression(value: bytes | None) -> Impression:
@@ -114,8 +114,8 @@ def raw_vector(vector: Vector) -> wire.RawVector:
     return np.asarray(vector, "<f4").tobytes()
 
 
-def _object_fields(ref: ObjectRef, where: str) -> dict[str, Any]:
-    """An object as it is written. All that `wire.read_object` and `check_object` refuse is refused here."""
+def object_fields(ref: ObjectRef, where: str) -> dict[str, Any]:
+    """An object as it is written. Raises Poison for all that `wire.read_object` and `check_object` refuse."""
     fields = {} if ref.id is None else {"id": _text(ref.id, where)}
     if ref.x is None and ref.views is None:
         if not fields:
@@ -157,18 +157,19 @@ def _object(raw: Any, where: str) -> ObjectRef:
     if vectors is None:
         return ObjectRef(object_id)
     if type(raw) is tuple and "x" in dict(raw):
-        return ObjectRef(object_id, x=_vector(vectors["x"]))
-    return ObjectRef(object_id, views={name: _vector(vector) for name, vector in vectors.items()})
+        return ObjectRef(object_id, x=vector_of(vectors["x"]))
+    return ObjectRef(object_id, views={name: vector_of(vector) for name, vector in vectors.items()})
 
 
-def _vector(raw: wire.RawVector) -> Vector:
+def vector_of(raw: wire.RawVector) -> Vector:
+    """A vector from bytes that `wire.read_object` has checked: read-only views, numbers unchecked."""
     if isinstance(raw, bytes):
         return np.frombuffer(raw, "<f4")
     return SparseVector(np.frombuffer(raw[0], "<i4"), np.frombuffer(raw[1], "<f4"))
 
 
 def _text(raw: Any, where: str) -> str:
-    """A text that can be read again: not empty, at most 512 bytes (`_pack` sees to valid UTF-8)."""
+    """A text that can be read again: not empty, at most 512 bytes (`pack` sees to valid UTF-8)."""
     wire.check_text(raw, where)
     if len(raw) > _SURELY_FITS and len(raw.encode("utf-8", "surrogatepass")) > wire.MAX_TEXT_BYTES:
         raise Poison(poison.TOO_LARGE, f"{where}: a text of more than {wire.MAX_TEXT_BYTES} bytes")
@@ -188,7 +189,7 @@ def _add_texts(fields: dict[str, Any], **optional: str | None) -> None:
             fields[name] = _text(text, name)
 
 
-def _pack(fields: dict[str, Any]) -> bytes:
+def pack(fields: dict[str, Any]) -> bytes:
     """The bytes of checked fields, within the limits on the whole record."""
     try:
         packed: bytes = msgpack.packb(fields)

@@ -27,6 +27,7 @@ NOT_FINITE = "not_finite"
 INDEX_OUT_OF_RANGE = "index_out_of_range"
 INDICES_NOT_INCREASING = "indices_not_increasing"
 MAGNITUDE = "magnitude"
+WRONG_KEY = "wrong_key"
 
 REASONS: dict[str, str] = {
     NULL_VALUE: "the record has no value",
@@ -54,6 +55,7 @@ REASONS: dict[str, str] = {
     INDEX_OUT_OF_RANGE: "a sparse index is negative or not below the view's size",
     INDICES_NOT_INCREASING: "sparse indices are not strictly increasing",
     MAGNITUDE: "a vector holds a value too large to learn from safely",
+    WRONG_KEY: "an item's record has another key than the item's id",
 }
 """Every reason, and what it means: a closed list, safe as a metric label."""
 

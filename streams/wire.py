@@ -38,11 +38,11 @@ def _refuse_extension(code: int, data: bytes) -> object:
     raise Poison(poison.WRONG_TYPE, "msgpack extension types are not used")
 
 
-def unpack(value: bytes | None, max_bytes: int, max_list: int) -> Any:
+def unpack(value: bytes | None, max_bytes: int, max_list: int, max_text: int = MAX_TEXT_BYTES) -> Any:
     """The msgpack value in `value`; raises Poison and nothing else, whatever the bytes.
 
-    Lists are limited to `max_list` entries and texts, maps and depth to the format's limits, so the
-    memory taken is at most a small multiple of `max_bytes`.
+    Lists are limited to `max_list` entries, texts to `max_text` bytes, maps and depth to the format's limits,
+    so the memory taken is at most a small multiple of `max_bytes`.
     """
     if value is None:
         raise Poison(poison.NULL_VALUE)
@@ -53,7 +53,7 @@ def unpack(value: bytes | None, max_bytes: int, max_list: int) -> Any:
             value,
             object_pairs_hook=tuple,
             ext_hook=_refuse_extension,
-            max_str_len=MAX_TEXT_BYTES,
+            max_str_len=max_text,
             max_bin_len=max_bytes,
             max_array_len=max_list,
             max_map_len=MAX_MAP_ENTRIES,
@@ -116,18 +116,23 @@ def read_impression(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> di
 
 def _check_head(fields: dict[str, Any], required: frozenset[str], known: frozenset[str]) -> None:
     """Version first (a later version may have other fields), then fields, id and time."""
-    version = fields.get("v")
-    if type(version) is not int:
-        reason = poison.WRONG_TYPE if "v" in fields else poison.MISSING_FIELD
-        raise Poison(reason, "v is not a whole number" if "v" in fields else "v is missing")
-    if version != FORMAT_VERSION:
-        raise Poison(poison.UNSUPPORTED_VERSION, f"this release reads version {FORMAT_VERSION}")
+    check_version(fields)
     if not required <= fields.keys():
         raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(required - fields.keys()))} missing")
     if len(fields) > len(required) and not known.issuperset(fields):
         raise Poison(poison.UNKNOWN_FIELD, f"known are {', '.join(sorted(known))}")
     check_text(fields["id"], "id")
     check_ts(fields["ts"])
+
+
+def check_version(fields: Mapping[str, Any]) -> None:
+    """`v` is there and is the version that this release reads."""
+    version = fields.get("v")
+    if type(version) is not int:
+        reason = poison.WRONG_TYPE if "v" in fields else poison.MISSING_FIELD
+        raise Poison(reason, "v is not a whole number" if "v" in fields else "v is missing")
+    if version != FORMAT_VERSION:
+        raise Poison(poison.UNSUPPORTED_VERSION, f"this release reads version {FORMAT_VERSION}")
 
 
 def _check_texts(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:

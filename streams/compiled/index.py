@@ -57,3 +57,10 @@ def find_row(data: Any, start: int, stop: int, index: Any) -> Any:
             return row
         slot = (slot + 1) & (len(slots) - 1)
     return -1
+
+
+@kernel(types.void(BYTES, LONGS, INDEX, types.int64[::1]))
+def find_each(data: Any, bounds: Any, index: Any, rows: Any) -> None:
+    """`rows[i]` = the row of the id in `data[bounds[i]:bounds[i + 1]]`, or -1."""
+    for place in range(len(rows)):
+        rows[place] = find_row(data, bounds[place], bounds[place + 1], index)
