@@ -1,0 +1,5 @@
+"""Retrieval: from queries to hits, over all parts of the catalog, by one consistent model."""
+
+from daemon.serve.retrieve.searcher import Searcher
+
+__all__ = ["Searcher"]
