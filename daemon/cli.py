@@ -19,6 +19,7 @@ from daemon.commands import (
     learn,
     models,
     resume,
+    serve,
     status,
     topics,
     up,
@@ -51,6 +52,7 @@ app.command("feed", rich_help_panel="Run")(feed.feed)
 app.command("up", rich_help_panel="Run")(up.up)
 app.command("learn", rich_help_panel="Run")(learn.learn)
 app.command("validate", rich_help_panel="Run")(validate.validate)
+app.command("serve", rich_help_panel="Run")(serve.serve)
 app.command("resume", rich_help_panel="Run")(resume.resume)
 app.command("status", rich_help_panel="Look")(status.status)
 app.command("curves", rich_help_panel="Look")(curves.curves)

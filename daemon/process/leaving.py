@@ -11,7 +11,7 @@ from types import FrameType
 
 from daemon.exits import EX_OK, INTERRUPTED
 
-ROLES = frozenset({"learn", "validate", "up"})
+ROLES = frozenset({"learn", "validate", "serve", "up"})
 
 
 def leave_when_told() -> None:

@@ -47,13 +47,19 @@ def open_outside(
 
     `load` reads the configuration again, for SIGHUP.
     """
+    outside = open_process(stack, config, load)
+    server = serve_http(registry, outside.health, config.http.host, port)
+    stack.callback(server.close)
+    get_logger().info("metrics and health", url=f"http://{server.host}:{server.port}")
+    return outside
+
+
+def open_process(stack: ExitStack, config: Config, load: Callable[[], Config] | None) -> Outside:
+    """The same of a role that shows metrics and health on a server of its own."""
     # Two BLAS threads on two shared cores make small products many times slower, and their bits vary.
     stack.enter_context(threadpool_limits(limits=1))
     signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
     watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
-    health = Health(watchdog.silent)
-    server = serve_http(registry, health, config.http.host, port)
-    stack.callback(server.close)
-    get_logger().info("metrics and health", url=f"http://{server.host}:{server.port}")
     reloading = Reloading(config, load, notifier)
+    health = Health(watchdog.silent)
     return Outside(signals, health, watchdog, notifier, reloading, watchdog.watch("the loop"))

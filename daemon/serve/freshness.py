@@ -1,0 +1,144 @@
+"""How old a click is when the first answer that used it is given: the pure account, without clock or threads.
+
+Of each event one thing is kept until it is answered, its time; of many events, how many fell into each
+millisecond. The account is exact to the millisecond for events younger than `FINE_S` and to half a second
+for older ones; those older than `horizon_s`, the last bound of the histogram, only need their number and
+sum. So the memory has a bound whatever happens: nobody asks for days, or a backfill brings years.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+FINE_S = 60.0
+MOST_GROUPS = 512
+MOST_TIMES = 200_000
+"""Distinct times kept, about 3 MB; beyond it, and beyond MOST_GROUPS, the oldest neighbours become one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """Ages in seconds float64 [n], how many events had each int64 [n], of the events answered just now."""
+
+    seconds: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """A multiset of event times: ms since the epoch, ascending int64 [n]; counts int64 [n].
+
+    old, old_ms: number and sum of the times of events that were past the horizon.
+    """
+
+    ms: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    old: int = 0
+    old_ms: float = 0.0
+
+    @classmethod
+    def of(cls, times: NDArray[np.int64], now_ms: int, horizon_s: float) -> Self:
+        """These times. One that lies ahead of `now_ms` is the mistake of a clock and counts as now."""
+        return cls._made(np.minimum(times, now_ms), np.ones(len(times), np.int64), now_ms, horizon_s)
+
+    def joined(self, other: Times, now_ms: int, horizon_s: float) -> Times:
+        """Both, as coarse as their ages allow at `now_ms`."""
+        made = Times._made(
+            np.concatenate([self.ms, other.ms]),
+            np.concatenate([self.counts, other.counts]),
+            now_ms,
+            horizon_s,
+        )
+        old_ms = made.old_ms + self.old_ms + other.old_ms
+        return Times(made.ms, made.counts, made.old + self.old + other.old, old_ms)
+
+    def ages(self, now_ms: int) -> Ages:
+        """Their ages at `now_ms`; those past the horizon all at their mean."""
+        seconds = np.maximum(now_ms - self.ms, 0) / 1000.0
+        if not self.old:
+            return Ages(seconds, self.counts)
+        mean = (now_ms - self.old_ms / self.old) / 1000.0
+        return Ages(np.append(seconds, mean), np.append(self.counts, self.old))
+
+    @classmethod
+    def _made(cls, ms: NDArray[np.int64], counts: NDArray[np.int64], now_ms: int, horizon_s: float) -> Self:
+        past = ms < now_ms - round(1000 * horizon_s)
+        old, old_ms = int(counts[past].sum()), float(ms[past] @ counts[past].astype(np.float64))
+        ms, counts = ms[~past], counts[~past]
+        coarse = ms < now_ms - round(1000 * FINE_S)
+        ms = np.where(coarse, ms // 1000 * 1000 + 500, ms)
+        keys, places = np.unique(ms, return_inverse=True)
+        return cls(keys, np.bincount(places, counts, len(keys)).astype(np.int64), old, old_ms)
+
+
+class Freshness:
+    """Of one alias: event times that no answer has used yet, in groups by the state that first holds them.
+
+    A state is known by its number of records applied since version 0. Call `begin` when the alias can
+    answer for the first time, `learned` for every piece of the step log in its order, `cut` where a version
+    stands, and `answered` for every answer.
+    """
+
+    def __init__(self, horizon_s: float) -> None:
+        self._horizon_s = horizon_s
+        self._groups: list[tuple[int, Times]] = []
+        self._cuts: set[int] = set()
+        self._begun_at = -1
+
+    @property
+    def waiting(self) -> int:
+        """Events that no answer has used yet."""
+        return sum(int(times.counts.sum()) + times.old for _, times in self._groups)
+
+    def learned(self, total: int, times: NDArray[np.int64], now_ms: int) -> None:
+        """The state at `total` records is the first that holds the events of these times (ms).
+
+        A total that is not above the last one begins another line of states (a branch): what only the
+        abandoned one holds is forgotten. What the alias began with is left out.
+        """
+        if not len(times) or total <= self._begun_at:
+            return
+        self._groups = [group for group in self._groups if group[0] < total]
+        self._groups.append((total, Times.of(times, now_ms, self._horizon_s)))
+        self._keep_bounds(now_ms)
+
+    def cut(self, total: int) -> None:
+        """A version stands at `total` records: an alias may come to stand there."""
+        self._cuts.add(total)
+
+    def begin(self, total: int) -> None:
+        """What the state at `total` records holds was there before anybody could ask: it is not counted."""
+        self._begun_at = total
+        self._groups = [group for group in self._groups if group[0] > total]
+
+    def answered(self, total: int, now_ms: int) -> Ages | None:
+        """An answer of the state at `total` records; the ages of the events that no answer had used before.
+
+        None where there are none.
+        """
+        if not self._groups or self._groups[0][0] > total:
+            return None
+        held = [times for at, times in self._groups if at <= total]
+        self._groups = self._groups[len(held) :]
+        self._cuts = {at for at in self._cuts if at > total}
+        ages = [times.ages(now_ms) for times in held]
+        return Ages(
+            np.concatenate([one.seconds for one in ages]), np.concatenate([one.counts for one in ages])
+        )
+
+    def _keep_bounds(self, now_ms: int) -> None:
+        """Join neighbours into the later state: the oldest that stand at no version, else the oldest."""
+        while self._is_over() and len(self._groups) > 1:
+            pairs = range(len(self._groups) - 1)
+            first = next((place for place in pairs if self._groups[place][0] not in self._cuts), 0)
+            (_, before), (total, after) = self._groups[first : first + 2]
+            joined = before.joined(after, now_ms, self._horizon_s)
+            self._groups[first : first + 2] = [(total, joined)]
+        self._cuts = {at for at in self._cuts if at >= self._groups[0][0]}
+
+    def _is_over(self) -> bool:
+        return len(self._groups) > MOST_GROUPS or sum(len(times.ms) for _, times in self._groups) > MOST_TIMES

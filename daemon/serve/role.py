@@ -1,0 +1,48 @@
+"""The `serve` role: versions, steps and items in, answers out. Everything it does is done in threads of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import structlog
+
+from daemon.config.model import Config
+from daemon.exits import EX_OK
+from daemon.process.outside import Outside, open_process
+from daemon.process.standing import Standing
+from daemon.serve.build import ServeParts, build
+from daemon.telemetry.serve_metrics import ServeMetrics
+
+TURN_S = 0.1  # how soon the loop hears signals; metrics and readiness are renewed as often
+
+log = structlog.get_logger("tripletd.serve")
+
+
+def run(config: Config, load: Callable[[], Config] | None = None) -> int:
+    """Answer until told to stop; the exit code. Raises UserError and the errors of the islands.
+
+    `load` reads the configuration again, for SIGHUP.
+    """
+    metrics = ServeMetrics(config.serve.aliases)
+    with ExitStack() as stack:
+        outside = open_process(stack, config, load)
+        parts = build(stack, config, outside.health, metrics)
+        outside.started()
+        outside.signals.finish_first()
+        _loop(parts, outside)
+        outside.notifier.stopping()
+        parts.drain()
+    return EX_OK
+
+
+def _loop(parts: ServeParts, outside: Outside) -> None:
+    """Look after the parts: open what could not be opened yet, renew metrics, say whether it answers."""
+    standing = Standing(outside.health, outside.notifier, log, "answering")
+    while not outside.signals.wait(TURN_S):
+        outside.pulse.beat("a turn of the loop")
+        outside.reloading.when(outside.signals.take_reload_request())
+        with outside.pulse.patient("opening versions and items"):
+            parts.open_when_there()
+        parts.renew_metrics()
+        standing.now(parts.not_ready())
