@@ -9,7 +9,7 @@ from daemon.look.curves import LOSS, REFERENCE, Curves, Point
 
 
 def to_csv(curves: Curves) -> str:
-    """line, version, left, records, events, created, epoch, training_loss, and every measure of its newest judgment.
+    """One row per version: line, left, version, records, events, created, epoch, training_loss, measures.
 
     `line` 0 is the one that is learned on, `left` the version that a line left another one at; what version 0
     reaches on the same window is NAME.version_0. An empty field: not known, or not measured.

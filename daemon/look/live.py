@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
 _TIMEOUT_S = 0.5
 
 
-def live_metrics(host: str, port: int) -> dict[str, float] | None:
+def live_metrics(host: str, port: int, buckets: Container[str] = ()) -> dict[str, float] | None:
     """Metric name with its labels -> value of the role at host:port; None when nobody answers there.
 
-    Only `tripletd_*` without histogram buckets; names as on the page: `tripletd_lag_events{partition="0"}`.
+    Only `tripletd_*`; names as on the page: `tripletd_lag_events{partition="0"}`. Buckets are left out but
+    for the histograms named in `buckets`.
     """
     try:
         page = _get(host, port, "/metrics")
-        return None if page is None else _parsed(page[1])
+        return None if page is None else parsed(page[1], buckets)
     except ValueError:
         return None  # somebody who does not speak this format
 
@@ -48,11 +49,13 @@ def is_role(metrics: Mapping[str, float] | None, role: str) -> bool:
     return bool(metrics) and any(f'role="{role}"' in name for name in metrics or ())
 
 
-def _parsed(text: str) -> dict[str, float]:
+def parsed(text: str, buckets: Container[str] = ()) -> dict[str, float]:
+    """The numbers of one metrics page, as `live_metrics` gives them. ValueError for another format."""
     found = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.name.startswith("tripletd_") and not sample.name.endswith(("_bucket", "_created")):
+            left_out = sample.name.endswith("_bucket") and family.name not in buckets
+            if sample.name.startswith("tripletd_") and not (left_out or sample.name.endswith("_created")):
                 labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
                 found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
     return found

@@ -1,27 +1,151 @@
-"""The newest hour of every live number of every role: one bounded ring, sampled by one thread."""
+"""The newest hour of the live numbers of every role: one bounded ring, filled by one thread."""
 
 from __future__ import annotations
 
+import math
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-Metrics = Mapping[str, float]
+import numpy as np
+import numpy.typing as npt
+
+from daemon.look.numbers import QUANTILE_SECONDS, numbers_of
+from daemon.look.rates import Reading, was_reset
 
 EVERY_SECONDS = 2.0
 KEPT = 1800
 """Samples: one hour."""
+MOST_NAMES = 96
+"""Numbers that are kept; those first seen later are left out. Names come from closed lists, so this is a guard."""
+_END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A role and how its numbers are read: None when it does not answer."""
+    """A role and how it is read: `read` gives None when it does not answer, `why` says why it is not ready."""
 
     role: str
-    read: Callable[[], Metrics | None]
+    read: Callable[[], Reading | None]
+    why: Callable[[], str | None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class RoleState:
+    """Whether a role answered the last time, when it last did (Unix seconds), why it is not ready."""
+
+    role: str
+    answers: bool
+    seen: float | None
+    not_ready: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """`times` Unix seconds, ascending; `values` by name, as long, None where nothing was known."""
+
+    times: list[float]
+    values: dict[str, list[float | None]]
 
 
 class Series:
-    """A ring of samples of each role's numbers; `start()` samples until `close()`."""
+    """A ring of the numbers of each role; `start()` samples until `close()`.
+
+    Memory: `kept` x `MOST_NAMES` float64 (1.4 MB) and one minute of each role's readings.
+    """
 
     def __init__(self, targets: Sequence[Target], every: float = EVERY_SECONDS, kept: int = KEPT) -> None:
-        raise NotImplementedError
+        self.every = every
+        self._targets = list(targets)
+        self._times: npt.NDArray[np.float64] = np.zeros(kept)
+        self._ring: npt.NDArray[np.float64] = np.full((kept, MOST_NAMES), np.nan)
+        self._columns: dict[str, int] = {}
+        self._count = 0
+        self._readings: dict[str, deque[tuple[float, Reading]]] = {one.role: deque() for one in targets}
+        self._states = {one.role: RoleState(one.role, False, None, None) for one in targets}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="series", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sample, at once and then every `every` seconds."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End sampling; what was sampled can still be read."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(_END_SECONDS)
+
+    def states(self) -> list[RoleState]:
+        """Every role, in the order of the targets."""
+        with self._lock:
+            return [self._states[one.role] for one in self._targets]
+
+    def newest(self) -> Mapping[str, float]:
+        """The numbers of the last sample."""
+        samples = self.after(-math.inf, most=1)
+        return {name: values[-1] for name, values in samples.values.items() if values[-1] is not None}
+
+    def after(self, moment: float, most: int | None = None) -> Samples:
+        """Samples later than `moment` (Unix seconds), the newest `most`; only names with a value among them."""
+        with self._lock:
+            kept = len(self._times)
+            rows = np.arange(max(0, self._count - kept), self._count) % kept
+            rows = rows[self._times[rows] > moment]
+            rows = rows if most is None else rows[-most:]
+            times, table = self._times[rows].tolist(), self._ring[rows]
+            columns = dict(self._columns)
+        known = {name: table[:, column] for name, column in columns.items()}
+        values = {
+            name: [None if math.isnan(v) else v for v in column.tolist()]
+            for name, column in known.items()
+            if not np.isnan(column).all()
+        }
+        return Samples(times, values)
+
+    def sample(self, moment: float) -> None:
+        """Ask every role once, as of `moment` (Unix seconds)."""
+        numbers: dict[str, float] = {}
+        for target in self._targets:
+            reading = target.read()
+            why = None if reading is None else target.why()
+            readings = self._readings[target.role]
+            _add(readings, moment, reading)
+            if readings:
+                numbers |= numbers_of(target.role, readings)
+            seen = self._states[target.role].seen if reading is None else moment
+            with self._lock:
+                self._states[target.role] = RoleState(target.role, reading is not None, seen, why)
+        self._keep(moment, numbers)
+
+    def _keep(self, moment: float, numbers: Mapping[str, float]) -> None:
+        with self._lock:
+            row = self._count % len(self._times)
+            self._times[row] = moment
+            self._ring[row] = np.nan
+            for name, value in numbers.items():
+                column = self._columns.setdefault(name, len(self._columns))
+                if column < MOST_NAMES:
+                    self._ring[row, column] = value
+                else:
+                    del self._columns[name]
+            self._count += 1
+
+    def _run(self) -> None:
+        while True:
+            self.sample(time.time())
+            if self._stop.wait(self.every):
+                return
+
+
+def _add(readings: deque[tuple[float, Reading]], moment: float, reading: Reading | None) -> None:
+    """Keep the newest minute of one process; a role that does not answer, or was restarted, begins anew."""
+    if reading is None or (readings and was_reset(readings[-1][1], reading)):
+        readings.clear()
+    if reading is not None:
+        readings.append((moment, reading))
+    while readings and moment - readings[0][0] > QUANTILE_SECONDS + EVERY_SECONDS:
+        readings.popleft()
