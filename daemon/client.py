@@ -21,8 +21,8 @@ from daemon.replica.model import ModelId
 from learners.block import Float32s
 
 Vectors: TypeAlias = Any
-"""Objects in the user's space: numbers in one axis (one object) or two, a scipy sparse array, or a mapping from
-view names to those; a space of a single view needs no name."""
+"""Objects in the user's space: numbers in one axis (one object) or two, a scipy sparse array, or a mapping
+from view names to those; a space of a single view needs no name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ class Similar:
 
 
 class Items:
-    """Objects mapped once, to be searched again and again; norms are made anew, off the path, at every swap."""
+    """Objects mapped once, to be searched again and again; norms are made anew, off the path, at every
+    swap."""
 
     def __init__(self, mapped: Any, ids: Sequence[str]) -> None:
         raise NotImplementedError
@@ -83,5 +84,6 @@ def follow(
     settings: Mapping[str, Any] | None = None,
     wait_s: float = 30.0,
 ) -> Model:
-    """Follow `alias` in the checkpoint folder; returns once something is served, at the latest after wait_s."""
+    """Follow `alias` in the checkpoint folder; returns once something is served, at the latest after
+    wait_s."""
     raise NotImplementedError

@@ -1,25 +1,34 @@
 """Moving aliases: look at the ledger, decide purely, verify the version, write one entry; or refuse.
 
-Every function takes the version store and the ledger of one checkpoint folder, writes at most one ledger entry
-(create-only; the loser of a race looks again and decides anew), and raises UserError with a remedy where it
-refuses. Nothing else is touched: servers and replicas follow by reading the ledger, and whoever has a version
-loaded holds a copy of its own.
+Every function takes the version store and the ledger of one checkpoint folder, writes one ledger entry
+(create-only, right after the last one it has seen: the loser of a race looks again and decides anew), and
+raises `Refused`, a UserError, with a remedy where it does not. Nothing else is touched: servers and
+replicas follow by reading the ledger, and whoever has a version loaded holds a copy of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from checkpoints import STABLE, Ledger, LedgerEntry, VersionStore
+from checkpoints import STABLE, Damaged, KeyExists, Ledger, LedgerEntry, VersionStore, aliases
+from daemon.exits import EX_TEMPFAIL
+from daemon.models.decide import Move, Seen, Wish, decide
+from daemon.models.refusal import Refused, no_such_version
+from daemon.models.verify import verify
+
+ATTEMPTS = 32
+"""Races lost in a row before giving up: each is an entry that somebody else has written meanwhile."""
+ASKED = "asked for"
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
     """One alias moved, or what would be moved.
 
-    before: the version it meant until then, after: the one from now on, None: none (the name is taken away;
-    `stable` then falls back to `best`). entry: what was written, None on a dry run. notes: what the caller
-    should tell beside, one line each (for example that another name may be in doubt).
+    kind: PROMOTE or ROLLBACK. before: the version it meant until then, after: the one from now on, None:
+    none of its own (the name is taken away; `stable` then means `best`). entry: what was written, None on a
+    dry run. notes: what the caller should tell beside, one line each.
     """
 
     kind: str
@@ -39,16 +48,17 @@ def promote(
     alias: str = STABLE,
     *,
     by: str,
-    reason: str = "asked for",
+    reason: str = ASKED,
     dry_run: bool = False,
 ) -> Moved:
     """Point `alias` (`stable`, or any name that is not reserved or pinned) at a version, by number or name.
 
-    Refused with a UserError: no such version, one that does not load (damaged, altered, another format), NaN
-    or infinite numbers in it, another map, space or shape than what the alias serves now, the version it
-    already points at, the reserved names `latest` and `best`, a pinned name.
+    Refused: no such version, one that does not load (damaged, altered, another format), NaN or infinite
+    numbers in it, another map, space or shape than what the alias serves now, the version it already points
+    at, the reserved names `latest` and `best`, a pinned name. CheckpointError when the folder cannot be
+    read or written.
     """
-    raise NotImplementedError
+    return _move(versions, ledger, Wish("promote", alias, version), by=by, reason=reason, dry_run=dry_run)
 
 
 def rollback(
@@ -58,7 +68,7 @@ def rollback(
     to: int | str | None = None,
     *,
     by: str,
-    reason: str = "asked for",
+    reason: str = ASKED,
     dry_run: bool = False,
 ) -> Moved:
     """Point `alias` at the version it pointed at before, or at `to`; the same refusals as `promote`.
@@ -66,7 +76,7 @@ def rollback(
     Two rollbacks in a row go back by two promotions. Below the first promotion of `stable` lies what it meant
     then: the best version of that time, or version 0.
     """
-    raise NotImplementedError
+    return _move(versions, ledger, Wish("rollback", alias, to), by=by, reason=reason, dry_run=dry_run)
 
 
 def pin(
@@ -76,11 +86,11 @@ def pin(
     version: int | str,
     *,
     by: str,
-    reason: str = "asked for",
+    reason: str = ASKED,
     dry_run: bool = False,
 ) -> Moved:
-    """Give a version a name that keeps it from retention and that no promotion moves; refusals as `promote`."""
-    raise NotImplementedError
+    """Give a version a name that keeps it and that no promotion moves; the same refusals as `promote`."""
+    return _move(versions, ledger, Wish("pin", alias, version), by=by, reason=reason, dry_run=dry_run)
 
 
 def unpin(
@@ -89,8 +99,68 @@ def unpin(
     alias: str,
     *,
     by: str,
-    reason: str = "asked for",
+    reason: str = ASKED,
     dry_run: bool = False,
 ) -> Moved:
-    """Take a pinned name away. Its version stays until retention takes it."""
-    raise NotImplementedError
+    """Take a name away, pinned or promoted; its version stays until retention takes it.
+
+    `stable` then means the best version again, and follows it.
+    """
+    return _move(versions, ledger, Wish("unpin", alias), by=by, reason=reason, dry_run=dry_run)
+
+
+def _move(
+    versions: VersionStore, ledger: Ledger, wish: Wish, *, by: str, reason: str, dry_run: bool
+) -> Moved:
+    verified: set[tuple[int, int | None]] = set()
+    for _ in range(ATTEMPTS):
+        seen = _look(versions, ledger)
+        move = decide(wish, seen)
+        if move.after is not None and (move.after, move.before) not in verified:
+            verify(versions, move.after, move.before, "to" if wish.verb == "rollback" else "version")
+            verified.add((move.after, move.before))
+        if dry_run:
+            return _moved(move, by, reason, None)
+        try:
+            entry = ledger.append(_entry(move, by, reason), after=seen.last)
+        except KeyExists:
+            continue
+        _check_still_there(versions, ledger, entry)
+        return _moved(move, by, reason, entry)
+    raise Refused(
+        "busy",
+        "alias",
+        f"{ATTEMPTS} others wrote to the ledger first",
+        "ask again; nothing was written",
+        EX_TEMPFAIL,
+    )
+
+
+def _look(versions: VersionStore, ledger: Ledger) -> Seen:
+    """The ledger first, then the versions: an entry seen never names a version too new for the listing."""
+    last = ledger.last()
+    entries = [entry for entry in ledger.entries() if entry.n <= last]
+    unreadable = [number for number in ledger.unreadable() if number <= last]
+    return Seen(versions.versions(), entries, unreadable, last)
+
+
+def _check_still_there(versions: VersionStore, ledger: Ledger, entry: LedgerEntry) -> None:
+    """Retention may have taken the version between looking and writing: then the move is taken back."""
+    if entry.version is None or entry.alias is None:
+        return
+    try:
+        versions.manifest(entry.version)
+    except Damaged:
+        before = aliases(one for one in ledger.entries() if one.n < entry.n).get(entry.alias)
+        back = {"kind": "ROLLBACK", "alias": entry.alias, "version": before, "by": entry.by}
+        ledger.append({**back, "reason": f"version {entry.version} of entry {entry.n} was pruned just then"})
+        raise no_such_version(entry.version, versions.versions()) from None
+
+
+def _entry(move: Move, by: str, reason: str) -> dict[str, Any]:
+    said = {"kind": move.kind, "version": move.after, "alias": move.alias}
+    return {**said, "by": by, "reason": reason, "measures": dict(move.measures)}
+
+
+def _moved(move: Move, by: str, reason: str, entry: LedgerEntry | None) -> Moved:
+    return Moved(move.kind, move.alias, move.before, move.after, by, reason, entry, move.notes)

@@ -1,0 +1,175 @@
+"""Which move a wish amounts to, from one look at the versions and the ledger. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from checkpoints.aliases import BEST, LATEST, PIN, STABLE, Meaning, before, meaning, moves
+from checkpoints.ledger import LedgerEntry
+from daemon.models.refusal import Refused, no_such_version
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+Verb = Literal["promote", "rollback", "pin", "unpin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look. versions: numbers listed, ascending; entries: the ledger's readable ones, ascending;
+    unreadable: numbers of the others; last: the highest number taken.
+    """
+
+    versions: Sequence[int]
+    entries: Sequence[LedgerEntry]
+    unreadable: Sequence[int] = ()
+    last: int = 0
+
+    def means(self, name: str) -> Meaning:
+        """What a name means by this look."""
+        return meaning(name, self.versions, self.entries, self.unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody asks for. version: a number, a name, or None (rollback: where it was before; unpin)."""
+
+    verb: Verb
+    alias: str
+    version: int | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The entry to write: `alias` from version `before` to `after` (None: the name is taken away)."""
+
+    kind: Literal["PROMOTE", "ROLLBACK"]
+    alias: str
+    before: int | None
+    after: int | None
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def decide(wish: Wish, seen: Seen) -> Move:
+    """The move that a wish amounts to. Raises Refused; whether the version loads is looked at elsewhere."""
+    _check_name(wish.alias)
+    last = moves(seen.entries).get(wish.alias)
+    if wish.verb == "unpin":
+        return _take_away(wish, seen, last)
+    after = _step_back(wish, seen, last) if wish.version is None else _number(wish, seen)
+    if _is_pin(last) and (wish.verb != "pin" or after != _target(last)):
+        raise _pinned(wish.alias, last)
+    now = seen.means(wish.alias)
+    if last is not None and after == last.version and not now.doubts:
+        raise Refused(
+            "already_there",
+            "to" if wish.verb == "rollback" else "version",
+            f"{wish.alias} points at version {after} already, by entry {last.n} of the ledger",
+            "nothing to do; see `tripletd models list`",
+        )
+    measures = {PIN: True} if wish.verb == "pin" else {}
+    kind: Literal["PROMOTE", "ROLLBACK"] = "ROLLBACK" if wish.verb == "rollback" else "PROMOTE"
+    return Move(kind, wish.alias, now.version, after, measures, _notes(now, after, seen))
+
+
+def _check_name(alias: str) -> None:
+    if alias in (LATEST, BEST):
+        whose = "the newest version" if alias == LATEST else "the validator's choice"
+        raise Refused(
+            "reserved",
+            "alias",
+            f"{alias} is {whose} and is not moved by hand",
+            f"move `{STABLE}` instead, or a name of your own; the servers of that name follow",
+        )
+    if not NAME.fullmatch(alias):
+        raise Refused(
+            "bad_name",
+            "alias",
+            f"{alias[:80]!r} is no name for a version",
+            "expected a small letter, then up to 63 small letters, digits, - or _",
+        )
+
+
+def _number(wish: Wish, seen: Seen) -> int:
+    """The version asked for, which is listed. Raises Refused."""
+    field_name = "to" if wish.verb == "rollback" else "version"
+    name = str(wish.version)
+    number = seen.means(name).version
+    if number is None:
+        raise no_such_version(name, seen.versions, field_name)
+    return number
+
+
+def _step_back(wish: Wish, seen: Seen, last: LedgerEntry | None) -> int:
+    """Where `alias` was before. Raises Refused where there is no such place, or it is pruned."""
+    if _is_pin(last):
+        raise _pinned(wish.alias, last)
+    number = before(wish.alias, seen.entries)
+    if number is None:
+        raise Refused(
+            "nothing_before",
+            "alias",
+            f"{wish.alias} was never promoted, so there is nothing to go back to",
+            f"name the version: `tripletd models rollback --to N` or `promote N` (alias {wish.alias})",
+        )
+    if number not in seen.versions:
+        raise no_such_version(number, seen.versions, "to")
+    return number
+
+
+def _take_away(wish: Wish, seen: Seen, last: LedgerEntry | None) -> Move:
+    now = seen.means(wish.alias)
+    if last is None or (last.version is None and not now.doubts):
+        raise Refused(
+            "already_there",
+            "alias",
+            f"{wish.alias} points at no version of its own",
+            "see the names in use: `tripletd models list`",
+        )
+    without = LedgerEntry(n=seen.last + 1, kind="ROLLBACK", alias=wish.alias)
+    after = meaning(wish.alias, seen.versions, [*seen.entries, without])
+    told = (f"{STABLE} means {_told(after)} from now on",) if wish.alias == STABLE else ()
+    return Move("ROLLBACK", wish.alias, now.version, None, notes=(*told, *_doubts(now)))
+
+
+def _notes(now: Meaning, after: int, seen: Seen) -> tuple[str, ...]:
+    """What the one who moves should know beside: doubts that end with this, and the validator's refusal."""
+    judged = [entry for entry in seen.entries if entry.kind == "KEEP" and entry.version == after]
+    refused = (
+        [f"version {after}: {judged[-1].reason}"] if judged and judged[-1].measures.get("refused") else []
+    )
+    return (*_doubts(now), *refused)
+
+
+def _doubts(now: Meaning) -> tuple[str, ...]:
+    if not now.doubts:
+        return ()
+    numbers = ", ".join(map(str, now.doubts))
+    return (
+        f"ledger entries that cannot be read ({numbers}) may have moved {now.name}: they do not count, "
+        f"and by those that can be read it meant {_told(now)} until now",
+    )
+
+
+def _told(meant: Meaning) -> str:
+    through = f" (as {meant.through})" if meant.through not in ("", meant.name) else ""
+    return "no version" if meant.version is None else f"version {meant.version}{through}"
+
+
+def _is_pin(last: LedgerEntry | None) -> bool:
+    return last is not None and last.version is not None and PIN in last.measures
+
+
+def _target(last: LedgerEntry | None) -> int | None:
+    return last.version if last is not None else None
+
+
+def _pinned(alias: str, last: LedgerEntry | None) -> Refused:
+    return Refused(
+        "pinned",
+        "alias",
+        f"{alias} is pinned to version {_target(last)}",
+        f"unpin it first: `tripletd models unpin {alias}`; or choose another name",
+    )
