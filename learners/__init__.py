@@ -10,6 +10,7 @@ from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, Outcome, Re
 from learners.protocol import Learner
 from learners.psd import factor, lanczos_negative_pairs, project_psd, symmetry_index
 from learners.serving import ServingForm
+from learners.steps import StepBatch, taken_steps
 
 __all__ = [
     "CPU_LEVEL",
@@ -33,6 +34,7 @@ __all__ = [
     "SpaceMap",
     "SparseBlock",
     "StateError",
+    "StepBatch",
     "StepInfo",
     "TripletBatch",
     "ViewConfig",
@@ -42,4 +44,5 @@ __all__ = [
     "lanczos_negative_pairs",
     "project_psd",
     "symmetry_index",
+    "taken_steps",
 ]

@@ -21,9 +21,12 @@ from learners.block import DenseBlock, Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
 from learners.kernels.oasis_dense import step_dense
 from learners.kernels.oasis_sparse import step_sparse
+from learners.kernels.replay_dense import replay_dense
+from learners.kernels.replay_sparse import replay_sparse
 from learners.outcome import StepInfo
 from learners.psd import MAX_FULL_DIM, project_psd
 from learners.scores import bilinear
+from learners.steps import StepBatch
 
 UNBOUNDED = np.iinfo(np.int64).max
 
@@ -123,7 +126,27 @@ class Oasis:
         self.events += accepted
         if accepted == budget:
             self.W[...] = project_psd(self.W)
+            info.projected.append(start + int(consumed))
         return int(consumed)
+
+    def replay(self, steps: StepBatch) -> None:
+        """Take steps again that this learner's kernels took elsewhere: W gets their bits. `events` stays.
+
+        Raises BlockError on another dimension, and naming the first step that is malformed: those before it
+        are applied then.
+        """
+        if steps.dim != self.dim:
+            raise BlockError(f"steps have {steps.dim} dimensions, the learner {self.dim}: take its own")
+        symmetric, W = self.config.symmetric == "online", self.W
+        rows = (steps.query.kernel_rows(), steps.error.kernel_rows())
+        if isinstance(steps.query, DenseBlock):
+            taken = replay_dense(W, symmetric, steps.tau, *rows)
+        else:
+            taken = replay_sparse(W.reshape(-1), self.dim, symmetric, steps.tau, *rows)
+        if taken < len(steps):
+            raise BlockError(f"step {taken} of {len(steps)} is malformed: steps before it are applied")
+        if steps.project:
+            self.W[...] = project_psd(self.W)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """Raw scores q^T W p, float32 [queries, items]; for numpy arrays, scipy CSR and blocks.

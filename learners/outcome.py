@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
@@ -40,12 +40,14 @@ class StepInfo:
 
     outcome: uint8 [n], see Outcome. loss: float32 [n], the hinge loss before the step, 0 where rejected.
     tau: float32 [n], the step size as applied, 0 where W did not change. reason: uint8 [n], see Reason.
+    projected: how many events came before each projection of W, ascending.
     """
 
     outcome: NDArray[np.uint8]
     loss: NDArray[np.float32]
     tau: NDArray[np.float32]
     reason: NDArray[np.uint8]
+    projected: list[int] = field(default_factory=list)
 
     @classmethod
     def empty(cls, length: int) -> StepInfo:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from learners.batch import TripletBatch
 from learners.outcome import StepInfo
+from learners.steps import StepBatch
 
 
 class Learner(Protocol):
@@ -27,6 +28,11 @@ class Learner(Protocol):
 
     def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
         """Apply a batch in order; bit for bit the same as `learn_one` for each."""
+        ...
+
+    def replay(self, steps: StepBatch) -> None:
+        """Take steps again that `learn_many` of another copy took (`taken_steps`): the bits it has. Raises
+        BlockError for steps that do not fit."""
         ...
 
     def similarity(self, queries: Any, items: Any) -> NDArray[np.float32]:

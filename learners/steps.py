@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.batch import TripletBatch
-from learners.block import Block, Float32s
+from learners.block import Block, DenseBlock, Float32s, Int32s, Int64s, SparseBlock
 from learners.errors import BlockError
-from learners.outcome import StepInfo
+from learners.kernels.replay_sparse import take_sparse
+from learners.outcome import UPDATED, StepInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +59,39 @@ class StepBatch:
 def taken_steps(batch: TripletBatch, info: StepInfo) -> list[StepBatch]:
     """The steps that `info` tells of a batch: one `StepBatch`, or one up to each projection and the rest.
 
-    e = c - s has the bits that the step used. Copies; rows that did not update are left out.
+    e = c - s has the bits that the step used. Copies; rows that did not update are left out. Raises
+    BlockError when `info` is of another number of events.
     """
-    raise NotImplementedError
+    if len(batch) != len(info):
+        raise BlockError(f"{len(batch)} triplets, but a step's info of {len(info)}: give those of one call")
+    steps, start = [], 0
+    for end in sorted({*info.projected, len(info)}):
+        rows = start + np.flatnonzero(info.outcome[start:end] == UPDATED)
+        project = end in info.projected
+        if len(rows) or project:
+            steps.append(StepBatch(info.tau[rows], *_taken_rows(batch, rows), project))
+        start = end
+    return steps
+
+
+def _taken_rows(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
+    """The queries and c - s of some rows."""
+    query, clicked, skipped = batch.query, batch.clicked, batch.skipped
+    if isinstance(query, DenseBlock):
+        assert isinstance(clicked, DenseBlock)
+        assert isinstance(skipped, DenseBlock)
+        return query.take(rows), DenseBlock(clicked.values[rows] - skipped.values[rows])
+    assert isinstance(clicked, SparseBlock)
+    assert isinstance(skipped, SparseBlock)
+    room = _entries(clicked, rows) + _entries(skipped, rows)
+    q_rows, e_rows = _room(len(rows), _entries(query, rows)), _room(len(rows), room)
+    take_sparse(rows, query.kernel_rows(), clicked.kernel_rows(), skipped.kernel_rows(), q_rows, e_rows)
+    return SparseBlock(*q_rows, query.dim), SparseBlock(*e_rows, query.dim)
+
+
+def _entries(block: SparseBlock, rows: Int64s) -> int:
+    return int((block.indptr[rows + 1] - block.indptr[rows]).sum())
+
+
+def _room(rows: int, entries: int) -> tuple[Int64s, Int32s, Float32s]:
+    return np.zeros(rows + 1, np.int64), np.empty(entries, np.int32), np.empty(entries, np.float32)

@@ -14,6 +14,7 @@ import numpy as np
 
 from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_dense, scan_weight, step_size
 from learners.kernels.compile import DOUBLES, ROWS, ROWS_OUT, STEPS_OUT, Steps, inlined, kernel
+from learners.kernels.dense_rows import add, add_symmetric
 
 from numba import njit, types  # isort: skip
 
@@ -38,27 +39,6 @@ def _accept(query: Any, clicked: Any, skipped: Any, weights: Any, row: int) -> t
         reason, _ = scan_dense(skipped, row)
     fault, weight = scan_weight(weights, row)
     return (fault if reason == NONE else reason), squares, weight
-
-
-@inlined
-def _add(W: Any, tau: Any, query: Any, t: int, e: Any) -> None:
-    """W <- W + tau q e^T."""
-    for row in range(W.shape[0]):
-        factor = tau * query[t, row]
-        if factor != 0:
-            for column in range(len(e)):
-                W[row, column] += factor * e[column]
-
-
-@inlined
-def _add_symmetric(W: Any, tau: Any, query: Any, t: int, e: Any) -> None:
-    """W <- W + tau/2 (q e^T + e q^T); (i, j) and (j, i) get the same bits: rounded products, one commutative
-    sum."""
-    half = np.float32(0.5) * tau
-    for row in range(W.shape[0]):
-        q_row, e_row = query[t, row], e[row]
-        for column in range(len(e)):
-            W[row, column] += half * (q_row * e[column] + e_row * query[t, column])
 
 
 @kernel(
@@ -98,7 +78,7 @@ def step_dense(
                 margin += np.float64(query[t, row]) * np.float64(_row_dot(W, row, e))
         outcome[t], loss[t], tau[t] = step_size(margin, q_squared * e_squared, C * weight)
         if outcome[t] == UPDATED and symmetric:
-            _add_symmetric(W, tau[t], query, t, e)
+            add_symmetric(W, tau[t], query, t, e)
         elif outcome[t] == UPDATED:
-            _add(W, tau[t], query, t, e)
+            add(W, tau[t], query, t, e)
     return rows, accepted

@@ -1,0 +1,139 @@
+"""What a step on CSR rows and its replay share: c - s, the update of W, and prefetching ahead of it.
+
+One arithmetic for both, so that replaying a step gives the bits of the step.
+"""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from learners.kernels.compile import Csr, inlined
+from learners.kernels.prefetch import prefetch
+
+ROWS_AHEAD = 2
+PAGES_AHEAD = 6
+PAGE_FLOATS = 1024  # float32 values in a page of 4 KiB, the smallest there is
+
+
+@inlined
+def difference(
+    clicked: Csr, skipped: Csr, row: int, columns: Any, values: Any, start: int
+) -> tuple[int, float]:
+    """Merge c - s of one accepted row into columns/values from `start`; (entries, ||c - s||^2 in float64)."""
+    c_ptr, c_ind, c_val = clicked
+    s_ptr, s_ind, s_val = skipped
+    a, a_end, b, b_end = c_ptr[row], c_ptr[row + 1], s_ptr[row], s_ptr[row + 1]
+    place, squares = start, 0.0
+    while a < a_end or b < b_end:
+        if b >= b_end or (a < a_end and c_ind[a] < s_ind[b]):
+            column, value = c_ind[a], c_val[a]
+            a += 1
+        elif a >= a_end or s_ind[b] < c_ind[a]:
+            column, value = s_ind[b], -s_val[b]
+            b += 1
+        else:
+            column, value = c_ind[a], c_val[a] - s_val[b]
+            a += 1
+            b += 1
+        if value != 0:
+            columns[place] = np.uint32(column)
+            values[place] = value
+            squares += np.float64(value) * np.float64(value)
+            place += 1
+    return place - start, squares
+
+
+@inlined
+def _prefetch_row(W: Any, base: Any, columns: Any, start: Any, count: Any) -> None:
+    for place in range(start, start + count):
+        prefetch(W, base + np.uint64(columns[place]))
+
+
+@inlined
+def _prefetch_pages(W: Any, dim: Any, base: Any, columns: Any, start: Any, count: Any) -> None:
+    """About one line of each page of a row: columns are sorted, so every k-th with k = columns in a page."""
+    for place in range(start, start + count, max(np.uint64(1), count * np.uint64(PAGE_FLOATS) // dim)):
+        prefetch(W, base + np.uint64(columns[place]))
+
+
+@inlined
+def prefetch_ahead(
+    W: Any, dim: Any, q_ind: Any, i: Any, last: Any, reach: Any, here: Any, following: Any
+) -> None:
+    """While row i of a query is worked on, ask for pages and columns of rows to come, also of the next event.
+
+    q_ind[i]: the row; `last`: where this query ends; `reach`: where the next one ends. here: (columns,
+    values, start, count) of this event's c - s; following: (start, count) of the next one's.
+    """
+    columns, _, start, count = here
+    next_start, next_count = following
+    far = i + PAGES_AHEAD
+    if far < last:
+        _prefetch_pages(W, dim, np.uint64(q_ind[far]) * dim, columns, start, count)
+    elif far < reach:
+        _prefetch_pages(W, dim, np.uint64(q_ind[far]) * dim, columns, next_start, next_count)
+    ahead = i + ROWS_AHEAD
+    if ahead < last:
+        _prefetch_row(W, np.uint64(q_ind[ahead]) * dim, columns, start, count)
+    elif ahead < reach:
+        _prefetch_row(W, np.uint64(q_ind[ahead]) * dim, columns, next_start, next_count)
+
+
+@inlined
+def add_row(W: Any, base: Any, factor: Any, here: Any) -> None:
+    """The row of W that begins at `base` <- itself + factor e^T, e = c - s."""
+    columns, values, start, count = here
+    for place in range(start, start + count):
+        W[base + np.uint64(columns[place])] += factor * values[place]
+
+
+@inlined
+def add(W: Any, dim: Any, tau: Any, query: Csr, row: int, here: Any) -> None:
+    """W <- W + tau q (c - s)^T."""
+    q_ptr, q_ind, q_val = query
+    for i in range(q_ptr[row], q_ptr[row + 1]):
+        add_row(W, np.uint64(q_ind[i]) * dim, tau * q_val[i], here)
+
+
+@inlined
+def _union(query: Csr, row: int, here: Any) -> tuple[Any, Any, Any, int]:
+    """Merge q and e = c - s: (column uint64, pair float32 [., 2] of values, held bool [., 2], entries)."""
+    columns, values, start, count = here
+    q_ptr, q_ind, q_val = query
+    i, i_end, place, end = q_ptr[row], q_ptr[row + 1], np.int64(start), np.int64(start + count)
+    room = i_end - i + end - place
+    index, pair, held = (
+        np.empty(room, np.uint64),
+        np.zeros((room, 2), np.float32),
+        np.zeros((room, 2), np.bool_),
+    )
+    entries = 0
+    while i < i_end or place < end:
+        q_next = np.int64(q_ind[i]) if i < i_end else np.int64(2**31)
+        e_next = np.int64(columns[place]) if place < end else np.int64(2**31)
+        index[entries] = np.uint64(min(q_next, e_next))
+        if q_next <= e_next:
+            pair[entries, 0], held[entries, 0] = q_val[i], True
+            i += 1
+        if e_next <= q_next:
+            pair[entries, 1], held[entries, 1] = values[place], True
+            place += 1
+        entries += 1
+    return index, pair, held, entries
+
+
+@inlined
+def add_symmetric(W: Any, dim: Any, tau: Any, query: Csr, row: int, here: Any) -> None:
+    """W <- W + tau/2 (q e^T + e q^T), e = c - s; both terms are added to an entry at once, in an order that
+    gives (i, j) and (j, i) the same bits: products rounded alone, then one commutative sum."""
+    index, pair, held, entries = _union(query, row, here)
+    half = np.float32(0.5) * tau
+    for a in range(entries):
+        base = index[a] * dim
+        for b in range(entries):
+            if (held[a, 0] and held[b, 1]) or (held[a, 1] and held[b, 0]):
+                W[base + index[b]] += half * (pair[a, 0] * pair[b, 1] + pair[a, 1] * pair[b, 0])
