@@ -21,7 +21,7 @@ def up(
         bool, typer.Option("--exit-when-caught-up", metavar="", help="End when all is learned and judged.")
     ] = False,
 ) -> int:
-    """Run learn and validate together; restart one that crashes."""
+    """Run learn, validate and serve together; restart one that crashes."""
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
     from daemon.process.logs import configure, get_logger
     from daemon.process.notify import Notifier
@@ -42,6 +42,8 @@ def up(
             RoleSpec("learn", ("learn", *shared), ends_all, finished=at_work.close),
             RoleSpec("validate", ("validate", *shared, "--beside-learn")),
         ]
+        if not exit_when_caught_up:  # such a run has an end, and nobody to be served
+            specs.append(RoleSpec("serve", ("serve", *shared)))
 
         def start(spec: RoleSpec) -> RoleProcess:
             return RoleProcess(

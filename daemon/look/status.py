@@ -57,7 +57,7 @@ def collect(config: Config) -> dict[str, Any]:
     newest = _collect_versions(config, picture)
     _collect_stream(config, newest, picture)
     http = config.http
-    roles = {"learn": http.learn_port, "validate": http.validate_port}
+    roles = {"learn": http.learn_port, "validate": http.validate_port, "serve": http.serve_port}
     pages = {role: live_metrics(http.host, port) for role, port in roles.items()}
     picture["live"] = {role: page if is_role(page, role) else None for role, page in pages.items()}
     running = [role for role, page in picture["live"].items() if page is not None]

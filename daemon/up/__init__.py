@@ -1,1 +1,1 @@
-"""Both roles as child processes: started, watched, started again, and never outliving their parent."""
+"""The roles as child processes: started, watched, started again, and never outliving their parent."""

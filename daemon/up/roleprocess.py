@@ -16,7 +16,7 @@ from daemon.up.lifeline import VARIABLE, open_lifeline
 TRIPLETD = (sys.executable, "-P", "-m", "daemon")
 """-P: a folder called `checkpoints` or `streams` in the working directory must not be imported."""
 _NAME_WIDTH = 8
-_COLOURS = {"learn": "36", "validate": "35"}
+_COLOURS = {"learn": "36", "validate": "35", "serve": "33"}
 
 
 class RoleProcess:

@@ -1,0 +1,227 @@
+"""The numbers `serve` exports beside those of its HTTP side: freshness, what is served, swaps, items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from daemon.replica.status import ReplicaStatus
+from daemon.telemetry.build import add_build_info
+from daemon.telemetry.histogram import ArrayHistograms
+
+FRESHNESS_EDGES = (
+    *(
+        0.05,
+        0.1,
+        0.15,
+        0.2,
+        0.25,
+        0.3,
+        0.4,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.9,
+        1.0,
+        1.25,
+        1.5,
+        2.0,
+        3.0,
+        5.0,
+        10.0,
+        30.0,
+    ),
+    *(60.0, 120.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0),
+)
+"""Bounds in seconds: fine where `latest` lives, and up to a day for versions that people promote."""
+
+
+class Items(Protocol):
+    """What is counted of the serving catalog."""
+
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def items(self) -> int: ...
+    @property
+    def parts(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def puts(self) -> int: ...
+    @property
+    def removes(self) -> int: ...
+    @property
+    def dead(self) -> Mapping[str, int]: ...
+
+
+class ServeMetrics:
+    """`registry` goes to the HTTP server; `follow` says whom to ask when somebody reads it."""
+
+    def __init__(self, aliases: Sequence[str]) -> None:
+        registry = self.registry = CollectorRegistry()
+        self._freshness = ArrayHistograms(
+            "tripletd_event_to_served_seconds",
+            "From an event to the first answer that used it",
+            FRESHNESS_EDGES,
+            registry,
+            alias=aliases,
+        )
+        ProcessCollector(registry=registry)
+        add_build_info(registry, "serve")
+
+    def record_freshness(
+        self, alias: str, seconds: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
+    ) -> None:
+        """Add the ages of events [n] at the first answer that used them, and how many events had each."""
+        self._freshness.observe(alias, seconds, counts)
+
+    def follow(
+        self,
+        replicas: Callable[[], Iterable[ReplicaStatus]],
+        items: Callable[[], Items | None],
+        waiting: Callable[[], Mapping[str, int]],
+    ) -> None:
+        """Ask these whenever the metrics are read.
+
+        replicas: how each alias stands. items: the serving catalog, None while it is not there. waiting: by
+        alias, events that no answer has used yet.
+        """
+        self.registry.register(_Served(replicas))
+        self.registry.register(_Items(items))
+        self.registry.register(_Waiting(waiting))
+
+
+class _Served(Collector):
+    """What each alias answers with, and what it took to get there. All labels are of closed lists."""
+
+    def __init__(self, replicas: Callable[[], Iterable[ReplicaStatus]]) -> None:
+        self._replicas = replicas
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        states = list(self._replicas())
+        yield from _models(states)
+        yield _counts("tripletd_swaps", "Models swapped in, by what changed", "result", _of(states, "swaps"))
+        yield _counts(
+            "tripletd_refused_swaps", "Versions refused, by reason", "reason", _of(states, "refusals")
+        )
+        yield _counts(
+            "tripletd_step_log_fallbacks",
+            "Times that following the steps began anew from a version, by reason",
+            "reason",
+            _of(states, "fallbacks"),
+        )
+        seconds = GaugeMetricFamily(
+            "tripletd_swap_seconds", "Of the last swap, by phase", labels=["alias", "phase"]
+        )
+        for alias, phases in _of(states, "swap_seconds").items():
+            for phase, value in phases.items():
+                seconds.add_metric([alias, phase], value)
+        yield seconds
+        yield from _carried(states)
+
+
+def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
+    info = GaugeMetricFamily(
+        "tripletd_served_version_info", "The version that answers", labels=["alias", "version"]
+    )
+    serving = _gauge("tripletd_serving", "1 while the alias answers")
+    version = _gauge("tripletd_served_version", "Number of the version that answers")
+    records = _gauge("tripletd_served_records", "Records applied in the state that answers, since version 0")
+    watermark = _gauge("tripletd_served_watermark_seconds", "Newest event time in answers, Unix seconds")
+    since = _gauge("tripletd_served_since_seconds", "When this state began to answer, Unix seconds")
+    for one in states:
+        serving.add_metric([one.alias], one.model is not None)
+        if one.model is None:
+            continue
+        info.add_metric([one.alias, str(one.model.version)], 1)
+        version.add_metric([one.alias], one.model.version)
+        records.add_metric([one.alias], one.model.total)
+        if one.model.watermark is not None:
+            watermark.add_metric([one.alias], one.model.watermark / 1000)
+        if one.since is not None:
+            since.add_metric([one.alias], one.since)
+    yield from (info, serving, version, records, watermark, since)
+
+
+def _carried(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
+    error = GaugeMetricFamily(
+        "tripletd_carried_error",
+        "Error of a form carried along the steps, when it was last made anew: fold, norms (relative; 0 is "
+        "exact), overlap (of the top 10; 1 is exact)",
+        labels=["alias", "kind"],
+    )
+    seconds = _gauge("tripletd_refine_seconds", "What making the form anew took the last time")
+    for one in states:
+        if one.carried is not None:
+            for kind in ("fold", "norms", "overlap"):
+                error.add_metric([one.alias, kind], getattr(one.carried, kind))
+            seconds.add_metric([one.alias], one.carried.seconds)
+    yield from (error, seconds)
+
+
+class _Items(Collector):
+    def __init__(self, items: Callable[[], Items | None]) -> None:
+        self._items = items
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        found = self._items()
+        if found is None:
+            return
+        yield GaugeMetricFamily("tripletd_items", "Objects that are served", found.items)
+        yield GaugeMetricFamily("tripletd_items_current", "1 when all items were taken in", found.ready)
+        yield GaugeMetricFamily("tripletd_item_parts", "Parts of the index", found.parts)
+        yield GaugeMetricFamily("tripletd_items_bytes", "Memory of the index", found.nbytes)
+        records = CounterMetricFamily("tripletd_item_records", "Item records taken in", labels=["op"])
+        records.add_metric(["put"], found.puts)
+        records.add_metric(["remove"], found.removes)
+        yield records
+        dead = CounterMetricFamily("tripletd_item_dead_letters", "Item records refused", labels=["reason"])
+        for reason, count in found.dead.items():
+            dead.add_metric([reason], count)
+        yield dead
+
+
+class _Waiting(Collector):
+    def __init__(self, waiting: Callable[[], Mapping[str, int]]) -> None:
+        self._waiting = waiting
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        family = _gauge("tripletd_events_unanswered", "Learned events that no answer has used yet")
+        for alias, count in self._waiting().items():
+            family.add_metric([alias], count)
+        yield family
+
+
+def _gauge(name: str, documentation: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, documentation, labels=["alias"])
+
+
+def _of(states: Sequence[ReplicaStatus], name: str) -> dict[str, Mapping[str, float]]:
+    return {one.alias: getattr(one, name) for one in states}
+
+
+def _counts(
+    name: str, documentation: str, label: str, by_alias: Mapping[str, Mapping[str, float]]
+) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, documentation, labels=["alias", label])
+    for alias, counts in by_alias.items():
+        for key, count in counts.items():
+            family.add_metric([alias, key], count)
+    return family
