@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from learners.block import Float32s
 from learners.errors import ConfigError
+from learners.kernels.eigen import symmetric_eigen
 from learners.kernels.fold import symmetric_product
 
 MAX_FULL_DIM = 4096
@@ -69,7 +70,7 @@ def psd_part(W: Float32s, power: float = 1.0) -> tuple[Float32s, Removed]:
     symmetric = np.asarray((symmetric + symmetric.T) / 2, np.float32)
     rounding = _rounding(symmetric)
     with threadpool_limits(limits=1, user_api="blas"):
-        values, vectors = eigh(symmetric, driver="evd", overwrite_a=power != 1)
+        values, vectors = symmetric_eigen(symmetric if power != 1 else symmetric.copy())
         negative, kept = values < -rounding, values > rounding
         if power == 1:  # by what is removed: a W that is PSD stays as it is, to the bit
             half = vectors[:, negative] * np.sqrt(-values[negative])
