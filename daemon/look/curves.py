@@ -83,6 +83,7 @@ class Line:
         drawn = self.points if self.left is None else (self.left, *self.points)
         known = [(point, value) for point in drawn if (value := point.value(kind)) is not None]
         return Series(
+            [point.version for point, _ in known],
             [point.events for point, _ in known],
             [value for _, value in known],
             [None if kind == LOSS else point.reference.get(kind) for point, _ in known],
@@ -92,8 +93,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Events learned, a measure; on the same windows version 0's and the shown order's (None: unknown)."""
+    """Version, events learned, a measure; on the same window version 0's and the shown order's, or None."""
 
+    versions: list[int]
     events: list[int]
     values: list[float]
     reference: list[float | None]

@@ -9,7 +9,7 @@
 | `validate.holdout_loss`, `validate.drifts` | of the best version; drifts since the role began | now |
 | `serve.requests` | requests/s | 10 s |
 | `serve.latency_p50`, `serve.latency_p99` | seconds of a request | 60 s |
-| `serve.fresh_p50.ALIAS`, `serve.fresh_p99.ALIAS` | seconds from an event to the first answer that used it | 60 s |
+| `serve.fresh_p50.ALIAS`, `serve.fresh_p99.ALIAS` | seconds, event to first answer that used it | 60 s |
 
 A number that nothing is known of is left out. Readings are of one process, oldest first.
 """
@@ -59,9 +59,7 @@ def _validate(readings: Readings) -> Iterator[tuple[str, float]]:
 def _serve(readings: Readings) -> Iterator[tuple[str, float]]:
     now, before = readings[-1][1], _since(readings, QUANTILE_SECONDS)[1]
     yield "requests", _rate(readings, f"{REQUESTS}_count")
-    aliases = sorted(
-        {labels["alias"] for labels, _ in labelled(now, f"{FRESHNESS}_count") if "alias" in labels}
-    )
+    aliases = sorted({labels.get("alias", "") for labels, _ in labelled(now, f"{FRESHNESS}_count")})
     for name, q in (("p50", 0.5), ("p99", 0.99)):
         yield f"latency_{name}", quantile_between(before, now, REQUESTS, {}, q)
         for alias in aliases:

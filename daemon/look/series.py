@@ -19,13 +19,13 @@ EVERY_SECONDS = 2.0
 KEPT = 1800
 """Samples: one hour."""
 MOST_NAMES = 96
-"""Numbers that are kept; those first seen later are left out. Names come from closed lists, so this is a guard."""
+"""Numbers that are kept; those first seen later are left out. Names come from closed lists: a guard."""
 _END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A role and how it is read: `read` gives None when it does not answer, `why` says why it is not ready."""
+    """A role and how it is read: `read` gives None when it does not answer, `why` why it is not ready."""
 
     role: str
     read: Callable[[], Reading | None]
@@ -90,7 +90,7 @@ class Series:
         return {name: values[-1] for name, values in samples.values.items() if values[-1] is not None}
 
     def after(self, moment: float, most: int | None = None) -> Samples:
-        """Samples later than `moment` (Unix seconds), the newest `most`; only names with a value among them."""
+        """Samples later than `moment` (Unix seconds), the newest `most`; only names that have a value."""
         with self._lock:
             kept = len(self._times)
             rows = np.arange(max(0, self._count - kept), self._count) % kept

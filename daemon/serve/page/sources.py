@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from daemon.look.curves import Curves
-from daemon.look.overview import VersionRow
+from checkpoints import Ledger, VersionStore
 from daemon.look.series import Series
 
 
@@ -92,14 +91,14 @@ class Objects(Protocol):
 class PageSources:
     """Everything the page shows.
 
-    `curves` and `versions` read the store (they cache), `series` is the ring of live numbers, `served` says
-    what each alias answers with, `default_sides` are what the explorer compares before anybody chose.
+    `series` is the ring of live numbers, `served` says what each alias answers with, `aliases` are the names
+    that the explorer offers beside version numbers.
     """
 
-    curves: Callable[[], Curves]
-    versions: Callable[[], Sequence[VersionRow]]
+    versions: VersionStore
+    ledger: Ledger
     series: Series
     served: Callable[[], Sequence[Served]]
     explorer: Explorer
     objects: Objects
-    default_sides: tuple[str, str] = ("0", "latest")
+    aliases: Sequence[str]

@@ -1,0 +1,125 @@
+"""What each of the page's data endpoints answers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from daemon.look.curves_csv import to_csv
+from daemon.serve.page.answers import answer, answer_json, refuse
+from daemon.serve.page.asked import moment, number_or_none, text, whole
+from daemon.serve.page.cached import Cached
+from daemon.serve.page.history import HistoryReader, curves_data, versions_data
+from daemon.serve.page.images import kind_of
+from daemon.serve.page.sides import ranked, shared
+from daemon.serve.page.sources import CannotAnswer, Found, PageSources, Shown
+
+HISTORY_SECONDS = 1.0
+MOST_VERSIONS = 200
+MOST_OBJECTS = 50
+MOST_HITS = 50
+MOST_TEXT = 512
+
+
+class PageData:
+    """The endpoints; each is called in a thread. They raise BadField and CheckpointError."""
+
+    def __init__(self, sources: PageSources) -> None:
+        self._sources = sources
+        self._history = Cached(HistoryReader(sources.versions, sources.ledger).read, HISTORY_SECONDS)
+
+    def overview(self, request: Request) -> Response:
+        """Roles, what each alias answers with, the newest live numbers, objects, sides of the explorer."""
+        sources = self._sources
+        return answer_json(
+            request,
+            {
+                "now": time.time(),
+                "every": sources.series.every,
+                "roles": [asdict(state) for state in sources.series.states()],
+                "numbers": dict(sources.series.newest()),
+                "served": [asdict(one) for one in sources.served()],
+                "objects": sources.objects.count(),
+                "aliases": list(sources.aliases),
+            },
+        )
+
+    def curves(self, request: Request) -> Response:
+        """Learning curves, as `curves_data`."""
+        return answer_json(request, curves_data(self._history.get().curves))
+
+    def curves_csv(self, request: Request) -> Response:
+        """The same as a table, every version and measure."""
+        body = to_csv(self._history.get().curves).encode()
+        response = answer(request, body, "text/csv; charset=utf-8")
+        response.headers["Content-Disposition"] = 'attachment; filename="curves.csv"'
+        return response
+
+    def series(self, request: Request) -> Response:
+        """Live numbers of the newest hour; `after` leaves out what the asker has."""
+        return answer_json(request, asdict(self._sources.series.after(moment(request.query_params, "after"))))
+
+    def versions(self, request: Request) -> Response:
+        """Versions below `before`, newest first, at most `limit`; verdicts and moves of aliases."""
+        before = number_or_none(request.query_params, "before")
+        most = whole(request.query_params, "limit", 25, MOST_VERSIONS)
+        return answer_json(request, versions_data(self._history.get(), before, most))
+
+    def objects(self, request: Request) -> Response:
+        """Objects whose id or text contains `text`, at most `limit`; random ones without it."""
+        wanted = text(request.query_params, "text", MOST_TEXT)
+        found = self._sources.objects.some(wanted, whole(request.query_params, "limit", 12, MOST_OBJECTS))
+        return answer_json(request, {"objects": [asdict(one) for one in found]})
+
+    def explore(self, request: Request) -> Response:
+        """The nearest objects of `id` under `left` and `right`, with the ranks that moved."""
+        params = request.query_params
+        query, k = text(params, "id", MOST_TEXT), whole(params, "k", 10, MOST_HITS)
+        sides = [text(params, name, 64) for name in ("left", "right")]
+        found = [self._side(side, query, k) for side in sides]
+        hits = [one.hits if isinstance(one, Found) else () for one in found]
+        known = {one.id: one for one in self._sources.objects.shown(_ids(query, *hits))}
+        answers = [
+            _side_data(side, one, hits[place], hits[1 - place], known)
+            for place, (side, one) in enumerate(zip(sides, found, strict=True))
+        ]
+        return answer_json(
+            request,
+            {"query": asdict(known[query]), "shared": shared(*hits), "left": answers[0], "right": answers[1]},
+        )
+
+    def image(self, request: Request) -> Response:
+        """The picture of the object `id`."""
+        body = self._sources.objects.image(text(request.query_params, "id", MOST_TEXT))
+        kind = None if body is None else kind_of(body)
+        if body is None or kind is None:
+            return refuse(HTTPStatus.NOT_FOUND, "no_image", "this object has no picture that is shown", "id")
+        return answer(request, body, kind)
+
+    def _side(self, side: str, query: str, k: int) -> Found | CannotAnswer:
+        try:
+            return self._sources.explorer.neighbours(side, query, k)
+        except CannotAnswer as error:
+            return error
+
+
+def _ids(query: str, *lists: tuple[tuple[str, float], ...]) -> list[str]:
+    return list(dict.fromkeys([query, *(object_id for hits in lists for object_id, _ in hits)]))
+
+
+def _side_data(
+    side: str,
+    found: Found | CannotAnswer,
+    own: tuple[tuple[str, float], ...],
+    other: tuple[tuple[str, float], ...],
+    known: dict[str, Shown],
+) -> dict[str, Any]:
+    if isinstance(found, CannotAnswer):
+        return {"side": side, "model": None, "problem": str(found), "code": found.code, "hits": []}
+    hits = [hit | {"shown": asdict(known[hit["id"]])} for hit in ranked(own, other)]
+    return {"side": side, "model": found.model, "problem": "", "code": "", "hits": hits}
