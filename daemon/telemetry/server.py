@@ -45,7 +45,7 @@ def serve_http(registry: CollectorRegistry, health: Health, host: str, port: int
     try:
         server = _Server((host, port), _handler(registry, health))
     except OSError as error:
-        raise _refused(error, host, port) from None
+        raise cannot_listen(error, host, port) from None
     return TelemetryServer(server)
 
 
@@ -58,7 +58,8 @@ class _Server(ThreadingHTTPServer):
         """A reader that hung up is its own affair; nothing goes to stderr."""
 
 
-def _refused(error: OSError, host: str, port: int) -> UserError:
+def cannot_listen(error: OSError, host: str, port: int) -> UserError:
+    """Why an address cannot be listened on, and what to do: 69 for a port that is taken, 78 for the others."""
     if error.errno == errno.EADDRINUSE:
         who = f"see who holds it with `ss -ltnp 'sport = :{port}'`"
         return UserError(

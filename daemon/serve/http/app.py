@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
+from daemon.process.watchdog import Pulse
+from daemon.serve.http.admin import Models
+from daemon.serve.http.auth import TokenGuard
+from daemon.serve.http.batching import Batcher
+from daemon.serve.http.errors import Problem
+from daemon.serve.http.guard import Guard
 from daemon.serve.http.limits import Limits
+from daemon.serve.http.metrics import HttpMetrics
+from daemon.serve.http.openapi import Described
 from daemon.serve.http.ports import Administration, Overviews, Searching, Watching
+from daemon.serve.http.probes import Probes
+from daemon.serve.http.similar import Similar
+from daemon.serve.http.versions import VersionList
 from daemon.telemetry.health import Health
 
 
@@ -20,7 +36,7 @@ class Parts:
 
     `aliases`: names that may be asked, the first where none is named. `registry`: what /metrics shows; the
     HTTP side adds its own families to it. `token`: bearer token of what changes state, "" refuses all of
-    that. `page`: more routes, such as those of the page.
+    that. `page`: more routes, such as those of the page. `pulse`: sign of life of the compute thread.
     """
 
     searcher: Searching
@@ -30,11 +46,65 @@ class Parts:
     aliases: Sequence[str]
     health: Health
     registry: CollectorRegistry
-    token: str = ""
+    token: str = field(default="", repr=False)
     limits: Limits = field(default_factory=Limits)
     page: Sequence[BaseRoute] = ()
+    pulse: Pulse | None = None
 
 
 def create_app(parts: Parts) -> Starlette:
     """The ASGI application; its lifespan starts and ends the compute thread."""
-    raise NotImplementedError
+    limits, metrics = parts.limits, HttpMetrics(parts.registry)
+    batcher = Batcher(parts.searcher, limits, metrics, parts.pulse)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        batcher.start()
+        yield
+        batcher.close()
+
+    routes = [*_routes(parts, batcher), *parts.page]
+    paths = [route.path for route in routes if isinstance(route, Route) and "{" not in route.path]
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[Middleware(Guard, metrics=metrics, routes=paths)],
+        exception_handlers={HTTPException: _not_routed},
+    )
+    app.router.redirect_slashes = False
+    app.state.metrics, app.state.limits = metrics, limits
+    return app
+
+
+def _routes(parts: Parts, batcher: Batcher) -> list[Route]:
+    similar = Similar(batcher, parts.watching, parts.aliases, parts.limits)
+    models = Models(parts.administration, TokenGuard(parts.token), parts.limits)
+    probes = Probes(parts.health, parts.registry)
+    return [
+        Route("/v1/similar", similar.single, methods=["GET", "POST"]),
+        Route("/v1/similar/batch", similar.batch, methods=["POST"]),
+        Route("/v1/versions", VersionList(parts.overviews).get, methods=["GET"]),
+        Route("/v1/openapi.json", Described(parts.limits).get, methods=["GET"]),
+        Route("/v1/models/promote", models.promote, methods=["POST"]),
+        Route("/v1/models/rollback", models.rollback, methods=["POST"]),
+        Route("/v1/models/pin", models.pin, methods=["POST"]),
+        Route("/v1/models/gc", models.gc, methods=["POST"]),
+        Route("/livez", probes.livez, methods=["GET"]),
+        Route("/readyz", probes.readyz, methods=["GET"]),
+        Route("/startupz", probes.startupz, methods=["GET"]),
+        Route("/metrics", probes.metrics, methods=["GET"]),
+    ]
+
+
+async def _not_routed(request: Request, error: Exception) -> Response:
+    """No such path (404) or no such method there (405)."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    if status == 405:
+        remedy = f"this path knows {(error.headers or {}).get('Allow', 'other methods')}"  # type: ignore[attr-defined]
+        headers = getattr(error, "headers", None)
+        problem = Problem(
+            405, "method_not_allowed", "not with this method", "method", remedy, headers=headers
+        )
+    else:
+        problem = Problem(status, "not_found", "there is nothing here", "path", "see /v1/openapi.json")
+    return problem.response()

@@ -1,0 +1,175 @@
+"""The compute thread: it takes what waits for one alias and answers it in one pass over the items.
+
+The event loop only parses and writes. A question waits in a bounded queue; when that is full, when the thread
+does not come back in time, or when the server ends, it is answered 503 at once: nobody waits for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from daemon.process.watchdog import Pulse
+from daemon.serve.http.errors import Problem
+from daemon.serve.http.limits import Limits
+from daemon.serve.http.metrics import HttpMetrics
+from daemon.serve.http.ports import Searching
+from daemon.serve.query import Answers, Query
+
+_JOIN_S = 2.0
+Outcome = Answers | Exception
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """Queries of one request, all answered by one model; `deadline` on the monotonic clock."""
+
+    alias: str
+    queries: Sequence[Query]
+    deadline: float
+    future: asyncio.Future[Answers]
+
+
+def take_pass(waiting: deque[Job], most: int) -> list[Job]:
+    """Remove and give the jobs of the next pass: the first one, and those of its alias that still fit.
+
+    The first may be larger than `most` queries; behind it, jobs of its alias follow in order until the next
+    one would not fit, so that no job is overtaken by a later one of its own alias.
+    """
+    first = waiting.popleft()
+    taken, room, passed = [first], most - len(first.queries), deque[Job]()
+    while waiting and room > 0:
+        job = waiting.popleft()
+        if job.alias != first.alias:
+            passed.append(job)
+        elif len(job.queries) <= room:
+            taken.append(job)
+            room -= len(job.queries)
+        else:
+            passed.append(job)
+            break
+    waiting.extendleft(reversed(passed))
+    return taken
+
+
+class Batcher:
+    """Queue and thread. `ask` belongs to the event loop, the rest to whoever owns the server.
+
+    Args:
+        pulse: the thread's sign of life, for a watchdog: a search that never ends is noticed there.
+    """
+
+    def __init__(
+        self, searcher: Searching, limits: Limits, metrics: HttpMetrics, pulse: Pulse | None = None
+    ) -> None:
+        self._searcher, self._limits, self._metrics = searcher, limits, metrics
+        self._pulse = pulse or Pulse("search")
+        self._waiting: deque[Job] = deque()
+        self._count = 0
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="tripletd-search", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread after the pass it is in; what still waits is answered 503. Bounded."""
+        with self._changed:
+            self._closing = True
+            left, self._count = list(self._waiting), 0
+            self._waiting.clear()
+            self._changed.notify()
+        _deliver([(job, _ending()) for job in left])
+        if self._thread.ident is not None:
+            self._thread.join(_JOIN_S)
+
+    async def ask(self, alias: str, queries: Sequence[Query]) -> Answers:
+        """Answers to all queries from one model; raises Problem 503 (full, too slow, ending), or Refused."""
+        deadline = time.monotonic() + self._limits.answer_s
+        job = Job(alias, queries, deadline, asyncio.get_running_loop().create_future())
+        self._enqueue(job)
+        try:
+            async with asyncio.timeout(self._limits.answer_s):
+                return await job.future
+        except TimeoutError:
+            message = f"there was no answer within {self._limits.answer_s:g} s"
+            raise Problem(503, "too_slow", message, None, "come again later", retry_after=True) from None
+
+    def _enqueue(self, job: Job) -> None:
+        with self._changed:
+            if self._closing:
+                raise _ending()
+            if self._waiting and self._count + len(job.queries) > self._limits.queue:
+                message = f"{self._count} queries wait already"
+                raise Problem(503, "queue_full", message, None, "come again in a moment", retry_after=True)
+            self._waiting.append(job)
+            self._count += len(job.queries)
+            self._metrics.waiting.set(self._count)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while (jobs := self._next_pass()) is not None:
+            now = time.monotonic()
+            wanted = [job for job in jobs if job.deadline > now and not job.future.done()]
+            if wanted:
+                self._pulse.beat("searching")
+                _deliver(self._answer(wanted))
+        self._pulse.rest()
+
+    def _next_pass(self) -> list[Job] | None:
+        """The next jobs, as soon as there are any; None when the server ends."""
+        with self._changed:
+            while not self._waiting and not self._closing:
+                self._pulse.rest()
+                self._changed.wait()
+            if self._closing:
+                return None
+            jobs = take_pass(self._waiting, self._limits.pass_queries)
+            self._count -= sum(len(job.queries) for job in jobs)
+            self._metrics.waiting.set(self._count)
+            return jobs
+
+    def _answer(self, jobs: Sequence[Job]) -> list[tuple[Job, Outcome]]:
+        """Every job with its answers or its error; when a pass of several fails, each is tried alone."""
+        queries = [query for job in jobs for query in job.queries]
+        self._metrics.pass_queries.observe(len(queries))
+        try:
+            answers = self._searcher.search(jobs[0].alias, queries)
+        except Exception as error:  # noqa: BLE001 - whoever asked is told, and the thread lives on
+            if len(jobs) == 1:
+                return [(jobs[0], error)]
+            return [outcome for job in jobs for outcome in self._answer([job])]
+        shared, start = [], 0
+        for job in jobs:
+            part = answers.results[start : start + len(job.queries)]
+            shared.append((job, Answers(answers.model, part)))
+            start += len(job.queries)
+        return list(shared)
+
+
+def _deliver(outcomes: Sequence[tuple[Job, Outcome]]) -> None:
+    """Hand the outcomes to the event loop that waits for them; one that has ended waits no longer."""
+    if outcomes:
+        with suppress(RuntimeError):
+            outcomes[0][0].future.get_loop().call_soon_threadsafe(_resolve, outcomes)
+
+
+def _resolve(outcomes: Sequence[tuple[Job, Outcome]]) -> None:
+    for job, outcome in outcomes:
+        if job.future.done():
+            continue
+        if isinstance(outcome, Exception):
+            job.future.set_exception(outcome)
+        else:
+            job.future.set_result(outcome)
+
+
+def _ending() -> Problem:
+    return Problem(503, "ending", "the server ends", None, "ask another one", retry_after=True, close=True)

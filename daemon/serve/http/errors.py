@@ -1,0 +1,114 @@
+"""One shape for everything that goes wrong: {"error": {"code", "message", "field", "remedy"}}."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from daemon.exits import UserError
+from daemon.serve.http.schemas import DENSE, SPARSE
+from daemon.serve.query import Refused
+
+JSON = "application/json"
+RETRY_AFTER_S = 1
+_LONGEST = 200
+_MOST_ERRORS = 1000
+_SHAPES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
+_REMEDIES = {
+    "missing_field": "add the field",
+    "unknown_field": "leave the field out, or see its spelling in /v1/openapi.json",
+    "bad_json": "send one JSON object in UTF-8",
+}
+
+
+class Problem(Exception):
+    """An answer other than success.
+
+    Args:
+        status: of HTTP, 400 and above.
+        code: short name for programs.
+        message: what was found, for people.
+        field: its place in the request, such as `queries[3].x`; None when it concerns no one field.
+        remedy: what to do about it.
+        retry_after: whether to come again in a moment (a Retry-After header).
+        close: whether the connection ends with this answer, because the rest of the request is not read.
+        headers: more of them.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        field: str | None = None,
+        remedy: str = "",
+        *,
+        retry_after: bool = False,
+        close: bool = False,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message, self.field, self.remedy = status, code, message, field, remedy
+        self.headers = dict(headers or {})
+        if retry_after:
+            self.headers["Retry-After"] = str(RETRY_AFTER_S)
+        if close:
+            self.headers["Connection"] = "close"
+
+    def body(self) -> dict[str, Any]:
+        """The values of `schemas.ErrorBody`."""
+        return {"code": self.code, "message": self.message, "field": self.field, "remedy": self.remedy}
+
+    def response(self) -> Response:
+        """As an HTTP response."""
+        content = to_json({"error": self.body()})
+        return Response(content, self.status, headers=self.headers, media_type=JSON)
+
+
+def from_refusal(refused: Refused, prefix: str = "") -> Problem:
+    """What retrieval would not answer; `prefix` such as "queries[3]." goes before its field."""
+    field = f"{prefix}{refused.field}".rstrip(".") or None
+    return Problem(
+        refused.status,
+        refused.code,
+        refused.message,
+        field,
+        refused.remedy,
+        retry_after=refused.status == 503,
+    )
+
+
+def from_user_error(error: UserError) -> Problem:
+    """What an administrator asked for and may not have: 409, the state of things is against it."""
+    return Problem(409, "refused", error.message, None, error.remedy)
+
+
+def from_validation(error: ValidationError) -> Problem:
+    """The first thing that is wrong with a request, with the field's name; no value of it is repeated."""
+    if (
+        error.error_count() > _MOST_ERRORS
+    ):  # an object of many unknown fields: listing them would take seconds
+        message = f"{error.error_count()} things are wrong"
+        return Problem(422, "bad_value", message, "body", "see /v1/openapi.json for what is expected")
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    kind, message = first["type"], first["msg"].removeprefix("Value error, ")
+    if kind == "json_invalid":
+        return Problem(400, "bad_json", message, "body", _REMEDIES["bad_json"])
+    code = _SHAPES.get(kind, "bad_value")
+    field = field_path(first["loc"]) or "body"
+    return Problem(422, code, f"{field}: {message}", field, _REMEDIES.get(code, "correct the field"))
+
+
+def field_path(place: Sequence[int | str]) -> str:
+    """`queries[3].x[7]` for ("queries", 3, "x", "<dense>", 7)."""
+    path = ""
+    for part in place:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part not in (DENSE, SPARSE, "[key]"):
+            path += f".{part}" if path else part
+    return path if len(path) <= _LONGEST else path[:_LONGEST] + "..."

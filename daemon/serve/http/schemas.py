@@ -1,0 +1,245 @@
+"""Every request and every answer, as models: what is checked, and what the OpenAPI document says of it.
+
+Values are strict (no "10" for 10, no 1.0 for 1, no true for 1) and finite, unknown fields are errors. A list
+ends at its first error (`fail_fast`): a million wrong numbers cost no more than one. What depends on settings
+(how large k may be) is checked in `asking.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+MAX_ID_BYTES = 512
+"""As in the event format: no longer id can be in a catalog."""
+MAX_LIST = 10_000
+MAX_VECTOR = 1_000_000
+MAX_VIEWS = 32
+_MAX_INDEX = 2**31 - 1
+DENSE, SPARSE = "<dense>", "<sparse>"
+"""Marks in the places of errors of which form a vector was read as; not part of a field's name."""
+
+
+class Request(BaseModel):
+    """What is sent to us."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Answer(BaseModel):
+    """What we send."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+def _id_fits(text: str) -> str:
+    if not 0 < len(text.encode()) <= MAX_ID_BYTES:
+        raise ValueError(f"expected 1 to {MAX_ID_BYTES} bytes of UTF-8")
+    return text
+
+
+Id = Annotated[str, AfterValidator(_id_fits)]
+Ids = Annotated[list[Id], Field(max_length=MAX_LIST, fail_fast=True)]
+AliasName = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class SparseNumbers(Request):
+    """A sparse vector: strictly increasing indices from 0, and a value for each."""
+
+    indices: list[Annotated[int, Field(ge=0, le=_MAX_INDEX)]] = Field(max_length=MAX_VECTOR, fail_fast=True)
+    values: list[float] = Field(max_length=MAX_VECTOR, fail_fast=True)
+
+    @model_validator(mode="after")
+    def _go_together(self) -> SparseNumbers:
+        if len(self.indices) != len(self.values):
+            raise ValueError(f"{len(self.indices)} indices for {len(self.values)} values")
+        if any(after <= before for before, after in zip(self.indices, self.indices[1:], strict=False)):
+            raise ValueError("indices are not strictly increasing")
+        return self
+
+
+def _form(raw: Any) -> str:
+    return SPARSE if isinstance(raw, dict | SparseNumbers) else DENSE
+
+
+Numbers = Annotated[
+    Annotated[list[float], Field(min_length=1, max_length=MAX_VECTOR, fail_fast=True), Tag(DENSE)]
+    | Annotated[SparseNumbers, Tag(SPARSE)],
+    Discriminator(_form),
+]
+"""A vector: a list of numbers, or a sparse one."""
+
+
+class Filter(Request):
+    """Which objects may be in the answer; all parts given must hold."""
+
+    include: Ids | None = Field(default=None, description="the only objects allowed")
+    exclude: Ids = Field(default=[], description="objects left out")
+    tags: Ids = Field(default=[], description="tags that each object must carry, all of them")
+
+
+class Question(Request):
+    """One query: an object, by id or by its vectors, and how many of the nearest are wanted."""
+
+    id: Id | None = Field(None, description="an object of the catalog; it is left out of its own answer")
+    x: Numbers | None = Field(None, description='the vector of the view called "x"')
+    views: Annotated[dict[Id, Numbers], Field(min_length=1, max_length=MAX_VIEWS)] | None = Field(
+        None, description="view name -> vector"
+    )
+    k: int = Field(10, ge=1, description="most results")
+    filter: Filter | None = None
+
+    @model_validator(mode="after")
+    def _one_object(self) -> Question:
+        given = [name for name in ("id", "x", "views") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"expected exactly one of id, x, views; found {' and '.join(given) or 'none'}")
+        return self
+
+
+class SimilarRequest(Question):
+    """Body of POST /v1/similar, and the parameters id, k, alias of GET."""
+
+    alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
+
+
+class BatchRequest(Request):
+    """Body of POST /v1/similar/batch: several queries, all answered by one model."""
+
+    queries: list[Question] = Field(min_length=1, fail_fast=True)
+    alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
+
+
+class ErrorBody(Answer):
+    """What went wrong: `code` for programs, the others for people; `field` is the place in the request."""
+
+    code: str
+    message: str
+    field: str | None
+    remedy: str
+
+
+class ErrorAnswer(Answer):
+    """Every answer of status 400 and above."""
+
+    error: ErrorBody
+
+
+class Hit(Answer):
+    """One object of an answer."""
+
+    id: str
+    score: float
+
+
+class Origin(Answer):
+    """Which model answered, and how long it took."""
+
+    version: str = Field(description='"12" at a version, "12+3400" that many records behind it')
+    base: int = Field(description="the newest version at or before the model's state")
+    records: int = Field(description="records applied since version 0")
+    watermark: int | None = Field(description="newest event time learned, Unix milliseconds")
+    alias: str
+    took_ms: float = Field(description="from the parsed request to the answer, waiting included")
+
+
+class SimilarAnswer(Origin):
+    """Nearest objects, best first; ties by the catalog's order."""
+
+    results: list[Hit]
+
+
+class BatchResult(Answer):
+    """One query's results, or why it has none."""
+
+    results: list[Hit] | None = None
+    error: ErrorBody | None = None
+
+
+class BatchAnswer(Origin):
+    """One entry per query, in their order."""
+
+    answers: list[BatchResult]
+
+
+class ServedAlias(Answer):
+    """What one alias answers with now; nulls and `why` while it answers nothing."""
+
+    alias: str
+    version: str | None
+    base: int | None
+    records: int | None
+    watermark: int | None
+    since: float | None = Field(description="Unix seconds of the swap that brought it")
+    why: str = ""
+
+
+class KeptVersion(Answer):
+    """One version of the store with its names and measures."""
+
+    model_config = ConfigDict(extra="allow")
+
+    version: int
+
+
+class Versions(Answer):
+    """Answer of GET /v1/versions."""
+
+    aliases: list[ServedAlias]
+    versions: list[KeptVersion]
+
+
+class PromoteRequest(Request):
+    """Body of POST /v1/models/promote."""
+
+    version: int | AliasName = Field(description="a number, or a name such as best")
+    alias: AliasName = "stable"
+    reason: str = Field("asked for over HTTP", max_length=500)
+    dry_run: bool = False
+
+
+class RollbackRequest(Request):
+    """Body of POST /v1/models/rollback."""
+
+    alias: AliasName = "stable"
+    to: int | AliasName | None = Field(None, description="where to; left out: the version before")
+    reason: str = Field("asked for over HTTP", max_length=500)
+    dry_run: bool = False
+
+
+class PinRequest(Request):
+    """Body of POST /v1/models/pin: a name for a version that is to be kept."""
+
+    alias: AliasName
+    version: int | AliasName | None = Field(description="null takes the name away")
+    reason: str = Field("asked for over HTTP", max_length=500)
+    dry_run: bool = False
+
+
+class GcRequest(Request):
+    """Body of POST /v1/models/gc."""
+
+    dry_run: bool = False
+
+
+class Moved(Answer):
+    """A name moved, or what would be moved (dry run: `entry` is null)."""
+
+    kind: str
+    alias: str
+    before: int | None
+    after: int | None
+    by: str
+    reason: str
+    entry: int | None = Field(description="number of the ledger entry written")
+    notes: list[str] = []
+
+
+class Collected(Answer):
+    """Versions deleted, or what would be; `size` in bytes; `kept`: version -> why."""
+
+    gone: list[int]
+    size: int
+    kept: dict[int, list[str]]
+    dry_run: bool
