@@ -95,8 +95,9 @@ def before(name: str, entries: Iterable[LedgerEntry]) -> int | None:
     """The version that `name` pointed at before the one it points at now: where a rollback goes.
 
     A promotion puts its version on top of a stack, a rollback takes off what is above its version, so that
-    two rollbacks in a row go back by two. Below the first promotion of `stable` lies what it meant then: the
-    best version of that time, or version 0. None when there is nothing to go back to.
+    two rollbacks in a row go back by two; a name taken away goes back to what it pointed at. Below the first
+    promotion of `stable` lies what it meant then: the best version of that time, or version 0. None when there
+    is nothing to go back to.
     """
     written = sorted(entries, key=lambda e: e.n)
     stack: list[int | None] = []
@@ -106,7 +107,7 @@ def before(name: str, entries: Iterable[LedgerEntry]) -> int | None:
         if not stack and name == STABLE:
             stack.append(aliases(written[:place]).get(BEST, FIRST))
         _move(stack, entry)
-    return stack[-2] if len(stack) > 1 else None
+    return next((version for version in reversed(stack[:-1]) if version is not None), None)
 
 
 def protected(entries: Iterable[LedgerEntry]) -> set[int]:
@@ -118,10 +119,11 @@ def protected(entries: Iterable[LedgerEntry]) -> set[int]:
 
 
 def _move(stack: list[int | None], entry: LedgerEntry) -> None:
-    if entry.kind == "ROLLBACK" and entry.version in stack:
+    back = entry.kind == "ROLLBACK" and entry.version is not None
+    if back and entry.version in stack:
         while stack[-1] != entry.version:
             stack.pop()
-    elif entry.kind == "ROLLBACK":
+    elif back:
         stack[-1:] = [entry.version]
     elif stack[-1:] != [entry.version]:
         stack.append(entry.version)

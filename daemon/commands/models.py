@@ -1,4 +1,4 @@
-"""`tripletd models list|show`."""
+"""`tripletd models`: list and show, and the place of the verbs that live in files of their own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from daemon.commands import modelmoves
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import ago, measure, number_runs, size
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from checkpoints import Manifest
     from daemon.look.overview import VersionRow
 
-app = typer.Typer(help="Look at the versions.", no_args_is_help=True)
+app = typer.Typer(help="Look at the versions, and say which are served.", no_args_is_help=True)
 _SHOWN = ("map_full", "p10_full", "balanced_hop", "map_shown", "clicked_vs_random")
 
 KNOWN_IDS = "dedupe.ids"
@@ -44,7 +45,9 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(metavar="VERSION", help="A number, or latest, best.")],
+    name: Annotated[
+        str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
+    ],
     *,
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -72,6 +75,13 @@ def show(
     else:
         _print_one(manifest, row)
     return EX_OK
+
+
+app.command("promote")(modelmoves.promote)
+app.command("rollback")(modelmoves.rollback)
+app.command("pin")(modelmoves.pin)
+app.command("unpin")(modelmoves.unpin)
+app.command("gc")(modelmoves.gc)
 
 
 def _print_list(rows: list[VersionRow]) -> None:

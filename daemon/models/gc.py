@@ -91,7 +91,8 @@ def _whole(ledger: Ledger) -> list[LedgerEntry]:
         return ledger.whole()
     except Damaged as error:
         raise UserError(
-            f"nothing is deleted while a ledger entry cannot be read, since it may name any version: {error}",
+            "nothing is deleted while a ledger entry cannot be read, since it may name any version: "
+            f"{error.place}: {error.problem}",
             "restore the entry from a copy",
             EX_DATAERR,
         ) from error

@@ -29,9 +29,8 @@ def verify(versions: VersionStore, number: int, served: int | None, field: str) 
         versions.load(number, lambda spec: None)  # every byte hashed, nothing kept
         wrong = _first_not_finite(versions, manifest)
     except Damaged as error:
-        raise Refused(
-            "damaged", field, f"version {number} does not load: {error}", error.remedy, EX_DATAERR
-        ) from error
+        told = f"version {number} does not load: {error.place}: {error.problem}"
+        raise Refused("damaged", field, told, error.remedy, EX_DATAERR) from error
     if wrong is not None:
         raise Refused(
             "not_finite",

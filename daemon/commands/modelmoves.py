@@ -1,0 +1,182 @@
+"""`tripletd models promote|rollback|pin|unpin|gc`: the verbs that write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
+from daemon.exits import EX_OK
+from daemon.text import number_runs, size
+
+if TYPE_CHECKING:
+    from checkpoints import Ledger, VersionStore
+    from daemon.models.actions import Moved
+    from daemon.models.gc import Collected
+
+VersionArgument = Annotated[
+    str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
+]
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="Small letters, digits, - and _; begins with a letter.")
+]
+AliasOption = Annotated[
+    str, typer.Option("--alias", "-a", metavar="NAME", help="The name to move; reserved: latest, best.")
+]
+ReasonOption = Annotated[
+    str,
+    typer.Option(metavar="TEXT", show_default=False, help="Why, for those who read the ledger later."),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", metavar="", help="Check and tell; write nothing, delete nothing.")
+]
+
+
+def promote(
+    version: VersionArgument,
+    *,
+    alias: AliasOption = "stable",
+    reason: ReasonOption = "asked for",
+    dry_run: DryRunOption = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Point stable, or another name, at a version. It is read and checked first; servers follow by
+    themselves."""
+    from daemon.models.actions import promote as act
+
+    versions, ledger = _open(config, set_)
+    moved = act(versions, ledger, version, alias, by=_by(), reason=reason, dry_run=dry_run)
+    return _tell(moved, json)
+
+
+def rollback(
+    *,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION", show_default=False, help="Another version than the one before."),
+    ] = None,
+    alias: AliasOption = "stable",
+    reason: ReasonOption = "asked for",
+    dry_run: DryRunOption = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Point a name at the version it pointed at before; again: at the one before that."""
+    from daemon.models.actions import rollback as act
+
+    versions, ledger = _open(config, set_)
+    moved = act(versions, ledger, alias, to, by=_by(), reason=reason, dry_run=dry_run)
+    return _tell(moved, json)
+
+
+def pin(
+    name: NameArgument,
+    version: VersionArgument,
+    *,
+    reason: ReasonOption = "asked for",
+    dry_run: DryRunOption = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Give a version a name that keeps it and that no promotion moves."""
+    from daemon.models.actions import pin as act
+
+    versions, ledger = _open(config, set_)
+    return _tell(act(versions, ledger, name, version, by=_by(), reason=reason, dry_run=dry_run), json)
+
+
+def unpin(
+    name: NameArgument,
+    *,
+    reason: ReasonOption = "asked for",
+    dry_run: DryRunOption = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Take a name away; stable then means the best version again."""
+    from daemon.models.actions import unpin as act
+
+    versions, ledger = _open(config, set_)
+    return _tell(act(versions, ledger, name, by=_by(), reason=reason, dry_run=dry_run), json)
+
+
+def gc(
+    *,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            min=2, show_default=False, help="Newest versions kept; default: checkpoints.keep as configured."
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Delete old versions now. What a name points at stays, and what running servers have loaded is
+    theirs."""
+    from daemon.models.gc import gc as act
+    from daemon.versions.storage import open_for_reading
+
+    settings = load(config, set_)
+    versions, ledger = open_for_reading(settings)
+    found = act(versions, ledger, settings.checkpoints.keep if keep is None else keep, dry_run=dry_run)
+    if json:
+        write_json(asdict(found))
+    else:
+        _print_collected(found)
+    return EX_OK
+
+
+def _open(config: ConfigOption, set_: Sequence[str] | None) -> tuple[VersionStore, Ledger]:
+    from daemon.versions.storage import open_for_reading
+
+    return open_for_reading(load(config, set_))
+
+
+def _by() -> str:
+    """Who runs the command, as the ledger tells it."""
+    import getpass
+
+    try:
+        return f"tripletd models, {getpass.getuser()}"
+    except (KeyError, OSError):  # a container's user without a name
+        return "tripletd models"
+
+
+def _tell(moved: Moved, json: bool) -> int:
+    write_notes(moved.notes)
+    if json:
+        write_json(asdict(moved))
+        return EX_OK
+    before = "no version" if moved.before is None else f"version {moved.before}"
+    if moved.after is None:
+        what = f"taken away, was {before}"
+    else:
+        what = f"{before} -> version {moved.after}"
+    how = "would be" if moved.entry is None else f"entry {moved.entry.n}"
+    typer.echo(f"{moved.alias}: {what} ({how})")
+    return EX_OK
+
+
+def _print_collected(found: Collected) -> None:
+    from rich.table import Table
+
+    verb = "would delete" if found.dry_run else "deleted"
+    gone = f"{number_runs(found.gone)} ({size(found.size)})" if found.gone else "nothing"
+    typer.echo(f"{verb} {gone}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("kept", justify="right", no_wrap=True)
+    table.add_column("because")
+    for number, why in found.kept.items():
+        table.add_row(str(number), ", ".join(why))
+    if found.kept:
+        console().print(table)
