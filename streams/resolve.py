@@ -50,7 +50,7 @@ class Resolver:
         Inline features win over the catalog. Numbers inside the vectors are not looked at.
         """
         if features is not None:
-            return -1, self._inline(features, where)
+            return -1, self.inline(features, where)
         if object_id is None:
             raise Poison(poison.BAD_OBJECT, f"{where} has neither id nor features")
         if self._row_of is None:
@@ -60,7 +60,8 @@ class Resolver:
             raise Poison(poison.UNKNOWN_OBJECT, f"{where}.id is not in the catalog")
         return row, None
 
-    def _inline(self, features: Mapping[str, RawVector], where: str) -> Parts:
+    def inline(self, features: Mapping[str, RawVector], where: str) -> Parts:
+        """Vectors in the order of the space's views; raises Poison unless they are these, in their sizes."""
         parts = []
         for name, size in self._sizes:
             raw = features.get(name)

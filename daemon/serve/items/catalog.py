@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import structlog
+
+from daemon.serve.items.decoding import ItemDecoder
+from daemon.serve.items.index import ItemIndex
+from daemon.serve.items.letters import ItemLetters
+from daemon.serve.items.queries import resolve
 from daemon.serve.items.snapshot import IndexSnapshot
+from daemon.serve.items.topic import LOOK_SECONDS, ItemTopic
+from daemon.serve.query import Query, Refused
+from learners.block import Block
+from learners.maps import FittedSpaceMap
+from streams.source import RecordBatch
+from streams.space import SpaceSpec
+
+POLL_RECORDS = 2000
+POLL_SECONDS = 0.2
+GATHER_SECONDS = 0.05
+"""Least time between two snapshots of a topic that is not behind: single records become few parts."""
+MERGE_SHARE = 0.25
+"""Most of one core that merging takes, unless parts pile up."""
+MANY_PARTS = 48
+"""Beyond so many parts merging no longer holds back."""
+AFTER_A_BUG_SECONDS = 1.0
+
+log = structlog.get_logger("tripletd.serve")
+
+Listener = Callable[[IndexSnapshot], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +42,10 @@ class CatalogStatus:
 
     ready: everything that was in the topic when it was opened has been taken in (True at once without a
     topic). reason: why it is not, in words. map_id: of the map its vectors were made with. items: the living.
-    nbytes: memory of all parts. applied: records taken in since the start, `puts` and `removes` among them.
-    dead: records refused, by reason. positions: next offset per partition. trouble: what the stream said
-    last, None when it answers. merges: parts merged since the start.
+    nbytes: memory of all parts. puts, removes: good records since the start. dead: refused ones, by reason.
+    unwritten: dead letters lost because their topic could not be written. positions: next offset per
+    partition. behind: records not yet read, None while unknown. trouble: what the stream said last, None when
+    it answers. merges: since the start.
     """
 
     ready: bool
@@ -25,38 +54,175 @@ class CatalogStatus:
     items: int
     parts: int
     nbytes: int
-    applied: int
     puts: int
     removes: int
     dead: Mapping[str, int]
+    unwritten: int
     positions: Mapping[int, int]
+    behind: int | None
     trouble: str | None
     merges: int
 
 
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What a catalog follows: the topic, how its records are read, and where refused ones go."""
+
+    topic: ItemTopic
+    decoder: ItemDecoder
+    letters: ItemLetters
+
+
 class ServingCatalog:
-    """Objects to answer with, kept current; what is read is always one published snapshot."""
+    """Objects to answer with, kept current; what is read is always one published snapshot.
+
+    making: a new index with the objects of the files, called at once and again when the topic was re-created.
+    following: None where there is no topic, and the files are all there is. `space` and `fitted` are those
+    that queries are resolved with.
+    """
+
+    def __init__(
+        self,
+        space: SpaceSpec,
+        fitted: FittedSpaceMap,
+        making: Callable[[], ItemIndex],
+        following: Following | None,
+    ) -> None:
+        self.space = space
+        self.fitted = fitted
+        self._making = making
+        self._following = following
+        self._index = making()
+        self._snapshot = self._index.snapshot
+        self._listeners: list[Listener] = []
+        self._puts = self._removes = 0
+        self._rest_until = self._note_at = 0.0
+        self._merging = self._anew = False
+        self._bug: str | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tripletd-items", daemon=True)
 
     def snapshot(self) -> IndexSnapshot:
         """The newest snapshot: one reference, whole, and immutable for as long as it is held."""
-        raise NotImplementedError
+        return self._snapshot
 
-    def listen(self, callback: Callable[[IndexSnapshot], None]) -> None:
+    def lookup(self, queries: Sequence[Query], snapshot: IndexSnapshot) -> list[Block | Refused]:
+        """The mapped vector of each query, or why it has none (see `queries.resolve`)."""
+        return resolve(queries, snapshot, self.space, self.fitted)
+
+    def listen(self, callback: Listener) -> None:
         """Call `callback` with every new snapshot, in the indexing thread, after `snapshot()` gives it.
 
         A slow listener delays the catalog, not its readers; one that raises is logged and called again the
         next time.
         """
-        raise NotImplementedError
+        self._listeners.append(callback)
 
     def start(self) -> None:
-        """Begin to follow the topic of items; the files are loaded when this is made."""
-        raise NotImplementedError
+        """Begin to follow the topic of items, and to merge."""
+        self._thread.start()
 
     def status(self) -> CatalogStatus:
         """How it stands; cheap."""
-        raise NotImplementedError
+        snapshot, following = self._snapshot, self._following
+        topic = following.topic if following else None
+        ready = self._caught_up()
+        trouble = self._bug or (topic.trouble if topic else None)
+        return CatalogStatus(
+            ready=ready,
+            reason="" if ready else trouble or "the topic of items is being read",
+            map_id=snapshot.map_id,
+            items=len(snapshot),
+            parts=len(snapshot.parts),
+            nbytes=sum(part.nbytes for part in snapshot.parts),
+            puts=self._puts,
+            removes=self._removes,
+            dead=dict(following.letters.counts) if following else {},
+            unwritten=following.letters.unwritten if following else 0,
+            positions=dict(topic.positions) if topic else {},
+            behind=topic.behind if topic else None,
+            trouble=trouble,
+            merges=self._index.merges,
+        )
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Stop following; the last snapshot stays readable. Waits for the thread no longer than this."""
-        raise NotImplementedError
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._turn()
+                self._bug = None
+            except Exception as error:  # whatever it is, what is served stays served
+                log.exception("the serving catalog failed; trying again")
+                self._bug = f"{type(error).__name__}: {error}"
+                self._closing.wait(AFTER_A_BUG_SECONDS)
+        if self._following is not None:
+            self._following.letters.close()
+            self._following.topic.close()
+
+    def _turn(self) -> None:
+        """Read, take in, publish, merge a little."""
+        batch = None
+        if self._following is not None:
+            batch = self._poll(self._following)
+            if batch is not None:
+                self._take_in(self._following, batch)
+            self._keep_notes(self._following)
+        self._publish()
+        if batch is None or len(batch) < POLL_RECORDS:
+            self._merge(time.monotonic() + GATHER_SECONDS)
+            self._publish()
+
+    def _poll(self, following: Following) -> RecordBatch | None:
+        batch = following.topic.poll(POLL_RECORDS, 0.0 if self._merging else POLL_SECONDS)
+        if following.topic.begun_anew:
+            self._index, self._anew = self._making(), True  # the old objects are served until it is read
+            following.topic.begun_anew = False
+        return batch
+
+    def _merge(self, until: float) -> None:
+        """Merge within the share of time that it may take, and wait for the rest, up to `until`."""
+        while (now := time.monotonic()) < until and not self._closing.is_set():
+            crowded = len(self._index.snapshot.parts) > MANY_PARTS
+            if now < self._rest_until and not crowded:
+                self._closing.wait(min(self._rest_until, until) - now)
+                continue
+            self._merging = self._index.work()
+            if not self._merging:
+                self._closing.wait(until - now)
+                return
+            worked = time.monotonic() - now
+            self._rest_until = now + worked / MERGE_SHARE
+
+    def _take_in(self, following: Following, batch: RecordBatch) -> None:
+        decoded = following.decoder.decode(batch)
+        following.letters.add(decoded.refused, following.topic.noted)
+        if decoded.changes is not None:
+            self._index.apply(decoded.changes)
+        self._puts += decoded.puts
+        self._removes += decoded.removes
+
+    def _keep_notes(self, following: Following) -> None:
+        following.letters.flush()
+        if time.monotonic() >= self._note_at and following.letters.settled:
+            self._note_at = time.monotonic() + LOOK_SECONDS
+            following.topic.note()
+
+    def _caught_up(self) -> bool:
+        return self._following is None or self._following.topic.caught_up
+
+    def _publish(self) -> None:
+        snapshot = self._index.snapshot
+        if snapshot is self._snapshot or (self._anew and not self._caught_up()):
+            return
+        self._anew = False
+        self._snapshot = snapshot
+        for callback in self._listeners:
+            try:
+                callback(snapshot)
+            except Exception:
+                log.exception("a listener of the serving catalog failed")

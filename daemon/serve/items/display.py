@@ -2,12 +2,83 @@
 
 from __future__ import annotations
 
-from streams.items import Display
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from daemon.exits import EX_DATAERR, UserError
+from streams.idindex import IdColumn
+from streams.items import Display, check_display, pack_display, unpack_display
+from streams.packed import Packed
+from streams.poison import Poison
+from streams.wire import MAX_TEXT_BYTES
+
+FIELDS = ("title", "text", "image", "tags")
 
 
 class DisplayFile:
     """Display data by id, packed; empty without a file."""
 
+    def __init__(self, found: Mapping[str, bytes] | None = None) -> None:
+        """found: packed display data by id."""
+        entries = found or {}
+        self._ids = IdColumn(Packed.of_texts(entries))
+        self._packed = Packed.of(list(entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
     def of(self, object_id: str) -> Display | None:
         """What the file says of an object, or None."""
-        raise NotImplementedError
+        row = int(self._ids.rows_of(Packed.of([object_id.encode("utf-8", "surrogatepass")]))[0])
+        return None if row < 0 else unpack_display(self._packed[row])
+
+
+def load_display(path: str | Path) -> DisplayFile:
+    """Read JSON lines of `{"id", "title"?, "text"?, "image"?, "tags"?}`; UserError naming file and line."""
+    found: dict[str, bytes] = {}
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    object_id, packed = _read_line(line, f"{path}, line {number}")
+                    if object_id in found:
+                        raise _refused(f"{path}, line {number}", "this id was there before")
+                    found[object_id] = packed
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}", "correct serve.display") from None
+    return DisplayFile(found)
+
+
+def _read_line(line: bytes, place: str) -> tuple[str, bytes]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        raise _refused(place, "not JSON; write one object per line") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("id"), str) or not fields["id"]:
+        raise _refused(place, 'needs an "id" that is a text')
+    unknown = sorted(set(fields) - {"id", *FIELDS})
+    if unknown:
+        raise _refused(place, f"unknown key {unknown[0][:40]!a}; known are id, {', '.join(FIELDS)}")
+    try:
+        if len(fields["id"].encode()) > MAX_TEXT_BYTES:
+            raise _refused(place, f"an id of more than {MAX_TEXT_BYTES} bytes")
+        return fields["id"], pack_display(display_of(fields))
+    except UnicodeEncodeError:
+        raise _refused(place, "a text holds half a character (a lone surrogate)") from None
+    except Poison as error:
+        raise _refused(place, error.detail) from None
+
+
+def display_of(fields: Mapping[str, Any]) -> Display:
+    """Display data from JSON fields; raises Poison naming the one that does not fit."""
+    tags = fields.get("tags", [])
+    tags = tuple(tags) if isinstance(tags, list) else (tags,)
+    display = Display(fields.get("title"), fields.get("text"), fields.get("image"), tags)
+    check_display(display)
+    return display
+
+
+def _refused(place: str, problem: str) -> UserError:
+    return UserError(f"{place}: {problem}", "correct the line, or leave it out", EX_DATAERR)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Query, Refused
-from learners.block import Block, DenseBlock, SparseBlock, concatenate
+from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams import poison
 from streams.check import MAX_MAGNITUDE
@@ -20,42 +19,26 @@ from streams.space import UNNAMED_VIEW, SpaceSpec, ViewSpec
 _NOT_FOUND = 404
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """What a batch of queries asks for.
-
-    vectors: mapped rows of the queries that have one; None where none has. rows: per query its row there, or
-    why it has none.
-    """
-
-    vectors: Block | None
-    rows: tuple[int | Refused, ...]
-
-
 def resolve(
     queries: Sequence[Query], snapshot: IndexSnapshot, space: SpaceSpec, fitted: FittedSpaceMap
-) -> Resolved:
-    """The vectors of queries under the map of the snapshot; each has a row, or a `Refused` of its own.
+) -> list[Block | Refused]:
+    """Per query a block of one row, its vector under the map of the snapshot, or a `Refused` of its own.
 
     A query by id takes the catalog's vector of that object: 404 `unknown_object` where no living object has
     it. One by features is checked against the space and mapped: 422 with a reason of `streams.poison` as
     code, and the field, such as `views.text.indices`.
     """
     parts, places = snapshot.find_many([query.id or "" for query in queries])
-    blocks: list[Block] = []
-    rows: list[int | Refused] = []
+    found: list[Block | Refused] = []
     for query, part, place in zip(queries, parts, places, strict=True):
         try:
             if query.id is not None:
-                block = _of_catalog(snapshot, int(part), int(place))
+                found.append(_of_catalog(snapshot, int(part), int(place)))
             else:
-                block = _of_features(query, space, fitted)
+                found.append(_of_features(query, space, fitted))
         except Refused as refused:
-            rows.append(refused)
-        else:
-            rows.append(len(blocks))
-            blocks.append(block)
-    return Resolved(concatenate(blocks) if blocks else None, tuple(rows))
+            found.append(refused)
+    return found
 
 
 def _of_catalog(snapshot: IndexSnapshot, part: int, row: int) -> Block:

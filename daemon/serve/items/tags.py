@@ -38,7 +38,11 @@ class TagColumn:
     def bearing(self, tags: Sequence[str]) -> NDArray[np.bool_]:
         """bool [n]: the rows that bear every one of these tags; no tags, all rows."""
         mask = np.ones(self._length, np.bool_)
-        for value in hash_ids(tags):
+        try:
+            wanted = hash_ids(tags)
+        except UnicodeEncodeError:  # half a character, which no tag holds
+            return ~mask
+        for value in wanted:
             first, last = (
                 np.searchsorted(self._hashes, value, "left"),
                 np.searchsorted(self._hashes, value, "right"),

@@ -1,0 +1,191 @@
+"""From a batch of item records to changes of the index and dead letters: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daemon.objects.mapped import as_blocks
+from daemon.serve.items.display import DisplayFile
+from daemon.serve.items.parts import Changes, Rows
+from learners.block import Block, DenseBlock
+from learners.maps import FittedSpaceMap
+from streams import poison
+from streams.check import MAX_MAGNITUDE, check_vector
+from streams.codec import vector_of
+from streams.columns import Parts, build_role
+from streams.deadletter import DeadLetter
+from streams.items import RawItem, pack_display, read_item
+from streams.packed import Packed
+from streams.poison import Poison
+from streams.resolve import Resolver
+from streams.source import RecordBatch
+from streams.space import SpaceSpec
+from streams.vectors import Column, DenseColumn, SparseVector
+from streams.wire import MAX_VALUE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedItems:
+    """changes: None where nothing is left of the batch. puts, removes: good records. refused: the others."""
+
+    changes: Changes | None
+    puts: int
+    removes: int
+    refused: list[DeadLetter]
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    place: int
+    item: RawItem
+    parts: Parts
+
+
+class ItemDecoder:
+    """Decodes batches of one topic into one space under one frozen map; keeps nothing from batch to batch."""
+
+    def __init__(
+        self,
+        space: SpaceSpec,
+        fitted: FittedSpaceMap,
+        topic: str,
+        shown: DisplayFile,
+        max_bytes: int = MAX_VALUE_BYTES,
+    ) -> None:
+        self._space = space
+        self._fitted = fitted
+        self._topic = topic
+        self._shown = shown
+        self._max_bytes = max_bytes
+        self._resolver = Resolver(space, None)
+
+    def decode(self, batch: RecordBatch) -> DecodedItems:
+        """Every record of the batch, in order: of several for one id, the last good one counts."""
+        refused: list[DeadLetter] = []
+        puts: list[_Put] = []
+        last: dict[str, int] = {}  # id -> place of its last good record
+        removed: set[int] = set()
+        for place in range(len(batch)):
+            try:
+                item, parts = self._read(batch, place)
+            except Poison as error:
+                refused.append(self._letter(batch, place, error))
+                continue
+            if parts is None:
+                removed.add(place)
+                last[item.id] = place
+            else:
+                puts.append(_Put(place, item, parts))
+        good, vectors, bad = self._mapped(puts)
+        refused += [self._letter(batch, puts[row].place, error) for row, error in bad]
+        for row in good:
+            put = puts[row]
+            if put.place > last.get(put.item.id, -1):
+                last[put.item.id] = put.place
+        kept = [n for n, row in enumerate(good) if last[puts[row].item.id] == puts[row].place]
+        rows = self._rows([puts[good[n]].item for n in kept], vectors, kept)
+        changes = Changes(Packed.of_texts(last), rows) if last else None
+        return DecodedItems(changes, len(good), len(removed), sorted(refused, key=lambda one: one.offset))
+
+    def _read(self, batch: RecordBatch, place: int) -> tuple[RawItem, Parts | None]:
+        if batch.damaged is not None:
+            raise Poison(poison.CORRUPT_BATCH, batch.damaged)
+        item = read_item(batch.values[place], batch.keys[place], self._max_bytes)
+        if item.vectors is None:
+            return item, None
+        self._resolver.check_space(item.space)
+        return item, self._resolver.inline(item.vectors, "the item")
+
+    def _mapped(self, puts: Sequence[_Put]) -> tuple[list[int], Block | None, list[tuple[int, Poison]]]:
+        """(rows of `puts` whose numbers are sound, their mapped vectors, the other rows with the reason)."""
+        if not puts:
+            return [], None, []
+        views = build_role(self._space, [-1] * len(puts), [put.parts for put in puts]).inline
+        assert views is not None
+        doubtful = np.logical_or.reduce([_doubtful(column) for column in views.values()])
+        bad: dict[int, Poison] = {}
+        for row in np.flatnonzero(doubtful).tolist():
+            fault = _fault(puts[row].parts, self._space)
+            assert fault is not None, "what one pass over all found, a look at the row finds"
+            bad[row] = fault
+        good = [row for row in range(len(puts)) if row not in bad]
+        if bad:
+            if not good:
+                return [], None, list(bad.items())
+            views = build_role(self._space, [-1] * len(good), [puts[row].parts for row in good]).inline
+            assert views is not None
+        mapped = self._fitted.transform(as_blocks(views))
+        over = _overflowed(mapped)
+        if over.any():
+            error = Poison(poison.MAGNITUDE, "the space's map makes a value that is not finite of it")
+            bad |= {good[n]: error for n in np.flatnonzero(over).tolist()}
+            sound = np.flatnonzero(~over)
+            mapped, good = mapped.take(sound), [good[n] for n in sound.tolist()]
+        return good, mapped, list(bad.items())
+
+    def _rows(self, items: Sequence[RawItem], vectors: Block | None, kept: Sequence[int]) -> Rows | None:
+        if vectors is None or not items:
+            return None
+        tags = []
+        for item in items:
+            texts = item.display.title, item.display.text, item.display.image
+            entry = None if item.display.tags or any(texts) else self._shown.of(item.id)
+            tags.append(item.display.tags if entry is None else entry.tags)
+        if len(kept) < len(vectors):
+            vectors = vectors.take(kept)
+        return Rows(
+            Packed.of_texts(item.id for item in items),
+            vectors,
+            tags,
+            Packed.of([pack_display(item.display) for item in items]),
+        )
+
+    def _letter(self, batch: RecordBatch, place: int, error: Poison) -> DeadLetter:
+        where = (self._topic, batch.partition, batch.offsets[place])
+        return DeadLetter(*where, error.reason, error.detail, batch.values[place])
+
+
+def _doubtful(column: Column) -> NDArray[np.bool_]:
+    """Per row, whether `_fault` finds something: one pass over the whole column."""
+    if isinstance(column, DenseColumn):
+        # NaN where any value is NaN
+        largest: NDArray[np.float32] = np.abs(column.values).max(axis=1, initial=0.0)
+        return ~(largest <= MAX_MAGNITUDE)
+    wrong = ~(np.abs(column.values) <= MAX_MAGNITUDE)
+    wrong |= (column.indices < 0) | (column.indices >= column.dim)
+    rising = np.ones(len(wrong), np.bool_)
+    rising[1:] = column.indices[1:] > column.indices[:-1]
+    starts = column.indptr[:-1]
+    rising[starts[starts < len(wrong)]] = True  # a new row may start lower
+    rows = np.zeros(len(column), np.bool_)
+    places = np.flatnonzero(wrong | ~rising)
+    rows[np.searchsorted(column.indptr, places, side="right") - 1] = True
+    return rows
+
+
+def _fault(parts: Parts, space: SpaceSpec) -> Poison | None:
+    """What is wrong with the numbers of one object."""
+    for view, raw in zip(space.views, parts, strict=True):
+        vector = vector_of(raw)
+        try:
+            check_vector(vector, f"view {view.name}")
+        except Poison as error:
+            return error
+        if isinstance(vector, SparseVector) and len(vector.indices) and vector.indices[-1] >= view.dim:
+            return Poison(poison.INDEX_OUT_OF_RANGE, f"view {view.name} has size {view.dim}")
+    return None
+
+
+def _overflowed(mapped: Block) -> NDArray[np.bool_]:
+    """Per row, whether it holds a value that is not finite."""
+    if isinstance(mapped, DenseBlock):
+        sound: NDArray[np.bool_] = np.isfinite(mapped.values).all(axis=1)
+        return ~sound
+    rows = np.zeros(len(mapped), np.bool_)
+    places = np.flatnonzero(~np.isfinite(mapped.values))
+    rows[np.searchsorted(mapped.indptr, places, side="right") - 1] = True
+    return rows

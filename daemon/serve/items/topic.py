@@ -1,0 +1,125 @@
+"""The topic of items as a catalog reads it: from its beginning, for ever, whatever becomes of the stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import structlog
+
+from streams.errors import OffsetExpired, StreamError, TopicMissing
+from streams.source import RecordBatch, Source, TopicIdentity
+
+RETRY_SECONDS = 1.0
+"""Between two attempts to open a topic that is not there or does not answer."""
+LOOK_SECONDS = 5.0
+"""Between two looks at the end of the topic."""
+
+log = structlog.get_logger("tripletd.serve")
+
+
+class ItemTopic:
+    """Hands out every record of the topic in order, again from the beginning when the topic was re-created.
+
+    One thread. Nothing is raised for a stream that is missing, silent or broken: `trouble` says so, and the
+    next poll tries again.
+    """
+
+    def __init__(self, opening: Callable[[], Source]) -> None:
+        self._opening = opening
+        self._source: Source | None = None
+        self._identity: TopicIdentity | None = None
+        self._targets: Mapping[int, int] | None = None
+        self._next_try = 0.0
+        self._next_look = 0.0
+        self.positions: dict[int, int] = {}
+        """Next offset per partition."""
+        self.noted: Mapping[int, int] = {}
+        """Per partition, the position that was noted by whoever read the topic before."""
+        self.trouble: str | None = None
+        """Why nothing can be read at the moment."""
+        self.behind: int | None = None
+        """Records not yet read, when last looked; None before."""
+        self.caught_up = False
+        """Everything that was there when the topic was opened has been handed out, or there is no topic."""
+        self.begun_anew = False
+        """This is another topic than before, read from its beginning; whoever acts on it says False again."""
+
+    def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
+        """The next records, or None after about `timeout_s`; sooner where nothing can be read."""
+        try:
+            source = self._opened()
+            if source is None:
+                return None
+            batch = source.poll(max_records, timeout_s)
+            self.positions = source.reached()
+            self._look(source)
+        except StreamError as error:
+            self._failed(error)
+            return None
+        self.trouble = None
+        return batch
+
+    def note(self) -> None:
+        """Leave a note of how far the topic was read, for dashboards and the next start."""
+        if self._source is not None and self.positions:
+            with suppress(StreamError):
+                self._source.commit(self.positions)
+
+    def close(self) -> None:
+        """Release the source."""
+        if self._source is not None:
+            with suppress(StreamError):
+                self._source.close()
+        self._source = None
+
+    def _opened(self) -> Source | None:
+        if self._source is not None or time.monotonic() < self._next_try:
+            return self._source
+        source = self._opening()
+        try:
+            identity = source.identity()
+            if self._identity not in (None, identity):
+                log.warning(
+                    "the topic of items was re-created: its records are read anew", topic=identity.topic
+                )
+                self.begun_anew, self.positions, self.caught_up = True, {}, False
+            self._begin(source)
+        except BaseException:
+            source.close()
+            raise
+        self._identity, self._source = identity, source
+        return source
+
+    def _begin(self, source: Source) -> None:
+        """Go on where reading stood; what was removed from the topic before it was read cannot be had."""
+        bounds = source.bounds()
+        starts = {p: max(start, self.positions.get(p, start)) for p, (start, _) in bounds.items()}
+        source.assign(starts)
+        self.positions = starts
+        self._targets = {p: end for p, (_, end) in bounds.items()}
+        with suppress(StreamError):
+            self.noted = source.committed()
+
+    def _look(self, source: Source) -> None:
+        if self._targets is not None and all(
+            self.positions.get(p, 0) >= end for p, end in self._targets.items()
+        ):
+            self.caught_up, self._targets = True, None
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_SECONDS
+            ends = source.bounds()
+            self.behind = sum(max(0, end - self.positions.get(p, 0)) for p, (_, end) in ends.items())
+
+    def _failed(self, error: StreamError) -> None:
+        if isinstance(error, TopicMissing) and self._identity is None:
+            self.caught_up = True  # nobody has put anything yet
+        if str(error) != self.trouble:
+            level = log.info if self._identity is None and isinstance(error, TopicMissing) else log.warning
+            level("the topic of items cannot be read; trying again", problem=str(error))
+        if isinstance(error, OffsetExpired):
+            log.warning("records of items were removed before they were read", gap=error.gap)
+        self.trouble = str(error)
+        self._next_try = time.monotonic() + RETRY_SECONDS
+        self.close()
