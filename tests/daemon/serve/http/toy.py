@@ -1,0 +1,214 @@
+"""A served application over a small numpy searcher: for the mechanics of HTTP, not for retrieval."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from daemon.exits import UserError
+from daemon.serve.http import HttpServer, Limits, Parts, create_app, serve
+from daemon.serve.query import Answers, Hit, Model, Query, Refused
+from daemon.telemetry.health import Health
+
+HOST = "127.0.0.1"
+TOKEN = "correct-horse-battery"
+DIM = 4
+
+
+@dataclass(frozen=True)
+class ToyModel:
+    version: int = 12
+    total: int = 1234
+    watermark: int | None = 1_700_000_000_000
+
+    def __str__(self) -> str:
+        return f"{self.version}+7"
+
+
+@dataclass
+class ToySearcher:
+    """Inner products with ten objects; `gate` holds every pass while it is not set."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+    entered: threading.Event = field(default_factory=threading.Event)
+    passes: list[list[Query]] = field(default_factory=list)
+    model: ToyModel = field(default_factory=ToyModel)
+    fails: Callable[[Sequence[Query]], Exception | None] = lambda queries: None
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+        self.items = np.random.default_rng(0).standard_normal((10, DIM)).astype(np.float32)
+        self.ids = [f"o{n}" for n in range(10)]
+
+    def search(self, alias: str, queries: Sequence[Query]) -> Answers:
+        self.entered.set()
+        self.gate.wait(30)
+        self.passes.append(list(queries))
+        if (error := self.fails(queries)) is not None:
+            raise error
+        return Answers(self.model, [self._one(query) for query in queries])
+
+    def _one(self, query: Query) -> Sequence[Hit] | Refused:
+        if query.id is not None:
+            if query.id not in self.ids:
+                return Refused("unknown_object", "no such object", "id", "add it", 404)
+            vector = self.items[self.ids.index(query.id)]
+        else:
+            raw = query.x if query.x is not None else next(iter((query.views or {}).values()))
+            vector = np.zeros(DIM, np.float32)
+            if isinstance(raw, Mapping):
+                vector[raw["indices"]] = raw["values"]
+            elif len(raw) != DIM:
+                return Refused("wrong_dim", f"x has {DIM} numbers", "x" if query.x is not None else "views")
+            else:
+                vector[:] = raw
+        scores = self.items @ vector
+        allowed = [
+            n
+            for n in np.argsort(-scores, kind="stable")
+            if (name := self.ids[n]) != query.id
+            and name not in query.exclude
+            and (query.include is None or name in query.include)
+        ]
+        return [Hit(self.ids[n], float(scores[n])) for n in allowed[: query.k]]
+
+
+class ToyOverviews:
+    def versions(self) -> Mapping[str, Any]:
+        alias = {"alias": "latest", "version": "12+7", "base": 12, "records": 1234, "watermark": None}
+        return {"aliases": [{**alias, "since": 1.0, "why": ""}], "versions": [{"version": 12, "names": []}]}
+
+
+@dataclass
+class ToyAdministration:
+    done: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def promote(self, version: int | str, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
+        if version == 99:
+            raise UserError("there is no version 99", "promote one that is there")
+        self.done.append(("promote", version, alias, reason, dry_run))
+        return self._moved("PROMOTE", alias, version)
+
+    def rollback(self, to: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
+        self.done.append(("rollback", to, alias, reason, dry_run))
+        return self._moved("ROLLBACK", alias, 3)
+
+    def pin(self, version: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
+        self.done.append(("pin", version, alias, reason, dry_run))
+        return self._moved("PROMOTE", alias, version)
+
+    def gc(self, dry_run: bool) -> Mapping[str, Any]:
+        self.done.append(("gc", dry_run))
+        return {"gone": [1], "size": 10, "kept": {0: ["version 0"]}, "dry_run": dry_run}
+
+    def _moved(self, kind: str, alias: str, after: Any) -> Mapping[str, Any]:
+        told = {"kind": kind, "alias": alias, "before": 1, "after": after, "by": "http", "reason": "r"}
+        return {**told, "entry": 5, "notes": []}
+
+
+@dataclass
+class Watched:
+    answers: list[tuple[str, str]] = field(default_factory=list)
+
+    def answered(self, alias: str, model: Model) -> None:
+        self.answers.append((alias, str(model)))
+
+
+@dataclass
+class Served:
+    """A running server with what it was made of."""
+
+    server: HttpServer
+    searcher: ToySearcher
+    administration: ToyAdministration
+    watched: Watched
+    health: Health
+    registry: CollectorRegistry
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any, http.client.HTTPMessage]:
+        """Status, the JSON of the answer (else its text) and its headers."""
+        sent = body if isinstance(body, bytes | str | None) else json.dumps(body)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=10)
+        try:
+            connection.request(method, path, sent, dict(headers or {}))
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            is_json = answer.headers.get("content-type") == "application/json"
+            return answer.status, json.loads(text) if is_json and text else text, answer.headers
+        finally:
+            connection.close()
+
+    def post(self, body: Any, path: str = "/v1/similar") -> tuple[int, Any]:
+        return self.ask("POST", path, body)[:2]
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection((HOST, self.port), timeout=10)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of the samples with these labels."""
+        text = generate_latest(self.registry).decode()
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+
+@contextmanager
+def running(
+    limits: Limits | None = None, token: str = TOKEN, searcher: ToySearcher | None = None
+) -> Iterator[Served]:
+    """A server on a free port."""
+    toy, administration, watched = searcher or ToySearcher(), ToyAdministration(), Watched()
+    health, registry = Health(), CollectorRegistry()
+    parts = Parts(
+        toy,
+        ToyOverviews(),
+        administration,
+        watched,
+        ("stable", "latest"),
+        health,
+        registry,
+        token,
+        limits or Limits(),
+    )
+    server = serve(create_app(parts), HOST, 0)
+    try:
+        yield Served(server, toy, administration, watched, health, registry)
+    finally:
+        toy.gate.set()
+        server.close()
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Everything until the other side closes; a reset ends it too."""
+    parts = []
+    try:
+        while part := connection.recv(65536):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)
+
+
+def error_of(raw: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and error of a raw answer."""
+    head, _, body = raw.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)["error"]
