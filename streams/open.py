@@ -21,12 +21,14 @@ from streams.source import Sink, Source, TopicIdentity
 class TopicLimits:
     """What a broker is asked to keep of a topic that is created; None sets no limit. Age in seconds.
 
-    `replicas`: copies on different brokers; None is three, or as many as there are brokers.
+    `replicas`: copies on different brokers; None is three, or as many as there are brokers. `compacted`: the
+    newest record of every key is kept, whatever its age; the other limits are not used then.
     """
 
     max_age_s: float | None = None
     max_bytes: int | None = None
     replicas: int | None = None
+    compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def create_topic(address: Address, partitions: int, limits: TopicLimits) -> Prep
         from streams.kafka import topics
 
         kept = (limits.max_age_s, limits.max_bytes, limits.replicas)
-        return Prepared(*topics.ensure_topic(address, partitions, *kept))
+        made = topics.ensure_topic(address, partitions, *kept, compacted=limits.compacted)
+        return Prepared(*made)
     return _prepare_embedded(address, partitions)
 
 

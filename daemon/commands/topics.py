@@ -45,7 +45,7 @@ def create(
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Create what is missing of the three topics, with safe settings; existing ones are left as they are."""
+    """Create what is missing of the five topics, with safe settings; existing ones are left as they are."""
     from daemon.topics.create import create_missing
 
     effective = load_with(config, set_, {"stream.address": to, "stream.partitions": partitions})
@@ -58,7 +58,7 @@ def create(
 def describe(
     *, config: ConfigOption = None, set_: SetOption = None, to: _To = None, json: JsonOption = False
 ) -> int:
-    """The three topics: records, copies, and each setting that is not safe."""
+    """The five topics: records, copies, and each setting that is not safe."""
     from daemon.topics.look import look_at_topics
 
     effective = load_with(config, set_, {"stream.address": to})

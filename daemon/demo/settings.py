@@ -43,6 +43,7 @@ on_stop = "exit"
 [http]
 learn_port = 0
 validate_port = 0
+serve_port = 0
 """
     )
     return path

@@ -1,1 +1,1 @@
-"""The three topics of a stream: what they should be, what they are, and creating them."""
+"""The five topics of a stream: what they should be, what they are, and creating them."""

@@ -9,7 +9,7 @@ from typing import Literal
 from daemon.config import Config
 from daemon.finding import Finding, Grade
 from daemon.topics.differences import shown
-from daemon.topics.look import TopicLook, look_at
+from daemon.topics.look import TopicLook, Wanted, look_at, topics_of
 from streams.address import Address
 from streams.errors import StreamRefused, TopicMissing
 from streams.kafka.inspect import cluster_of
@@ -18,6 +18,14 @@ from streams.open import open_source
 
 _MOST_PARTITIONS = 8
 """More are not listed one by one."""
+_NEEDS: tuple[tuple[Literal["read", "write"], str], ...] = (
+    ("read", ""),
+    ("read", ""),
+    ("write", ""),
+    ("write", "serve follows whole versions, not steps"),
+    ("read", "serve answers with the objects of its files alone"),
+)
+"""Of the topics in their order: what the roles do with it, and what goes on without it."""
 
 
 def check_broker(config: Config) -> Iterator[Finding]:
@@ -25,9 +33,8 @@ def check_broker(config: Config) -> Iterator[Finding]:
     address = config.stream.to_address()
     cluster, brokers = cluster_of(address)
     yield Finding("stream.address", "ok", f"{address}: cluster {cluster}, {brokers} broker(s){_who(config)}")
-    yield from _topic(address, config, "read")
-    yield from _topic(address.holdout, config, "read")
-    yield from _topic(address.dead, config, "write")
+    for one, (need, without) in zip(topics_of(config), _NEEDS, strict=True):
+        yield from _topic(one, config, need, without)
     yield from _may_feed(address)
     yield from _may_use_group(config)
 
@@ -38,23 +45,25 @@ def _who(config: Config) -> str:
     return f", {kafka.security_protocol}{user}, client {kafka.client}"
 
 
-def _topic(address: Address, config: Config, need: Literal["read", "write"]) -> Iterator[Finding]:
-    """One topic as `learn` and `validate` need it."""
+def _topic(wanted: Wanted, config: Config, need: Literal["read", "write"], without: str) -> Iterator[Finding]:
+    """One topic as the roles need it. `without`: what goes on when it is missing; "" when nothing does."""
+    address = wanted.address
     key = f"topic {address.topic}"
     try:
         preflight(address, need)
     except TopicMissing:
-        yield Finding(key, "error", "there is no such topic", "create it with `tripletd topics create`")
+        told = f"there is no such topic{without and ': '}{without}"
+        yield Finding(key, "note" if without else "error", told, "create it with `tripletd topics create`")
         return
     except StreamRefused as refused:
-        yield Finding(key, "error", str(refused))
+        yield Finding(key, "note" if without else "error", f"{refused}{without and ': '}{without}")
         return
-    look = look_at(address, config)
+    look = look_at(wanted, config)
     yield Finding(key, "ok", f"{look.records:,} records; {_bounds(look)}")
     for one in look.differences:
         grade: Grade = "error" if one.unsafe else "note"
-        found, wanted = shown(one.setting, one.found), shown(one.setting, one.wanted)
-        yield Finding(key, grade, f"{one.setting} is {found}, should be {wanted}: {one.why}")
+        found, asked = shown(one.setting, one.found), shown(one.setting, one.wanted)
+        yield Finding(key, grade, f"{one.setting} is {found}, should be {asked}: {one.why}")
     if look.remedy:
         yield Finding(key, "note", "this can be mended in place", "`tripletd topics describe` says how")
     if look.settings is None:

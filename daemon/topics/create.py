@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
-from daemon.topics.look import TopicLook, TopicPlan, look_at_topics, topics_of
-from streams.address import Address
-from streams.open import TopicLimits, create_topic
+from daemon.topics.look import TopicLook, TopicPlan, Wanted, look_at_topics, topics_of
+from streams.open import create_topic
 
 
 def create_missing(config: Config, replicas: int | None, dry_run: bool) -> tuple[list[str], list[TopicLook]]:
@@ -18,46 +17,46 @@ def create_missing(config: Config, replicas: int | None, dry_run: bool) -> tuple
     StreamUnavailable; topics made before that stay, and the next call goes on.
     """
     wanted = topics_of(config)
-    address = wanted[0][0]
+    address = wanted[0].address
     if replicas is not None and address.scheme != "kafka":
         raise UserError(f"{address} has no replicas", "leave --replication out", EX_USAGE)
     if address.scheme == "kafka":
         _look_ahead(config, replicas)
     before = look_at_topics(config)
     missing = [one.topic for one in before if not one.exists]
-    limits = TopicLimits(config.stream.retention_s, config.stream.retention_size, replicas)
+    wanted = [replace(one, limits=replace(one.limits, replicas=replicas)) for one in wanted]
     if dry_run and missing:
-        return missing, _planned(before, wanted, limits)
+        return missing, _planned(before, wanted)
     if not missing:
         return [], before
     created = [
-        topic.topic
-        for topic, partitions in wanted
-        if topic.topic in missing and create_topic(topic, partitions, limits).created
+        one.address.topic
+        for one in wanted
+        if one.address.topic in missing and create_topic(one.address, one.partitions, one.limits).created
     ]
     return created, look_at_topics(config)
 
 
-def _planned(
-    before: list[TopicLook], wanted: list[tuple[Address, int]], limits: TopicLimits
-) -> list[TopicLook]:
+def _planned(before: list[TopicLook], wanted: list[Wanted]) -> list[TopicLook]:
     """The topics as they are, the missing ones with what they would be made with."""
-    address = wanted[0][0]
+    address = wanted[0].address
     if address.scheme != "kafka":
-        plans = {topic.topic: TopicPlan(partitions) for topic, partitions in wanted}
+        plans = {one.address.topic: TopicPlan(one.partitions) for one in wanted}
     else:
         from streams.kafka.inspect import cluster_of
-        from streams.kafka.topics import copies_on, safe_settings
+        from streams.kafka.topics import copies_on
 
-        copies = limits.replicas or copies_on(cluster_of(address)[1])
-        kept = (limits.max_age_s, limits.max_bytes)
-        plans = {
-            topic.topic: TopicPlan(
-                partitions, copies, safe_settings(topic == address.dead, copies, *kept, partitions)
-            )
-            for topic, partitions in wanted
-        }
+        copies = wanted[0].limits.replicas or copies_on(cluster_of(address)[1])
+        plans = {one.address.topic: _plan(one, copies) for one in wanted}
     return [one if one.exists else replace(one, plan=plans[one.topic]) for one in before]
+
+
+def _plan(one: Wanted, copies: int) -> TopicPlan:
+    from streams.kafka.topics import safe_settings
+
+    limits, dead = one.limits, one.address.topic.endswith(".dead")
+    kept = (limits.max_age_s, limits.max_bytes, one.partitions)
+    return TopicPlan(one.partitions, copies, safe_settings(dead, copies, *kept, compacted=limits.compacted))
 
 
 def _look_ahead(config: Config, replicas: int | None) -> None:

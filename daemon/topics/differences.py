@@ -77,7 +77,11 @@ def _cost(setting: str, found: str, wanted: str) -> tuple[str, bool]:
         case "compression.type":
             return "a small compressed batch can fill the memory of a reader", True
         case "cleanup.policy":
-            return "records can be compacted away before they are learned", True
+            if wanted == "compact":
+                why = "objects put long ago are gone when serve starts anew"
+            else:
+                why = "records can be compacted away before they are learned"
+            return why, True
         case "unclean.leader.election.enable":
             return "a broker that lacks records may lead: they are lost, and offsets mean others", True
         case "message.timestamp.type":

@@ -10,7 +10,7 @@ from daemon.exits import EX_USAGE, UserError
 from daemon.topics.differences import Difference, altering, copy_differences, setting_differences
 from streams.address import Address
 from streams.errors import TopicMissing
-from streams.open import open_source
+from streams.open import TopicLimits, open_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,44 +59,59 @@ class TopicLook:
         return any(one.unsafe for one in self.differences)
 
 
-def topics_of(config: Config) -> list[tuple[Address, int]]:
-    """Training, holdout and dead letters, each with the partitions it is to have. UserError for `memory:`."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A topic of the stream. `as_configured`: stream.partitions says how many partitions it has."""
+
+    address: Address
+    partitions: int
+    limits: TopicLimits
+    as_configured: bool = False
+
+
+def topics_of(config: Config) -> list[Wanted]:
+    """Training, holdout, dead letters, applied steps, items: as they are to be. UserError for `memory:`."""
     address = config.stream.to_address()
     if address.scheme == "memory":
         message = f"{address} lives inside one process: it has no topics to look at from outside"
         raise UserError(message, "give a log: or kafka:// address", EX_USAGE)
     partitions = config.stream.partitions
-    return [(address, partitions), (address.holdout, partitions), (address.dead, 1)]
+    kept = TopicLimits(config.stream.retention_s, config.stream.retention_size)
+    steps = TopicLimits(config.steps.retention_s, config.steps.retention_size)
+    return [
+        Wanted(address, partitions, kept, as_configured=True),
+        Wanted(address.holdout, partitions, kept, as_configured=True),
+        Wanted(address.dead, 1, kept),
+        Wanted(address.steps, 1, steps),
+        Wanted(address.items, 1, TopicLimits(compacted=True)),
+    ]
 
 
 def look_at_topics(config: Config) -> list[TopicLook]:
     """Every topic of the stream; raises StreamRefused or StreamUnavailable."""
     wanted = topics_of(config)
-    if wanted[0][0].scheme == "kafka":
+    if wanted[0].address.scheme == "kafka":
         from streams.kafka.preflight import preflight
 
         with suppress(TopicMissing):
-            preflight(wanted[0][0])
-    return [look_at(address, config) for address, _ in wanted]
+            preflight(wanted[0].address)
+    return [look_at(one, config) for one in wanted]
 
 
-def look_at(address: Address, config: Config) -> TopicLook:
+def look_at(wanted: Wanted, config: Config) -> TopicLook:
     """One topic of the stream; raises StreamRefused or StreamUnavailable."""
+    address = wanted.address
     try:
-        found = _on_broker(address, config) if address.scheme == "kafka" else _embedded(address)
+        found = _on_broker(wanted) if address.scheme == "kafka" else _embedded(address)
     except TopicMissing:
         return TopicLook(address.topic, exists=False)
     has, asked = found.partitions, config.stream.partitions
     # a file's number is for topics to be created; on a broker any other one does as well
     fixed_by = ("cli",) if address.scheme == "kafka" else ("cli", "env", "file")
-    was_asked = config.origin_of("stream.partitions") in fixed_by and not _is_dead(address, config)
+    was_asked = config.origin_of("stream.partitions") in fixed_by and wanted.as_configured
     if was_asked and has != asked:
         found.differences.insert(0, _other_partitions(has, asked))
     return replace(found, remedy=altering(address.path, address.topic, found.differences))
-
-
-def _is_dead(address: Address, config: Config) -> bool:
-    return address == config.stream.to_address().dead
 
 
 def _other_partitions(found: int, wanted: int) -> Difference:
@@ -110,12 +125,13 @@ def _embedded(address: Address) -> TopicLook:
     return TopicLook(address.topic, exists=True, cluster=identity.log_id, bounds=bounds)
 
 
-def _on_broker(address: Address, config: Config) -> TopicLook:
+def _on_broker(wanted: Wanted) -> TopicLook:
     from streams.kafka.inspect import inspect_topic, wanted_settings
 
+    address, limits = wanted.address, wanted.limits
     state = inspect_topic(address)
-    limits = (config.stream.retention_s, config.stream.retention_size)
-    wanted = wanted_settings(state, _is_dead(address, config), *limits)
+    kept = (limits.max_age_s, limits.max_bytes, limits.compacted)
+    settings = wanted_settings(state, address.topic.endswith(".dead"), *kept)
     differences = copy_differences(state.brokers, state.replicas, state.in_sync)
     return TopicLook(
         address.topic,
@@ -126,5 +142,5 @@ def _on_broker(address: Address, config: Config) -> TopicLook:
         replicas=state.replicas,
         in_sync=state.in_sync,
         settings=None if state.settings is None else dict(state.settings),
-        differences=differences + setting_differences(state.settings or {}, wanted),
+        differences=differences + setting_differences(state.settings or {}, settings),
     )

@@ -67,10 +67,11 @@ def cluster_of(address: Address) -> tuple[str, int]:
 
 
 def wanted_settings(
-    state: TopicState, dead: bool, max_age_s: float | None, max_bytes: int | None
+    state: TopicState, dead: bool, max_age_s: float | None, max_bytes: int | None, compacted: bool = False
 ) -> dict[str, str]:
     """The safe settings for a topic with as many partitions and replicas as this one."""
-    return safe_settings(dead, state.replicas, max_age_s, max_bytes, state.identity.partitions)
+    partitions = state.identity.partitions
+    return safe_settings(dead, state.replicas, max_age_s, max_bytes, partitions, compacted=compacted)
 
 
 def _copies(client: Any, topic: str) -> tuple[int, int, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -27,16 +29,26 @@ _SETTLE_S = 0.05
 
 
 def safe_settings(
-    dead: bool, replicas: int, max_age_s: float | None, max_bytes: int | None, partitions: int
+    dead: bool,
+    replicas: int,
+    max_age_s: float | None,
+    max_bytes: int | None,
+    partitions: int,
+    *,
+    compacted: bool = False,
 ) -> dict[str, str]:
     """The settings of a new topic. Ages in seconds; `max_bytes` is for all partitions together.
+
+    A compacted topic has no limit of age or size: it keeps the newest record of every key.
 
     Uncompressed with a limit on size: the broker refuses a small compressed batch that would fill a reader's
     memory. No replica that lacks records may lead. Producers' clocks may be wrong.
     """
+    if compacted:
+        max_age_s = max_bytes = None
     per_partition = -1 if max_bytes is None else max(1, max_bytes // partitions)
     return {
-        "cleanup.policy": "delete",
+        "cleanup.policy": "compact" if compacted else "delete",
         "compression.type": "uncompressed",
         "max.message.bytes": str(DEAD_MESSAGE_BYTES if dead else MAX_MESSAGE_BYTES),
         "message.timestamp.type": "CreateTime",
@@ -60,6 +72,8 @@ def ensure_topic(
     max_age_s: float | None = None,
     max_bytes: int | None = None,
     replicas: int | None = None,
+    *,
+    compacted: bool = False,
 ) -> tuple[TopicIdentity, bool]:
     """The topic, created unless it exists, and whether it was; another partition count is LogMismatch.
 
@@ -70,7 +84,15 @@ def ensure_topic(
         try:
             found = admin.identity()
         except TopicMissing:
-            created = _create(admin, address, partitions, (max_age_s, max_bytes), replicas)
+            settings = partial(
+                safe_settings,
+                address.topic.endswith(".dead"),
+                max_age_s=max_age_s,
+                max_bytes=max_bytes,
+                partitions=partitions,
+                compacted=compacted,
+            )
+            created = _create(admin, address, partitions, settings, replicas)
             found = _await_topic(admin, address)
     if found.partitions != partitions:
         raise LogMismatch(
@@ -109,15 +131,14 @@ def _create(
     admin: Admin,
     address: Address,
     partitions: int,
-    limits: tuple[float | None, int | None],
+    settings: Callable[[int], dict[str, str]],
     replicas: int | None,
 ) -> bool:
-    """Create it; False when somebody else was faster."""
+    """Create it, with the settings for as many copies; False when somebody else was faster."""
 
     def create(client: Any) -> bool:
         copies = replicas or copies_on(len(client.describe_cluster()["brokers"]))
-        settings = safe_settings(address.topic.endswith(".dead"), copies, *limits, partitions)
-        wanted = {"num_partitions": partitions, "replication_factor": copies, "configs": settings}
+        wanted = {"num_partitions": partitions, "replication_factor": copies, "configs": settings(copies)}
         try:
             client.create_topics({address.topic: wanted}, timeout_ms=milliseconds(_limit(address)))
         except TopicAlreadyExistsError:

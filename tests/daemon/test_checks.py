@@ -14,7 +14,7 @@ from daemon.config import load_config
 
 def found(settings: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Every finding that is not plainly ok: key -> (grade, text)."""
-    base = {"space.views.x.dim": 3, "http.learn_port": 0, "http.validate_port": 0}
+    base = {"space.views.x.dim": 3, "http.learn_port": 0, "http.validate_port": 0, "http.serve_port": 0}
     findings = run_checks(load_config(None, {**base, **settings}, {}))
     return {one.key: (one.grade, one.text) for one in findings if one.grade != "ok"}
 

@@ -30,7 +30,7 @@ from daemon.ownership import PACKAGES, foreign_packages
 
 ROOT = Path(__file__).parents[2]
 UNFITTED = ("--set", "space.views.x.map=identity")
-FREE = ("--set", "http.learn_port=0", "--set", "http.validate_port=0")
+FREE = tuple(x for role in ("learn", "validate", "serve") for x in ("--set", f"http.{role}_port=0"))
 
 
 def tripletd(
@@ -96,7 +96,7 @@ def test_version(tmp_path: Path) -> None:
 
 def test_check_prints_values_with_their_origin_and_passes(tmp_path: Path) -> None:
     (tmp_path / "tripletd.toml").write_text(
-        "[space.views.x]\ndim = 3\n[http]\nlearn_port = 0\nvalidate_port = 0\n"
+        "[space.views.x]\ndim = 3\n[http]\nlearn_port = 0\nvalidate_port = 0\nserve_port = 0\n"
     )
     ended = tripletd("check", "--set", "learner.C=0.5", cwd=tmp_path, env={"TRIPLETD_FEED__SEED": "4"})
     assert ended.returncode == EX_OK, ended.stderr
@@ -137,8 +137,7 @@ def test_check_finds_what_a_role_would_stumble_over(tmp_path: Path) -> None:
 
 
 def test_up_ends_with_the_code_of_a_role_that_cannot_run(tmp_path: Path) -> None:
-    ports = ("--set", "http.learn_port=0", "--set", "http.validate_port=0")
-    ended = tripletd("up", *ports, cwd=tmp_path)
+    ended = tripletd("up", *FREE, cwd=tmp_path)
     assert ended.returncode == EX_CONFIG
     assert "no view is configured" in ended.stderr
     assert "giving up" in ended.stderr

@@ -44,8 +44,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Three versions of 0, 100 and 200 events, 1 best, stopped; a log of 230 records in two partitions."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    text = "[stream]\npartitions = 2\n[space.views.x]\ndim = 2\n[http]\nlearn_port = 0\nvalidate_port = 0\n"
-    (tmp_path / "tripletd.toml").write_text(text)
+    text = "[stream]\npartitions = 2\n[space.views.x]\ndim = 2\n[http]\n"
+    ports = "learn_port = 0\nvalidate_port = 0\nserve_port = 0\n"
+    (tmp_path / "tripletd.toml").write_text(text + ports)
     address = parse_address(f"log:{tmp_path}/clicks.log")
     identity = ensure_topic(address, 2)
     sink = open_sink(address)
@@ -82,7 +83,7 @@ def test_status_tells_versions_best_stop_and_lag(home: Path, capsys: pytest.Capt
     assert (picture["best"]["number"], picture["best"]["measures"]["map_full"]) == (1, 0.4)
     assert (picture["stopped_by"], picture["stopped_at"], picture["judged"]) == ("patience", 1, 3)
     assert (picture["stream"]["lag"], [p["lag"] for p in picture["stream"]["partitions"]]) == (30, [15, 15])
-    assert picture["live"] == {"learn": None, "validate": None}
+    assert picture["live"] == {"learn": None, "validate": None, "serve": None}
     assert picture["problems"] == []
     text = ask(capsys, "status")
     assert "stopped at version 1: patience" in text
@@ -128,7 +129,11 @@ def test_status_of_nothing_at_all_is_an_answer_not_an_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     picture = json.loads(
-        ask(capsys, "status", "--json", "--set", "http.learn_port=0", "--set", "http.validate_port=0")
+        ask(
+            capsys,
+            *("status", "--json", "--set", "http.learn_port=0"),
+            *("--set", "http.validate_port=0", "--set", "http.serve_port=0"),
+        )
     )
     assert (picture["versions"], picture["newest"], len(picture["problems"])) == ([], None, 2)
     assert list(tmp_path.iterdir()) == []

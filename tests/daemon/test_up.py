@@ -31,6 +31,7 @@ min_impressions = 5
 [http]
 learn_port = 0
 validate_port = 0
+serve_port = 0
 """
 
 

@@ -47,6 +47,7 @@ every = "1h"
 [http]
 learn_port = 0
 validate_port = 0
+serve_port = 0
 """
 
 

@@ -22,6 +22,14 @@ def test_safe_settings_do_not_differ_from_themselves() -> None:
     assert setting_differences({}, SAFE) == []
 
 
+def test_a_topic_of_items_that_forgets_is_unsafe() -> None:
+    compacted = safe_settings(False, 3, 86400.0, 1 << 30, 1, compacted=True)
+    assert (compacted["retention.ms"], compacted["retention.bytes"]) == ("-1", "-1")
+    (found,) = setting_differences({**compacted, "cleanup.policy": "delete"}, compacted)
+    assert (found.unsafe, found.wanted) == (True, "compact")
+    assert "objects put long ago are gone" in found.why
+
+
 def test_every_safe_setting_is_watched() -> None:
     assert sorted(SAFE) == sorted(WATCHED)
 

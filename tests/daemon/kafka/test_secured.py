@@ -42,7 +42,8 @@ class Place:
             f'[stream]\naddress = "kafka://{secured.door()}/{self.topic}"\n'
             f'[stream.kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "{MECHANISM}"\n'
             f'sasl_username = "{USER}"\nssl_cafile = "{secured.authority.cafile}"\n'
-            '[space.views.x]\ndim = 2\nmap = "identity"\n[http]\nlearn_port = 0\nvalidate_port = 0\n'
+            '[space.views.x]\ndim = 2\nmap = "identity"\n'
+            "[http]\nlearn_port = 0\nvalidate_port = 0\nserve_port = 0\n"
         )
 
     def run(self, *words: str) -> tuple[int, str]:
@@ -59,7 +60,8 @@ class Place:
         return code, [one for one in found if one["grade"] != "ok"]
 
     def allow_all(self) -> None:
-        for name in (self.topic, f"{self.topic}.holdout", f"{self.topic}.dead"):
+        for ending in ("", ".holdout", ".dead", ".steps", ".items"):
+            name = self.topic + ending
             self.secured.allow("CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE", topic=name)
 
 
@@ -111,12 +113,12 @@ def test_missing_permissions_are_named(place: Place) -> None:
     code, said = place.run("topics", "create")
     assert (code, f"may not CREATE the topic '{place.topic}'" in said) == (EX_CONFIG, True)
     place.secured.allow("CREATE", "DESCRIBE", "WRITE", topic=place.topic)
-    for name in ("holdout", "dead"):
+    for name in ("holdout", "dead", "steps", "items"):
         place.secured.allow("CREATE", "DESCRIBE", topic=f"{place.topic}.{name}")
     assert place.run("topics", "describe")[0] == EX_UNAVAILABLE
     assert place.run("topics", "create")[0] == EX_OK
     code, said = place.run("topics", "describe", "--json")
-    assert [one["settings"] for one in json.loads(said)["topics"]] == [None] * 3  # may not be asked for
+    assert [one["settings"] for one in json.loads(said)["topics"]] == [None] * 5  # may not be asked for
     code, found = place.findings()
     assert code == EX_CONFIG
     lacking = {
@@ -126,6 +128,7 @@ def test_missing_permissions_are_named(place: Place) -> None:
         if f"may not {word} " in one["text"]
     }
     assert lacking >= {("error", "dead", "WRITE"), ("note", "holdout", "WRITE"), ("error", "holdout", "READ")}
+    assert lacking >= {("note", "steps", "WRITE"), ("note", "items", "READ")}  # learning goes on without
     assert any(f"may not READ the topic '{place.topic}'" in one["text"] for one in found)
     code, said = place.run("feed", str(place.clicks))
     assert (code, "may not WRITE" in said) == (EX_CONFIG, True)

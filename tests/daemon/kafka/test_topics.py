@@ -34,20 +34,21 @@ def address(kafka: Cluster, topic: str) -> str:
     return kafka.address(topic)
 
 
-def test_three_topics_are_made_once(kafka: Cluster, topic: str, capsys: Capture) -> None:
+def test_five_topics_are_made_once(kafka: Cluster, topic: str, capsys: Capture) -> None:
     to = ("--to", address(kafka, topic))
     code, said = ask(capsys, "describe", *to)
     assert (code, said["ok"], [one["exists"] for one in said["topics"]]) == (
         EX_UNAVAILABLE,
         False,
-        [False] * 3,
+        [False] * 5,
     )
     code, said = ask(capsys, "create", *to, "--partitions", "3")
     assert (code, said["ok"]) == (EX_OK, True)
     found = [(one["topic"], one["partitions"], one["created"]) for one in said["topics"]]
-    assert found == [(topic, 3, True), (f"{topic}.holdout", 3, True), (f"{topic}.dead", 1, True)]
+    counts = {"": 3, ".holdout": 3, ".dead": 1, ".steps": 1, ".items": 1}
+    assert found == [(topic + ending, count, True) for ending, count in counts.items()]
     code, again = ask(capsys, "create", *to)
-    assert (code, again["ok"], [one["created"] for one in again["topics"]]) == (EX_OK, True, [False] * 3)
+    assert (code, again["ok"], [one["created"] for one in again["topics"]]) == (EX_OK, True, [False] * 5)
     assert [one["cluster"] for one in again["topics"]] == [one["cluster"] for one in said["topics"]]
     assert ask(capsys, "describe", *to)[0] == EX_OK
 
@@ -61,6 +62,14 @@ def test_topics_have_the_safe_settings_and_the_retention(kafka: Cluster, topic: 
         safe = safe_settings(name.endswith(".dead"), 1, 86400.0, 2 << 20, partitions)
         assert state.settings == safe
         assert (safe["retention.ms"], safe["retention.bytes"]) == ("86400000", str((2 << 20) // partitions))
+    steps = inspect_topic(parse_address(address(kafka, f"{topic}.steps"))).settings or {}
+    assert (steps["retention.ms"], steps["retention.bytes"]) == ("3600000", str(1 << 30))
+    items = inspect_topic(parse_address(address(kafka, f"{topic}.items"))).settings or {}
+    assert (items["cleanup.policy"], items["retention.ms"], items["retention.bytes"]) == (
+        "compact",
+        "-1",
+        "-1",
+    )
     code, said = ask(capsys, "describe", *to)  # and nothing is limited by this configuration
     assert code == EX_CONFIG
     assert {d["setting"] for d in said["topics"][0]["differences"]} == {"retention.ms", "retention.bytes"}
@@ -69,16 +78,17 @@ def test_topics_have_the_safe_settings_and_the_retention(kafka: Cluster, topic: 
 def test_a_dry_run_makes_nothing(kafka: Cluster, topic: str, capsys: Capture) -> None:
     to = ("--to", address(kafka, topic))
     code, said = ask(capsys, "create", *to, "--dry-run")
-    assert (code, [one["exists"] for one in said["topics"]]) == (EX_OK, [False] * 3)
+    assert (code, [one["exists"] for one in said["topics"]]) == (EX_OK, [False] * 5)
     main(["topics", "create", *to, "--dry-run"])
     told = capsys.readouterr().out
-    assert told.count("would be created") == 3
-    assert told.count("1 partition(s), 1 replica(s)") == 3
+    assert told.count("would be created") == 5
+    assert told.count("1 partition(s), 1 replica(s)") == 5
     (size,) = (line for line in told.splitlines() if "max.message.bytes" in line)
     assert size.split() == ["max.message.bytes", "2.0", "MiB;", "of", f"{topic}.dead", "4.0", "MiB"]
     plans = [one["plan"] for one in said["topics"]]
     assert main(["topics", "create", *to]) == EX_OK  # and what was told is what is made
-    for name, plan in zip((topic, f"{topic}.holdout", f"{topic}.dead"), plans, strict=True):
+    for one, plan in zip(said["topics"], plans, strict=True):
+        name = one["topic"]
         assert inspect_topic(parse_address(address(kafka, name))).settings == plan["settings"]
 
 
@@ -100,7 +110,7 @@ def test_what_is_missing_is_made_beside_an_unsafe_topic(kafka: Cluster, topic: s
     code, said = ask(capsys, "create", *to)
     assert (code, said["ok"]) == (EX_CONFIG, False)
     training, *others = said["topics"]
-    assert (training["created"], [one["created"] for one in others]) == (False, [True, True])
+    assert (training["created"], [one["created"] for one in others]) == (False, [True] * 4)
     assert {d["setting"] for d in training["differences"] if d["unsafe"]} == set(unsafe)
     assert inspect_topic(parse_address(address(kafka, topic))).identity.partitions == 2
     assert main(["topics", "describe", *to]) == EX_CONFIG
@@ -117,7 +127,7 @@ def test_other_partitions_than_typed_are_told(kafka: Cluster, topic: str, capsys
     code, said = ask(capsys, "create", *to, "--partitions", "3")
     assert code == EX_CONFIG
     found = [[d["setting"] for d in one["differences"]] for one in said["topics"]]
-    assert found == [["partitions"], ["partitions"], []]
+    assert found == [["partitions"], ["partitions"], [], [], []]
     Path("tripletd.toml").write_text("[stream]\npartitions = 5\n")  # of topics to be created: any other does
     assert ask(capsys, "create", *to)[0] == EX_OK
 
@@ -137,9 +147,9 @@ def test_the_embedded_log_has_topics_too(capsys: Capture) -> None:
     code, said = ask(capsys, "describe", *to)
     assert (code, said["ok"]) == (EX_UNAVAILABLE, False)
     code, said = ask(capsys, "create", *to, "--dry-run")
-    assert (code, said["ok"], [one["exists"] for one in said["topics"]]) == (EX_OK, True, [False] * 3)
+    assert (code, said["ok"], [one["exists"] for one in said["topics"]]) == (EX_OK, True, [False] * 5)
     code, said = ask(capsys, "create", *to, "--partitions", "2")
-    assert (code, [one["partitions"] for one in said["topics"]]) == (EX_OK, [2, 2, 1])
+    assert (code, [one["partitions"] for one in said["topics"]]) == (EX_OK, [2, 2, 1, 1, 1])
     assert ask(capsys, "create", *to)[0] == EX_OK
     code, said = ask(capsys, "create", *to, "--partitions", "3")
     assert (code, said["topics"][0]["partitions"]) == (EX_CONFIG, 2)
