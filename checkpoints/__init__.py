@@ -14,6 +14,7 @@ from checkpoints.aliases import (
     stop_in_force,
 )
 from checkpoints.commit import Epoch
+from checkpoints.digests import array_digest
 from checkpoints.encoding import state_hash
 from checkpoints.errors import (
     BadKey,
@@ -69,6 +70,7 @@ __all__ = [
     "Watcher",
     "WriteFailed",
     "aliases",
+    "array_digest",
     "history",
     "meaning",
     "pause_in_force",

@@ -12,6 +12,7 @@ from checkpoints.keys import check_name
 
 T = TypeVar("T")
 _HEX = re.compile(r"[0-9a-f]{64}")
+_FAST_HEX = re.compile(r"[0-9a-f]{32}")
 
 
 class Fields:
@@ -89,6 +90,14 @@ def digest(at: Fields, name: str) -> str:
     value = at.text(name)
     if not _HEX.fullmatch(value):
         at.refuse(name, f"{value!r} is not a sha256")
+    return value
+
+
+def fast_digest(at: Fields, name: str) -> str:
+    """32 lower-case hex digits."""
+    value = at.text(name)
+    if not _FAST_HEX.fullmatch(value):
+        at.refuse(name, f"{value!r} is not an xxh3_128")
     return value
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from checkpoints.errors import Damaged, FutureFormat
-from checkpoints.fields import Fields, digest, file_name, numbers, shape
+from checkpoints.fields import Fields, digest, fast_digest, file_name, numbers, shape
 from checkpoints.sealed import seal, unseal
 
 FORMAT = 1
@@ -26,11 +26,15 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """One array of the state: name, safetensors dtype (`F32`, `I64` ...), shape."""
+    """One array of the state: name, safetensors dtype (`F32`, `I64` ...), shape.
+
+    `digest`: xxh3_128 (hex) of its bytes, which a manifest always has; specs are equal without it.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
+    digest: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,10 @@ class Manifest(VersionMeta):
                 "counters": self.counters,
                 "watermark": self.watermark,
                 "files": [{"name": f.name, "size": f.size, "sha256": f.sha256} for f in self.files],
-                "arrays": [{"name": a.name, "dtype": a.dtype, "shape": list(a.shape)} for a in self.arrays],
+                "arrays": [
+                    {"name": a.name, "dtype": a.dtype, "shape": list(a.shape), "digest": a.digest}
+                    for a in self.arrays
+                ],
                 "state_hash": self.state_hash,
                 "runtime": self.runtime,
             }
@@ -151,8 +158,8 @@ def _parse(at: Fields) -> Manifest:
             for f in at.records("files", ("name", "size", "sha256"))
         ),
         arrays=tuple(
-            ArraySpec(a.text("name"), a.text("dtype"), shape(a, "shape"))
-            for a in at.records("arrays", ("name", "dtype", "shape"))
+            ArraySpec(a.text("name"), a.text("dtype"), shape(a, "shape"), fast_digest(a, "digest"))
+            for a in at.records("arrays", ("name", "dtype", "shape", "digest"))
         ),
         state_hash=at.text("state_hash"),
         runtime=at.mapping("runtime"),

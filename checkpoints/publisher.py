@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 
 from checkpoints.capture import Capture
-from checkpoints.commit import Epoch, StateFile, commit, discard, next_state_key
+from checkpoints.commit import Epoch, commit, discard, next_state_key
 from checkpoints.encoding import Encoded, encode
 from checkpoints.errors import CheckpointError, Superseded, WriteFailed
 from checkpoints.manifest import Manifest, VersionMeta
@@ -137,8 +137,8 @@ class AsyncPublisher:
     def _publish(self, capture: Capture, encoded: Encoded, meta: VersionMeta) -> Manifest:
         key = next_state_key(self._store, self._epoch)
         try:
-            put = self._writer.put(key, capture, encoded.size)
+            state = self._writer.put(key, capture, encoded)
         except CheckpointError:
             discard(self._store, key)
             raise
-        return commit(self._store, self._epoch, meta, StateFile(key, put, encoded.specs))
+        return commit(self._store, self._epoch, meta, state)

@@ -95,6 +95,10 @@ def sweep_temps(fs: Fs, folder: Path) -> int:
     return gone
 
 
+def _nobody(data: Buffer) -> None:
+    """Where nobody else wants to hear what is hashed."""
+
+
 class LocalStaged:
     """One temporary file. After `commit` or `abort` the temporary name and the descriptor are gone."""
 
@@ -141,12 +145,22 @@ class LocalStaged:
             self.abort()
             raise write_failed(str(self._temp), error) from error
 
-    def commit(self, key: str, sha256: str | None = None, durable: bool = True) -> PutResult:
-        """Hash unless `sha256` is known, fsync, link to `key`, fsync folders. KeyExists, WriteFailed."""
+    def commit(
+        self,
+        key: str,
+        sha256: str | None = None,
+        durable: bool = True,
+        *,
+        told: Callable[[Buffer], None] = _nobody,
+    ) -> PutResult:
+        """Hash unless `sha256` is known, fsync, link to `key`, fsync folders. KeyExists, WriteFailed.
+
+        `told` hears, in order, the bytes that are hashed.
+        """
         target = self._root / key
         parents = [self._root / part for part in reversed(Path(key).parents)]
         try:
-            digest = sha256 or self._hash()
+            digest = sha256 or self._hash(told)
             if durable:
                 self._fs.files.fsync(self._fd)
             for folder in parents[1:]:
@@ -169,7 +183,7 @@ class LocalStaged:
             fd, self._fd = self._fd, -1
             drop(self._fs, fd, self._temp)
 
-    def _hash(self) -> str:
+    def _hash(self, told: Callable[[Buffer], None]) -> str:
         """sha256 of the file, from the page cache, while the disk already writes what was hashed."""
         digest = hashlib.sha256()
         buffer = memoryview(bytearray(min(CHUNK, max(self._size, 1))))
@@ -179,6 +193,7 @@ class LocalStaged:
             if got == 0:
                 raise OSError(f"only {at} of {self._size} bytes can be read back")
             digest.update(buffer[:got])
+            told(buffer[:got])
             self._fs.files.start_writeback(self._fd, at, got)
             at += got
         return digest.hexdigest()

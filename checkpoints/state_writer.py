@@ -12,8 +12,11 @@ import contextlib
 import threading
 
 from checkpoints.capture import Capture
+from checkpoints.commit import StateFile
+from checkpoints.digests import ArrayDigests
+from checkpoints.encoding import Encoded
 from checkpoints.errors import WriteFailed
-from checkpoints.store import BlobStore, PutResult, Staged, StagingStore
+from checkpoints.store import BlobStore, Staged, StagingStore
 
 
 class StateWriter:
@@ -32,17 +35,20 @@ class StateWriter:
         """Whether a state of `size` bytes is taken from the live arrays rather than from a copy."""
         return isinstance(self._store, StagingStore) and size > self._copy_below
 
-    def put(self, key: str, capture: Capture, size: int) -> PutResult:
+    def put(self, key: str, capture: Capture, encoded: Encoded) -> StateFile:
         """The captured state under `key`, durable. Raises KeyExists, WriteFailed."""
+        digests = ArrayDigests(encoded)
         if not isinstance(self._store, StagingStore):
-            return self._store.put_new(key, (piece for _, piece in capture.pieces()))
-        staged = self._stage(self._store, size)
+            pieces = (piece for _, piece in capture.pieces())
+            return StateFile(key, self._store.put_new(key, digests.passing(pieces)), digests.specs())
+        staged = self._stage(self._store, encoded.size)
         try:
             for offset, piece in capture.pieces():
                 staged.write_at(offset, piece)
-            return staged.commit(key)
+            put = staged.commit(key, told=digests.update)
         finally:
             staged.abort()
+        return StateFile(key, put, digests.specs())
 
     def prepare(self, size: int) -> None:
         """Make a file for the next state of about `size` bytes ready; a refusing disk is no error here."""

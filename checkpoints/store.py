@@ -76,8 +76,11 @@ class Staged(Protocol):
         """Put `data` at `offset`; may be repeated for the same place, not durable yet."""
         ...
 
-    def commit(self, key: str) -> PutResult:
-        """Hash, make durable, call it `key`. Raises as `BlobStore.put_new`."""
+    def commit(self, key: str, *, told: Callable[[Buffer], None]) -> PutResult:
+        """Hash, make durable, call it `key`; `told` hears all bytes in order.
+
+        Raises as `BlobStore.put_new`.
+        """
         ...
 
     def abort(self) -> None:

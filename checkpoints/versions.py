@@ -10,6 +10,7 @@ import numpy as np
 
 from checkpoints import derived
 from checkpoints.commit import Epoch, StateFile, claim, commit, discard, next_state_key
+from checkpoints.digests import ArrayDigests
 from checkpoints.encoding import Destination, encode, fresh, load_arrays
 from checkpoints.errors import CheckpointError, Damaged, Report
 from checkpoints.keys import folder
@@ -126,13 +127,13 @@ class VersionStore:
         ValueError for arrays or values that cannot be stored.
         """
         encoded = encode(arrays)
-        key = next_state_key(self.store, epoch)
+        key, digests = next_state_key(self.store, epoch), ArrayDigests(encoded)
         try:
-            put = self.store.put_new(key, encoded.parts())
+            put = self.store.put_new(key, digests.passing(encoded.parts()))
         except CheckpointError:
             discard(self.store, key)
             raise
-        return commit(self.store, epoch, meta, StateFile(key, put, encoded.specs))
+        return commit(self.store, epoch, meta, StateFile(key, put, digests.specs()))
 
     def attach(self, number: int, name: str, arrays: Arrays, meta: dict[str, Any]) -> None:
         """Add derived arrays to a version, create-only. KeyExists when attached, Damaged without it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoints import Ledger, LocalStore, PartitionPosition, VersionStore, aliases, history
+from checkpoints import Ledger, LocalStore, PartitionPosition, VersionStore, aliases, array_digest, history
 
 from .samples import same
 
@@ -32,6 +32,10 @@ def test_format_1_loads(tmp_path: Path) -> None:
         },
     )
     manifest = newest.manifest
+    assert {spec.name: spec.digest for spec in manifest.arrays} == {
+        name: array_digest(array) for name, array in newest.arrays.items()
+    }
+    assert array_digest(newest.arrays["W"]) == "636422242d3a71bc0fcedbf0e28bc564"
     assert (manifest.number, manifest.parent, manifest.epoch, manifest.seed) == (2, 1, 0, 7)
     assert manifest.positions == {0: PartitionPosition(10, "e" * 64), 11: PartitionPosition(0, None)}
     assert manifest.schedule == ((0, 0, 10), {"control": "resume", "at": 10})

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 import checkpoints.capture
-from checkpoints import AsyncPublisher, BlobStore, Failed, LocalStore, MemoryStore, Published, VersionStore
+from checkpoints import (
+    AsyncPublisher,
+    BlobStore,
+    Failed,
+    LocalStore,
+    MemoryStore,
+    Published,
+    VersionStore,
+    array_digest,
+)
 from checkpoints.fs import Files, Folders, Fs
 
 from .samples import meta, same, state
@@ -60,7 +69,10 @@ def test_the_state_may_change_as_soon_as_begin_returns(
         done = publish.drain(WAIT)
         assert isinstance(done, Published)
         assert done.manifest.number == number
-        assert same(versions.load(number).arrays, expected)
+        version = versions.load(number)
+        assert same(version.arrays, expected)
+        digests = {spec.name: spec.digest for spec in version.manifest.arrays}
+        assert digests == {name: array_digest(array) for name, array in expected.items()}
 
 
 def test_one_at_a_time_and_each_result_once(publisher: tuple[AsyncPublisher, VersionStore]) -> None:

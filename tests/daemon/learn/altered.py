@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from checkpoints.digests import ArrayDigests
 from checkpoints.encoding import encode
 from checkpoints.manifest import FileEntry, Manifest
 from tests.daemon.learn.conftest import Site
@@ -21,10 +22,11 @@ def alter_state(site: Site, number: int, change: Callable[[dict[str, np.ndarray]
     version = site.versions.load(number)
     change(version.arrays)
     encoded = encode(version.arrays)
-    data = b"".join(bytes(part) for part in encoded.parts())
+    digests = ArrayDigests(encoded)
+    data = b"".join(bytes(part) for part in digests.passing(encoded.parts()))
     entry = FileEntry(version.manifest.files[0].name, encoded.size, sha256(data).hexdigest())
     _rewrite(site, number, entry.name, data)
-    alter_manifest(site, number, files=(entry,), arrays=encoded.specs, state_hash=entry.sha256)
+    alter_manifest(site, number, files=(entry,), arrays=digests.specs(), state_hash=entry.sha256)
 
 
 def alter_manifest(site: Site, number: int, **fields: Any) -> None:
