@@ -21,11 +21,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Block, DenseBlock, Float32s, as_block
+from learners.block import Float32s, as_block
 from learners.errors import StateError
-from learners.kernels.fold import fold_symmetric_sparse, self_products_sparse
 from learners.psd import MAX_FULL_DIM, Removed, lanczos_negative_pairs, psd_part
-from learners.scores import against, row_blocks, times
+from learners.quadratic import fold_symmetric, pair_products, remove_pairs, score_pairs, self_products
+from learners.scores import times
 
 DEFAULT_PAIRS = 50
 """Eigenpairs removed beyond the full decomposition: enough where the stream carries random negatives."""
@@ -89,43 +89,22 @@ class ServingForm:
         Raises BlockError on another dimension or an index out of range.
         """
         block = as_block(queries, self.dim)
-        folded = self._fold_base(block)
-        if len(self.correction_values):
-            folded -= (
-                times(block, self.correction_vectors) * self.correction_values
-            ) @ self.correction_vectors.T
-        return folded
-
-    def _fold_base(self, block: Block) -> Float32s:
-        if self.matrix is not None:
-            return times(block, self.matrix)
-        W = self._state()
-        if isinstance(block, DenseBlock):
-            return np.asarray((block.values @ W + block.values @ W.T) / 2, np.float32)
-        block.check_indices()
-        folded = np.empty((len(block), self.dim), np.float32)
-        fold_symmetric_sparse(W, block.kernel_rows(), folded)
+        folded = (
+            times(block, self.matrix) if self.matrix is not None else fold_symmetric(self._state(), block)
+        )
+        remove_pairs(folded, block, self.correction_vectors, self.correction_values)
         return folded
 
     def self_scores(self, items: Any) -> Float32s:
         """p^T S p for each item, clipped at 0, float32 [n]; summed in float64."""
         block = as_block(items, self.dim)
-        base = self.matrix if self.matrix is not None else self._state()
-        along = times(block, self.correction_vectors).astype(np.float64)
-        return np.maximum(_self_products(base, block) - np.square(along) @ self.correction_values, 0).astype(
-            np.float32
-        )
+        products = self_products(self.matrix if self.matrix is not None else self._state(), block)
+        products -= pair_products(block, self.correction_vectors, self.correction_values)
+        return np.maximum(products, 0).astype(np.float32)
 
     def scores(self, queries: Any, items: Any) -> Float32s:
         """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
-        left, right = as_block(queries, self.dim), as_block(items, self.dim)
-        scores = np.empty((len(left), len(right)), np.float32)
-        for part in row_blocks(len(left), self.dim):
-            scores[part] = against(self.fold(left.slice(part.start, part.stop)), right)
-        if self.normalised:
-            scores *= inverse_roots(self.self_scores(left))[:, None]
-            scores *= inverse_roots(self.self_scores(right))
-        return scores
+        return score_pairs(self, queries, items)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a checkpoint stores of it; W itself is stored with the state. `from_arrays` reads it back."""
@@ -163,27 +142,6 @@ class ServingForm:
         if self.state_matrix is None:
             raise StateError("the form holds no matrix: give the W of its version as state_matrix")
         return self.state_matrix
-
-
-def _self_products(base: Float32s, block: Block) -> NDArray[np.float64]:
-    """p^T base p for each row p."""
-    products = np.empty(len(block), np.float64)
-    if isinstance(block, DenseBlock):
-        for part in row_blocks(len(block), block.dim):
-            rows = block.values[part]
-            products[part] = np.einsum("nd,nd->n", rows @ base, rows, dtype=np.float64)
-    else:
-        columns = block.checked_csr().tocsc()
-        by_column = (columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data)
-        self_products_sparse(base, block.kernel_rows(), by_column, products)
-    return products
-
-
-def inverse_roots(self_scores: Float32s) -> Float32s:
-    """1 / sqrt(s), float32, and 0 where s is 0: what has no similarity to itself has none to anything."""
-    roots = np.zeros(len(self_scores), np.float32)
-    np.divide(1, np.sqrt(self_scores), out=roots, where=self_scores > 0)
-    return roots
 
 
 def _array(arrays: Mapping[str, NDArray[Any]], name: str, axes: int) -> Float32s:

@@ -13,7 +13,7 @@ from daemon.validate.measures import Rows
 from daemon.validate.objects import MappedObjects
 from learners.block import Block, DenseBlock, Float32s
 from learners.scores import against
-from learners.serving import inverse_roots
+from learners.quadratic import inverse_roots
 from streams.event import ObjectRef
 
 

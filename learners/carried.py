@@ -1,0 +1,137 @@
+"""A serving form carried on behind the state it was made from, while W goes on learning.
+
+Making the form of a state takes an eigendecomposition, far longer than a step. Between two of them the
+change of W is added to the last form: S(t) = sym(W(t)) + (S(b) - sym(W(b))), exact at b. What is neglected is
+how the projection and the sharpened spectrum would answer to that change; `carried_error` measures it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from learners.block import Block, Float32s, as_block
+from learners.errors import StateError
+from learners.quadratic import (
+    Form,
+    fold_symmetric,
+    inverse_roots,
+    pair_products,
+    remove_pairs,
+    score_pairs,
+    self_products,
+)
+from learners.scores import against, times
+from learners.serving import ServingForm
+
+TILE = 512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CarriedForm:
+    """S = sym(W) + C - U diag(lambda) U^T.
+
+    state_matrix: W, float32 [d, d], read and never copied: the form follows it. correction: C = S(b) -
+    sym(W(b)), float32 [d, d], symmetric, or None where the form at b has no matrix of its own.
+    correction_vectors, correction_values: U float32 [d, k], lambda float32 [k], the eigenpairs removed at b.
+    normalised: as in `ServingForm`. S need not be PSD behind b: self scores are clipped at 0.
+    """
+
+    state_matrix: Float32s
+    correction: Float32s | None
+    correction_vectors: Float32s
+    correction_values: Float32s
+    normalised: bool
+
+    @classmethod
+    def of(cls, form: ServingForm, W: Float32s, out: Float32s | None = None) -> CarriedForm:
+        """The form of W, ready to be carried on as W changes. W must not have changed since `form` was made.
+
+        out: where C is written, float32 [d, d], needed where `form` has a matrix, which it may be itself.
+        Raises StateError without it.
+        """
+        pairs = form.correction_vectors, form.correction_values
+        if form.matrix is None:
+            return cls(W, None, *pairs, form.normalised)
+        if out is None:
+            raise StateError("the form has a matrix: give out, where the correction is written")
+        for row in range(0, len(W), TILE):
+            for column in range(0, len(W), TILE):
+                at, mirrored = np.s_[row : row + TILE, column : column + TILE], np.s_[column : column + TILE]
+                tile = W[at] + W[mirrored, row : row + TILE].T
+                tile /= 2
+                np.subtract(form.matrix[at], tile, out=out[at])
+        return cls(W, out, *pairs, form.normalised)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return int(self.state_matrix.shape[0])
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q for each query, float32 [n, d]. Raises BlockError on another dimension or a bad index."""
+        block = as_block(queries, self.dim)
+        folded = fold_symmetric(self.state_matrix, block)
+        if self.correction is not None:
+            folded += times(block, self.correction)
+        remove_pairs(folded, block, self.correction_vectors, self.correction_values)
+        return folded
+
+    def self_scores(self, items: Any) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]; summed in float64."""
+        block = as_block(items, self.dim)
+        products = self_products(self.state_matrix, block)
+        if self.correction is not None:
+            products += self_products(self.correction, block)
+        products -= pair_products(block, self.correction_vectors, self.correction_values)
+        return np.maximum(products, 0).astype(np.float32)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+        return score_pairs(self, queries, items)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedError:
+    """How far carried scores are from those of the form made anew; 0, 0 and 1 are exact.
+
+    fold: ||S(t) q - S q|| / ||S q|| over all sampled queries together. norms: the largest relative error of
+    an item's norm sqrt(S(p, p)), 0 for raw scores, which use none. overlap: mean share of the exact top k
+    that is in the carried top k.
+    """
+
+    fold: float
+    norms: float
+    overlap: float
+
+
+def carried_error(
+    carried: Form, carried_norms: Float32s, exact: Form, sample: tuple[Block, Block], k: int = 10
+) -> CarriedError:
+    """Compare a carried form with the exact one of the same W, as they are used: new folds, older norms.
+
+    sample: queries and items. carried_norms: self scores float32 [items] as they were at the last form.
+    """
+    queries, items = sample
+    folded, exact_folded = carried.fold(queries), exact.fold(queries)
+    size = float(np.linalg.norm(exact_folded))
+    fold = float(np.linalg.norm(folded - exact_folded)) / size if size else 0.0
+    scores, exact_scores = against(folded, items), against(exact_folded, items)
+    norms = 0.0
+    if exact.normalised:
+        exact_norms = exact.self_scores(items)
+        roots, exact_roots = np.sqrt(carried_norms), np.sqrt(exact_norms)
+        used = exact_roots > 0
+        norms = float(np.max(np.abs(roots[used] / exact_roots[used] - 1), initial=0))
+        scores *= inverse_roots(carried_norms)
+        exact_scores *= inverse_roots(exact_norms)
+    return CarriedError(fold, norms, _overlap(scores, exact_scores, min(k, len(items))))
+
+
+def _overlap(scores: Float32s, exact: Float32s, k: int) -> float:
+    if not (len(scores) and k):
+        return 1.0
+    found, wanted = (np.argsort(-one, axis=1, kind="stable")[:, :k] for one in (scores, exact))
+    return float(np.mean([len(np.intersect1d(*rows)) / k for rows in zip(found, wanted, strict=True)]))

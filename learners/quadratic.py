@@ -1,0 +1,84 @@
+"""Products of rows with the symmetric part of a matrix, as serving forms are made of them."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Block, DenseBlock, Float32s, as_block
+from learners.kernels.fold import fold_symmetric_sparse, self_products_sparse
+from learners.scores import against, row_blocks, times
+
+
+class Form(Protocol):
+    """What all pairs are scored by."""
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+
+    @property
+    def normalised(self) -> bool:
+        """Whether a score is divided by sqrt(S(q, q) S(p, p))."""
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q for each query, float32 [n, d]."""
+
+    def self_scores(self, items: Any) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]."""
+
+
+def fold_symmetric(W: Float32s, block: Block) -> Float32s:
+    """sym(W) q for each row q, float32 [n, d], without forming sym(W). Raises BlockError on a bad index."""
+    if isinstance(block, DenseBlock):
+        return np.asarray((block.values @ W + block.values @ W.T) / 2, np.float32)
+    block.check_indices()
+    folded = np.empty((len(block), W.shape[0]), np.float32)
+    fold_symmetric_sparse(W, block.kernel_rows(), folded)
+    return folded
+
+
+def self_products(base: Float32s, block: Block) -> NDArray[np.float64]:
+    """p^T base p for each row p, float64 [n]. Raises BlockError on a bad index."""
+    products = np.empty(len(block), np.float64)
+    if isinstance(block, DenseBlock):
+        for part in row_blocks(len(block), block.dim):
+            rows = block.values[part]
+            products[part] = np.einsum("nd,nd->n", rows @ base, rows, dtype=np.float64)
+    else:
+        columns = block.checked_csr().tocsc()
+        by_column = (columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data)
+        self_products_sparse(base, block.kernel_rows(), by_column, products)
+    return products
+
+
+def remove_pairs(folded: Float32s, block: Block, vectors: Float32s, values: Float32s) -> None:
+    """folded -= U diag(values) U^T q for each row q, in place; vectors: U, float32 [d, k]."""
+    if len(values):
+        folded -= (times(block, vectors) * values) @ vectors.T
+
+
+def pair_products(block: Block, vectors: Float32s, values: Float32s) -> NDArray[np.float64]:
+    """p^T U diag(values) U^T p for each row p, float64 [n]."""
+    return np.square(times(block, vectors).astype(np.float64)) @ values
+
+
+def score_pairs(form: Form, queries: Any, items: Any) -> Float32s:
+    """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+    left, right = as_block(queries, form.dim), as_block(items, form.dim)
+    scores = np.empty((len(left), len(right)), np.float32)
+    for part in row_blocks(len(left), form.dim):
+        scores[part] = against(form.fold(left.slice(part.start, part.stop)), right)
+    if form.normalised:
+        scores *= inverse_roots(form.self_scores(left))[:, None]
+        scores *= inverse_roots(form.self_scores(right))
+    return scores
+
+
+def inverse_roots(self_scores: Float32s) -> Float32s:
+    """1 / sqrt(s), float32, and 0 where s is 0: what has no similarity to itself has none to anything."""
+    roots = np.zeros(len(self_scores), np.float32)
+    np.divide(1, np.sqrt(self_scores), out=roots, where=self_scores > 0)
+    return roots

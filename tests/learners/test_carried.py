@@ -1,0 +1,97 @@
+"""A form carried on behind its state: exact where it was made, right where nothing is neglected."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from learners import Oasis, OasisConfig, ServingForm, StateError, TripletBatch, as_block
+from learners.block import Block
+from learners.carried import CarriedForm, carried_error
+
+DIM = 24
+
+
+def rows(seed: int, n: int, kind: str = "dense") -> Block:
+    values = np.random.default_rng(seed).standard_normal((n, DIM)).astype(np.float32)
+    values[np.abs(values) < 0.7] = 0
+    return as_block(sparse.csr_array(values) if kind == "sparse" else values)
+
+
+def learned(steps: int = 60) -> Oasis:
+    learner = Oasis(DIM, OasisConfig(C=0.02))
+    go_on(learner, steps)
+    return learner
+
+
+def go_on(learner: Oasis, steps: int, seed: int = 0) -> None:
+    learner.learn_many(TripletBatch(rows(seed, steps), rows(seed + 1, steps), rows(seed + 2, steps)))
+
+
+def form_of(W: np.ndarray, kind: str) -> ServingForm:
+    full = {"full": DIM, "lanczos": 0}[kind]
+    return ServingForm.from_matrix(W, full_up_to=full, pairs=5)
+
+
+@pytest.mark.parametrize("kind", ["full", "lanczos"])
+@pytest.mark.parametrize("block", ["dense", "sparse"])
+def test_at_its_base_it_is_the_form(kind: str, block: str) -> None:
+    W = learned().W
+    form = form_of(W, kind)
+    carried = CarriedForm.of(form, W, np.empty_like(W))
+    queries, items = rows(7, 5, block), rows(8, 30, block)
+    assert np.allclose(carried.fold(queries), form.fold(queries), atol=1e-5)
+    assert np.allclose(carried.self_scores(items), form.self_scores(items), rtol=1e-4, atol=1e-4)
+    assert np.allclose(carried.scores(queries, items), form.scores(queries, items), atol=1e-4)
+    error = carried_error(carried, form.self_scores(items), form, (queries, items))
+    assert error.fold < 1e-5
+    assert error.norms == 0
+    assert error.overlap == 1
+
+
+@pytest.mark.parametrize("kind", ["full", "lanczos"])
+def test_behind_its_base_it_is_the_form_plus_the_change_of_sym_W(kind: str) -> None:
+    learner = learned()
+    form = form_of(learner.W.copy(), kind)
+    before = learner.W.astype(np.float64)
+    carried = CarriedForm.of(form, learner.W, np.empty_like(learner.W))
+    go_on(learner, 40, seed=50)
+    identity = np.eye(DIM, dtype=np.float32)
+    change = learner.W - before
+    wanted = form.fold(identity) + (change + change.T) / 2
+    assert np.abs(change).max() > 1e-3
+    assert np.allclose(carried.fold(identity), wanted, atol=1e-5)
+    assert np.allclose(carried.self_scores(identity), np.maximum(np.diag(wanted), 0), atol=1e-4)
+
+
+def test_the_correction_may_be_written_over_the_form_that_it_is_made_of() -> None:
+    W = learned().W
+    form = form_of(W, "full")
+    apart = CarriedForm.of(form, W, np.empty_like(W)).correction
+    over = CarriedForm.of(form, W, form.matrix).correction
+    assert apart is not None
+    assert over is form.matrix
+    assert over.tobytes() == apart.tobytes()
+
+
+def test_a_form_with_a_matrix_needs_a_place_for_the_correction() -> None:
+    W = learned().W
+    with pytest.raises(StateError, match="give out"):
+        CarriedForm.of(form_of(W, "full"), W)
+
+
+def test_the_error_grows_with_what_was_neglected_and_counts_norms_that_stayed_behind() -> None:
+    learner, errors = learned(), []
+    form = form_of(learner.W.copy(), "full")
+    carried = CarriedForm.of(form, learner.W, np.empty_like(learner.W))
+    sample = rows(7, 5), rows(8, 30)
+    norms = form.self_scores(sample[1])
+    for seed in (50, 60, 70):
+        go_on(learner, 60, seed)
+        errors.append(carried_error(carried, norms, form_of(learner.W, "full"), sample))
+    assert 0 < errors[0].fold < errors[2].fold
+    assert errors[0].norms > 0
+    assert errors[2].overlap < 1
+    raw = ServingForm.from_matrix(learner.W, normalised=False)
+    assert carried_error(raw, norms, raw, sample).norms == 0
