@@ -15,11 +15,11 @@ import numpy.typing as npt
 from daemon.config.model import LearnerConfig, ServingConfig, ValidateConfig
 from daemon.demo.clicks import ClickModel, explored_list
 from daemon.demo.evaluate import Retrieval, retrieval
-from daemon.learn.applying.algorithms import untrained
 from daemon.validate.decide import best_version
 from daemon.validate.judge import Judge
 from daemon.validate.rules import CLICKS, Judged, Standing, judge_by
 from daemon.validate.scorer import Scorer
+from daemon.versions.algorithms import untrained
 from daemon.versions.serving_form import make_form
 from learners.batch import TripletBatch
 from learners.serving import ServingForm

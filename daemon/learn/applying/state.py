@@ -7,8 +7,8 @@ from typing import Self
 
 from checkpoints import Version
 from daemon.config.model import LearnerConfig
-from daemon.learn.applying.algorithms import restored
 from daemon.learn.applying.controls import Entry, repeats
+from daemon.versions.algorithms import restored
 from daemon.versions.arrays import Arrays, learner_arrays, map_arrays, pack, window_arrays
 from learners.maps import FittedSpaceMap
 from learners.protocol import Learner

@@ -14,7 +14,8 @@ from daemon.learn.applying.progress import Applied, Progress
 from daemon.learn.applying.ready import Ready
 from daemon.learn.applying.state import State
 from daemon.learn.replaying.runs import Runs
-from daemon.learn.writing.describe import decoder_of, learner_config_of
+from daemon.learn.writing.describe import decoder_of
+from daemon.versions.algorithms import learner_config_of
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
 from streams.deadletter import DeadLetter

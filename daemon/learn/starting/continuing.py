@@ -9,7 +9,8 @@ from typing import Any
 from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
 from daemon.learn.applying.controls import Entry, gap
-from daemon.learn.writing.describe import ADDED_LATER, Expected
+from daemon.learn.writing.describe import Expected
+from daemon.versions.algorithms import ADDED_LATER
 
 ACCEPT_LOG = (
     "restore the log, or set checkpoints.path to an empty folder; or go on here with --accept-log and a "

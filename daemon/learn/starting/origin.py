@@ -15,7 +15,6 @@ from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.config.model import Config
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.learn.applying import controls
-from daemon.learn.applying.algorithms import untrained
 from daemon.learn.applying.progress import Progress
 from daemon.learn.applying.state import State
 from daemon.learn.starting.continuing import (
@@ -29,6 +28,7 @@ from daemon.learn.starting.options import LearnOptions, Start, choose_offsets, p
 from daemon.learn.starting.request import named, no_such_version, settled
 from daemon.learn.starting.samelog import SameLog
 from daemon.learn.writing.describe import Description, Expected, expected, runtime
+from daemon.versions.algorithms import untrained
 from learners.maps import FittedSpaceMap
 from streams.dedupe import IdWindow
 

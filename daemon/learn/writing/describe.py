@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from checkpoints.manifest import Manifest, VersionMeta
-from daemon.config.model import Config, LearnerConfig
+from daemon.config.model import Config
 from daemon.learn.applying.progress import Snapshot
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
@@ -21,10 +21,6 @@ from streams.source import TopicIdentity
 from streams.space import SpaceSpec, ViewSpec
 
 PACKAGES = ("tripletd", "numpy", "scipy", "numba", "llvmlite", "scikit-learn")
-
-ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
-"""Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
-refusal but a control entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +41,6 @@ def learner_settings(config: Config) -> dict[str, Any]:
     settings["max_record_bytes"] = config.stream.max_record_size  # decides which records are poison
     settings["views"] = {name: view.model_dump() for name, view in config.space.views.items()}
     return settings
-
-
-def learner_config_of(manifest: Manifest) -> LearnerConfig:
-    """The learner's settings as a version recorded them."""
-    recorded = {**ADDED_LATER, **manifest.learner["config"]}
-    settings = {name: recorded[name] for name in LearnerConfig.model_fields if name != "algorithm"}
-    return LearnerConfig(algorithm=manifest.learner["name"], **settings)
 
 
 def decoder_of(manifest: Manifest, catalog: Catalog | None) -> BatchDecoder:

@@ -1,4 +1,4 @@
-"""The learners a configuration can name, made afresh or from a version's arrays."""
+"""The learners a configuration can name, made afresh, or from a version's settings and arrays."""
 
 from __future__ import annotations
 
@@ -7,9 +7,23 @@ from typing import Any
 
 import numpy.typing as npt
 
+from checkpoints.manifest import Manifest
 from daemon.config.model import LearnerConfig
 from learners.oasis import Oasis, OasisConfig
 from learners.protocol import Learner
+
+ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
+"""Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
+refusal but a control entry."""
+
+
+def learner_config_of(manifest: Manifest) -> LearnerConfig:
+    """The learner's settings as a version recorded them. Raises KeyError or ValueError for what is no such
+    record.
+    """
+    recorded = {**ADDED_LATER, **manifest.learner["config"]}
+    settings = {name: recorded[name] for name in LearnerConfig.model_fields if name != "algorithm"}
+    return LearnerConfig(algorithm=manifest.learner["name"], **settings)
 
 
 def untrained(config: LearnerConfig, dim: int) -> Learner:
