@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +19,11 @@ from learners.block import Float32s
 from learners.errors import ConfigError
 from learners.kernels.eigen import symmetric_eigen
 from learners.kernels.fold import symmetric_product
+from learners.lanczos import krylov, steps_for
 
 MAX_FULL_DIM = 4096
 """Largest dimension for a full eigendecomposition: about 7 s and 0.4 GB there, minutes and gigabytes at
 10,000."""
-
-LANCZOS_SEED = 20100
-LANCZOS_STEPS_PER_PAIR = 3
-LANCZOS_STEPS = 20
-"""Steps of the iteration: 170 for 50 pairs, each one reading of W."""
 
 TILE = 512
 
@@ -89,41 +86,20 @@ def lanczos_negative_pairs(W: Float32s, k: int) -> tuple[Float32s, Float32s]:
     """At most k negative eigenpairs of sym(W), the most negative ones: values [<= k], vectors [d, <= k],
     float32.
 
-    Lanczos iteration with full reorthogonalisation over LANCZOS_STEPS_PER_PAIR * k + LANCZOS_STEPS steps
-    (exact up to that many dimensions). Pairs that stand apart are found to rounding; ones crowded together
-    come as their Ritz approximations, whose removal still takes their negative part away. Needs W, read once
-    per step, and that many vectors, no second matrix. Deterministic: fixed start vector, one BLAS thread.
-    Raises ConfigError on another k.
+    Lanczos iteration over `lanczos.steps_for(k, d)` steps. Pairs that stand apart are found to rounding; ones
+    crowded together come as their Ritz approximations, whose removal still takes their negative part away.
+    Needs W, read once per step, and that many vectors, no second matrix. Raises ConfigError on another k.
     """
     dim = W.shape[0]
     if not 1 <= k < dim:
         raise ConfigError(f"the number of eigenpairs must be in 1..{dim - 1}, not {k}")
     with threadpool_limits(limits=1, user_api="blas"):
-        basis, diagonal, off = _lanczos(W, min(dim, LANCZOS_STEPS_PER_PAIR * k + LANCZOS_STEPS))
+        rounding = _rounding(W)
+        basis, diagonal, off = krylov(partial(symmetric_product, W), dim, steps_for(k, dim), rounding)
         values, coordinates = eigh_tridiagonal(diagonal, off)
-        chosen = np.flatnonzero(values < -_rounding(W))[:k]
+        chosen = np.flatnonzero(values < -rounding)[:k]
         vectors = basis.T @ coordinates[:, chosen]
     return values[chosen].astype(np.float32), np.ascontiguousarray(vectors, np.float32)
-
-
-def _lanczos(W: Float32s, steps: int) -> tuple[Float32s, NDArray[np.float64], NDArray[np.float64]]:
-    """Orthonormal Krylov basis [m, d] of sym(W) and its tridiagonal form: diagonal [m], off-diagonal [m -
-    1]."""
-    dim = W.shape[0]
-    basis, product = np.empty((steps, dim), np.float32), np.empty(dim, np.float32)
-    diagonal, off = np.zeros(steps), np.zeros(steps)
-    vector = np.random.default_rng(LANCZOS_SEED).standard_normal((dim,))
-    for m in range(steps):
-        basis[m] = vector / np.linalg.norm(vector)
-        symmetric_product(W, basis[m], product)
-        diagonal[m] = basis[m].astype(np.float64) @ product
-        rest = product.copy()
-        for _ in range(2):  # once is not enough in float32: the second pass removes what rounding left
-            rest -= basis[: m + 1].T @ (basis[: m + 1] @ rest)
-        vector, off[m] = rest.astype(np.float64), np.linalg.norm(rest)
-        if off[m] <= _rounding(W):
-            return basis[: m + 1], diagonal[: m + 1], off[:m]
-    return basis, diagonal, off[:-1]
 
 
 def _rounding(W: Float32s) -> float:
@@ -149,7 +125,7 @@ def symmetry_index(W: Float32s) -> float:
     """rho(W) = ||sym(W)||_F^2 / ||W||_F^2, in [0, 1], 1 for a symmetric W; the papers see 0.94. 1 for W =
     0."""
     symmetric = total = 0.0
-    for rows, columns in _tiles(W.shape[0]):
+    for rows, columns in tiles(W.shape[0]):
         tile = W[rows, columns].astype(np.float64)
         total += float(np.sum(tile * tile))
         symmetric += float(np.sum(np.square((tile + W[columns, rows].T) / 2)))
@@ -170,7 +146,8 @@ def _symmetric_part(W: Float32s) -> NDArray[np.float64]:
     return symmetric
 
 
-def _tiles(dim: int) -> Iterator[tuple[slice, slice]]:
+def tiles(dim: int) -> Iterator[tuple[slice, slice]]:
+    """(rows, columns) of the squares that a d x d matrix is cut into, small enough for the cache."""
     for row in range(0, dim, TILE):
         for column in range(0, dim, TILE):
             yield slice(row, row + TILE), slice(column, column + TILE)
