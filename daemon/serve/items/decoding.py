@@ -183,7 +183,7 @@ def _fault(parts: Parts, space: SpaceSpec) -> Poison | None:
 def _overflowed(mapped: Block) -> NDArray[np.bool_]:
     """Per row, whether it holds a value that is not finite."""
     if isinstance(mapped, DenseBlock):
-        sound: NDArray[np.bool_] = np.isfinite(mapped.values).all(axis=1)
+        sound: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(mapped.values), axis=1)
         return ~sound
     rows = np.zeros(len(mapped), np.bool_)
     places = np.flatnonzero(~np.isfinite(mapped.values))
