@@ -75,13 +75,14 @@ class RawItem:
 def encode_item(item: ItemPut | ItemRemove) -> bytes:
     """The one canonical encoding; raises Poison for whatever `decode_item` would refuse."""
     if isinstance(item, ItemRemove):
-        wire.check_text(item.id, "id")
+        _check_short(item.id, "id")
         return pack({"v": wire.FORMAT_VERSION, "op": "remove", "id": item.id})
     if item.item.id is None or item.item.features() is None:
         raise Poison(poison.BAD_OBJECT, "an item has an id, and exactly one of x and views")
     found = object_fields(item.item, "the item")
     fields = {"v": wire.FORMAT_VERSION, "op": "put", "id": found.pop("id"), **found}
     if item.space is not None:
+        _check_short(item.space, "sp")
         fields["sp"] = item.space
     return pack({**fields, **_display_fields(item.display)})
 
