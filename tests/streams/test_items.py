@@ -110,7 +110,7 @@ displays = st.builds(
     image=st.none() | texts,
     tags=st.lists(texts, unique=True, max_size=4).map(tuple),
 )
-vectors = st.lists(st.floats(-1e18, 1e18, width=32), min_size=1, max_size=5).map(
+vectors = st.lists(st.floats(-(2.0**59), 2.0**59, width=32), min_size=1, max_size=5).map(
     lambda numbers: np.array(numbers, np.float32)
 )
 
