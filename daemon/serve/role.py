@@ -1,4 +1,4 @@
-"""The `serve` role: versions, steps and items in, answers out. Everything it does is done in threads of its parts."""
+"""The `serve` role: versions, steps and items in, answers out. All of it is done in threads of its parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from daemon.process.standing import Standing
 from daemon.serve.build import ServeParts, build
 from daemon.telemetry.serve_metrics import ServeMetrics
 
-TURN_S = 0.1  # how soon the loop hears signals; metrics and readiness are renewed as often
+TURN_S = 0.1  # how soon the loop hears signals, and readiness what happened
 
 log = structlog.get_logger("tripletd.serve")
 
@@ -27,22 +27,21 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> int:
     metrics = ServeMetrics(config.serve.aliases)
     with ExitStack() as stack:
         outside = open_process(stack, config, load)
-        parts = build(stack, config, outside.health, metrics)
+        parts = build(stack, config, outside, metrics)
         outside.started()
         outside.signals.finish_first()
         _loop(parts, outside)
         outside.notifier.stopping()
-        parts.drain()
     return EX_OK
 
 
 def _loop(parts: ServeParts, outside: Outside) -> None:
-    """Look after the parts: open what could not be opened yet, renew metrics, say whether it answers."""
+    """Look after the parts, and say whether they answer."""
     standing = Standing(outside.health, outside.notifier, log, "answering")
-    while not outside.signals.wait(TURN_S):
+    while not outside.signals.stopping:
         outside.pulse.beat("a turn of the loop")
         outside.reloading.when(outside.signals.take_reload_request())
         with outside.pulse.patient("opening versions and items"):
-            parts.open_when_there()
-        parts.renew_metrics()
-        standing.now(parts.not_ready())
+            parts.turn()
+        standing.now(parts.live.not_ready())
+        outside.signals.wait(TURN_S)

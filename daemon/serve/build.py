@@ -1,0 +1,88 @@
+"""Opens and joins everything that serve is made of."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from checkpoints import Ledger, VersionStore
+from checkpoints.local import LocalStore
+from daemon.config.model import Config
+from daemon.config.serve import ServeConfig
+from daemon.exits import EX_SOFTWARE, UserError
+from daemon.process.outside import Outside
+from daemon.serve.http import HttpServer, Limits, Parts, create_app, serve
+from daemon.serve.page.routes import page_routes
+from daemon.serve.wiring.live import Live
+from daemon.serve.wiring.page import live_series, page_sources
+from daemon.serve.wiring.store import Administration, Overview
+from daemon.serve.wiring.watcher import Watcher
+from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
+
+DRAIN_S = 1.0
+"""How long open requests may take when the role ends."""
+
+log = structlog.get_logger("tripletd.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class ServeParts:
+    """What the role's loop looks after."""
+
+    live: Live
+    server: HttpServer
+
+    def turn(self) -> None:
+        """Open what could not be opened yet. UserError when that cannot be, or when nobody listens."""
+        self.live.open_when_there()
+        if not self.server.alive():
+            raise UserError("the HTTP server has ended; the log says why", "", EX_SOFTWARE)
+
+
+def build(stack: ExitStack, config: Config, outside: Outside, metrics: ServeMetrics) -> ServeParts:
+    """Everything, listening; it answers 503 until there is a version. `stack` ends it: first the server, so
+    that open requests are answered, then what answers them. UserError: the port, the folder or a file.
+    """
+    store = LocalStore(Path(config.checkpoints.path))
+    versions, ledger = VersionStore(store), Ledger(store)
+    watcher = Watcher(config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1])
+    live = Live(config, versions, ledger, watcher)
+    stack.callback(live.close)
+    series = live_series(config.http, metrics.registry, outside.health)
+    stack.callback(series.close)
+    metrics.follow(live.statuses, live.items, watcher.waiting)
+    parts = Parts(
+        searcher=live,
+        overviews=Overview(versions, ledger, live.statuses),
+        administration=Administration(versions, ledger, config.checkpoints.keep),
+        watching=watcher,
+        aliases=config.serve.aliases,
+        health=outside.health,
+        registry=metrics.registry,
+        token=config.http.token.get_secret_value(),
+        limits=limits_of(config.serve),
+        page=page_routes(page_sources(config, versions, ledger, live, series)),
+        pulse=outside.watchdog.watch("the search"),
+    )
+    server = serve(create_app(parts), config.http.host, config.http.serve_port)
+    stack.callback(server.close)
+    series.start()
+    log.info("answering, with metrics, health and the page", url=f"http://{server.host}:{server.port}")
+    return ServeParts(live, server)
+
+
+def limits_of(serve: ServeConfig) -> Limits:
+    """[serve] as the limits of the HTTP side."""
+    return Limits(
+        body_bytes=serve.body_bytes,
+        connections=serve.connections,
+        k_max=serve.k_max,
+        batch_max=serve.batch_max,
+        queue=serve.queue,
+        head_s=serve.patience_s,
+        body_s=serve.patience_s,
+        drain_s=DRAIN_S,
+    )

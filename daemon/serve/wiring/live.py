@@ -1,0 +1,123 @@
+"""What answers: replicas, items and search, opened as soon as there is a version to know their space from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from checkpoints import Ledger, VersionStore
+from daemon.config.model import Config
+from daemon.replica.explore import Explorer
+from daemon.replica.model import ModelSpace
+from daemon.replica.origin import read_space
+from daemon.replica.replica import Replica
+from daemon.replica.settings import Following, Hooks, Shelf, Steps
+from daemon.replica.status import ReplicaStatus
+from daemon.serve.items.build import build_catalog
+from daemon.serve.items.catalog import CatalogStatus, ServingCatalog
+from daemon.serve.query import Answers, Query, Refused
+from daemon.serve.retrieve.searcher import Searcher
+from daemon.serve.wiring.watcher import Watcher
+from streams.open import open_source
+
+FOLLOWED = "latest"
+"""The alias that moves with every step; the others move from version to version."""
+
+log = structlog.get_logger("tripletd.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The parts, once they are there. `beside` searches for the page, in a thread of its own."""
+
+    space: ModelSpace
+    catalog: ServingCatalog
+    replicas: dict[str, Replica]
+    searcher: Searcher
+    beside: Searcher
+    explorer: Explorer
+
+
+class Live:
+    """Answers once it is open; until then says why not. `open_when_there` is called again and again."""
+
+    def __init__(self, config: Config, versions: VersionStore, ledger: Ledger, watcher: Watcher) -> None:
+        self._config, self._versions, self._ledger = config, versions, ledger
+        self._watcher = watcher
+        self.opened: Opened | None = None
+
+    def open_when_there(self) -> None:
+        """Open everything when there is a version. UserError: a file of the configuration cannot be used."""
+        if self.opened is not None:
+            return
+        found = read_space(self._versions)
+        if found is None:
+            return
+        space, fitted = found
+        catalog = build_catalog(self._config, fitted)
+        shelf = Shelf(self._versions, self._ledger, space, self._config.serving)
+        replicas: dict[str, Replica] = {}
+        searcher = Searcher(replicas, catalog.snapshot, catalog.lookup)
+        beside = Searcher(replicas, catalog.snapshot, catalog.lookup)
+        hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped)
+        for alias in self._config.serve.aliases:
+            replicas[alias] = Replica(alias, shelf, self._following(), hooks, self._steps(alias))
+        self.opened = Opened(
+            space, catalog, replicas, searcher, beside, Explorer(shelf, Hooks(beside.prepare))
+        )
+        catalog.listen(lambda snapshot: self._items_changed())
+        catalog.start()
+        for replica in replicas.values():
+            replica.start()
+        log.info("opened", space=space.space, dim=space.dim, aliases=list(replicas))
+
+    def search(self, alias: str, queries: Sequence[Query]) -> Answers:
+        """All answers from one model of the alias; Refused 503 while there is none."""
+        if self.opened is None:
+            raise Refused(
+                "not_serving", "there is no version yet", remedy="start `tripletd learn`", status=503
+            )
+        return self.opened.searcher.search(alias, queries)
+
+    def statuses(self) -> list[ReplicaStatus]:
+        """How each alias stands."""
+        if self.opened is None:
+            why = f"no version in {self._config.checkpoints.path} yet"
+            return [ReplicaStatus(alias, None, None, why, "versions") for alias in self._config.serve.aliases]
+        return [replica.status() for replica in self.opened.replicas.values()]
+
+    def items(self) -> CatalogStatus | None:
+        """How the serving catalog stands; None before there is one."""
+        return None if self.opened is None else self.opened.catalog.status()
+
+    def not_ready(self) -> str | None:
+        """None when an alias answers and the items are caught up."""
+        states = self.statuses()
+        if all(one.model is None for one in states):
+            return "; ".join(f"{one.alias}: {one.why_not_newer or 'being loaded'}" for one in states)
+        items = self.items()
+        return None if items is None or items.ready else f"items: {items.reason}"
+
+    def close(self) -> None:
+        """End every thread; bounded."""
+        if self.opened is not None:
+            for replica in self.opened.replicas.values():
+                replica.close()
+            self.opened.catalog.close()
+
+    def _items_changed(self) -> None:
+        if self.opened is not None:
+            for replica in self.opened.replicas.values():
+                replica.prepare_again()
+
+    def _following(self) -> Following:
+        serve = self._config.serve
+        return Following(serve.look_every_s, serve.refine_every_s, serve.refine_share)
+
+    def _steps(self, alias: str) -> Steps | None:
+        if alias != FOLLOWED or not self._config.steps.enabled:
+            return None
+        topic = self._config.stream.to_address().steps
+        return lambda: open_source(topic)
