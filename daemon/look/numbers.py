@@ -7,8 +7,8 @@
 | `learn.loss` | mean hinge loss before the step | 10 s |
 | `learn.dead.REASON` | dead letters since the role began | now |
 | `validate.holdout_loss`, `validate.drifts` | of the best version; drifts since the role began | now |
-| `serve.requests` | requests/s | 10 s |
-| `serve.latency_p50`, `serve.latency_p99` | seconds of a request | 60 s |
+| `serve.requests` | questions/s, single and batches | 10 s |
+| `serve.latency_p50`, `serve.latency_p99` | seconds of a single question | 60 s |
 | `serve.fresh_p50.ALIAS`, `serve.fresh_p99.ALIAS` | seconds, event to first answer that used it | 60 s |
 
 A number that nothing is known of is left out. Readings are of one process, oldest first.
@@ -22,7 +22,9 @@ from collections.abc import Iterator, Sequence
 from daemon.look.rates import Reading, labelled, mean_between, quantile_between, total
 
 FRESHNESS = "tripletd_event_to_served_seconds"
-REQUESTS = "tripletd_request_seconds"
+REQUESTS = "tripletd_http_seconds"
+QUESTIONS = ({"route": "/v1/similar"}, {"route": "/v1/similar/batch"})
+"""What is counted of the requests; probes and the page itself are not."""
 BUCKETS = frozenset({FRESHNESS, REQUESTS})
 """Histograms whose buckets a reading needs."""
 RATE_SECONDS = 10.0
@@ -58,12 +60,22 @@ def _validate(readings: Readings) -> Iterator[tuple[str, float]]:
 
 def _serve(readings: Readings) -> Iterator[tuple[str, float]]:
     now, before = readings[-1][1], _since(readings, QUANTILE_SECONDS)[1]
-    yield "requests", _rate(readings, f"{REQUESTS}_count")
+    yield "requests", _asked(readings)
     aliases = sorted({labels.get("alias", "") for labels, _ in labelled(now, f"{FRESHNESS}_count")})
     for name, q in (("p50", 0.5), ("p99", 0.99)):
-        yield f"latency_{name}", quantile_between(before, now, REQUESTS, {}, q)
+        yield f"latency_{name}", quantile_between(before, now, REQUESTS, QUESTIONS[0], q)
         for alias in aliases:
             yield f"fresh_{name}.{alias}", quantile_between(before, now, FRESHNESS, {"alias": alias}, q)
+
+
+def _asked(readings: Readings) -> float:
+    """Questions per second over the newest RATE_SECONDS."""
+    (at, before), (now_at, now) = _since(readings, RATE_SECONDS), readings[-1]
+    told = [
+        sum(value for labels, value in labelled(one, f"{REQUESTS}_count") if labels in QUESTIONS)
+        for one in (before, now)
+    ]
+    return (told[1] - told[0]) / (now_at - at) if now_at > at else math.nan
 
 
 def _since(readings: Readings, seconds: float) -> tuple[float, Reading]:
