@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
 from daemon.exits import EX_OK
+from daemon.look.serving import serving_lines
 from daemon.text import ago, measure, number_runs
 
 
@@ -49,7 +51,8 @@ def _lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines += [
         (role, _live(role, page, picture["not_ready"].get(role))) for role, page in picture["live"].items()
     ]
-    return lines
+    served = picture["live"].get("serve")
+    return lines + ([] if served is None else serving_lines(served, time.time()))
 
 
 def _version(row: Mapping[str, Any]) -> str:
@@ -95,4 +98,6 @@ def _running(role: str, page: Mapping[str, float]) -> str:
         events = sum(value for name, value in page.items() if name.startswith("tripletd_events_total"))
         parked = ", parked" if page.get("tripletd_parked") else ""
         return f"running{parked}, {events:,.0f} events since its start"
+    if role == "serve":
+        return f"running, {page.get('tripletd_items', 0):,.0f} objects"
     return f"running, {page.get('tripletd_judged_versions_total', 0):.0f} versions judged since its start"

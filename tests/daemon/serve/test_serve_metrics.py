@@ -1,0 +1,89 @@
+"""The metrics of serve as a scraper and `tripletd status` read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from prometheus_client import generate_latest
+
+from daemon.look.live import is_role, parsed
+from daemon.look.serving import serving_lines
+from daemon.replica.model import ModelId
+from daemon.replica.status import CarriedError, ReplicaStatus
+from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
+
+AT = 1_800_000_000.0
+
+
+@dataclass
+class Items:
+    ready: bool = True
+    items: int = 70
+    parts: int = 2
+    nbytes: int = 4096
+    puts: int = 9
+    removes: int = 3
+    dead: dict[str, int] = field(default_factory=lambda: {"wrong_dim": 2})
+
+
+def state(alias: str, model: ModelId | None) -> ReplicaStatus:
+    return ReplicaStatus(
+        alias,
+        model,
+        AT,
+        "",
+        "steps",
+        refusals={"damaged": 2, "not_finite": 0},
+        fallbacks={"gap": 1},
+        swaps={"version": 3, "steps": 200},
+        swap_seconds={"load": 0.2, "flip": 1e-6},
+        carried=CarriedError(1e-4, 2e-4, 0.99, 300, 0.5),
+    )
+
+
+def page(metrics: ServeMetrics) -> dict[str, float]:
+    return parsed(generate_latest(metrics.registry).decode(), {"tripletd_event_to_served_seconds"})
+
+
+def test_what_is_served_is_asked_whenever_the_page_is_read() -> None:
+    states = [state("stable", None), state("latest", ModelId(12, 34, int(AT * 1000) - 500, 1234))]
+    metrics = ServeMetrics(["stable", "latest"])
+    metrics.follow(lambda: states, Items, lambda: {"stable": 7, "latest": 0})
+    metrics.record_freshness("latest", np.array([0.2, 0.4]), np.array([3, 1]))
+    found = page(metrics)
+    assert is_role(found, "serve")
+    assert found['tripletd_serving{alias="stable"}'] == 0
+    assert found['tripletd_served_version_info{alias="latest",version="12"}'] == 1
+    assert found['tripletd_served_records{alias="latest"}'] == 1234
+    assert found['tripletd_served_watermark_seconds{alias="latest"}'] == AT - 0.5
+    assert found['tripletd_swaps_total{alias="latest",result="steps"}'] == 200
+    assert found['tripletd_refused_swaps_total{alias="latest",reason="damaged"}'] == 2
+    assert found['tripletd_step_log_fallbacks_total{alias="latest",reason="gap"}'] == 1
+    assert found['tripletd_carried_error{alias="latest",kind="overlap"}'] == 0.99
+    assert found['tripletd_item_dead_letters_total{reason="wrong_dim"}'] == 2
+    assert found['tripletd_events_unanswered{alias="stable"}'] == 7
+    assert found['tripletd_event_to_served_seconds_count{alias="latest"}'] == 4
+    assert found['tripletd_event_to_served_seconds_sum{alias="latest"}'] == 1.0
+    assert found['tripletd_event_to_served_seconds_bucket{alias="latest",le="0.3"}'] == 3
+    assert found['tripletd_event_to_served_seconds_count{alias="stable"}'] == 0  # there from the start
+    states[1] = state("latest", ModelId(13, 0, None, 1300))
+    versions = [name for name in page(metrics) if name.startswith("tripletd_served_version_info")]
+    assert versions == ['tripletd_served_version_info{alias="latest",version="13"}']  # the old one is gone
+
+
+def test_one_second_is_an_edge_of_freshness() -> None:
+    assert 1.0 in FRESHNESS_EDGES
+    assert list(FRESHNESS_EDGES) == sorted(set(FRESHNESS_EDGES))
+
+
+def test_status_says_what_is_served_how_fresh_and_what_was_refused() -> None:
+    metrics = ServeMetrics(["stable", "latest"])
+    states = [state("stable", None), state("latest", ModelId(12, 34, int(AT * 1000) - 500, 1234))]
+    metrics.follow(lambda: states, lambda: None, dict)
+    metrics.record_freshness("latest", np.array([0.2, 0.4]), np.array([3, 1]))
+    (stable, nothing), (latest, told) = serving_lines(page(metrics), AT)
+    assert (stable, latest) == ("stable", "latest")
+    assert nothing == "answers nothing yet; refused: damaged 2"
+    assert told.startswith("answers with version 12, 1,234 records; newest click in it ")
+    assert "a click was in an answer after 0.25 s on average; refused: damaged 2" in told
