@@ -69,7 +69,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        self._fields += len(name) + len(value)
+        self._fields += len(name) + len(value) + 4  # ": " and the line's end
 
     def on_headers_complete(self) -> None:
         if self._fields + len(self.url) > self._limits.head_bytes:

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from daemon.exits import UserError
-from daemon.serve.http.schemas import DENSE, SPARSE
+from daemon.serve.http.schemas import MARKS
 from daemon.serve.query import Refused
 
 JSON = "application/json"
@@ -109,6 +109,6 @@ def field_path(place: Sequence[int | str]) -> str:
     for part in place:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif part not in (DENSE, SPARSE, "[key]"):
+        elif part and part not in (*MARKS, "[key]"):
             path += f".{part}" if path else part
     return path if len(path) <= _LONGEST else path[:_LONGEST] + "..."

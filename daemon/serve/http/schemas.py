@@ -17,8 +17,8 @@ MAX_LIST = 10_000
 MAX_VECTOR = 1_000_000
 MAX_VIEWS = 32
 _MAX_INDEX = 2**31 - 1
-DENSE, SPARSE = "<dense>", "<sparse>"
-"""Marks in the places of errors of which form a vector was read as; not part of a field's name."""
+_DENSE, _SPARSE, _NUMBER, _NAME = MARKS = ("<dense>", "<sparse>", "<number>", "<name>")
+"""In the places of errors, which form a value was read as; not part of a field's name."""
 
 
 class Request(BaseModel):
@@ -60,15 +60,25 @@ class SparseNumbers(Request):
 
 
 def _form(raw: Any) -> str:
-    return SPARSE if isinstance(raw, dict | SparseNumbers) else DENSE
+    return _SPARSE if isinstance(raw, dict | SparseNumbers) else _DENSE
 
 
 Numbers = Annotated[
-    Annotated[list[float], Field(min_length=1, max_length=MAX_VECTOR, fail_fast=True), Tag(DENSE)]
-    | Annotated[SparseNumbers, Tag(SPARSE)],
+    Annotated[list[float], Field(min_length=1, max_length=MAX_VECTOR, fail_fast=True), Tag(_DENSE)]
+    | Annotated[SparseNumbers, Tag(_SPARSE)],
     Discriminator(_form),
 ]
 """A vector: a list of numbers, or a sparse one."""
+
+
+def _kind(raw: Any) -> str:
+    return _NAME if isinstance(raw, str) else _NUMBER
+
+
+VersionName = Annotated[
+    Annotated[int, Field(ge=0), Tag(_NUMBER)] | Annotated[AliasName, Tag(_NAME)], Discriminator(_kind)
+]
+"""A version by its number, or by a name such as best."""
 
 
 class Filter(Request):
@@ -193,7 +203,7 @@ class Versions(Answer):
 class PromoteRequest(Request):
     """Body of POST /v1/models/promote."""
 
-    version: int | AliasName = Field(description="a number, or a name such as best")
+    version: VersionName = Field(description="a number, or a name such as best")
     alias: AliasName = "stable"
     reason: str = Field("asked for over HTTP", max_length=500)
     dry_run: bool = False
@@ -203,7 +213,7 @@ class RollbackRequest(Request):
     """Body of POST /v1/models/rollback."""
 
     alias: AliasName = "stable"
-    to: int | AliasName | None = Field(None, description="where to; left out: the version before")
+    to: VersionName | None = Field(None, description="where to; left out: the version before")
     reason: str = Field("asked for over HTTP", max_length=500)
     dry_run: bool = False
 
@@ -212,7 +222,7 @@ class PinRequest(Request):
     """Body of POST /v1/models/pin: a name for a version that is to be kept."""
 
     alias: AliasName
-    version: int | AliasName | None = Field(description="null takes the name away")
+    version: VersionName | None = Field(description="null takes the name away")
     reason: str = Field("asked for over HTTP", max_length=500)
     dry_run: bool = False
 

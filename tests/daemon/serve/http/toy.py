@@ -112,7 +112,14 @@ class ToyAdministration:
         return {"gone": [1], "size": 10, "kept": {0: ["version 0"]}, "dry_run": dry_run}
 
     def _moved(self, kind: str, alias: str, after: Any) -> Mapping[str, Any]:
-        told = {"kind": kind, "alias": alias, "before": 1, "after": after, "by": "http", "reason": "r"}
+        told = {
+            "kind": kind,
+            "alias": alias,
+            "before": 1,
+            "after": 7 if after == "best" else after,
+            "by": "http",
+            "reason": "r",
+        }
         return {**told, "entry": 5, "notes": []}
 
 

@@ -1,0 +1,236 @@
+"""The queue and the compute thread: shared passes, and no wait without an end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from daemon.process.watchdog import Pulse
+from daemon.serve.http import Limits
+from daemon.serve.http.batching import Batcher, Job, take_pass
+from daemon.serve.http.errors import Problem
+from daemon.serve.http.metrics import HttpMetrics
+from daemon.serve.query import Query, Refused
+from tests.daemon.serve.http.toy import Served, ToySearcher, read_all, running
+
+QUESTION = {"x": [1, 2, 3, 4]}
+
+
+def jobs(*asked: tuple[str, int]) -> deque[Job]:
+    loop = asyncio.new_event_loop()
+    made = deque(Job(alias, [Query(id="o1")] * count, 0.0, loop.create_future()) for alias, count in asked)
+    loop.close()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("asked", "taken", "left"),
+    [
+        ([("a", 1)], [0], []),
+        ([("a", 1)] * 20, list(range(16)), [16, 17, 18, 19]),
+        ([("a", 1), ("b", 1), ("a", 1), ("b", 1)], [0, 2], [1, 3]),
+        ([("b", 1), ("a", 1), ("a", 1)], [0], [1, 2]),
+        ([("a", 40), ("a", 1)], [0], [1]),
+        ([("a", 10), ("a", 6), ("a", 1)], [0, 1], [2]),
+        ([("a", 10), ("a", 7), ("a", 1)], [0], [1, 2]),  # the third must not overtake the second
+        ([("a", 1), ("b", 16), ("a", 15)], [0, 2], [1]),
+    ],
+)
+def test_a_pass_takes_one_alias_up_to_sixteen_in_order(
+    asked: list[tuple[str, int]], taken: list[int], left: list[int]
+) -> None:
+    waiting = jobs(*asked)
+    places = {id(job): place for place, job in enumerate(waiting)}
+    assert [places[id(job)] for job in take_pass(waiting, 16)] == taken
+    assert [places[id(job)] for job in waiting] == left
+
+
+class Crowd:
+    """Clients in threads, with their answers."""
+
+    def __init__(self, served: Served, bodies: Sequence[Any]) -> None:
+        self.answers: list[tuple[int, Any]] = [(0, None)] * len(bodies)
+
+        def ask(place: int, body: Any) -> None:
+            self.answers[place] = served.post(body)
+
+        self.threads = [threading.Thread(target=ask, args=one) for one in enumerate(bodies)]
+        for thread in self.threads:
+            thread.start()
+
+    def join(self) -> list[tuple[int, Any]]:
+        for thread in self.threads:
+            thread.join(30)
+            assert not thread.is_alive(), "a client hangs"
+        return self.answers
+
+
+def hold(served: Served) -> None:
+    """From now on every pass waits at the gate."""
+    served.searcher.gate.clear()
+    served.searcher.entered.clear()
+
+
+def waiting(served: Served, count: int) -> None:
+    """Until that many queries wait in the queue."""
+    for _ in range(500):
+        if served.metric("tripletd_http_waiting_queries") == count:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{served.metric('tripletd_http_waiting_queries')} wait, not {count}")
+
+
+def test_what_waits_shares_one_pass_per_alias() -> None:
+    with running() as served:
+        hold(served)
+        first = Crowd(served, [QUESTION])
+        assert served.searcher.entered.wait(10)
+        bodies = [
+            {"id": f"o{n % 10}", "k": 1 + n % 3, "alias": ("latest", "stable")[n % 2]} for n in range(20)
+        ]
+        crowd = Crowd(served, bodies)
+        waiting(served, 20)
+        served.searcher.gate.set()
+        answers = crowd.join()
+        first.join()
+        assert sorted(len(one) for one in served.searcher.passes) == [1, 10, 10]
+        alone = [served.post(body) for body in bodies]
+    for together, single in zip(answers, alone, strict=True):
+        assert together[0] == single[0] == 200
+        assert together[1]["results"] == single[1]["results"]
+        assert together[1]["alias"] == single[1]["alias"]
+
+
+def test_a_full_queue_answers_503_at_once_and_empties_again() -> None:
+    with running(Limits(queue=3)) as served:
+        hold(served)
+        stuck = Crowd(served, [QUESTION])
+        assert served.searcher.entered.wait(10)
+        crowd = Crowd(served, [QUESTION] * 3)
+        waiting(served, 3)
+        status, answer, headers = served.ask("POST", "/v1/similar", QUESTION)
+        assert (status, answer["error"]["code"], headers["retry-after"]) == (503, "queue_full", "1")
+        served.searcher.gate.set()
+        assert [status for status, _ in stuck.join() + crowd.join()] == [200] * 4
+        assert served.post(QUESTION)[0] == 200
+
+
+def test_a_stuck_search_is_503_and_health_still_answers() -> None:
+    with running(Limits(answer_s=0.3, queue=3)) as served:
+        hold(served)
+        answers = Crowd(served, [QUESTION] * 3).join()
+        assert [(status, answer["error"]["code"]) for status, answer in answers] == [(503, "too_slow")] * 3
+        assert served.ask("GET", "/livez")[0] == 200
+        passes = len(served.searcher.passes)
+        served.searcher.gate.set()
+        assert served.post(QUESTION)[0] == 200
+        # what nobody waits for any more is not computed: the stuck pass and the new one, nothing between
+        assert len(served.searcher.passes) <= passes + 2
+
+
+def test_a_failing_search_is_500_with_an_id_and_never_a_trace() -> None:
+    with running() as served:
+        served.searcher.fails = lambda queries: ZeroDivisionError("secret detail")
+        status, answer = served.post(QUESTION)
+        assert (status, answer["error"]["code"], answer["error"]["field"]) == (500, "bug", None)
+        assert "secret" not in json.dumps(answer)
+        assert served.metric("tripletd_http_bugs_total") == 1
+        served.searcher.fails = lambda queries: None
+        assert served.post(QUESTION)[0] == 200
+
+
+def test_one_question_that_breaks_the_search_spoils_no_other() -> None:
+    with running() as served:
+        poison = {"id": "o9"}
+
+        def fails(queries: Sequence[Query]) -> Exception | None:
+            return ZeroDivisionError() if any(query.id == "o9" for query in queries) else None
+
+        hold(served)
+        first = Crowd(served, [QUESTION])
+        assert served.searcher.entered.wait(10)
+        crowd = Crowd(served, [QUESTION, poison, {"id": "o1"}])
+        waiting(served, 3)
+        served.searcher.fails = fails
+        served.searcher.gate.set()
+        assert [status for status, _ in crowd.join()] == [200, 500, 200]
+        first.join()
+
+
+def test_an_alias_that_cannot_answer_is_503_with_the_reason() -> None:
+    with running() as served:
+        served.searcher.fails = lambda queries: Refused("not_serving", "no version yet", "alias", "wait", 503)
+        status, answer, headers = served.ask("POST", "/v1/similar", QUESTION)
+        assert (status, answer["error"]["code"], headers["retry-after"]) == (503, "not_serving", "1")
+        batch = served.post({"queries": [QUESTION]}, "/v1/similar/batch")
+        assert (batch[0], batch[1]["error"]["field"]) == (503, "alias")
+
+
+def test_questions_that_wait_when_the_server_ends_are_answered() -> None:
+    with running(Limits(drain_s=1.0, answer_s=3.0)) as served:
+        hold(served)
+        crowd = Crowd(served, [QUESTION] * 3)
+        assert served.searcher.entered.wait(10)
+        waiting(served, 2)
+        threading.Timer(0.3, served.searcher.gate.set).start()
+        served.server.close()
+        assert [status for status, _ in crowd.join()] == [200] * 3
+
+
+def test_a_closed_batcher_refuses_and_its_thread_ends() -> None:
+    async def use() -> None:
+        pulse = Pulse("search")
+        batcher = Batcher(ToySearcher(), Limits(), HttpMetrics(CollectorRegistry()), pulse)
+        batcher.start()
+        answers = await batcher.ask("latest", [Query(id="o1", k=2)])
+        assert len(answers.results[0]) == 2  # type: ignore[arg-type]
+        assert pulse.beats > 0
+        batcher.close()
+        with pytest.raises(Problem, match="ends"):
+            await batcher.ask("latest", [Query(id="o1")])
+
+    asyncio.run(use())
+    assert not [thread for thread in threading.enumerate() if thread.name == "tripletd-search"]
+
+
+def test_a_stuck_search_shows_in_its_pulse() -> None:
+    async def use() -> None:
+        pulse, searcher = Pulse("search"), ToySearcher()
+        batcher = Batcher(searcher, Limits(answer_s=0.1), HttpMetrics(CollectorRegistry()), pulse)
+        batcher.start()
+        searcher.gate.clear()
+        with pytest.raises(Problem, match="no answer within"):
+            await batcher.ask("latest", [Query(id="o1")])
+        assert (pulse.doing, pulse.is_patient) == ("searching", False)
+        searcher.gate.set()
+        await batcher.ask("latest", [Query(id="o1")])
+        batcher.close()
+        assert pulse.is_patient
+
+    asyncio.run(use())
+
+
+def test_a_client_that_hangs_up_does_not_hold_the_others() -> None:
+    with running() as served:
+        hold(served)
+        body = json.dumps(QUESTION).encode()
+        request = b"POST /v1/similar HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        for _ in range(5):
+            connection = served.connect()
+            connection.sendall(request)
+            connection.close()
+        crowd = Crowd(served, [QUESTION] * 2)
+        assert served.searcher.entered.wait(10)
+        served.searcher.gate.set()
+        assert [status for status, _ in crowd.join()] == [200, 200]
+        with served.connect() as connection:
+            connection.sendall(request.replace(b"Host: a", b"Connection: close"))
+            assert read_all(connection).startswith(b"HTTP/1.1 200")
