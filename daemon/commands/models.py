@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import modelmoves
+from daemon.commands import modeldiff, modelmoves
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
-from daemon.exits import EX_OK, EX_USAGE, UserError
-from daemon.text import ago, measure, number_runs, size
+from daemon.exits import EX_OK
+from daemon.text import ago, measure, size
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,20 +54,15 @@ def show(
     json: JsonOption = False,
 ) -> int:
     """One version: position, counters, files, measures."""
-    from checkpoints import resolve
     from daemon.look.overview import version_rows
     from daemon.look.readable import read_entries
+    from daemon.models.refusal import number_of
     from daemon.versions.storage import open_for_reading
 
     store, ledger = open_for_reading(load(config, set_))
     numbers, (entries, notes) = store.versions(), read_entries(ledger)
     write_notes(notes)
-    number = resolve(name, numbers, entries)
-    if number is None:
-        known = number_runs(numbers) or "none yet"
-        raise UserError(
-            f"there is no version {name}", f"versions: {known}; see `tripletd models list`", EX_USAGE
-        )
+    number = number_of(name, numbers, entries)
     manifest = store.manifest(number)
     row = version_rows([manifest], entries, max(numbers))[0]
     if json:
@@ -77,6 +72,7 @@ def show(
     return EX_OK
 
 
+app.command("diff")(modeldiff.diff)
 app.command("promote")(modelmoves.promote)
 app.command("rollback")(modelmoves.rollback)
 app.command("pin")(modelmoves.pin)

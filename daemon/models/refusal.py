@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from checkpoints import LedgerEntry, resolve
 from daemon.exits import EX_USAGE, UserError
 from daemon.text import number_runs
 
@@ -43,3 +44,11 @@ def no_such_version(name: int | str, kept: Sequence[int], field: str = "version"
         f"there is no version {name}",
         f"versions: {known}; see `tripletd models list`",
     )
+
+
+def number_of(name: str, kept: Sequence[int], entries: Iterable[LedgerEntry]) -> int:
+    """The listed version that a number or name means; raises Refused."""
+    number = resolve(name, kept, entries)
+    if number is None:
+        raise no_such_version(name, kept)
+    return number

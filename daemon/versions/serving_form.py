@@ -30,8 +30,11 @@ DERIVED = "serving"
 log = structlog.get_logger("tripletd.serving_form")
 
 
-def serving_form(versions: VersionStore, version: Version, config: ServingConfig) -> ServingForm:
-    """The serving form of a loaded version: read when it was made with these settings, else made and kept.
+def serving_form(
+    versions: VersionStore, version: Version, config: ServingConfig, keep: bool = True
+) -> ServingForm:
+    """The serving form of a loaded version: read when it was made with these settings, else made and, unless
+    `keep` is false, kept.
 
     Raises StateError for a W that is missing or not finite, UserError for settings its dimension does not
     allow. A form that cannot be read or written (damage, full disk) is made in memory and the trouble is
@@ -49,7 +52,7 @@ def serving_form(versions: VersionStore, version: Version, config: ServingConfig
         if meta.get("settings_digest") == digest:
             return ServingForm.from_arrays(arrays, W)
     form = make_form(W, number, config)
-    if kept is None:
+    if kept is None and keep:
         settings = {"settings": config.model_dump(), "settings_digest": digest}
         _keep(versions, number, form, settings | {"made": account(form)})
     return form

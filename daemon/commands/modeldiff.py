@@ -1,0 +1,129 @@
+"""`tripletd models diff A B`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
+from daemon.exits import EX_OK
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from daemon.models.diff import Diff, Queries
+    from learners.spectrum import Spectrum
+
+_NAME = "A number, or latest, best, stable, a pinned name."
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help=_NAME)],
+    after: Annotated[str, typer.Argument(metavar="B", help=_NAME)],
+    *,
+    queries: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Objects of the catalog asked as queries; 0 asks none.")
+    ] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sample of queries.")] = 0,
+    most: Annotated[int, typer.Option(min=1, max=10_000, help="Longest list of each kind.")] = 10,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """What changed between two versions: features, spectrum, and the queries whose top 10 moved most."""
+    from daemon.look.readable import read_entries
+    from daemon.models.compare import Asked, compare
+    from daemon.models.objects import catalog_objects
+    from daemon.models.refusal import number_of
+    from daemon.versions.storage import open_for_reading
+
+    settings = load(config, set_)
+    versions, ledger = open_for_reading(settings)
+    entries, notes = read_entries(ledger)
+    write_notes(notes)
+    kept = versions.versions()
+    pair = number_of(before, kept, entries), number_of(after, kept, entries)
+    objects = catalog_objects(settings, versions, pair[0]) if queries else None
+    asked = Asked(entries=most, queries=queries, moved=most, seed=seed)
+    found = compare(versions, pair, settings.serving, objects, asked)
+    if json:
+        write_json(asdict(found))
+    else:
+        write_notes(f"left out: {what}" for what in found.skipped)
+        _print(found)
+    return EX_OK
+
+
+def _print(found: Diff) -> None:
+    out = console()
+    out.print(f"from version {found.before} to version {found.after}, {found.dim:,} dimensions")
+    out.print(
+        f"W changed by {_share(found.relative)} of its norm, its symmetric part by {_share(found.symmetric)}"
+    )
+    for table in _tables(found):
+        out.print()
+        out.print(table)
+    if found.queries is not None:
+        out.print()
+        _print_queries(found.queries)
+
+
+def _tables(found: Diff) -> Iterator[Table]:
+    spectra = _table("spectrum of sym(W)", f"version {found.before}", f"version {found.after}")
+    for name, of in _FIGURES.items():
+        spectra.add_row(name, *(of(one) for one in found.spectra))
+    yield spectra
+    if found.steps:
+        steps = _table("similarity of", "and", "before", "after")
+        for step in found.steps:
+            steps.add_row(step.first, step.second, _number(step.before), _number(step.after))
+        yield steps
+    if found.directions:
+        turns = _table("along", "rose by")
+        for turn in found.directions:
+            features = ", ".join(f"{weight:+.2f} {name}" for name, weight in turn.features)
+            turns.add_row(features, _number(turn.value))
+        yield turns
+
+
+def _print_queries(queries: Queries) -> None:
+    out = console()
+    out.print(
+        f"{queries.sampled:,} objects as queries (seed {queries.seed}): {queries.shared:.1%} of the top "
+        f"{queries.k} stay, {queries.unchanged:,} queries unchanged"
+    )
+    if not queries.moved:
+        return
+    table = _table("query", "stay", "entered", "left")
+    for one in queries.moved:
+        table.add_row(one.id, f"{one.shared}", ", ".join(one.entered), ", ".join(one.left))
+    out.print(table)
+
+
+def _table(*titles: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table
+
+
+_FIGURES: Mapping[str, Callable[[Spectrum], str]] = {
+    "largest eigenvalue": lambda one: _number(one.largest[0]),
+    "smallest eigenvalue": lambda one: _number(one.smallest[0]),
+    "negative": lambda one: "-" if one.negatives is None else f"{one.negatives:,}",
+    "effective rank": lambda one: _number(one.effective_rank),
+    "stable rank": lambda one: _number(one.stable_rank),
+}
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,139 @@
+"""Two versions loaded and compared; for the command and for the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checkpoints import Damaged, Version, VersionStore
+from daemon.config.model import ServingConfig
+from daemon.exits import EX_DATAERR, UserError
+from daemon.models.diff import (
+    Diff,
+    Queries,
+    feature_names,
+    moved_queries,
+    nearest,
+    sample,
+    steps_of,
+    turns_of,
+)
+from daemon.models.objects import Objects
+from daemon.models.refusal import Refused
+from daemon.versions.arrays import map_arrays
+from daemon.versions.serving_form import serving_form
+from learners.block import Float32s
+from learners.change import change
+from learners.maps import FittedSpaceMap
+from learners.search import as_items
+from learners.spectrum import FULL_UP_TO, spectrum
+
+LONG = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How much to tell. entries, directions, moved: longest lists; queries: size of the sample, 0 asks none;
+    seed: of the sample.
+    """
+
+    entries: int = 20
+    directions: int = 5
+    queries: int = 200
+    moved: int = LONG
+    seed: int = 0
+
+
+def compare(
+    versions: VersionStore,
+    pair: tuple[int, int],
+    serving: ServingConfig,
+    objects: Objects | None,
+    asked: Asked = Asked(),
+) -> Diff:
+    """Load both versions of `pair`, (before, after), and compare them; nothing is written.
+
+    Memory: both W, and one serving form after the other. Seconds up to 2,000 dimensions; at 10,000 two or
+    three minutes where the validator has not kept the serving forms, else half of one. Raises UserError where
+    one does not load, or where their spaces differ.
+    """
+    old, new = (_load(versions, number) for number in pair)
+    _same_space(old, new)
+    skipped = []
+    A, B = _W(old), _W(new)
+    changed = change(A, B, asked.entries, asked.directions)
+    spectra = spectrum(A), spectrum(B)
+    if not spectra[0].full:
+        skipped.append(
+            f"number of negative eigenvalues and effective rank: they need all {len(A)} eigenvalues, which "
+            f"are computed up to {FULL_UP_TO} dimensions; the ends are by Lanczos iteration"
+        )
+    queries = None
+    if asked.queries and objects is None:
+        skipped.append("queries: no catalog is configured (catalog.path)")
+    elif asked.queries and objects is not None:
+        queries = _queries(versions, (old, new), serving, objects, asked)
+    name = feature_names(_fitted(old))
+    return Diff(
+        *pair,
+        len(A),
+        changed.relative,
+        changed.symmetric,
+        steps_of(changed, name),
+        turns_of(changed, name),
+        spectra,
+        queries,
+        tuple(skipped),
+    )
+
+
+def _queries(
+    versions: VersionStore,
+    pair: tuple[Version, Version],
+    serving: ServingConfig,
+    objects: Objects,
+    asked: Asked,
+) -> Queries:
+    if objects.map_id != pair[0].manifest.map.get("id"):
+        raise UserError(
+            f"version {pair[0].manifest.number} is of another map than the catalog was mapped with",
+            "compare versions of what is served now",
+            EX_DATAERR,
+        )
+    items, rows = as_items(objects.mapped), sample(len(objects.ids), asked.queries, asked.seed)
+    before, after = (
+        nearest(serving_form(versions, version, serving, keep=False), objects.mapped, items, rows)
+        for version in pair
+    )
+    return moved_queries(objects.ids, rows, (before, after), asked.seed, asked.moved)
+
+
+def _load(versions: VersionStore, number: int) -> Version:
+    try:
+        return versions.load(number)
+    except Damaged as error:
+        told = f"version {number} does not load: {error.place}: {error.problem}"
+        raise Refused("damaged", "version", told, error.remedy, EX_DATAERR) from error
+
+
+def _same_space(old: Version, new: Version) -> None:
+    own, other = ((v.manifest.space, v.manifest.map.get("id")) for v in (old, new))
+    if own != other:
+        raise Refused(
+            "other_space",
+            "version",
+            f"versions {old.manifest.number} and {new.manifest.number} are of different spaces or maps: "
+            "their coordinates mean different things",
+            "compare versions of one space",
+            EX_DATAERR,
+        )
+
+
+def _W(version: Version) -> Float32s:
+    W = version.arrays.get("W")
+    if W is None:
+        raise UserError(f"version {version.manifest.number} holds no matrix W", code=EX_DATAERR)
+    return W
+
+
+def _fitted(version: Version) -> FittedSpaceMap:
+    return FittedSpaceMap.load(version.manifest.map.get("spec", {}), map_arrays(version.arrays))

@@ -1,0 +1,162 @@
+"""What changed between two versions, in the words of people: features, spectra, queries. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Block, Int64s
+from learners.change import Change
+from learners.maps import FittedSpaceMap, WhitenMap
+from learners.quadratic import inverse_roots
+from learners.scores import row_blocks
+from learners.search import Items, topk
+from learners.serving import ServingForm
+from learners.spectrum import Spectrum
+
+K = 10
+"""Results compared per query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Two features (equal on the diagonal) whose similarity went from `before` to `after`."""
+
+    first: str
+    second: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A direction along which similarity rose (value > 0) or fell: features with their weights in it."""
+
+    value: float
+    features: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MovedQuery:
+    """A query of which only `shared` of the nearest objects are the same; `entered` and `left` by rank."""
+
+    id: str
+    shared: int
+    entered: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """A sample of the catalog's objects, drawn with `seed`, each asked for its `k` nearest others.
+
+    shared: mean share of the nearest that both versions name, 1 when nothing moved; unchanged: queries with
+    the same ones in the same order; moved: those that share fewest, the worst first.
+    """
+
+    sampled: int
+    seed: int
+    k: int
+    shared: float
+    unchanged: int
+    moved: tuple[MovedQuery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """From version `before` to version `after`.
+
+    relative and symmetric as in `learners.change.Change`. spectra: of both. queries: None where they were not
+    asked. skipped: what was left out and why, one line each.
+    """
+
+    before: int
+    after: int
+    dim: int
+    relative: float | None
+    symmetric: float | None
+    steps: tuple[Step, ...]
+    directions: tuple[Turn, ...]
+    spectra: tuple[Spectrum, Spectrum]
+    queries: Queries | None
+    skipped: tuple[str, ...]
+
+
+def feature_names(fitted: FittedSpaceMap) -> Callable[[int], str]:
+    """Names of the mapped space's coordinates: "view[17]", or "view component 3" where a map has mixed the
+    features (whiten).
+    """
+    starts = np.cumsum([0, *(view.dim for view in fitted.views.values())])
+    views = list(fitted.views.items())
+
+    def name(coordinate: int) -> str:
+        place = int(np.searchsorted(starts, coordinate, side="right")) - 1
+        view, its_map = views[place]
+        at = coordinate - int(starts[place])
+        return f"{view} component {at}" if isinstance(its_map, WhitenMap) else f"{view}[{at}]"
+
+    return name
+
+
+def steps_of(change: Change, name: Callable[[int], str]) -> tuple[Step, ...]:
+    """The changed entries by name."""
+    return tuple(Step(name(e.row), name(e.column), e.before, e.after) for e in change.entries)
+
+
+def turns_of(change: Change, name: Callable[[int], str]) -> tuple[Turn, ...]:
+    """The changed directions by name."""
+    return tuple(
+        Turn(one.value, tuple((name(j), weight) for j, weight in one.coordinates))
+        for one in change.directions
+    )
+
+
+def sample(count: int, size: int, seed: int) -> Int64s:
+    """At most `size` of `count` rows, ascending, drawn without repetition."""
+    rng = np.random.default_rng(seed)
+    return np.sort(rng.choice(count, min(size, count), replace=False)).astype(np.int64)
+
+
+def nearest(form: ServingForm, mapped: Block, items: Items, rows: Int64s, k: int = K) -> Int64s:
+    """The k objects nearest to each object named by `rows`, itself left out: int64 [len(rows), k], -1 where
+    there are fewer. mapped: all objects; items: the same, as the search reads them.
+    """
+    scale = inverse_roots(form.self_scores(mapped)) if form.normalised else None
+    found = np.full((len(rows), k), -1, np.int64)
+    for part in row_blocks(len(rows), form.dim):
+        _, best = topk(form.fold(mapped.take(rows[part])), items, scale, None, k + 1)
+        for at, own in enumerate(rows[part], part.start):
+            others = best[at - part.start]
+            others = others[others != own][:k]
+            found[at, : len(others)] = others
+    return found
+
+
+def moved_queries(
+    ids: Sequence[str], rows: Int64s, lists: tuple[Int64s, Int64s], seed: int, most: int
+) -> Queries:
+    """How the lists of the queries `rows` moved; lists: before and after, each as `nearest` gives it."""
+    before, after = lists
+    told = [_moved(ids, int(row), b, a) for row, b, a in zip(rows, before, after, strict=True)]
+    sizes = [max(1, int(np.sum(own >= 0))) for own in before]
+    shares = [one.shared / size for one, size in zip(told, sizes, strict=True)]
+    same = np.all(before == after, axis=1)
+    order = sorted((n for n in range(len(told)) if not same[n]), key=lambda n: (shares[n], told[n].id))
+    return Queries(
+        sampled=len(rows),
+        seed=seed,
+        k=int(before.shape[1]),
+        shared=float(np.mean(shares)) if shares else 1.0,
+        unchanged=int(same.sum()),
+        moved=tuple(told[n] for n in order[:most]),
+    )
+
+
+def _moved(ids: Sequence[str], row: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> MovedQuery:
+    old, new = (set(rows[rows >= 0].tolist()) for rows in (before, after))
+    entered = tuple(ids[item] for item in after if item >= 0 and item not in old)
+    left = tuple(ids[item] for item in before if item >= 0 and item not in new)
+    return MovedQuery(ids[row], len(old & new), entered, left)
