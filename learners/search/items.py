@@ -1,37 +1,115 @@
-"""Items as the search reads them: the vectors themselves, and beside them what makes a scan quick."""
+"""Items as the search reads them: what is scored, and beside it what makes a scan quick and its bound
+rigorous."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from learners.block import Block, DenseBlock, SparseBlock
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Block, DenseBlock, Float32s, Int64s, SparseBlock
+from learners.errors import BlockError
+from learners.kernels.codes import STRIDE
+from learners.kernels.lanes import LANES
+from learners.kernels.scan_dense import encode
+from learners.kernels.scan_sparse import pad_long, pad_short
+
+SHORT_DIM = 1 << 16
+"""Dimensions whose columns fit 16 bits, which are half the bytes to read."""
+
+UNIT = 2.0**-24
+"""Unit roundoff of float32."""
+
+FEW = 16
+"""Roundings granted beyond those of a row's own products and sums: those of the bound and of the score
+itself."""
+
+UP = 1 + 1e-6
+"""Makes up for the rounding of a bound itself to float32, and of norms summed in float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseItems:
-    """Sparse items, n rows. Made once per block by `of`, then only read; the block is referred to, not copied."""
+    """Sparse items, n rows of d columns, copied and padded for the scan; 6 or 8 bytes per entry.
 
-    block: SparseBlock
+    pointers: int64 [n + 1]; columns: uint16 up to 65,536 columns, else uint32; values: float32; radius:
+    float32 [n], how far a float32 product of row i with f may be from the true one, per ||f||: gamma
+    ||row||, with gamma = c u / (1 - c u) for c roundings, which holds for any order of summation (Higham,
+    Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1). longest: norm of the longest row.
+    lost: most that underflow may take from a product.
+    """
+
+    dim: int
+    pointers: Int64s
+    columns: NDArray[Any]
+    values: Float32s
+    radius: Float32s
+    longest: float
+    lost: float
 
     @classmethod
     def of(cls, block: SparseBlock) -> SparseItems:
         """Prepare a block. Raises BlockError naming the first row with a value that is not finite or an index
         out of range.
         """
-        raise NotImplementedError
+        lengths = -(-np.diff(block.indptr) // LANES) * LANES
+        pointers = np.zeros(len(block) + 1, np.int64)
+        np.cumsum(lengths, out=pointers[1:])
+        short = block.dim <= SHORT_DIM
+        columns = np.zeros(pointers[-1], np.uint16 if short else np.uint32)
+        values, norms = np.zeros(pointers[-1], np.float32), np.zeros(len(block))
+        fill = pad_short if short else pad_long
+        wrong = fill(block.dim, block.kernel_rows(), pointers, columns, values, norms)
+        _refuse(wrong, f"a value that is not finite or an index outside 0..{block.dim - 1}")
+        errors = (lengths + FEW) * UNIT
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            gamma = np.where(errors < 1, errors / np.maximum(1 - errors, 0), np.inf)
+            radius = (gamma * norms * UP).astype(np.float32)
+        lost = float(lengths.max(initial=0) + FEW) * 2.0**-148
+        return cls(block.dim, pointers, columns, values, radius, float(norms.max(initial=0)), lost)
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+    def arrays(self) -> tuple[Int64s, NDArray[Any], Float32s, Float32s]:
+        """As the kernels take them."""
+        return self.pointers, self.columns, self.values, self.radius
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseItems:
-    """Dense items, n rows. Made once per block by `of`, then only read; the block is referred to, not copied."""
+    """Dense items, n rows of d columns, referred to, and their 8-bit codes: a byte per number beside its
+    four.
 
-    block: DenseBlock
+    values: float32 [n, d]; codes: int8 [n, p], d padded with zeros; bounds: float64 [n, 3]: the step of
+    each row's codes, its norm, and the norm of what its codes leave out.
+    """
+
+    values: Float32s
+    codes: NDArray[np.int8]
+    bounds: NDArray[np.float64]
 
     @classmethod
     def of(cls, block: DenseBlock) -> DenseItems:
         """Prepare a block. Raises BlockError naming the first row with a value that is not finite."""
-        raise NotImplementedError
+        codes = np.empty((len(block), -(-block.dim // STRIDE) * STRIDE), np.int8)
+        bounds = np.empty((len(block), 3))
+        _refuse(encode(block.values, codes, bounds), "a value that is not finite")
+        return cls(block.values, codes, bounds)
+
+    @property
+    def dim(self) -> int:
+        """Columns."""
+        return int(self.values.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def arrays(self) -> tuple[Float32s, NDArray[np.int8], NDArray[np.float64]]:
+        """As the kernels take them."""
+        return self.values, self.codes, self.bounds
 
 
 Items: TypeAlias = SparseItems | DenseItems
@@ -40,3 +118,8 @@ Items: TypeAlias = SparseItems | DenseItems
 def as_items(block: Block) -> Items:
     """The items of a block of either kind."""
     return SparseItems.of(block) if isinstance(block, SparseBlock) else DenseItems.of(block)
+
+
+def _refuse(row: int, what: str) -> None:
+    if row >= 0:
+        raise BlockError(f"row {row} of the items has {what}: leave it out")

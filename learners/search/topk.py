@@ -1,10 +1,13 @@
 """The k best items of each folded query, exactly.
 
-score(f, p) = float32( scale_p * sum_j f_j p_j ): products of float32 numbers summed in float64 in the order of the
-columns, times the scale in float64, rounded once and kept within +-3.4e38. Nothing else decides: neither batch
-size, nor kind of block (a dense row and the sparse row of the same numbers score alike to the bit), nor the
-quick scan that only leaves out what provably cannot be among the best. scale is 1 / norm of the item for a
-normalised score, 0 for an item without a norm, which then scores 0.
+    score(f, p) = float32( scale_p sum_j f_j p_j )
+
+Products of float32 numbers are summed in float64 in the order of the row's entries, scaled in float64,
+rounded once and kept within +-3.4e38. Nothing else decides: neither how many queries are asked at once, nor
+the kind of
+block (a dense row and the sparse row of the same numbers score alike to the bit), nor the quick scan, which
+only leaves out what provably cannot be among the best. scale is 1 / norm of the item for a normalised
+score, 0 for an item without a norm, which then scores 0.
 
 Rows come descending by score, equal scores by ascending row.
 """
@@ -17,12 +20,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import Float32s, Int64s
-from learners.search.items import DenseItems, Items, SparseItems
+from learners.errors import BlockError
+from learners.kernels.best import settle
+from learners.kernels.lanes import QUERIES
+from learners.kernels.scan_dense import scan
+from learners.kernels.scan_sparse import scan_many_long, scan_many_short, scan_one_long, scan_one_short
+from learners.search.checks import Mask, checked_mask, checked_queries, checked_scale
+from learners.search.items import UP, DenseItems, Items, SparseItems
 
 TopK: TypeAlias = tuple[Float32s, Int64s]
 """Scores float32 [m, k] and rows int64 [m, k]; what is absent has score -inf and row -1, at the end."""
 
-Mask: TypeAlias = NDArray[np.bool_]
+Best: TypeAlias = tuple[Float32s, Int64s, Int64s]
+
+LINE = 16
+"""float32 numbers of a cache line."""
+
+SAFE = 1e37
+"""Norms whose product is below this leave every partial sum within float32."""
+
+SLACK = 2.0**-22
+"""Of ||f|| ||x||: more than the rounding of a score to float32 can add to it."""
 
 
 def topk_sparse(
@@ -30,19 +48,43 @@ def topk_sparse(
 ) -> TopK:
     """The k best sparse items of each folded query.
 
-    folded: float32 [m, d], any m; 16 queries share one pass over the items. scale: float32 [n], finite and >= 0, or
-    None for 1. allowed: bool [n], False leaves a row out; None allows all. k >= 0, also above n. One thread,
-    the GIL released, no allocation per item.
-    Raises BlockError for other shapes or dtypes, for a query or scale that is not finite, a negative scale or k.
+    folded: float32 [m, d], any m; 16 queries share one pass over the items. scale: float32 [n], finite and
+    >= 0, or None for 1. allowed: bool [n], False leaves a row out; None allows all. k >= 0, also above n.
+    One thread, the GIL released, no allocation per item.
+    Raises BlockError for other shapes or dtypes, for a query or scale that is not finite, a negative scale
+    or k.
     """
-    raise NotImplementedError
+    queries, best = checked_queries(folded, items.dim), _empty(len(folded), len(items), k)
+    factors, mask = checked_scale(scale, len(items)), checked_mask(allowed, len(items))
+    short = items.columns.dtype == np.uint16
+    scan_one, scan_many = (scan_one_short, scan_many_short) if short else (scan_one_long, scan_many_long)
+    lengths = _lengths(queries, items.longest)
+    lost, arrays = np.float32(items.lost), items.arrays()
+    if best[0].shape[1]:
+        for first in range(0, len(queries), QUERIES):
+            part = slice(first, first + QUERIES)
+            if len(queries[part]) == 1:
+                scan_one(queries[first], lengths[first], lost, arrays, factors, mask, first, best)
+                continue
+            side_by_side, norms = _side_by_side(queries[part], lengths[part])
+            heaps = (best[0][part], best[1][part], best[2][part])
+            scan_many(side_by_side, norms, lost, queries[part], arrays, factors, mask, heaps)
+    return _settled(best, k)
 
 
 def topk_dense(
     folded: Float32s, items: DenseItems, scale: Float32s | None, allowed: Mask | None, k: int
 ) -> TopK:
     """As `topk_sparse`, for dense items."""
-    raise NotImplementedError
+    queries, best = checked_queries(folded, items.dim), _empty(len(folded), len(items), k)
+    factors, mask = checked_scale(scale, len(items)), checked_mask(allowed, len(items))
+    coded, weights = _encoded(queries, items.codes.shape[1])
+    if best[0].shape[1]:
+        for first in range(0, len(queries), QUERIES):
+            part = slice(first, first + QUERIES)
+            heaps = (best[0][part], best[1][part], best[2][part])
+            scan(queries[part], coded[part], weights[part], items.arrays(), factors, mask, heaps)
+    return _settled(best, k)
 
 
 def topk(folded: Float32s, items: Items, scale: Float32s | None, allowed: Mask | None, k: int) -> TopK:
@@ -50,3 +92,58 @@ def topk(folded: Float32s, items: Items, scale: Float32s | None, allowed: Mask |
     if isinstance(items, SparseItems):
         return topk_sparse(folded, items, scale, allowed, k)
     return topk_dense(folded, items, scale, allowed, k)
+
+
+def _empty(queries: int, rows: int, k: int) -> Best:
+    """Heaps with room for what can be found."""
+    if k < 0:
+        raise BlockError(f"k must not be negative: {k}")
+    room = min(k, rows)
+    scores = np.full((queries, room), -np.inf, np.float32)
+    return scores, np.full((queries, room), -1, np.int64), np.zeros(queries, np.int64)
+
+
+def _settled(best: Best, k: int) -> TopK:
+    scores, rows, counts = best
+    settle(scores, rows, counts)
+    missing = ((0, 0), (0, k - scores.shape[1]))
+    if k == scores.shape[1]:
+        return scores, rows
+    return np.pad(scores, missing, constant_values=-np.inf), np.pad(rows, missing, constant_values=-1)
+
+
+def _lengths(queries: Float32s, longest: float) -> Float32s:
+    """||f|| of each query, rounded up; infinite, so that every bound is, where float32 might overflow."""
+    norms = np.sqrt(np.einsum("md,md->m", queries, queries, dtype=np.float64)) * UP
+    with np.errstate(over="ignore"):
+        return np.where(norms * max(longest, 1.0) < SAFE, norms, np.inf).astype(np.float32)
+
+
+def _side_by_side(queries: Float32s, lengths: Float32s) -> tuple[Float32s, Float32s]:
+    """(float32 [d * 16] at the start of a cache line: for each column the queries' numbers; lengths [16])."""
+    count, dim = queries.shape
+    room = np.zeros(dim * QUERIES + LINE, np.float32)
+    start = -(room.ctypes.data // room.itemsize) % LINE
+    side_by_side = room[start : start + dim * QUERIES]
+    side_by_side.reshape(dim, QUERIES)[:, :count] = queries.T
+    padded = np.zeros(QUERIES, np.float32)
+    padded[:count] = lengths
+    return side_by_side, padded
+
+
+def _encoded(queries: Float32s, width: int) -> tuple[NDArray[np.int16], NDArray[np.float64]]:
+    """Codes int16 [m, width] and weights float64 [m, 3] of queries, as `scan` takes them.
+
+    unit = max |f| / most, with as many bits as keep a product with 8-bit codes within 32.
+    """
+    coded = np.zeros((len(queries), width), np.int16)
+    most = min(np.iinfo(np.int16).max, np.iinfo(np.int32).max // (127 * width))
+    exact = queries.astype(np.float64)
+    unit = np.abs(exact).max(axis=1, initial=0) / max(most, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        codes = np.where(unit[:, None] > 0, np.rint(exact / unit[:, None]), 0) * (most > 0)
+    coded[:, : queries.shape[1]] = codes
+    kept = unit[:, None] * codes
+    rest, norms = np.linalg.norm(exact - kept, axis=1), np.linalg.norm(exact, axis=1)
+    weights = [unit, (rest + SLACK * norms) * UP, np.linalg.norm(kept, axis=1) * UP]
+    return coded, np.ascontiguousarray(np.stack(weights, axis=1))

@@ -1,0 +1,155 @@
+"""Inner products of sparse rows with float32 lanes side by side, for the quick scan of a search.
+
+Written in LLVM's own vectors, because no plain loop compiles to them: a strict sum waits for every addition,
+and lanes kept in an array go through memory. The order of summation is fixed here, so one machine gives the
+same bits in every call; nothing that is answered depends on it (see `learners.search.topk`).
+
+Rows are padded: a row's places `start..stop` are a multiple of LANES apart, with value 0 where it has no
+entry.
+"""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any
+
+from learners.kernels import cpu as _cpu  # noqa: F401  (fixes the CPU level before numba is imported)
+
+from llvmlite import ir  # isort: skip
+from numba.core import cgutils, types  # isort: skip
+from numba.extending import intrinsic  # isort: skip
+
+LANES = 8
+"""Entries of one row that are multiplied at once; rows are padded to a multiple of it."""
+
+QUERIES = 16
+"""Queries that share one reading of the items."""
+
+CHAINS = 4
+"""Sums that `dot_queries` builds in turn, so that no addition waits for the one before."""
+
+_FLOAT, _WORD, _INT = ir.FloatType(), ir.IntType(64), ir.IntType(32)
+_FUSED = ("contract",)
+
+
+@intrinsic
+def dot_entries(typing_context: Any, query: Any, columns: Any, values: Any, start: Any, stop: Any) -> Any:
+    """sum over places start..stop-1 of query[columns[place]] * values[place], float32.
+
+    query, values: float32 one-dimensional; columns: unsigned, one-dimensional, each below len(query), not
+    checked here.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        weights, places, factors = _pointers(context, builder, signature.args[:3], arguments[:3])
+        total = cgutils.alloca_once_value(builder, ir.Constant(_floats(LANES), [0.0] * LANES))
+        first, last = arguments[3:]
+        with cgutils.for_range_slice(builder, first, last, _WORD(LANES), intp=_WORD) as (place, _):
+            gathered = ir.Constant(_floats(LANES), ir.Undefined)
+            for lane in range(LANES):
+                column = _column(builder, places, builder.add(place, _WORD(lane)))
+                weight = builder.load(builder.gep(weights, [column]))
+                gathered = builder.insert_element(gathered, weight, _INT(lane))
+            _add_product(builder, total, gathered, _load(builder, factors, place, LANES))
+        return _sum_of_lanes(builder, builder.load(total))
+
+    return types.float32(query, columns, values, types.int64, types.int64), generate
+
+
+@intrinsic
+def dot_queries(
+    typing_context: Any, queries: Any, columns: Any, values: Any, start: Any, stop: Any, out: Any
+) -> Any:
+    """out[n] = sum over places start..stop-1 of queries[columns[place] * QUERIES + n] * values[place].
+
+    queries: float32 [dim * QUERIES], the queries' numbers for one column side by side; out: float32
+    [QUERIES]. Else as `dot_entries`.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = (*signature.args[:3], signature.args[5])
+        weights, places, factors, results = _pointers(context, builder, kinds, (*arguments[:3], arguments[5]))
+        zero = ir.Constant(_floats(QUERIES), [0.0] * QUERIES)
+        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(CHAINS)]
+        first, last = arguments[3:5]
+        with cgutils.for_range_slice(builder, first, last, _WORD(CHAINS), intp=_WORD) as (place, _):
+            for chain, total in enumerate(sums):
+                here = builder.add(place, _WORD(chain))
+                column = builder.mul(_column(builder, places, here), _WORD(QUERIES))
+                factor = _repeated(builder, builder.load(builder.gep(factors, [here])), QUERIES)
+                _add_product(builder, total, _load(builder, weights, column, QUERIES), factor)
+        left, right, more, rest = (builder.load(total) for total in sums)
+        total = builder.fadd(builder.fadd(left, right), builder.fadd(more, rest))
+        builder.store(total, builder.bitcast(results, _floats(QUERIES).as_pointer())).align = 4
+        return context.get_dummy_value()
+
+    return types.void(queries, columns, values, types.int64, types.int64, out), generate
+
+
+@intrinsic
+def reached(
+    typing_context: Any, quick: Any, lengths: Any, least: Any, radius: Any, floor: Any, factor: Any
+) -> Any:
+    """Bit n is set unless (quick[n] + (radius * lengths[n] + floor)) * factor < least[n]; int64.
+
+    quick, lengths, least: float32 [QUERIES]; radius, floor, factor: float32. NaN sets the bit.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        places = _pointers(context, builder, signature.args[:3], arguments[:3])
+        sums, norms, bars = (_load(builder, place, _WORD(0), QUERIES) for place in places)
+        around, lost, scale = (_repeated(builder, number, QUERIES) for number in arguments[3:])
+        most = builder.fmul(builder.fadd(sums, builder.fadd(builder.fmul(around, norms), lost)), scale)
+        bits = builder.bitcast(builder.fcmp_unordered(">=", most, bars), ir.IntType(QUERIES))
+        return builder.zext(bits, _WORD)
+
+    floats = (types.float32,) * 3
+    return types.int64(quick, lengths, least, *floats), generate
+
+
+def _floats(lanes: int) -> Any:
+    return ir.VectorType(_FLOAT, lanes)
+
+
+def _pointers(context: Any, builder: Any, kinds: Any, arrays: Any) -> list[Any]:
+    pairs = zip(kinds, arrays, strict=True)
+    return [context.make_array(kind)(context, builder, array).data for kind, array in pairs]
+
+
+def _column(builder: Any, columns: Any, place: Any) -> Any:
+    return builder.zext(builder.load(builder.gep(columns, [place])), _WORD)
+
+
+def _load(builder: Any, base: Any, index: Any, lanes: int) -> Any:
+    """`lanes` neighbouring numbers, of any alignment."""
+    address = builder.bitcast(builder.gep(base, [index]), _floats(lanes).as_pointer())
+    loaded = builder.load(address)
+    loaded.align = 4
+    return loaded
+
+
+def _repeated(builder: Any, number: Any, lanes: int) -> Any:
+    nothing = ir.Constant(_floats(lanes), ir.Undefined)
+    one = builder.insert_element(nothing, number, _INT(0))
+    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_INT, lanes), [0] * lanes))
+
+
+def _add_product(builder: Any, total: Any, left: Any, right: Any) -> None:
+    product = builder.fmul(left, right, flags=_FUSED)
+    builder.store(builder.fadd(builder.load(total), product, flags=_FUSED), total)
+
+
+def _sum_of_lanes(builder: Any, vector: Any) -> Any:
+    lanes = vector.type.count
+    while lanes > 1:
+        lanes //= 2
+        nothing = ir.Constant(vector.type, ir.Undefined)
+        halves = [
+            builder.shuffle_vector(
+                vector, nothing, ir.Constant(ir.VectorType(_INT, lanes), list(range(first, first + lanes)))
+            )
+            for first in (0, lanes)
+        ]
+        vector = builder.fadd(*halves)
+    return builder.extract_element(vector, _INT(0))

@@ -1,0 +1,119 @@
+"""Scan of dense items for the best of some queries at once, over 8-bit codes of the rows.
+
+A row x is step * code + rest, its codes in -127..127; a query f is unit * code + rest likewise, in 16 bits.
+The product of the codes is an exact integer, so that by Cauchy and Schwarz
+
+    |f . x - unit step (codes . codes)|  <=  ||f rest|| ||x|| + ||unit codes|| ||x rest||,
+
+all of whose norms are known beforehand. A quarter of the bytes is read; only where the bound reaches the
+worst score kept so far, is the score itself computed, in float64, from the row itself, and offered.
+"""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from learners.kernels.best import PLACES_OUT, bar, offer, rounded
+from learners.kernels.codes import dot_codes
+from learners.kernels.compile import (
+    FLOATS,
+    FLOATS_OUT,
+    POINTERS,
+    POINTERS_OUT,
+    ROWS,
+    ROWS_OUT,
+    inlined,
+    kernel,
+)
+
+from numba import types  # isort: skip
+
+BYTES = types.Array(types.int8, 2, "C", readonly=True)
+WORDS = types.Array(types.int16, 2, "C", readonly=True)
+MASK = types.Array(types.boolean, 1, "C", readonly=True)
+BOUNDS = types.Array(types.float64, 2, "C", readonly=True)
+BEST = types.Tuple((ROWS_OUT, PLACES_OUT, POINTERS_OUT))
+CODED = types.Tuple((ROWS, BYTES, BOUNDS))
+
+Coded: TypeAlias = tuple[Any, Any, Any]
+"""rows float32 [n, d], codes int8 [n, p], bounds float64 [n, 3]: step, norm and norm of the rest of each
+row."""
+
+Best: TypeAlias = tuple[Any, Any, Any]
+"""scores float32 [m, k], rows int64 [m, k], counts int64 [m]: the heaps of m queries."""
+
+
+@kernel(types.int64(ROWS, types.int8[:, ::1], types.float64[:, ::1]))
+def encode(rows: Any, codes: Any, bounds: Any) -> int:
+    """Fill codes int8 [n, p], p >= d, and bounds float64 [n, 3] for rows float32 [n, d]; -1, or the first
+    row that is not finite, where it stops.
+
+    step = max |x| / 127; a row of zeros has step 0. Norms in float64; the padding of the codes is 0.
+    """
+    for row in range(rows.shape[0]):
+        largest, squares = np.float32(0.0), 0.0
+        for column in range(rows.shape[1]):
+            value = rows[row, column]
+            if not np.isfinite(value):
+                return row
+            largest = max(largest, abs(value))
+            squares += np.float64(value) * np.float64(value)
+        step = np.float64(largest) / 127.0
+        inverse = 1.0 / step if step > 0 else 0.0
+        rest = 0.0
+        codes[row, :] = 0
+        for column in range(rows.shape[1]):
+            value = np.float64(rows[row, column])
+            code = np.rint(value * inverse)
+            codes[row, column] = np.int8(code)
+            rest += (value - step * code) * (value - step * code)
+        bounds[row, 0], bounds[row, 1], bounds[row, 2] = step, np.sqrt(squares), np.sqrt(rest)
+    return -1
+
+
+@inlined
+def score_row(query: Any, values: Any, row: int, scale: float) -> Any:
+    """The score of one row: a float64 sum in the order of its columns, scaled and rounded once."""
+    total = np.float64(0.0)
+    for column in range(len(query)):
+        total += np.float64(query[column]) * np.float64(values[row, column])
+    return rounded(total, scale)
+
+
+@kernel(types.void(ROWS, WORDS, BOUNDS, CODED, FLOATS, MASK, BEST))
+def scan(queries: Any, coded: Any, weights: Any, items: Coded, scale: Any, allowed: Any, best: Best) -> None:
+    """Offer all allowed rows to the heaps of m queries.
+
+    queries: float32 [m, d]; coded: their codes, int16 [m, p], so small that a product of codes fits 32 bits;
+    weights: float64 [m, 3]: unit, what to multiply a row's norm with, and its rest's; scale: float32 [n] or
+    empty for 1; allowed: bool [n] or empty for all. A row is read from memory once for all queries.
+    """
+    values, codes, bounds = items
+    scores, rows, counts = best
+    least = np.empty(len(queries), np.float64)
+    for n in range(len(queries)):
+        least[n] = bar(scores[n], counts[n])
+    for row in range(len(codes)):
+        if len(allowed) > 0 and not allowed[row]:
+            continue
+        factor = np.float64(scale[row]) if len(scale) > 0 else 1.0
+        step, norm, rest = bounds[row, 0], bounds[row, 1], bounds[row, 2]
+        for n in range(len(queries)):
+            quick = np.float64(dot_codes(codes, row, coded, n)) * step * weights[n, 0]
+            if (quick + weights[n, 1] * norm + weights[n, 2] * rest) * factor < least[n]:
+                continue
+            score = score_row(queries[n], values, row, factor)
+            counts[n] = offer(scores[n], rows[n], counts[n], score, row)
+            least[n] = bar(scores[n], counts[n])
+
+
+@kernel(types.void(FLOATS, ROWS, FLOATS, POINTERS, FLOATS_OUT))
+def score_rows_dense(query: Any, values: Any, scale: Any, chosen: Any, out: Any) -> None:
+    """out[i] = the score of row chosen[i]; out float32, overwritten."""
+    for i in range(len(chosen)):
+        factor = np.float64(scale[chosen[i]]) if len(scale) > 0 else 1.0
+        out[i] = score_row(query, values, chosen[i], factor)

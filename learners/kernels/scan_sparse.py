@@ -1,0 +1,169 @@
+"""Scan of sparse items for the best of one query, or of 16 side by side.
+
+Each row costs one quick float32 product. Only where that, with the most it can be wrong by, reaches the worst
+score kept so far, is the score itself computed, in float64, and offered.
+"""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from learners.kernels.best import PLACES_OUT, bar, offer, rounded
+from learners.kernels.compile import (
+    CSR,
+    DOUBLES_OUT,
+    FLOATS,
+    FLOATS_OUT,
+    POINTERS,
+    POINTERS_OUT,
+    ROWS,
+    ROWS_OUT,
+    Csr,
+    inlined,
+    kernel,
+)
+from learners.kernels.lanes import QUERIES, dot_entries, dot_queries, reached
+
+from numba import types  # isort: skip
+
+MASK = types.Array(types.boolean, 1, "C", readonly=True)
+SHORTS = types.Array(types.uint16, 1, "C", readonly=True)
+LONGS = types.Array(types.uint32, 1, "C", readonly=True)
+BEST = types.Tuple((ROWS_OUT, PLACES_OUT, POINTERS_OUT))
+
+Padded: TypeAlias = tuple[Any, Any, Any, Any]
+"""pointers int64 [n + 1], columns uint16 or uint32, values float32, radius float32 [n]: rows padded as
+`learners.kernels.lanes` wants them; the quick product of row i with f is wrong by at most radius[i] ||f||,
+but for underflow."""
+
+Best: TypeAlias = tuple[Any, Any, Any]
+"""scores float32 [m, k], rows int64 [m, k], counts int64 [m]: the heaps of m queries."""
+
+
+def _pad(dim: int, rows: Csr, pointers: Any, columns: Any, values: Any, norms: Any) -> int:
+    """Fill columns and values from CSR rows, each row from pointers[row] on, and norms float64 [n]; -1, or
+    the first row with a value that is not finite or an index outside [0, dim), where it stops.
+
+    columns and values come as zeros, which is what the padding stays.
+    """
+    indptr, indices, given = rows
+    for row in range(len(norms)):
+        squares, place = 0.0, pointers[row]
+        for source in range(indptr[row], indptr[row + 1]):
+            index, value = indices[source], given[source]
+            if index < 0 or index >= dim or not np.isfinite(value):
+                return row
+            columns[place], values[place] = index, value
+            squares += np.float64(value) * np.float64(value)
+            place += 1
+        norms[row] = np.sqrt(squares)
+    return -1
+
+
+@inlined
+def score_entries(query: Any, columns: Any, values: Any, start: int, stop: int, scale: float) -> Any:
+    """The score of one row: a float64 sum in the order of its entries, scaled and rounded once."""
+    total = np.float64(0.0)
+    for place in range(start, stop):
+        total += np.float64(query[columns[place]]) * np.float64(values[place])
+    return rounded(total, scale)
+
+
+def _scan_one(
+    query: Any, length: Any, floor: Any, items: Padded, scale: Any, allowed: Any, at: int, best: Best
+) -> None:
+    """Offer all allowed rows to heap `at`.
+
+    query: float32 [d]; length: its norm, rounded up; floor: what underflow may take from a product; scale:
+    float32 [n] or empty for 1; allowed: bool [n] or empty for all.
+    """
+    pointers, columns, values, radius = items
+    scores, rows, count = best[0][at], best[1][at], best[2][at]
+    least = bar(scores, count)
+    for row in range(len(radius)):
+        if len(allowed) > 0 and not allowed[row]:
+            continue
+        factor = scale[row] if len(scale) > 0 else np.float32(1.0)
+        start, stop = pointers[row], pointers[row + 1]
+        quick = dot_entries(query, columns, values, start, stop)
+        if (quick + (radius[row] * length + floor)) * factor < least:  # never true of NaN
+            continue
+        score = score_entries(query, columns, values, start, stop, np.float64(factor))
+        count = offer(scores, rows, count, score, row)
+        least = bar(scores, count)
+    best[2][at] = count
+
+
+def _scan_many(
+    side_by_side: Any,
+    lengths: Any,
+    floor: Any,
+    queries: Any,
+    items: Padded,
+    scale: Any,
+    allowed: Any,
+    best: Best,
+) -> None:
+    """Offer all allowed rows to the heaps of up to 16 queries.
+
+    side_by_side: float32 [d * 16], zeros beyond the m queries; lengths: float32 [16]; queries: the same
+    float32 [m, d]. Else as `_scan_one`.
+    """
+    pointers, columns, values, radius = items
+    scores, rows, counts = best
+    quick, least = np.empty(QUERIES, np.float32), np.full(QUERIES, np.inf, np.float32)
+    for n in range(len(queries)):
+        least[n] = bar(scores[n], counts[n])
+    for row in range(len(radius)):
+        if len(allowed) > 0 and not allowed[row]:
+            continue
+        factor = scale[row] if len(scale) > 0 else np.float32(1.0)
+        start, stop = pointers[row], pointers[row + 1]
+        dot_queries(side_by_side, columns, values, start, stop, quick)
+        bits = reached(quick, lengths, least, radius[row], floor, factor)
+        if bits == 0:
+            continue
+        for n in range(len(queries)):
+            if bits & (1 << n):
+                score = score_entries(queries[n], columns, values, start, stop, np.float64(factor))
+                counts[n] = offer(scores[n], rows[n], counts[n], score, row)
+                least[n] = bar(scores[n], counts[n])
+
+
+def _score_rows(query: Any, items: Padded, scale: Any, chosen: Any, out: Any) -> None:
+    """out[i] = the score of row chosen[i]; out float32, overwritten."""
+    pointers, columns, values, _ = items
+    for i in range(len(chosen)):
+        row = chosen[i]
+        factor = np.float64(scale[row]) if len(scale) > 0 else 1.0
+        out[i] = score_entries(query, columns, values, pointers[row], pointers[row + 1], factor)
+
+
+def _padded(columns: Any) -> Any:
+    return types.Tuple((POINTERS, columns, FLOATS, FLOATS))
+
+
+def _filling(columns: Any) -> Any:
+    return types.int64(types.int64, CSR, POINTERS, columns, FLOATS_OUT, DOUBLES_OUT)
+
+
+def _one(columns: Any) -> Any:
+    return types.void(FLOATS, types.float32, types.float32, _padded(columns), FLOATS, MASK, types.int64, BEST)
+
+
+def _many(columns: Any) -> Any:
+    return types.void(FLOATS, FLOATS, types.float32, ROWS, _padded(columns), FLOATS, MASK, BEST)
+
+
+def _chosen(columns: Any) -> Any:
+    return types.void(FLOATS, _padded(columns), FLOATS, POINTERS, FLOATS_OUT)
+
+
+pad_short, pad_long = kernel(_filling(types.uint16[::1]))(_pad), kernel(_filling(types.uint32[::1]))(_pad)
+scan_one_short, scan_one_long = (kernel(_one(kind))(_scan_one) for kind in (SHORTS, LONGS))
+scan_many_short, scan_many_long = (kernel(_many(kind))(_scan_many) for kind in (SHORTS, LONGS))
+score_rows_short, score_rows_long = (kernel(_chosen(kind))(_score_rows) for kind in (SHORTS, LONGS))

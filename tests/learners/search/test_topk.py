@@ -1,0 +1,198 @@
+"""The search answers its definition to the bit: against a slow twin, and near what float64 says."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from learners import BlockError, SparseBlock, as_block
+from learners.search import SparseItems, as_items, score_rows, topk
+from tests.learners.examples import block, rows
+from tests.learners.search.twin import plain_topk
+
+KINDS = ("dense", "sparse")
+Floats = NDArray[np.float32]
+
+
+def same(found: tuple[Floats, NDArray[np.int64]], expected: tuple[Floats, NDArray[np.int64]]) -> None:
+    assert found[1].tolist() == expected[1].tolist()
+    assert found[0].tobytes() == expected[0].tobytes()
+    assert not np.isnan(found[0]).any()
+
+
+def scales(rng: np.random.Generator, n: int, which: str) -> Floats | None:
+    if which == "none":
+        return None
+    drawn = rng.uniform(0.1, 10, n).astype(np.float32)
+    return np.where(rng.random(n) < 0.2, np.float32(0), drawn)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    kind=st.sampled_from(KINDS),
+    shape=st.tuples(st.integers(0, 60), st.integers(1, 90)),
+    queries=st.integers(0, 35),
+    k=st.sampled_from([0, 1, 3, 10, 100]),
+    scale=st.sampled_from(["none", "some"]),
+    masked=st.booleans(),
+    numbers=st.sampled_from(["ordinary", "ties", "steep", "cancelling", "huge", "tiny"]),
+)
+def test_it_answers_the_definition_to_the_bit(
+    seed: int, kind: str, shape: tuple[int, int], queries: int, k: int, scale: str, masked: bool, numbers: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    items, folded = rows(rng, *shape), rows(rng, queries, shape[1], 1.0)
+    if numbers == "ties":
+        items, folded = np.round(items * 4), np.round(folded * 4)
+    if numbers == "steep":  # one number decides, so that codes of 8 bits say little about the others
+        items[:, 0], folded[:, 0] = items[:, 0] * 1e6, 0
+    if numbers == "cancelling":  # float32 sums keep nothing of the scores
+        half = shape[1] // 2
+        items[:, half : 2 * half], folded[:, half : 2 * half] = -items[:, :half], folded[:, :half]
+        items[:, 0] += np.float32(1e-6) * np.arange(len(items), dtype=np.float32)
+    if numbers == "huge":
+        items, folded = items * np.float32(1e20), folded * np.float32(1e19)
+    if numbers == "tiny":
+        items, folded = items * np.float32(1e-22), folded * np.float32(1e-22)
+    factors = scales(rng, len(items), scale)
+    allowed = rng.random(len(items)) < 0.7 if masked else None
+    part = block(items, kind)
+    found = topk(folded, as_items(part), factors, allowed, k)
+    same(found, plain_topk(folded, part, factors, allowed, k))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_are_those_of_float64(kind: str) -> None:
+    rng = np.random.default_rng(3)
+    items, folded = rows(rng, 500, 200), rows(rng, 17, 200, 1.0)
+    factors = rng.uniform(0.5, 2, 500).astype(np.float32)
+    exact = folded.astype(np.float64) @ items.astype(np.float64).T * factors
+    scores, found = topk(folded, as_items(block(items, kind)), factors, None, 10)
+    order = np.argsort(-exact, axis=1)[:, :10]
+    assert found.tolist() == order.tolist()
+    np.testing.assert_allclose(scores, np.take_along_axis(exact, order, axis=1), rtol=2**-23)
+
+
+@pytest.mark.parametrize("dim", [70, 66_000])
+def test_columns_of_16_and_of_32_bits_and_dense_rows_score_alike(dim: int) -> None:
+    rng = np.random.default_rng(4)
+    items = rows(rng, 40, 70)
+    folded = rng.standard_normal((5, 70)).astype(np.float32)
+    scattered = np.sort(rng.choice(dim, 70, replace=False))
+    narrow = block(items, "sparse")
+    assert isinstance(narrow, SparseBlock)
+    wide = SparseBlock(narrow.indptr, scattered[narrow.indices].astype(np.int32), narrow.values, dim)
+    spread = rng.standard_normal((5, dim)).astype(np.float32)
+    spread[:, scattered] = folded
+    expected = topk(folded, as_items(block(items, "dense")), None, None, 10)
+    same(topk(folded, as_items(narrow), None, None, 10), expected)
+    same(topk(spread, as_items(wide), None, None, 10), expected)
+    chosen = np.array([3, 3, 39, 0])
+    for part, query in ((narrow, folded[0]), (wide, spread[0]), (block(items, "dense"), folded[0])):
+        scores = score_rows(query, as_items(part), None, chosen)
+        all_scores, all_rows = topk(query[None], as_items(part), None, None, 40)
+        by_row = all_scores[0][np.argsort(all_rows[0])]
+        assert scores.tobytes() == by_row[chosen].tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_neither_batch_nor_neighbours_change_an_answer(kind: str) -> None:
+    rng = np.random.default_rng(5)
+    items = as_items(block(rows(rng, 3000, 50), kind))
+    folded = rows(rng, 37, 50, 1.0)
+    together = topk(folded, items, None, None, 10)
+    for n in range(37):
+        alone = topk(folded[n : n + 1], items, None, None, 10)
+        same(alone, (together[0][n : n + 1], together[1][n : n + 1]))
+    for size in (2, 15, 16, 17):
+        same(topk(folded[:size], items, None, None, 10), (together[0][:size], together[1][:size]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_that_come_in_rising_order_are_all_looked_at(kind: str) -> None:
+    items = np.linspace(-1, 1, 1000, dtype=np.float32)[:, None] * np.ones((1, 9), np.float32)
+    folded = np.ones((3, 9), np.float32) * np.array([[1], [-1], [0]], np.float32)
+    scores, found = topk(folded, as_items(block(items, kind)), None, None, 3)
+    assert found.tolist() == [[999, 998, 997], [0, 1, 2], [0, 1, 2]]
+    assert scores[2].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("kind", "most"), [("sparse", 1e-4), ("dense", 0.02)])
+def test_bounds_are_narrow(kind: str, most: float) -> None:
+    """Bounds that let everything through would be right and slow."""
+    values = rows(np.random.default_rng(6), 2000, 300)
+    items = as_items(block(values, kind))
+    bounds = items.radius if isinstance(items, SparseItems) else items.bounds[:, 2]
+    assert np.all(bounds <= most * np.linalg.norm(values, axis=1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_cannot_be_searched_is_refused_by_name(kind: str) -> None:
+    rng = np.random.default_rng(7)
+    items, folded = as_items(block(rows(rng, 5, 4), kind)), rows(rng, 2, 4, 1.0)
+    wrong = folded.copy()
+    wrong[1, 2] = np.nan
+    for arguments, word in (
+        ((folded[:, :3], items, None, None, 1), "folded queries"),
+        ((folded.astype(np.float64), items, None, None, 1), "folded queries"),
+        ((folded[0], items, None, None, 1), "folded queries"),
+        ((wrong, items, None, None, 1), "folded query 1"),
+        ((folded, items, np.ones(4, np.float32), None, 1), "scale"),
+        ((folded, items, np.array([1, 1, np.nan, 1, 1], np.float32), None, 1), "scale"),
+        ((folded, items, np.array([1, 1, -1, 1, 1], np.float32), None, 1), "scale"),
+        ((folded, items, None, np.ones(4, np.bool_), 1), "allowed"),
+        ((folded, items, None, None, -1), "k must"),
+    ):
+        with pytest.raises(BlockError, match=word):
+            topk(*arguments)
+    for chosen in ([5], [-1]):
+        with pytest.raises(BlockError, match="rows"):
+            score_rows(folded[0], items, None, np.array(chosen))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_items_that_are_not_finite_are_refused_with_their_row(kind: str, value: float) -> None:
+    items = rows(np.random.default_rng(8), 5, 4, 1.0)
+    items[3, 1] = value
+    with pytest.raises(BlockError, match="row 3"):
+        as_items(block(items, kind))
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_items_with_an_index_out_of_range_are_refused(index: int) -> None:
+    one = np.array([index], np.int32)
+    with pytest.raises(BlockError, match="row 0"):
+        as_items(SparseBlock(np.array([0, 1]), one, np.ones(1, np.float32), 4))
+
+
+def test_a_slice_of_a_block_is_searched_as_its_rows() -> None:
+    whole = block(rows(np.random.default_rng(9), 30, 12), "sparse")
+    folded = rows(np.random.default_rng(10), 3, 12, 1.0)
+    part = whole.slice(7, 20)
+    same(topk(folded, as_items(part), None, None, 5), plain_topk(folded, part, None, None, 5))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_search_releases_the_interpreter(kind: str) -> None:
+    rng = np.random.default_rng(11)
+    items, folded = as_items(block(rows(rng, 20_000, 200, 0.2), kind)), rows(rng, 64, 200, 1.0)
+    worker = threading.Thread(target=topk, args=(folded, items, None, None, 10))
+    worker.start()
+    turns = 0
+    while worker.is_alive():
+        turns += 1
+    worker.join()
+    assert turns > 100
+
+
+def test_items_refer_to_dense_rows_and_copy_none() -> None:
+    values = rows(np.random.default_rng(12), 10, 4, 1.0)
+    items = as_items(as_block(values))
+    assert items.values is values
