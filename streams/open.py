@@ -11,6 +11,7 @@ from streams import memory
 from streams.address import Address
 from streams.errors import AddressError, TopicMissing
 from streams.log import topics as log_topics
+from streams.log.compacting import compact as log_compact
 from streams.log.retention import retain as log_retain
 from streams.log.sink import LogSink
 from streams.log.source import LogSource
@@ -113,15 +114,19 @@ def open_source(address: Address) -> Source:
     return LogSource(address.path, address.topic)
 
 
-def open_sink(address: Address) -> Sink:
-    """Open a topic for writing; raises TopicMissing, LogFileError, StreamRefused or StreamUnavailable."""
+def open_sink(address: Address, *, durable: bool = True) -> Sink:
+    """Open a topic for writing; raises TopicMissing, LogFileError, StreamRefused or StreamUnavailable.
+
+    An embedded log that is not `durable` leaves it to the system when records reach the disk: a power cut,
+    but no end of the process, may take the newest. Brokers acknowledge as they always do.
+    """
     if address.scheme == "memory":
         return memory.MemorySink(address.path, address.topic)
     if address.scheme == "kafka":
         from streams.kafka.sink import KafkaSink
 
         return KafkaSink(address)
-    return LogSink(address.path, address.topic)
+    return LogSink(address.path, address.topic, durable=durable)
 
 
 def retain(
@@ -147,6 +152,16 @@ def retain(
     if address.scheme == "kafka":
         return {}
     return log_retain(address.path, address.topic, max_age_s, max_bytes, now_ms, before=before)
+
+
+def compact(address: Address) -> dict[int, int]:
+    """Of the records with one key let only the last stay, where enough are new to make that worth its while.
+
+    Comes back with how many records went, per partition. Readers see a gap in the offsets. A broker
+    compacts by itself where the topic's settings say so, and a log in memory ends with its process: there
+    nothing is done, and nothing comes back.
+    """
+    return log_compact(address.path, address.topic) if address.scheme == "log" else {}
 
 
 def _prepare_embedded(address: Address, partitions: int) -> Prepared:

@@ -19,11 +19,13 @@ class LogSink(Opened):
 
     max_record_bytes = MAX_RECORD_BYTES
 
-    def __init__(self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S) -> None:
-        super().__init__(path, topic, durable=True, timeout_s=timeout_s)
+    def __init__(
+        self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S, *, durable: bool = True
+    ) -> None:
+        super().__init__(path, topic, durable=durable, timeout_s=timeout_s)
 
     def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
-        """Write all records or none; when it returns they are on the disk."""
+        """Write all records or none; when it returns they are on the disk, unless opened as not durable."""
         identity = self._topic.identity
         placed = place_records(identity.topic, identity.partitions, records)
         if not records:

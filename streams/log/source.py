@@ -107,8 +107,8 @@ class LogSource(Opened):
             cursor.close()
         if not rows:
             return None
-        if rows[0][0] != position:
-            raise OffsetExpired(partition, position, rows[0][0])
+        if rows[0][0] != position and self.bounds()[partition][0] > position:
+            raise OffsetExpired(partition, position, rows[0][0])  # else compaction has removed what was here
         del self._positions[partition]
         self._positions[partition] = rows[-1][0] + 1
         offsets, timestamps, values, keys, headers = map(list, zip(*rows, strict=True))

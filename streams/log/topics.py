@@ -72,8 +72,8 @@ def first_at_least(
 ) -> int:
     """The first of these offsets whose `column`, which never falls, is >= `least`; else their end."""
 
-    def value(offset: int) -> int:
-        statement = f"SELECT {column} FROM {table} WHERE offset = ?"  # noqa: S608 (both names are ours)
+    def value(offset: int) -> int:  # of the next record, where compaction has removed this one
+        statement = f"SELECT {column} FROM {table} WHERE offset >= ? ORDER BY offset LIMIT 1"  # noqa: S608 (our names)
         return int(connection.execute(statement, (offset,)).fetchone()[0])
 
     return offsets.start + bisect_left(offsets, least, key=value)
