@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test bench soak lint unit kafka setup setup-photos clean help
+.PHONY: demo test bench soak lint unit kafka chromium setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
@@ -33,12 +33,16 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(STAMP) kafka
+unit: $(STAMP) kafka chromium
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.
 kafka: $(STAMP)
 	@BIN="$(BIN)" bash deploy/setup_kafka.sh
+
+# A browser for the tests of the page; quick when it is there.
+chromium: $(STAMP)
+	@BIN="$(BIN)" bash deploy/setup_chromium.sh
 
 # Vowpal Wabbit is a rival in one figure and nothing else needs it.
 bench: $(STAMP)

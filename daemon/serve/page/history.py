@@ -14,7 +14,7 @@ from daemon.look.readable import read_all
 
 MOST_POINTS = 1500
 """Of one line of one measure; longer ones are thinned evenly, their last point kept."""
-MOST_MOVES = 20
+MOST_MOVES = 12
 _DECISION = "decision"
 
 

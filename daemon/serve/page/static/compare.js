@@ -1,0 +1,117 @@
+// The query explorer: an object's nearest neighbours under two versions side by side, with what moved.
+
+import { get, imageOf } from "./api.js";
+import { empty, find, make } from "./dom.js";
+import { measure } from "./format.js";
+
+const PICK_MS = 250;
+const LOAD_MS = 60000;
+
+export class Compare {
+  constructor() {
+    this.chosen = null;
+    this.asked = 0;
+    this.sides = { left: null, right: null };
+    find("ask").addEventListener("submit", (event) => event.preventDefault());
+    find("object").addEventListener("input", () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.pick(find("object").value.trim()), PICK_MS); });
+    find("random").addEventListener("click", () => { find("object").value = ""; this.pick("", true); });
+    for (const name of ["left", "right", "k"]) find(name).addEventListener("change", () => { this.sides[name] = find(name).value; this.compare(); });
+  }
+
+  /** Offer `aliases` and the kept versions as sides, and choose an object once there are any. */
+  offer(aliases, versions, objects) {
+    const numbers = versions.filter((one) => one.kept).map((one) => String(one.number));
+    const names = [...aliases, ...(numbers.includes("0") ? [] : ["0"]), ...numbers];
+    const key = names.join();
+    if (key !== this.key && numbers.length + aliases.length > 0) {
+      this.key = key;
+      this.fill("left", names, "0");
+      this.fill("right", names, aliases.includes("latest") ? "latest" : aliases[0] ?? names[0]);
+    }
+    if (objects === 0) {
+      find("sides").replaceChildren(empty("Appears when the server has objects to compare: name a catalog file, or put items with tripletd items put."));
+    } else if (this.chosen === null && this.asked === 0) {
+      this.pick("", true);
+    }
+  }
+
+  fill(name, names, first) {
+    const select = find(name);
+    select.replaceChildren(...names.map((one) => make("option", { value: one }, /^\d+$/.test(one) ? (one === "0" ? "version 0 (cosine)" : `version ${one}`) : one)));
+    select.value = names.includes(this.sides[name]) ? this.sides[name] : first;
+  }
+
+  /** Objects that fit `text`; compare the first at once when `go`, or when it is the very one. */
+  async pick(text, go = false) {
+    const turn = ++this.asked;
+    try {
+      const { objects } = await get("objects", { text, limit: 16 });
+      if (turn !== this.asked) return;
+      find("choices").replaceChildren(...(objects.length ? objects.map((one) => this.choice(one)) : [make("li", { class: "why" }, text ? `No object's id or text contains “${text}”.` : "There are no objects yet.")]));
+      if (objects.length && (go || objects[0].id === text)) this.choose(objects[0].id);
+    } catch (error) {
+      find("choices").replaceChildren(make("li", { class: "why", role: "alert" }, `The objects cannot be listed: ${error.message}`));
+    }
+  }
+
+  choice(one) {
+    const button = make("button", { type: "button", "aria-pressed": String(one.id === this.chosen), title: one.id }, picture(one), make("span", {}, one.text || one.id));
+    button.addEventListener("click", () => this.choose(one.id));
+    button.dataset.id = one.id;
+    return make("li", {}, button);
+  }
+
+  choose(id) {
+    this.chosen = id;
+    for (const button of find("choices").querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.dataset.id === id));
+    this.compare();
+  }
+
+  async compare() {
+    if (this.chosen === null) return;
+    const turn = (this.turn = (this.turn ?? 0) + 1);
+    find("sides").setAttribute("aria-busy", "true");
+    try {
+      const found = await get("explore", { id: this.chosen, left: find("left").value, right: find("right").value, k: find("k").value }, LOAD_MS);
+      if (turn === this.turn) this.show(found);
+    } catch (error) {
+      if (turn === this.turn) find("sides").replaceChildren(empty(`No comparison: ${error.message}`));
+    } finally {
+      if (turn === this.turn) find("sides").removeAttribute("aria-busy");
+    }
+  }
+
+  show(found) {
+    const hits = Math.max(found.left.hits.length, found.right.hits.length);
+    const same = found.left.hits.length && found.right.hits.length ? `${found.shared} of ${hits} are in both lists` : "";
+    find("query").replaceChildren(picture(found.query) ?? "", make("div", {}, make("strong", {}, found.query.text || found.query.id),
+      make("p", { class: "quiet" }, found.query.text ? `${found.query.id} · ` : "", same)));
+    find("sides").replaceChildren(side(found.left, found.right), side(found.right, found.left));
+  }
+}
+
+function side(own, other) {
+  const title = /^\d+$/.test(own.side) ? `version ${own.side}` : own.model ? `${own.side}: version ${own.model}` : own.side;
+  const pictures = own.hits.some((hit) => hit.shown.has_image);
+  return make("div", { class: "card side" }, make("h3", {}, title),
+    own.problem ? empty(own.problem) : own.hits.length ? make("ol", { class: pictures ? "hits" : "hits texts" }, ...own.hits.map((hit) => item(hit, other))) : empty("It has no neighbours in the served catalog."));
+}
+
+function item(hit, other) {
+  const move = other.hits.length === 0 ? ["", "", ""] : moved(hit);
+  const facts = make("span", { class: "facts" }, make("span", {}, `${hit.rank}.`), make("span", {}, measure(hit.score)), move[1] ? make("span", { class: "move", title: move[2] }, move[1]) : null,
+    move[2] ? make("span", { class: "unseen" }, move[2]) : null);
+  return make("li", { class: "hit", title: hit.id, data: { move: move[0], id: hit.id } }, picture(hit.shown), make("span", { class: "label" }, hit.shown.text || hit.id), facts);
+}
+
+/** [kind, mark, words] of where a hit stands in the other list. */
+function moved(hit) {
+  if (hit.other_rank === null) return ["only", "only here", "not in the other list"];
+  if (hit.other_rank === hit.rank) return ["same", "", ""];
+  const by = hit.other_rank - hit.rank;
+  return by > 0 ? ["up", `▲ ${by}`, `${by} higher than in the other list`] : ["down", `▼ ${-by}`, `${-by} lower than in the other list`];
+}
+
+function picture(one) {
+  return one.has_image ? make("img", { class: "thumb", src: imageOf(one.id), alt: one.text || one.id }) : null;
+}

@@ -1,0 +1,102 @@
+// Learning curves: one measure by version with its reference lines, and the training loss.
+
+import { Chart, join } from "./charts.js";
+import { empty, find, make } from "./dom.js";
+import { count, measure } from "./format.js";
+
+const LOSS = "training_loss";
+const NOTES = {
+  map_clicks: "Clicks as the only relevant objects reward the order that was shown: never decides alone.",
+  map_shown: "Inside the shown lists alone: can rise while retrieval falls, so it never decides alone.",
+  position_balanced: "The shown order itself scores 0.5.",
+};
+
+export class Curves {
+  constructor() {
+    this.data = null;
+    const where = (x) => `${count(x)}${this.named.has(x) ? ` (version ${this.named.get(x)})` : ""}`;
+    this.named = new Map();
+    this.measure = new Chart(find("measure-chart"), { axis: measure, where });
+    this.loss = new Chart(find("loss-chart"), { axis: measure, where });
+    this.select = find("kind");
+    this.select.addEventListener("change", () => this.draw());
+  }
+
+  show(data) {
+    const text = JSON.stringify(data);
+    if (text === this.text) return;
+    this.text = text;
+    this.data = data;
+    const kinds = data.kinds.filter((kind) => kind.name !== LOSS);
+    const chosen = this.select.value;
+    this.select.replaceChildren(...kinds.map((kind) => make("option", { value: kind.name }, kind.title)));
+    this.select.disabled = kinds.length === 0;
+    if (kinds.some((kind) => kind.name === chosen)) this.select.value = chosen;
+    this.draw();
+  }
+
+  draw() {
+    const by = new Map(this.data.kinds.map((kind) => [kind.name, kind]));
+    for (const kind of by.values()) {
+      for (const line of kind.lines) line.events.forEach((at, place) => this.named.set(at, line.versions[place]));
+    }
+    const kind = by.get(this.select.value);
+    find("measure-title").textContent = kind?.title ?? "Measure by version";
+    if (kind === undefined || kind.lines.length === 0) {
+      this.measure.blank(empty("The curve begins with the first judged version. Start tripletd validate; it needs a holdout stream, which tripletd feed makes."));
+      find("measure-note").textContent = "";
+    } else {
+      this.measure.show(...this.lines(kind, true));
+      find("measure-note").textContent = this.note(kind);
+    }
+    const loss = by.get(LOSS);
+    if (!loss || loss.lines.length === 0) {
+      this.loss.blank(empty("Appears with the second version that tripletd learn writes."));
+    } else {
+      this.loss.show(...this.lines(loss, false));
+    }
+  }
+
+  /** [aligned data, series, the same in words]. */
+  lines(kind, judged) {
+    const [tables, drawn] = [[], []];
+    const add = (xs, ys, series) => {
+      if (ys.some((y) => y !== null)) { tables.push([xs, ys]); drawn.push(series); }
+    };
+    const current = kind.lines.find((line) => line.current);
+    for (const line of kind.lines.filter((one) => one !== current)) {
+      add(line.events, line.values, { label: "left behind", colour: "behind", width: 1.4 });
+    }
+    if (current) {
+      add(current.events, current.reference, { label: "version 0 (cosine)", colour: "reference", dash: [7, 5], width: 1.5 });
+      add(current.events, current.shown_order, { label: "shown order", colour: "third", dash: [2, 4], width: 1.6 });
+      add(current.events, current.values, { label: judged ? "version" : "loss", colour: "accent", points: judged, width: 2.2 });
+    }
+    const best = this.bestOf(kind);
+    if (best) add([best.events], [best.value], { label: "best", colour: "second", star: true });
+    const last = current ? current.values.length - 1 : -1;
+    const words = last < 0 ? kind.title : `${kind.title}: ${last + 1} versions, from ${measure(current.values[0])} to ${measure(current.values[last])}`;
+    return [join(tables), drawn, best ? `${words}; best ${measure(best.value)}, version ${best.version}` : words];
+  }
+
+  bestOf(kind) {
+    if (this.data.best === null) return null;
+    for (const line of kind.lines) {
+      const place = line.versions.indexOf(this.data.best.version);
+      if (place >= 0) return { ...this.data.best, value: line.values[place], reference: line.reference[place] };
+    }
+    return null;
+  }
+
+  note(kind) {
+    const parts = [`${count(this.data.judged)} judged versions`];
+    const best = this.bestOf(kind);
+    if (best) {
+      parts.push(`best is version ${best.version} after ${count(best.events)} events: ${measure(best.value)}${best.reference === null ? "" : `, version 0 ${measure(best.reference)} on the same window`}`);
+    }
+    if (kind.lines.length > 1) parts.push("paler lines were left behind by going back to an older version");
+    if (this.data.stopped_by) parts.push(`learning was stopped by ${this.data.stopped_by}`);
+    if (NOTES[kind.name]) parts.push(NOTES[kind.name].replace(/\.$/, ""));
+    return `${parts.join("; ")}.`;
+  }
+}

@@ -1,0 +1,126 @@
+// Live numbers of the roles: one card each, the newest hour kept here, gaps where nobody answered.
+
+import { Chart } from "./charts.js";
+import { empty, find, make, refill } from "./dom.js";
+import { ago, count, measure, short, span } from "./format.js";
+
+const HOUR = 3600;
+const CARDS = [
+  { title: "Events learned", role: "learn", names: { "learn.events": "events/s" }, low: 0, format: (v) => `${short(v)} events/s`, lacks: "Appears while tripletd learn runs." },
+  { title: "Lag", role: "learn", names: { "learn.lag_events": "events" }, low: 0, format: (v) => `${short(v)} events`, also: "learn.lag_seconds", lacks: "Appears while tripletd learn runs and its stream can be read." },
+  { title: "Training loss", role: "learn", names: { "learn.loss": "hinge loss" }, format: measure, lacks: "Appears while tripletd learn learns events: the mean over 10 s." },
+  { title: "Freshness: click to first answer that used it", role: "serve", prefixes: { "serve.fresh_p50.": "median, ", "serve.fresh_p99.": "p99, " }, log: true, format: span, lacks: "Appears when events are learned and somebody asks: nothing was both learned and used in an answer in this window." },
+  { title: "Time to answer", role: "serve", names: { "serve.latency_p50": "median", "serve.latency_p99": "p99" }, low: 0, format: span, rate: "serve.requests", lacks: "Appears with the first requests to /v1/similar." },
+  { title: "Drift: holdout loss of the best version", role: "validate", names: { "validate.holdout_loss": "loss" }, format: measure, drifts: "validate.drifts", lacks: "Appears while tripletd validate runs and the best version was judged." },
+];
+const COLOURS = ["accent", "second", "third", "good"];
+
+export class Live {
+  constructor() {
+    this.times = [];
+    this.values = new Map();
+    this.window = find("window");
+    this.window.addEventListener("change", () => this.draw());
+    this.cards = CARDS.map((card) => this.card(card));
+    this.dead = make("div", {});
+    find("live-cards").append(...this.cards.map((card) => card.place),
+      make("div", { class: "card row" }, make("div", { class: "head" }, make("h3", {}, "Dead letters by reason")), this.dead));
+  }
+
+  card(about) {
+    const [host, value] = [make("div", { class: "chart" }), make("span", { class: "value" })];
+    const place = make("div", { class: "card" }, make("div", { class: "head" }, make("h3", {}, about.title), value), host);
+    const range = () => [this.last() - Number(this.window.value), this.last()];
+    const chart = new Chart(host, { time: true, low: about.low ?? null, log: about.log ?? false, axis: about.format === span ? span : about.format === measure ? measure : short, range, where: (at) => new Date(at * 1000).toLocaleTimeString("en-GB") });
+    return { ...about, place, value, chart };
+  }
+
+  /** The moment of the newest sample, by the server's clock. */
+  last() {
+    return this.times.at(-1) ?? Date.now() / 1000;
+  }
+
+  /** Unix seconds from which samples are needed. */
+  get after() {
+    return this.times.at(-1);
+  }
+
+  add({ times, values }) {
+    const had = this.times.length;
+    this.times.push(...times);
+    for (const name of Object.keys(values)) {
+      if (!this.values.has(name)) this.values.set(name, new Array(had).fill(null));
+    }
+    for (const [name, known] of this.values) known.push(...(values[name] ?? new Array(times.length).fill(null)));
+    const old = this.times.findIndex((at) => at >= this.last() - HOUR);
+    if (old > 0) {
+      this.times.splice(0, old);
+      for (const known of this.values.values()) known.splice(0, old);
+    }
+  }
+
+  /** Draw everything again; `overview` says which role answers. */
+  draw(overview = this.overview) {
+    this.overview = overview;
+    if (!overview) return;
+    const roles = new Map(overview.roles.map((role) => [role.role, role]));
+    for (const card of this.cards) this.drawCard(card, roles.get(card.role), overview);
+    this.drawDead(overview.numbers, roles.get("learn"), overview.now);
+  }
+
+  drawCard(card, role, overview) {
+    const known = this.known(card);
+    const stale = role && !role.answers;
+    card.place.classList.toggle("stale", Boolean(stale));
+    card.value.textContent = this.told(card, overview, stale ? role : null);
+    if (known.length === 0) {
+      card.chart.blank(empty(stale ? `tripletd ${card.role} does not answer. ${card.lacks}` : card.lacks));
+      return;
+    }
+    const lines = known.map(([, label], place) => ({ label, colour: COLOURS[place % COLOURS.length], format: card.format }));
+    const words = `${card.title}: ${known.map(([name, label]) => `${label} ${this.newest(name, card.format)}`).join(", ")}`;
+    card.chart.show([this.times, ...known.map(([name]) => this.values.get(name))], lines, words);
+  }
+
+  /** [name, label] of the card's numbers that have a value in the window. */
+  known(card) {
+    const from = this.times.findIndex((at) => at >= this.last() - Number(this.window.value));
+    const named = Object.entries(card.names ?? {});
+    for (const [prefix, label] of Object.entries(card.prefixes ?? {})) {
+      for (const name of this.values.keys()) if (name.startsWith(prefix)) named.push([name, label + name.slice(prefix.length)]);
+    }
+    return named.filter(([name]) => this.values.get(name)?.some((value, place) => value !== null && place >= from));
+  }
+
+  told(card, overview, gone) {
+    if (gone) return gone.seen === null ? "" : `last ${ago(gone.seen, overview.now)}`;
+    const parts = Object.keys(card.names ?? {}).slice(0, 1).map((name) => overview.numbers[name]).filter((v) => v !== undefined).map(card.format);
+    if (card.also && overview.numbers[card.also] !== undefined) parts.push(`${span(overview.numbers[card.also])} behind`);
+    if (card.rate && overview.numbers[card.rate] !== undefined) parts.push(`${short(overview.numbers[card.rate])} requests/s`);
+    if (card.drifts && overview.numbers[card.drifts] !== undefined) {
+      const drifts = overview.numbers[card.drifts];
+      parts.push(`${count(drifts)} ${drifts === 1 ? "drift" : "drifts"}`);
+    }
+    return parts.join(", ");
+  }
+
+  newest(name, format) {
+    const value = this.values.get(name).findLast((one) => one !== null);
+    return value === undefined ? "not known" : format(value);
+  }
+
+  drawDead(numbers, learn, now) {
+    const known = Object.entries(numbers).filter(([name, value]) => name.startsWith("learn.dead.") && value > 0);
+    known.sort((one, other) => other[1] - one[1]);
+    refill(this.dead, [known, learn?.answers], () => {
+      if (known.length === 0) {
+        return [empty(learn?.answers ? "None since tripletd learn began: every record could be learned from." : "Counted while tripletd learn runs; tripletd deadletters shows those that were kept.")];
+      }
+      return [make("ul", { class: "bars" }, ...known.map(([name, value]) => {
+        const bar = make("i", { "aria-hidden": "true" });
+        bar.style.width = `${(100 * value) / known[0][1]}%`;
+        return make("li", {}, make("span", {}, name.slice("learn.dead.".length).replaceAll("_", " ")), make("span", { class: "value" }, count(value)), bar);
+      }))];
+    });
+  }
+}

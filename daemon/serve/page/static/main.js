@@ -1,0 +1,61 @@
+// Starts everything: asks the server again and again, and says so when it no longer answers.
+
+import { get, repeat } from "./api.js";
+import { Compare } from "./compare.js";
+import { Curves } from "./curves.js";
+import { find } from "./dom.js";
+import { moment } from "./format.js";
+import { Live } from "./live.js";
+import { showRoles, showServed, showTiles } from "./top.js";
+import { Versions } from "./versions.js";
+
+const LIVE_SECONDS = 2;
+const HISTORY_SECONDS = 4;
+
+const [curves, live, versions, compare] = [new Curves(), new Live(), new Versions(), new Compare()];
+let overview = null;
+let history = null;
+const troubles = new Map();
+
+async function now() {
+  const [told, samples] = await Promise.all([get("overview"), get("series", { after: live.after })]);
+  overview = told;
+  live.add(samples);
+  showRoles(told);
+  showTiles(told, history?.curves);
+  showServed(told);
+  live.draw(told);
+  find("clock").textContent = `as of ${moment(told.now, told.now)}`;
+  if (history) compare.offer(told.aliases, history.versions.versions, told.objects);
+}
+
+async function past() {
+  const [found, rows] = await Promise.all([get("curves"), versions.load()]);
+  history = { curves: found, versions: rows };
+  curves.show(found);
+  versions.show(rows);
+  if (overview) {
+    showTiles(overview, found);
+    compare.offer(overview.aliases, rows.versions, overview.objects);
+  }
+}
+
+/** One line for what does not work; what is shown stays, and is told to be old. */
+function heard(what) {
+  return (error) => {
+    if (error) troubles.set(what, error);
+    else troubles.delete(what);
+    const trouble = find("trouble");
+    trouble.hidden = troubles.size === 0;
+    document.body.classList.toggle("old", troubles.size > 0);
+    if (troubles.size > 0) {
+      const since = overview ? ` What you see is from ${moment(overview.now)}.` : "";
+      const [first] = troubles.values();
+      const lost = first.name === "TypeError" || first.name === "TimeoutError";
+      trouble.textContent = lost ? `The server does not answer.${since}` : `${what} cannot be shown: ${first.message}.${since}`;
+    }
+  };
+}
+
+repeat(LIVE_SECONDS, now, heard("Live numbers"));
+repeat(HISTORY_SECONDS, past, heard("Versions"));

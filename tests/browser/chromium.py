@@ -1,0 +1,56 @@
+"""Finding a Chromium and starting it without a window. TRIPLETD_CHROMIUM names one, else what is on the PATH."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chromium-headless-shell")
+_REMEDY = (
+    "install one (Debian: apt-get install chromium; Fedora: dnf install chromium-headless), "
+    "or point TRIPLETD_CHROMIUM at one"
+)
+# /dev/shm is small in containers; root may not use the sandbox, and no page but ours is opened.
+_ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb")
+
+
+class ChromiumMissing(Exception):
+    """No browser can be started; the message says what to install."""
+
+
+@cache
+def chromium() -> Path:
+    """The browser's program. Raises ChromiumMissing."""
+    told = os.environ.get("TRIPLETD_CHROMIUM")
+    candidates = [told] if told else [found for name in NAMES if (found := shutil.which(name))]
+    for candidate in candidates:
+        if os.access(candidate, os.X_OK):
+            return Path(candidate)
+    tried = f" ({told} cannot be run)" if told else ""
+    raise ChromiumMissing(f"no Chromium{tried}: {_REMEDY}")
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A started browser without a window; it ends with the context. Raises ChromiumMissing."""
+    program = chromium()
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS, timeout=60_000)
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+if __name__ == "__main__":
+    try:
+        print(chromium())
+    except ChromiumMissing as problem:
+        sys.exit(str(problem))
