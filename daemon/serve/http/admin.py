@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from daemon.exits import UserError
+from daemon.failures import as_user_error
+from daemon.serve.http.aside import Aside
 from daemon.serve.http.auth import TokenGuard
 from daemon.serve.http.body import read_model
-from daemon.serve.http.errors import JSON, Problem, from_user_error
+from daemon.serve.http.errors import JSON, from_user_error
 from daemon.serve.http.limits import Limits
 from daemon.serve.http.ports import Administration
 from daemon.serve.http.schemas import Collected, GcRequest, Moved, PinRequest, PromoteRequest, RollbackRequest
@@ -27,7 +26,7 @@ class Models:
 
     def __init__(self, administration: Administration, guard: TokenGuard, limits: Limits) -> None:
         self._do, self._guard, self._limits = administration, guard, limits
-        self._turn = asyncio.Lock()
+        self._aside = Aside(1, _PATIENCE_S)
 
     async def promote(self, request: Request) -> Response:
         """POST /v1/models/promote"""
@@ -58,11 +57,10 @@ class Models:
 
     async def _act(self, action: Callable[[], Mapping[str, Any]], answer: type[BaseModel]) -> Response:
         try:
-            async with asyncio.timeout(_PATIENCE_S), self._turn:
-                done = await run_in_threadpool(action)
-        except TimeoutError:
-            message = f"no end after {_PATIENCE_S:g} s; it may still happen"
-            raise Problem(503, "too_slow", message, None, "look at /v1/versions", retry_after=True) from None
-        except UserError as error:
-            raise from_user_error(error) from None
+            done = await self._aside.run(action)
+        except Exception as error:
+            told = as_user_error(error)
+            if told is None:
+                raise
+            raise from_user_error(told) from None
         return Response(answer.model_validate(done).model_dump_json(), media_type=JSON)

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from daemon.exits import UserError
+from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError
+from daemon.models.refusal import Refused as NotMoved
 from daemon.serve.http.schemas import MARKS
 from daemon.serve.query import Refused
 
@@ -83,7 +84,15 @@ def from_refusal(refused: Refused, prefix: str = "") -> Problem:
 
 
 def from_user_error(error: UserError) -> Problem:
-    """What an administrator asked for and may not have: 409, the state of things is against it."""
+    """What was asked for and may not be: 404 for a version that is not there, 503 for a store that does not
+    answer or is busy, else 409, the state of things is against it.
+    """
+    if isinstance(error, NotMoved):
+        status = {"no_such_version": 404, "busy": 503}.get(error.reason, 409)
+        again = status == 503
+        return Problem(status, error.reason, error.message, error.field, error.remedy, retry_after=again)
+    if error.code in (EX_UNAVAILABLE, EX_CANTCREAT, EX_DATAERR):
+        return Problem(503, "store_unavailable", error.message, None, error.remedy, retry_after=True)
     return Problem(409, "refused", error.message, None, error.remedy)
 
 

@@ -35,7 +35,7 @@ class Operation:
 
 
 _ASKING = (400, 404, 408, 413, 415, 422, 500, 503)
-_CHANGING = (400, 401, 403, 408, 409, 413, 415, 422, 500, 503)
+_CHANGING = (400, 401, 403, 404, 408, 409, 413, 415, 422, 500, 503)
 OPERATIONS = (
     Operation("get", "/v1/similar", "Objects nearest to an object", schemas.SimilarAnswer, None, _ASKING),
     Operation(

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from daemon.serve.http.aside import Aside
 from daemon.telemetry.health import Health
+
+_PATIENCE_S = 10.0
 
 
 class Probes:
     """The same four pages, in the same words, as those of the other roles."""
 
     def __init__(self, health: Health, registry: CollectorRegistry) -> None:
-        self._health, self._registry = health, registry
+        self._health, self._registry, self._aside = health, registry, Aside(1, _PATIENCE_S)
 
     async def livez(self, request: Request) -> Response:
         """Whether no thread is stuck."""
@@ -32,7 +34,7 @@ class Probes:
 
     async def metrics(self, request: Request) -> Response:
         """All families in Prometheus' text format."""
-        text = await run_in_threadpool(generate_latest, self._registry)
+        text = await self._aside.run(lambda: generate_latest(self._registry))
         return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
