@@ -11,6 +11,7 @@ from pathlib import Path
 
 from checkpoints import CheckpointError, Manifest, VersionStore
 from daemon.config.model import Config
+from daemon.config.serve import StepsConfig
 from daemon.config.stream import StreamConfig
 from daemon.exits import UserError
 from daemon.versions.storage import open_for_reading
@@ -44,6 +45,23 @@ def retain_topics(
             continue
         removed[topic.topic] = sum(counts.values())
     return removed
+
+
+def retain_steps(address: Address, limits: StepsConfig, floor: int, warn: Warn) -> int:
+    """Apply `steps.retention` and `steps.retention_bytes` to the step log of `address`; segments removed.
+
+    None from offset `floor` on goes, whatever the limits say. Never raises, as `retain_topics`.
+    """
+    age, size = limits.retention_s, limits.retention_size
+    if (age is None and size is None) or address.scheme == "kafka":
+        return 0
+    try:
+        return sum(retain(address.steps, age, size, before={0: floor}).values())
+    except TopicMissing:
+        return 0
+    except StreamError as error:
+        warn(f"retention of {address.steps.topic}: {error}")
+        return 0
 
 
 def learned_twice(versions: VersionStore, newest: Manifest) -> dict[int, int]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from checkpoints.errors import CheckpointError
 from checkpoints.publisher import Published
+from daemon.learn.applying.progress import RECORDS, Snapshot
 from daemon.learn.observe import Observer
+from daemon.learn.steps.handover import Handover
 from daemon.learn.threads.errands import Errands
 
 
@@ -16,11 +18,17 @@ class Acknowledger:
 
     observer: Observer
     errands: Errands
+    handover: Handover
+
+    def captured(self, snapshot: Snapshot) -> None:
+        """The step log is cut here, so that replicas of the version go on from it."""
+        self.handover.captured(int(snapshot.counters.get(RECORDS, 0)), snapshot.watermark)
 
     def published(self, result: Published) -> None:
         """Show it; have its position noted, old versions pruned, learned records retained."""
         self.observer.published(result)
         self.errands.published(result.manifest)
+        self.handover.published(result.manifest)
 
     def failed(self, error: CheckpointError) -> None:
         """A version could not be written."""

@@ -14,13 +14,14 @@ from daemon.learn.acknowledge import Acknowledger
 from daemon.learn.applying.assemble import Assembler
 from daemon.learn.halts import Halts, remember_poison
 from daemon.learn.observe import Observer
-from daemon.learn.parts import LoopParts, stands
+from daemon.learn.parts import LoopParts, LoopSettings, stands
 from daemon.learn.poisongate import PoisonGate
 from daemon.learn.readiness import Readiness
 from daemon.learn.starting.fitting import fit_map
 from daemon.learn.starting.inputs import Inputs, open_inputs
 from daemon.learn.starting.options import LearnOptions
 from daemon.learn.starting.origin import Origin, find_origin
+from daemon.learn.steplog import StepLog, step_log
 from daemon.learn.threads.errands import Errands
 from daemon.learn.threads.group import Threads
 from daemon.learn.threads.letters import Letters
@@ -83,7 +84,8 @@ def _parts(
     size = PollSize(config.stream.poll_records, cadence, origin.progress.records)
     reader = _reader(inputs, origin, size, outside)
     fence, pulse = Fence(inputs.versions, origin.epoch), watch("the errands thread")
-    errands = Errands(inputs.control, _housekeeping(config, inputs, fence, pulse), pulse, clock)
+    steps = step_log(config, inputs.address, origin, metrics, clock)
+    errands = Errands(inputs.control, _housekeeping(config, inputs, fence, steps, pulse), pulse, clock)
     readiness = Readiness(reader, errands, partial(stands, origin, reader), clock)
     observer = Observer(outside, metrics, readiness, origin.state.arrays, clock)
     publisher = AsyncPublisher(inputs.versions, origin.epoch)
@@ -94,19 +96,21 @@ def _parts(
         arrays=origin.state.arrays,
         describe=origin.describe,
         cadence=cadence,
-        listener=Acknowledger(observer, errands),
+        listener=Acknowledger(observer, errands, steps.handover),
         parent=origin.parent,
         clock=clock,
     )
     letters = Letters(inputs.dead, fence.check_if_readable, watch("the dead-letter thread"))
-    threads, halts = Threads(reader, errands, letters), _halts(config, inputs, origin)
-    topic, on_stop = inputs.address.topic, config.validate.on_stop
-    return LoopParts(outside, topic, on_stop, origin, threads, publishing, halts, observer)
+    threads = Threads(reader, errands, letters, steps.publisher)
+    settings = LoopSettings(inputs.address.topic, config.validate.on_stop)
+    halts = _halts(config, inputs, origin)
+    return LoopParts(outside, settings, origin, threads, publishing, halts, observer, steps.handover)
 
 
-def _housekeeping(config: Config, inputs: Inputs, fence: Fence, pulse: Pulse) -> Housekeeping:
+def _housekeeping(config: Config, inputs: Inputs, fence: Fence, steps: StepLog, pulse: Pulse) -> Housekeeping:
     store, keep = inputs.store, config.checkpoints.keep
-    return Housekeeping(VersionStore(store), Ledger(store), fence, inputs.address, keep, config.stream, pulse)
+    versions, ledger = VersionStore(store), Ledger(store)
+    return Housekeeping(versions, ledger, fence, inputs.address, keep, config.stream, steps.retain, pulse)
 
 
 def _halts(config: Config, inputs: Inputs, origin: Origin) -> Halts:

@@ -13,6 +13,7 @@ from daemon.learn.halts import Halts
 from daemon.learn.observe import Observer
 from daemon.learn.readiness import STALL_SECONDS
 from daemon.learn.starting.origin import Origin
+from daemon.learn.steps.handover import Handover
 from daemon.learn.threads.group import Threads
 from daemon.learn.threads.reader import Reader
 from daemon.learn.writing.publishing import Publishing
@@ -23,17 +24,25 @@ LETTER_SECONDS = 0.3  # what dead letters get to become durable after a stop
 
 
 @dataclass(frozen=True, slots=True)
+class LoopSettings:
+    """The topic that is learned, and what a STOP means: "park" or "exit"."""
+
+    topic: str
+    on_stop: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopParts:
     """One learning loop's parts. Only this thread touches the state, the progress and the publishing."""
 
     outside: Outside
-    topic: str
-    on_stop: str
+    settings: LoopSettings
     origin: Origin
     threads: Threads
     publishing: Publishing
     halts: Halts
     observer: Observer
+    handover: Handover
 
     def start(self) -> None:
         """Begin to read, to ask and to write dead letters."""
@@ -78,7 +87,7 @@ class LoopParts:
         """Run the step over a batch: as long as it takes, but the next batch is made to take less."""
         began = time.perf_counter()
         with self.outside.pulse.patient("the learner's step"):
-            done = step(self.origin.state, ready, self.topic)
+            done = step(self.origin.state, ready, self.settings.topic)
         seconds = time.perf_counter() - began
         self.threads.reader.learned(ready, seconds)
         self.observer.stepped(done, seconds)
@@ -86,7 +95,10 @@ class LoopParts:
 
     def learned(self, ready: Ready, done: Step) -> None:
         """A batch is applied and its dead letters are durable: the position moves."""
-        self.origin.progress.advance(done.applied)
+        progress = self.origin.progress
+        first = progress.records
+        progress.advance(done.applied)
+        self.handover.applied(first, progress.records, progress.watermark, done)
         self.halts.passed(ready, len(ready.decoded.poison) + len(done.rejected))
         self.observer.applied(ready, done, self.halts.poison_share)
 

@@ -53,7 +53,7 @@ def _loop(parts: LoopParts, options: LearnOptions) -> int:
         halt = parts.halts.in_force()
         if halt is not None:
             parts.write_last_version()
-            if _leaves(halt, options, parts.on_stop) or not _halted(parts, halt):
+            if _leaves(halt, options, parts.settings.on_stop) or not _halted(parts, halt):
                 break
         ready = parts.next_batch(WAIT_SECONDS)
         if ready is not None:

@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy.typing as npt
 
+from checkpoints.manifest import Manifest
+
 Arrays = dict[str, npt.NDArray[Any]]
 
+MATRIX = "W"
 MAP_PREFIX = "map."
 WINDOW_PREFIX = "dedupe."
 
@@ -33,6 +36,11 @@ def learner_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
     """The learner's part of a version's arrays."""
     others = (MAP_PREFIX, WINDOW_PREFIX)
     return {name: array for name, array in arrays.items() if not name.startswith(others)}
+
+
+def matrix_digest(manifest: Manifest) -> str:
+    """The digest of a version's learned matrix; StopIteration for a version without one."""
+    return next(spec.digest for spec in manifest.arrays if spec.name == MATRIX)
 
 
 def map_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:

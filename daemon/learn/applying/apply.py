@@ -12,6 +12,7 @@ import numpy.typing as npt
 from daemon.learn.applying.progress import Applied
 from daemon.learn.applying.ready import Ready
 from daemon.learn.applying.state import State
+from learners.batch import TripletBatch
 from learners.outcome import Outcome, Reason, StepInfo
 from streams.deadletter import DeadLetter
 
@@ -23,12 +24,15 @@ DUPLICATE = "duplicate"
 @dataclass(frozen=True, slots=True)
 class Step:
     """One applied batch: its effect on the progress, dead letters of what the kernel rejected, in offset
-    order, the kernel's info on the events that were not repetitions, and how many were."""
+    order, and how many events were repetitions. Of the others: the triplets (None without any), their event
+    times int64 [n] in ms, and the kernel's info."""
 
     applied: Applied
     rejected: list[DeadLetter]
     info: StepInfo
     duplicates: int
+    learned: TripletBatch | None
+    timestamps: npt.NDArray[np.int64]
 
 
 def step(state: State, ready: Ready, topic: str) -> Step:
@@ -39,8 +43,8 @@ def step(state: State, ready: Ready, topic: str) -> Step:
     counts as a repetition depends on nothing but the ids in their order.
     """
     decoded = ready.decoded
-    info, kept = _learn(state, ready)
-    duplicates = len(decoded) - len(info)
+    learned, info, kept = _learn(state, ready)
+    timestamps, duplicates = decoded.timestamps[kept], len(decoded) - len(info)
     damaged = ready.polled.damaged is not None
     applied = Applied(
         partition=decoded.partition,
@@ -49,24 +53,26 @@ def step(state: State, ready: Ready, topic: str) -> Step:
         records=ready.records,
         counts=count(info, decoded.poison, duplicates),
         losses=info.loss[info.outcome != Outcome.REJECTED],
-        newest_ts=newest_ts(decoded.timestamps[kept], info),
+        newest_ts=newest_ts(timestamps, info),
         damaged=damaged,
     )
-    return Step(applied, rejected_letters(ready, kept, info, topic), info, duplicates)
+    rejected = rejected_letters(ready, kept, info, topic)
+    return Step(applied, rejected, info, duplicates, learned, timestamps)
 
 
-def _learn(state: State, ready: Ready) -> tuple[StepInfo, Any]:
-    """The kernel's info, and which of the decoded events it is about: a slice or an array of rows."""
+def _learn(state: State, ready: Ready) -> tuple[TripletBatch | None, StepInfo, Any]:
+    """What the kernel saw, its info, and which of the decoded events that is: a slice or an array of rows."""
     triplets, weights = ready.triplets, ready.decoded.weights
     if triplets is None:
-        return StepInfo.empty(0), slice(0)
+        return None, StepInfo.empty(0), slice(0)
     fresh = state.window.admit(ready.decoded.ids)
     if fresh.all():
-        return state.learner.learn_many(triplets, weights), slice(None)
+        return triplets, state.learner.learn_many(triplets, weights), slice(None)
     kept = np.flatnonzero(fresh)
     if len(kept) == 0:
-        return StepInfo.empty(0), slice(0)
-    return state.learner.learn_many(triplets.take(kept), weights[kept]), kept
+        return None, StepInfo.empty(0), slice(0)
+    taken = triplets.take(kept)
+    return taken, state.learner.learn_many(taken, weights[kept]), kept
 
 
 def rejected_letters(ready: Ready, kept: Any, info: StepInfo, topic: str) -> list[DeadLetter]:

@@ -43,7 +43,12 @@ class Origin:
     progress: Progress
     describe: Description
     epoch: Epoch
-    parent: int
+    base: Manifest
+
+    @property
+    def parent(self) -> int:
+        """The number of the version it continues from."""
+        return self.base.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ def _first(plan: _Plan, fitted: FittedSpaceMap, offsets: Mapping[int, int], epoc
     meta = describe(progress.snapshot(), None)
     manifest = plan.inputs.versions.publish(epoch, state.arrays(), meta)
     log.info("version 0 written: the untrained similarity", dim=fitted.dim, positions=dict(offsets))
-    return Origin(state, progress, describe, epoch, manifest.number)
+    return Origin(state, progress, describe, epoch, manifest)
 
 
 def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
@@ -143,7 +148,7 @@ def _continue(plan: _Plan, epoch: Epoch) -> Origin:
         state.obey(entry)
     positions = progress.next_offsets()
     log.info("continuing", version=manifest.number, positions=positions, records=progress.records)
-    return Origin(state, progress, Description(plan.run, state.fitted), epoch, manifest.number)
+    return Origin(state, progress, Description(plan.run, state.fitted), epoch, manifest)
 
 
 def _go_on(manifest: Manifest, plan: _Plan) -> Progress:

@@ -22,24 +22,28 @@ log = structlog.get_logger("tripletd.learn")
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Each owns what it talks to, and closes it."""
+    """Each owns what it talks to, and closes it. `steps`: what nobody waits for, however slow it is."""
 
     reader: Reader
     errands: Errands
     letters: Letters
+    steps: Part | None = None
 
     def start(self) -> None:
-        """Begin to read, to ask and to write dead letters."""
-        for part in (self.letters, self.errands, self.reader):
-            part.start()
+        """Begin to read, to ask, to write dead letters and steps."""
+        for part in (self.letters, self.steps, self.errands, self.reader):
+            if part is not None:
+                part.start()
 
     def leave(self, in_a_hurry: Callable[[], bool]) -> None:
         """Let them end, but wait for none for long: what matters is durable, nothing of theirs is needed."""
         began = time.monotonic()
-        left: list[Part] = [self.reader, self.errands, self.letters]
+        left: list[Part] = [part for part in (self.reader, self.errands, self.letters, self.steps) if part]
         for part in left:
             part.stop()
         while left := [part for part in left if not part.ended(SLICE_SECONDS)]:
-            if time.monotonic() - began > (STOP_SECONDS if in_a_hurry() else END_SECONDS):
+            waited = time.monotonic() - began
+            hurry = in_a_hurry() or left == [self.steps]
+            if waited > (STOP_SECONDS if hurry else END_SECONDS):
                 log.info("left behind: the stream did not answer", threads=[part.name for part in left])
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -31,6 +32,7 @@ class Housekeeping:
     address: Address
     keep: int
     stream: StreamConfig
+    retain_steps: Callable[[], None]
     pulse: Pulse
 
     def __call__(self, version: Manifest, source: Source) -> None:
@@ -41,6 +43,7 @@ class Housekeeping:
         with self.pulse.patient("pruning"):
             learned = self._prune(version)
             retain_topics(self.address, self.stream, learned, log.warning)
+            self.retain_steps()
         self.pulse.beat("noting the position")
         try:
             source.commit({partition: at.next_offset for partition, at in version.positions.items()})

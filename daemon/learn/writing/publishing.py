@@ -30,6 +30,10 @@ class Describe(Protocol):
 class Listener(Protocol):
     """Who hears of versions: metrics, retention, lag dashboards."""
 
+    def captured(self, snapshot: Snapshot) -> None:
+        """The state of a version is taken; it may still fail to become durable."""
+        ...
+
     def published(self, result: Published) -> None:
         """A version is durable."""
         ...
@@ -111,6 +115,7 @@ class Publishing:
         if not self._publisher.begin(self._arrays(), self._describe(snapshot, self.parent)):
             return False
         self._in_flight = snapshot
+        self._listener.captured(snapshot)
         return True
 
     def _take(self, result: Published | Failed | None) -> CheckpointError | None:

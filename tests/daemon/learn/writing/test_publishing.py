@@ -43,8 +43,12 @@ class Heard:
 
     def __init__(self) -> None:
         self.versions: list[int] = []
+        self.captures: list[Snapshot] = []
         self.failures = 0
         self.skips = 0
+
+    def captured(self, snapshot: Snapshot) -> None:
+        self.captures.append(snapshot)
 
     def published(self, result: Published) -> None:
         self.versions.append(result.manifest.number)

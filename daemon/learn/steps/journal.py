@@ -1,0 +1,153 @@
+"""What the step log says next: segments on their chain, cuts, bases and breaks. No threads, no log, no clock.
+
+The learner's loop never waits for the log, so batches may be missing here. A gap shows by the records before
+a batch: then a break is told, and steps are left out up to the next captured version, where replicas can
+begin again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from daemon.learn.steps.allowance import Allowance
+from daemon.learn.steps.applied import AppliedBatch, Captured, Durable, Item
+from daemon.learn.steps.assembling import SEGMENT_BYTES, as_steps, merged, nothing, size_of
+from streams.steps.chain import GENESIS
+from streams.steps.codec import encode_segment
+from streams.steps.errors import BadSegment
+from streams.steps.segment import ERROR, QUEUE, RATE, Base, Body, Break, Place, Steps
+
+CUTS_KEPT = 64
+"""Captured versions that may still become durable; more would mean that none did for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One segment as record values. `before`: the chain's value that it hangs on."""
+
+    body: Body
+    place: Place
+    before: bytes
+    records: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its records."""
+        return sum(map(len, self.records))
+
+
+class Journal:
+    """The segments of one writer epoch, from its beginning. `lost`: the reason told when batches are missing.
+
+    base: the version that the writer begins from; dim: of the vectors; max_record_bytes: of the sink.
+    """
+
+    def __init__(
+        self, epoch: int, base: Durable, dim: int, max_record_bytes: int, allowance: Allowance
+    ) -> None:
+        self.lost = QUEUE
+        self.whole = True  # nothing is being left out
+        self._base = base
+        self._dim = dim
+        self._max_record_bytes = max_record_bytes
+        self._allowance = allowance
+        self._place = Place(epoch, 0, base.number)
+        self._chain = GENESIS
+        self._records = base.records
+        self._cuts: dict[int, bytes] = {}
+        self._pending: list[Steps] = []
+        self._pending_bytes = 0
+
+    def begin(self) -> Written:
+        """Segment 0: where the writer begins."""
+        base = self._base
+        return self._write(Base(base.number, base.records, GENESIS, base.digest))
+
+    def take(self, item: Item, now: float) -> list[Written]:
+        """What is to be written because of an item; steps wait for `flush` until a segment is full."""
+        if isinstance(item, AppliedBatch):
+            return self._applied(item, now)
+        if isinstance(item, Captured):
+            return self._captured(item)
+        chain = self._cuts.pop(item.records, None)
+        if chain is None:
+            return []
+        self._cuts = {records: at for records, at in self._cuts.items() if records > item.records}
+        return [*self.flush(), self._write(Base(item.number, item.records, chain, item.digest))]
+
+    def flush(self) -> list[Written]:
+        """Everything taken so far."""
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        return [self._write(merged(pending))] if pending else []
+
+    def leave_out(self, reason: str) -> list[Written]:
+        """From here on steps are left out, up to the next captured version; what is pending still goes."""
+        written = self.flush()
+        self.whole = False
+        return [*written, self._write(Break(self._records, reason))]
+
+    def unwritten(self, first: Written) -> list[Written]:
+        """The log has refused `first` and whatever came after it: go on from before it, with a break."""
+        self._place, self._chain = first.place, first.before
+        self._pending, self._pending_bytes = [], 0
+        self._cuts.clear()
+        self.whole = False
+        return [self._write(Break(_records_before(first.body), ERROR))]
+
+    def _applied(self, batch: AppliedBatch, now: float) -> list[Written]:
+        if not self.whole:
+            return []
+        if batch.first != self._records:
+            return self.leave_out(self.lost)
+        steps = list(as_steps(batch, self._dim))
+        if not self._allowance.take(sum(map(size_of, steps)), now):
+            return self.leave_out(RATE)
+        written = []
+        for one in steps:
+            written += self._add(one)
+        if any(isinstance(one.body, Break) for one in written):
+            self._pending, self._pending_bytes = [], 0
+        self._records = batch.last
+        return written
+
+    def _captured(self, item: Captured) -> list[Written]:
+        written = []
+        if self.whole and item.records != self._records:
+            written = self.leave_out(self.lost)
+        self.whole, self._records, self.lost = True, item.records, QUEUE
+        if self._pending:
+            self._pending[-1] = replace(self._pending[-1], cut=True)
+        else:
+            self._pending.append(replace(nothing(item.records, item.watermark, self._dim), cut=True))
+        written += self.flush()
+        if isinstance(written[-1].body, Break):  # what was pending could not be written down
+            self.whole = True
+            written.append(self._write(replace(nothing(item.records, item.watermark, self._dim), cut=True)))
+        self._cuts[item.records] = self._chain
+        while len(self._cuts) > CUTS_KEPT:
+            self._cuts.pop(next(iter(self._cuts)))
+        return written
+
+    def _add(self, steps: Steps) -> list[Written]:
+        size = size_of(steps)
+        written = self.flush() if self._pending_bytes + size > SEGMENT_BYTES else []
+        self._pending.append(steps)
+        self._pending_bytes += size
+        return [*written, *self.flush()] if steps.project else written
+
+    def _write(self, body: Body) -> Written:
+        place, before = self._place, self._chain
+        try:
+            encoded = encode_segment(place, body, before, self._max_record_bytes)
+        except BadSegment:
+            if not isinstance(body, Steps):
+                raise
+            self.whole = False
+            body = Break(body.first, ERROR)
+            encoded = encode_segment(place, body, before, self._max_record_bytes)
+        self._place, self._chain = replace(place, seq=place.seq + 1), encoded.after
+        return Written(body, place, before, tuple(encoded.records))
+
+
+def _records_before(body: Body) -> int:
+    return body.first if isinstance(body, Steps) else body.records
