@@ -1,0 +1,20 @@
+"""The programs that the files of deploy/ are checked with, and where they are."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+UNPACKED = ROOT / ".cache" / "prometheus" / "usr" / "bin"
+
+
+def program(name: str) -> str:
+    """The path of a program; where there is none the test is skipped, and fails where nothing may be."""
+    found = shutil.which(name) or shutil.which(name, path=UNPACKED)
+    if found is None:
+        pytest.skip(f"no {name}: run deploy/setup_prometheus.sh")
+    return found

@@ -1,0 +1,90 @@
+"""The units are what systemd takes, what the roles need, and closed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from daemon.config import parse_duration
+from daemon.config.stream import StreamConfig
+from daemon.up.restarts import FATAL
+from tests.deploy.programs import DEPLOY, program
+
+UNITS = DEPLOY / "systemd"
+ROLES = ("learn", "validate", "serve")
+SERVICES = ("tripletd.service", *(f"tripletd-{role}@.service" for role in ROLES))
+NEWEST_TYPE_SINCE = 253
+MOST_EXPOSED = 2.0
+"""Of 10, as `systemd-analyze security` counts."""
+
+
+def said(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [program("systemd-analyze"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def version() -> int:
+    return int(said("--version").stdout.split()[1])
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """The units with a program that is there; for an older systemd with what their comment says of it."""
+    for unit in UNITS.iterdir():
+        text = unit.read_text().replace("/opt/tripletd/bin/tripletd", str(Path(sys.executable)))
+        if version() < NEWEST_TYPE_SINCE and unit.suffix == ".service":
+            older = "Type=notify\nExecReload=/bin/kill -HUP $MAINPID"
+            assert older.replace("\n", " and ") in " ".join(text.replace("#", "").split())
+            text = text.replace("Type=notify-reload", older)
+        (tmp_path / unit.name).write_text(text)
+        if "@" in unit.name:
+            shutil.copy(tmp_path / unit.name, tmp_path / unit.name.replace("@", "@photos"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["tripletd@.target", *SERVICES])
+def test_systemd_takes_every_unit(here: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("SYSTEMD_UNIT_PATH", f"{here}:")
+    verified = said("verify", "--man=no", str(here / name.replace("@", "@photos")))
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_unit_with_a_mistake_would_be_told(here: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    unit = here / name.replace("@", "@photos")
+    unit.write_text(unit.read_text().replace("ProtectSystem=strict", "ProtectSystem=strictly"))
+    monkeypatch.setenv("SYSTEMD_UNIT_PATH", f"{here}:")
+    assert "strictly" in said("verify", "--man=no", str(unit)).stderr
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_is_closed(here: Path, name: str) -> None:
+    unit = here / name.replace("@", "@photos")
+    told = said("security", "--offline=true", "--no-pager", str(unit)).stdout
+    (exposure,) = re.findall(r"Overall exposure level for \S+: ([\d.]+)", told)
+    assert float(exposure) <= MOST_EXPOSED
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_fit_the_roles(name: str) -> None:
+    found = dict(re.findall(r"(?m)^(\w+)=(.*)$", (UNITS / name).read_text()))
+    assert {int(code) for code in found["RestartPreventExitStatus"].split()} == FATAL
+    stuck = parse_duration(StreamConfig.model_validate({}).stuck_after)
+    assert float(found["WatchdogSec"]) >= 2 * stuck  # the role's own watchdog is the first to act
+    role = name.removeprefix("tripletd-").removesuffix("@.service")
+    instance = "%i" if role in ROLES else "tripletd"
+    command = role if role in ROLES else "up"
+    assert found["ExecStart"].endswith(f"tripletd {command} --config /etc/tripletd/{instance}.toml")
+    assert "MemoryDenyWriteExecute" not in found  # numba compiles
+
+
+def test_the_target_wants_every_role() -> None:
+    text = (UNITS / "tripletd@.target").read_text()
+    assert all(f"tripletd-{role}@%i.service" in text for role in ROLES)
+    for role in ROLES:
+        assert "PartOf=tripletd@%i.target" in (UNITS / f"tripletd-{role}@.service").read_text()
