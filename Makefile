@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test bench soak lint unit kafka chromium setup setup-photos clean help
+.PHONY: demo test bench soak lint unit kafka chromium prometheus setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
@@ -33,7 +33,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(STAMP) kafka chromium
+unit: $(STAMP) kafka chromium prometheus
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.
@@ -43,6 +43,10 @@ kafka: $(STAMP)
 # A browser for the tests of the page; quick when it is there.
 chromium: $(STAMP)
 	@BIN="$(BIN)" bash deploy/setup_chromium.sh
+
+# What checks the alert rules and units of deploy/; quick when it is there.
+prometheus:
+	@bash deploy/setup_prometheus.sh
 
 # Vowpal Wabbit is a rival in one figure and nothing else needs it.
 bench: $(STAMP)
