@@ -13,10 +13,10 @@ from daemon.failures import as_user_error
 from daemon.serve.http.aside import Aside
 from daemon.serve.http.auth import TokenGuard
 from daemon.serve.http.body import read_model
+from daemon.serve.http.changes import Collected, GcRequest, Moved, PinRequest, PromoteRequest, RollbackRequest
 from daemon.serve.http.errors import JSON, from_user_error
 from daemon.serve.http.limits import Limits
 from daemon.serve.http.ports import Administration
-from daemon.serve.http.schemas import Collected, GcRequest, Moved, PinRequest, PromoteRequest, RollbackRequest
 
 _PATIENCE_S = 60.0  # a promotion reads and verifies a whole version
 

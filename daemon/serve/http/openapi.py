@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from daemon.serve.http import schemas
+from daemon.serve.http import changes, schemas
 from daemon.serve.http.errors import JSON
 from daemon.serve.http.limits import Limits
 from daemon.telemetry.build import version
@@ -60,8 +60,8 @@ OPERATIONS = (
         "post",
         "/v1/models/promote",
         "Point a name at a version",
-        schemas.Moved,
-        schemas.PromoteRequest,
+        changes.Moved,
+        changes.PromoteRequest,
         _CHANGING,
         token=True,
     ),
@@ -69,8 +69,8 @@ OPERATIONS = (
         "post",
         "/v1/models/rollback",
         "Point a name back",
-        schemas.Moved,
-        schemas.RollbackRequest,
+        changes.Moved,
+        changes.RollbackRequest,
         _CHANGING,
         token=True,
     ),
@@ -78,8 +78,8 @@ OPERATIONS = (
         "post",
         "/v1/models/pin",
         "Name a version so that it is kept",
-        schemas.Moved,
-        schemas.PinRequest,
+        changes.Moved,
+        changes.PinRequest,
         _CHANGING,
         token=True,
     ),
@@ -87,8 +87,8 @@ OPERATIONS = (
         "post",
         "/v1/models/gc",
         "Delete versions that no rule keeps",
-        schemas.Collected,
-        schemas.GcRequest,
+        changes.Collected,
+        changes.GcRequest,
         _CHANGING,
         token=True,
     ),

@@ -27,7 +27,7 @@ class Overviews(Protocol):
 class Administration(Protocol):
     """Changes of what is served, called from a thread; each writes at most one ledger entry.
 
-    Every call gives what was done as plain data, the values of `schemas.Moved` or `schemas.Collected`, and
+    Every call gives what was done as plain data, the values of `changes.Moved` or `changes.Collected`, and
     raises UserError for what may not be done. A version is a number or a name.
     """
 

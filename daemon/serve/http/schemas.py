@@ -1,4 +1,4 @@
-"""Every request and every answer, as models: what is checked, and what the OpenAPI document says of it.
+"""Questions and answers as models: what is checked, and what the OpenAPI document says of it.
 
 Values are strict (no "10" for 10, no 1.0 for 1, no true for 1) and finite, unknown fields are errors. A list
 ends at its first error (`fail_fast`): a million wrong numbers cost no more than one. What depends on settings
@@ -17,7 +17,7 @@ MAX_LIST = 10_000
 MAX_VECTOR = 1_000_000
 MAX_VIEWS = 32
 _MAX_INDEX = 2**31 - 1
-_DENSE, _SPARSE, _NUMBER, _NAME = MARKS = ("<dense>", "<sparse>", "<number>", "<name>")
+_DENSE, _SPARSE, NUMBER, NAME = MARKS = ("<dense>", "<sparse>", "<number>", "<name>")
 """In the places of errors, which form a value was read as; not part of a field's name."""
 
 
@@ -69,16 +69,6 @@ Numbers = Annotated[
     Discriminator(_form),
 ]
 """A vector: a list of numbers, or a sparse one."""
-
-
-def _kind(raw: Any) -> str:
-    return _NAME if isinstance(raw, str) else _NUMBER
-
-
-VersionName = Annotated[
-    Annotated[int, Field(ge=0), Tag(_NUMBER)] | Annotated[AliasName, Tag(_NAME)], Discriminator(_kind)
-]
-"""A version by its number, or by a name such as best."""
 
 
 class Filter(Request):
@@ -198,58 +188,3 @@ class Versions(Answer):
 
     aliases: list[ServedAlias]
     versions: list[KeptVersion]
-
-
-class PromoteRequest(Request):
-    """Body of POST /v1/models/promote."""
-
-    version: VersionName = Field(description="a number, or a name such as best")
-    alias: AliasName = "stable"
-    reason: str = Field("asked for over HTTP", max_length=500)
-    dry_run: bool = False
-
-
-class RollbackRequest(Request):
-    """Body of POST /v1/models/rollback."""
-
-    alias: AliasName = "stable"
-    to: VersionName | None = Field(None, description="where to; left out: the version before")
-    reason: str = Field("asked for over HTTP", max_length=500)
-    dry_run: bool = False
-
-
-class PinRequest(Request):
-    """Body of POST /v1/models/pin: a name for a version that is to be kept."""
-
-    alias: AliasName
-    version: VersionName | None = Field(description="null takes the name away")
-    reason: str = Field("asked for over HTTP", max_length=500)
-    dry_run: bool = False
-
-
-class GcRequest(Request):
-    """Body of POST /v1/models/gc."""
-
-    dry_run: bool = False
-
-
-class Moved(Answer):
-    """A name moved, or what would be moved (dry run: `entry` is null)."""
-
-    kind: str
-    alias: str
-    before: int | None
-    after: int | None
-    by: str
-    reason: str
-    entry: int | None = Field(description="number of the ledger entry written")
-    notes: list[str] = []
-
-
-class Collected(Answer):
-    """Versions deleted, or what would be; `size` in bytes; `kept`: version -> why."""
-
-    gone: list[int]
-    size: int
-    kept: dict[int, list[str]]
-    dry_run: bool

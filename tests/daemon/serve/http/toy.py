@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
 from daemon.serve.http import HttpServer, Limits, Parts, create_app, serve
+from daemon.serve.http.ports import Administration
 from daemon.serve.query import Answers, Hit, Model, Query, Refused
 from daemon.telemetry.health import Health
 
@@ -180,15 +181,15 @@ class Served:
 
 @contextmanager
 def running(
-    limits: Limits | None = None, token: str = TOKEN, searcher: ToySearcher | None = None
+    limits: Limits | None = None, token: str = TOKEN, changes: Administration | None = None
 ) -> Iterator[Served]:
-    """A server on a free port."""
-    toy, administration, watched = searcher or ToySearcher(), ToyAdministration(), Watched()
+    """A server on a free port; `changes` in the place of the toy administration."""
+    toy, administration, watched = ToySearcher(), ToyAdministration(), Watched()
     health, registry = Health(), CollectorRegistry()
     parts = Parts(
         toy,
         ToyOverviews(),
-        administration,
+        changes or administration,
         watched,
         ("stable", "latest"),
         health,
