@@ -1,4 +1,4 @@
-"""Finding a Chromium and starting it without a window. TRIPLETD_CHROMIUM names one, else what is on the PATH."""
+"""A Chromium without a window: the one that TRIPLETD_CHROMIUM names, else one on the PATH."""
 
 from __future__ import annotations
 
