@@ -15,7 +15,7 @@ from daemon.serve.items.merging import Sizes
 from daemon.serve.items.topic import ItemTopic
 from learners.maps import FittedSpaceMap
 from streams.catalog import load_catalog
-from streams.open import open_source
+from streams.open import compact, open_source
 
 
 def build_catalog(config: Config, fitted: FittedSpaceMap, sizes: Sizes | None = None) -> ServingCatalog:
@@ -36,7 +36,7 @@ def build_catalog(config: Config, fitted: FittedSpaceMap, sizes: Sizes | None = 
             index.load(catalog_rows(load_catalog(path, space), fitted, shown, sizes.part))
         return index
 
-    topic = ItemTopic(lambda: open_source(address.items))
+    topic = ItemTopic(lambda: open_source(address.items), lambda: compact(address.items))
     decoder = ItemDecoder(space, fitted, address.items.topic, shown, config.stream.max_record_size)
     letters = ItemLetters(lambda: open_dead(address.dead))
     return ServingCatalog(space, fitted, making, Following(topic, decoder, letters))

@@ -98,6 +98,7 @@ class ServingCatalog:
         self._puts = self._removes = 0
         self._rest_until = self._note_at = 0.0
         self._merging = self._anew = False
+        self._ready = following is None
         self._bug: str | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tripletd-items", daemon=True)
@@ -126,7 +127,7 @@ class ServingCatalog:
         """How it stands; cheap."""
         snapshot, following = self._snapshot, self._following
         topic = following.topic if following else None
-        ready = self._caught_up()
+        ready = self._ready
         trouble = self._bug or (topic.trouble if topic else None)
         return CatalogStatus(
             ready=ready,
@@ -176,6 +177,7 @@ class ServingCatalog:
         if batch is None or len(batch) < POLL_RECORDS:
             self._merge(time.monotonic() + GATHER_SECONDS)
             self._publish()
+        self._ready = self._ready or self._caught_up()  # after what was read last is in what is served
 
     def _poll(self, following: Following) -> RecordBatch | None:
         batch = following.topic.poll(POLL_RECORDS, 0.0 if self._merging else POLL_SECONDS)
@@ -199,10 +201,14 @@ class ServingCatalog:
             self._rest_until = now + worked / MERGE_SHARE
 
     def _take_in(self, following: Following, batch: RecordBatch) -> None:
-        decoded = following.decoder.decode(batch)
+        try:
+            decoded = following.decoder.decode(batch)
+            if decoded.changes is not None:
+                self._index.apply(decoded.changes)
+        except Exception:
+            following.topic.again(batch)
+            raise
         following.letters.add(decoded.refused, following.topic.noted)
-        if decoded.changes is not None:
-            self._index.apply(decoded.changes)
         self._puts += decoded.puts
         self._removes += decoded.removes
 
@@ -210,7 +216,7 @@ class ServingCatalog:
         following.letters.flush()
         if time.monotonic() >= self._note_at and following.letters.settled:
             self._note_at = time.monotonic() + LOOK_SECONDS
-            following.topic.note()
+            following.topic.tidy()
 
     def _caught_up(self) -> bool:
         return self._following is None or self._following.topic.caught_up

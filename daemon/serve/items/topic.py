@@ -15,6 +15,8 @@ RETRY_SECONDS = 1.0
 """Between two attempts to open a topic that is not there or does not answer."""
 LOOK_SECONDS = 5.0
 """Between two looks at the end of the topic."""
+COMPACT_SECONDS = 60.0
+"""Between two questions whether compacting is due."""
 
 log = structlog.get_logger("tripletd.serve")
 
@@ -26,13 +28,16 @@ class ItemTopic:
     next poll tries again.
     """
 
-    def __init__(self, opening: Callable[[], Source]) -> None:
+    def __init__(self, opening: Callable[[], Source], compacting: Callable[[], object]) -> None:
+        """opening: the source. compacting: removes superseded records where the log does not by itself."""
         self._opening = opening
+        self._compacting = compacting
         self._source: Source | None = None
         self._identity: TopicIdentity | None = None
         self._targets: Mapping[int, int] | None = None
         self._next_try = 0.0
         self._next_look = 0.0
+        self._next_compaction = 0.0
         self.positions: dict[int, int] = {}
         """Next offset per partition."""
         self.noted: Mapping[int, int] = {}
@@ -61,11 +66,22 @@ class ItemTopic:
         self.trouble = None
         return batch
 
-    def note(self) -> None:
-        """Leave a note of how far the topic was read, for dashboards and the next start."""
-        if self._source is not None and self.positions:
-            with suppress(StreamError):
-                self._source.commit(self.positions)
+    def again(self, batch: RecordBatch) -> None:
+        """Hand out this batch, the last one, once more."""
+        self.positions[batch.partition] = batch.offsets[0]
+        self.close()
+
+    def tidy(self) -> None:
+        """Note how far the topic was read, for dashboards and the next start; compact it at times."""
+        if self._source is None or not self.caught_up:
+            return
+        try:
+            self._source.commit(self.positions)
+            if time.monotonic() >= self._next_compaction:
+                self._next_compaction = time.monotonic() + COMPACT_SECONDS
+                self._compacting()
+        except StreamError as error:
+            log.warning("the topic of items could not be tidied; trying again", problem=str(error))
 
     def close(self) -> None:
         """Release the source."""
