@@ -108,24 +108,25 @@ class CarriedError:
 
 
 def carried_error(
-    carried: Form, carried_norms: Float32s, exact: Form, sample: tuple[Block, Block], k: int = 10
+    folded: Float32s, norms_then: Float32s, exact: Form, sample: tuple[Block, Block], k: int = 10
 ) -> CarriedError:
     """Compare a carried form with the exact one of the same W, as they are used: new folds, older norms.
 
-    sample: queries and items. carried_norms: self scores float32 [items] as they were at the last form.
+    sample: queries and items. folded: the queries folded by the carried form, float32 [queries, d].
+    norms_then: self scores of the items when the carried form was made, float32 [items].
     """
     queries, items = sample
-    folded, exact_folded = carried.fold(queries), exact.fold(queries)
+    exact_folded = exact.fold(queries)
     size = float(np.linalg.norm(exact_folded))
     fold = float(np.linalg.norm(folded - exact_folded)) / size if size else 0.0
     scores, exact_scores = against(folded, items), against(exact_folded, items)
     norms = 0.0
     if exact.normalised:
         exact_norms = exact.self_scores(items)
-        roots, exact_roots = np.sqrt(carried_norms), np.sqrt(exact_norms)
+        roots, exact_roots = np.sqrt(norms_then), np.sqrt(exact_norms)
         used = exact_roots > 0
         norms = float(np.max(np.abs(roots[used] / exact_roots[used] - 1), initial=0))
-        scores *= inverse_roots(carried_norms)
+        scores *= inverse_roots(norms_then)
         exact_scores *= inverse_roots(exact_norms)
     return CarriedError(fold, norms, _overlap(scores, exact_scores, min(k, len(items))))
 

@@ -8,7 +8,7 @@ from learners.maps import FittedSpaceMap
 
 
 def read_space(versions: VersionStore) -> tuple[ModelSpace, FittedSpaceMap] | None:
-    """Space and frozen map of the newest version that can be read, without loading its W; None without a version.
+    """Space and frozen map of the newest version that can be read, without its W; None without a version.
 
     All versions of a store share their map; a replica refuses those that do not.
     """

@@ -14,6 +14,7 @@ from checkpoints.versions import VersionStore
 from daemon.config.model import ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.view import View
+from learners.block import Block
 from streams.source import Source
 
 
@@ -56,16 +57,19 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What is done for a model off the path of readers; all of it runs in the replica's own threads.
+    """What is done for a model off the path of readers, in the replica's own threads.
 
     prepare(view): what `view.prepared` will be (norms of all items), before the flip. warm(view): a dry search
-    before the flip. flipped(flip): told after it; must be quick. `view` is valid only during the call.
-    An exception out of `prepare` or `warm` refuses the version.
+    before the flip; `view.prepared` is there. flipped(flip): told after it; must be quick. sample(n): at most
+    n mapped items on which the error of carrying a form over is measured, the same ones in every call as
+    far as they are still there; None for none. A `view` is valid only during the call. An exception out of
+    `prepare` or `warm` refuses the version.
     """
 
     prepare: Callable[[View], Any] | None = None
     warm: Callable[[View], None] | None = None
     flipped: Callable[[Flip], None] | None = None
+    sample: Callable[[int], Block | None] | None = None
 
 
 Steps = Callable[[], Source]

@@ -72,7 +72,7 @@ class Sides(Generic[T]):
             self._active = 1 - self._active
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait until nobody reads the idle side any more; False when somebody still does after `timeout_s`."""
+        """Wait until nobody reads the idle side; False when somebody still does after `timeout_s` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._readers[1 - self._active], timeout_s)
 

@@ -13,17 +13,18 @@ class NotServing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedError:
-    """What carrying a form over cost, measured when it was made anew, on a sample; all relative, 0 is exact.
+class Refined:
+    """What carrying a form over cost, measured on a sample when the form was made anew.
 
-    fold: of folded queries. norms: of item norms, the largest. overlap: mean share of the top 10 that stays,
-    1 is exact. events: applied between the two forms. seconds: what making the new form took.
+    fold: relative error of folded queries, norms: the largest one of an item's norm, 0 is exact; overlap: mean
+    share of the top 10 that stays, 1 is exact. records: applied between the two forms. seconds: of processor
+    time that the new form and what is prepared of it took.
     """
 
     fold: float
     norms: float
     overlap: float
-    events: int
+    records: int
     seconds: float
 
 
@@ -31,11 +32,12 @@ class CarriedError:
 class ReplicaStatus:
     """A snapshot.
 
-    model: what answers, None for nothing yet. since: when it began, seconds since the epoch. why_not_newer: why
-    nothing newer is served, "" when there is nothing newer. following: "steps" or "versions". refusals: counts by reason.
-    swaps: counts by result. swap_seconds: the last swap by phase (load, form, prepare, warm, flip, drain).
-    carried: the last measured error, None before any. stuck: readers who do not leave the old side.
-    fallbacks: how often following the steps had to begin anew from a version, by reason.
+    model: what answers, None for nothing yet; since: when its version or its last steps came, seconds since the
+    epoch. why_not_newer: why nothing newer is served, "" when there is nothing newer. following: "steps" while
+    the learner is followed step by step, else "versions". refusals: versions refused, by reason. fallbacks: how
+    often the step log was lost, by reason. swaps: flips by what changed (version, steps, relabel, refine).
+    swap_seconds: of the last version swapped in, by phase (load, prepare, warm, flip, drain). carried: the last
+    measured error, None before any. stuck: readers who do not leave the old side.
     """
 
     alias: str
@@ -47,5 +49,5 @@ class ReplicaStatus:
     fallbacks: Mapping[str, int] = field(default_factory=dict)
     swaps: Mapping[str, int] = field(default_factory=dict)
     swap_seconds: Mapping[str, float] = field(default_factory=dict)
-    carried: CarriedError | None = None
+    carried: Refined | None = None
     stuck: tuple[str, ...] = ()

@@ -31,16 +31,15 @@ class Form(Protocol):
 class View:
     """A model to compute with, valid inside `with replica.read() as view` and not after it.
 
-    map_id: id of the map that items and queries must be mapped with. formed: the state at which `prepared`
-    and the form's correction were computed, in events applied behind version 0; the state itself is `total`
-    events behind it, and what lies between is carried over. prepared: what `prepare` made of the model (norms of the
-    items), None where no `prepare` was given.
+    map_id: id of the map that items and queries must be mapped with. formed: the state, in records since
+    version 0, at which the form was computed and `prepared` was made of it; from there to `model.total` the
+    form is carried over, and `prepared` is as it was. prepared: what `Hooks.prepare` made of the model (norms
+    of the items), None where there is none.
     """
 
     model: ModelId
     map_id: str
     form: Form
-    total: int
     formed: int
     prepared: Any = None
 

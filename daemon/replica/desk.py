@@ -1,0 +1,117 @@
+"""The writer's hand on the two sides: what the idle one owes to the active one, and when it may be touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from checkpoints.digests import array_digest
+from daemon.replica.model import ModelId
+from daemon.replica.side import Side, on_buffers
+from daemon.replica.sides import Sides
+from learners.carried import CarriedForm
+from learners.steps import StepBatch
+
+
+class Desk:
+    """Works on the idle side, flips, and brings the other side up to the same state.
+
+    One thread. After a flip the old side owes something: to be left by its readers (always), then to take the
+    same steps or to be copied. `settle` pays that; every piece of work begins with a settled desk.
+    """
+
+    def __init__(self, sides: Sides[Side], drain_s: float) -> None:
+        self._sides = sides
+        self._drain_s = drain_s
+        self._draining = False
+        self._copy = False
+        self._owed: list[StepBatch] = []
+        self._taken: list[StepBatch] = []
+
+    def settle(self) -> bool:
+        """Bring the idle side to the active one's state; False while a reader does not leave it."""
+        if self._draining:
+            if not self._sides.drain(self._drain_s):
+                return False
+            self._draining = False
+        idle, active = self._sides.idle, self._sides.active
+        if self._copy:
+            idle.copy_of(active)
+        elif self._owed:
+            idle.steps_like(active, self._owed)
+        self._copy, self._owed = False, []
+        return True
+
+    def stuck(self) -> tuple[str, ...]:
+        """Readers who do not leave the old side."""
+        return tuple(self._sides.lingering(self._drain_s)) if self._draining else ()
+
+    def spoil(self) -> None:
+        """What is on the idle side cannot be used: it is to be copied from the active one, where that steps."""
+        active = self._sides.active
+        self._taken = []
+        self._copy = active.view is not None and active.learner is not None
+
+    def flip_version(self) -> None:
+        """The idle side, with a version on it, becomes active."""
+        self._flip()
+        self._copy = self._sides.active.learner is not None
+
+    def take(self, batch: StepBatch) -> None:
+        """Steps into the idle side's W; readers see none of it until `flip_steps`. Raises BlockError: `spoil`
+        then.
+        """
+        learner = self._sides.idle.learner
+        assert learner is not None, "a version was loaded to be followed by steps"
+        learner.replay(batch)
+        self._taken.append(batch)
+
+    def digest(self) -> str:
+        """Of the idle side's W, with all steps taken."""
+        return array_digest(self._sides.idle.buffers.W)
+
+    def flip_steps(self, model: ModelId) -> None:
+        """The steps taken are the model from now on."""
+        idle, active = self._sides.idle, self._sides.active
+        assert active.view is not None
+        idle.mirror(active)
+        assert idle.view is not None
+        idle.view = replace(idle.view, model=model)
+        self._flip()
+        self._owed, self._taken = self._taken, []
+
+    def relabel(self, model: ModelId) -> None:
+        """The same numbers under another name: no flip is needed, readers get the one view or the other."""
+        for side in (self._sides.active, self._sides.idle):
+            if side.view is not None:
+                side.view = replace(side.view, model=model)
+
+    def prepared(self, prepared: Any) -> None:
+        """The same numbers with other things prepared."""
+        for side in (self._sides.active, self._sides.idle):
+            if side.view is not None:
+                side.view = replace(side.view, prepared=prepared)
+
+    def refine(self, form: CarriedForm, formed: int, prepared: Any) -> None:
+        """A form made anew at `formed` records, and what was prepared of it; for W as it is now. It is copied."""
+        idle, active = self._sides.idle, self._sides.active
+        assert active.view is not None
+        self._write(idle, active, form, formed, prepared)
+        self._flip()
+        self._copy = False
+        if self.settle():
+            self._write(self._sides.idle, self._sides.active, form, formed, prepared)
+        else:
+            self._copy = True
+
+    def _write(self, side: Side, like: Side, form: CarriedForm, formed: int, prepared: Any) -> None:
+        if form.correction is not None and side.buffers.matrix is not None:
+            np.copyto(side.buffers.matrix, form.correction)
+        assert like.view is not None
+        side.view = replace(like.view, form=on_buffers(form, side.buffers), formed=formed, prepared=prepared)
+
+    def _flip(self) -> None:
+        self._sides.flip()
+        self._draining = True

@@ -1,0 +1,206 @@
+"""Where a replica stands in the step log, and what each segment means for it. Pure.
+
+A replica follows one writer epoch: it joins at the cut of the version it has loaded, takes every segment that
+hangs on the one before, compares itself with each new base at that base's cut, and is lost as soon as
+something is missing or does not fit. Lost, it waits for a version to begin from.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from streams.steps.segment import Base, Break, Segment, Steps
+
+CUTS_KEPT = 64
+"""Cuts whose places are remembered: versions become durable within a few of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A place of the log where a version stands: the segment's epoch, number and chain value, the offset
+    after it, and the version that its writer began from where it is the first of its epoch.
+
+    digest: of the replica's own W there, None where the replica only passed by.
+    """
+
+    epoch: int
+    seq: int
+    chain: bytes
+    next_offset: int
+    origin: int | None = None
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Take these steps. At a cut, tell `Line.at_cut` the digest of W after them."""
+
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Relabel:
+    """The version is what the replica had at `records`: it stands behind this one from now on."""
+
+    number: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The log cannot be followed from here, for `reason`, a key of REASONS. reload: the version to load at
+    once though it is not newer than the one served; None: wait for a newer one.
+    """
+
+    reason: str
+    reload: int | None = None
+
+
+REASONS = {
+    "gap": "segments are missing",
+    "chain": "a segment does not hang on the one before",
+    "digest": "the replica's own state is not that of a version at its cut",
+    "writer": "another writer goes on from an earlier state",
+    "break": "the learner left steps out",
+    "steps": "steps do not fit the model",
+    "log": "the step log was expired, cut or made anew",
+}
+
+Meaning: TypeAlias = Apply | Relabel | Lost | None
+
+
+class Line:
+    """Call `begin` for each loaded version, then `hear` with every segment in the order of the log.
+
+    joined: segments are being taken. lost: only a version can help. Neither: the version's cut is looked for,
+    and segments are passed by.
+    """
+
+    def __init__(self) -> None:
+        self.joined = self.lost = False
+        self._version = self._base_records = self._records = self._epoch = -1
+        self._at = Cut(-1, -1, b"", 0)
+        self._cuts: OrderedDict[tuple[int, int], Cut] = OrderedDict()
+
+    def begin(self, version: int, records: int, epoch: int) -> int | None:
+        """Stand at a loaded version: its number, its records, the epoch that wrote it.
+
+        The offset to read on from where its cut was passed by already; None: look for it, by `hear`.
+        """
+        self._version, self._base_records, self._records, self._epoch = version, records, records, epoch
+        self.joined, self.lost = False, False
+        cuts = [cut for (_, at), cut in self._cuts.items() if at == records and self._begins_here(cut)]
+        if not cuts:
+            return None
+        self._join(max(cuts, key=lambda cut: cut.epoch))
+        return self._at.next_offset
+
+    def hear(self, segment: Segment, next_offset: int) -> Meaning:
+        """What the segment means; `next_offset` is the offset behind its last record."""
+        cut = _cut(segment, next_offset)
+        if cut is not None:
+            self._note(cut[0], cut[1])
+        if not self.joined:
+            return self._look_for_the_cut(segment, cut)
+        place = segment.place
+        if place.epoch < self._at.epoch or (place.epoch == self._at.epoch and place.seq <= self._at.seq):
+            return None  # a writer that was succeeded, or a segment that was sent twice
+        if place.epoch > self._at.epoch:
+            return self._another_writer(segment, cut)
+        if place.seq != self._at.seq + 1:
+            return self._lose("gap")
+        if segment.before != self._at.chain:
+            return self._lose("chain")
+        self._at = Cut(place.epoch, place.seq, segment.after, next_offset)
+        return self._next(segment.body)
+
+    def at_cut(self, digest: str) -> None:
+        """The replica's own W at the cut that it was just given to apply."""
+        key = (self._at.epoch, self._records)
+        self._note(self._records, replace(self._cuts[key], digest=digest))
+
+    def lose(self, reason: str) -> Lost:
+        """The replica could not do what it was told, or the log could not be read on."""
+        return self._lose(reason)
+
+    def _look_for_the_cut(self, segment: Segment, cut: tuple[int, Cut] | None) -> Meaning:
+        if self.lost:
+            return None
+        if cut is not None and cut[0] == self._base_records and self._begins_here(cut[1]):
+            self._join(cut[1])
+            return None
+        body, epoch = segment.body, segment.place.epoch
+        passed = isinstance(body, Steps) and body.first >= self._base_records and body.last > body.first
+        if self._version >= 0 and epoch >= self._epoch and passed:
+            return self._lose("gap")
+        return None
+
+    def _another_writer(self, segment: Segment, cut: tuple[int, Cut] | None) -> Meaning:
+        """The first segment of a newer epoch says which version its writer began from."""
+        body = segment.body
+        if cut is None or not isinstance(body, Base) or cut[1].origin is None:
+            return self._lose("gap")
+        mine = self._cuts.get((self._at.epoch, body.records))
+        here = self._records == body.records
+        if here and body.number == self._version:
+            self._join(cut[1])
+            return None
+        if here and mine is not None and mine.digest == body.digest:
+            self._join(cut[1])
+            return self._relabel(body)
+        return self._lose("writer", body.number if body.number >= self._version else None)
+
+    def _next(self, body: Steps | Base | Break) -> Meaning:
+        if isinstance(body, Break):
+            return self._lose("break")
+        if isinstance(body, Base):
+            return self._compare(body)
+        if body.first != self._records:
+            return self._lose("gap")
+        self._records = body.last
+        return Apply(body)
+
+    def _compare(self, base: Base) -> Meaning:
+        """Whether the replica, when it stood at this version's cut, was that version."""
+        mine = self._cuts.get((self._at.epoch, base.records))
+        if mine is None:
+            return None  # of before this replica joined
+        if mine.chain != base.chain:
+            return self._lose("chain", base.number)
+        if base.number <= self._version or mine.digest is None:
+            return None
+        return self._relabel(base) if mine.digest == base.digest else self._lose("digest", base.number)
+
+    def _relabel(self, base: Base) -> Relabel:
+        self._version, self._base_records = base.number, base.records
+        return Relabel(base.number, base.records)
+
+    def _begins_here(self, cut: Cut) -> bool:
+        """Whether the log goes on behind this cut from the loaded version, whose records it has."""
+        if cut.origin is not None:
+            return cut.origin == self._version and cut.epoch >= self._epoch
+        return cut.epoch == self._epoch
+
+    def _join(self, cut: Cut) -> None:
+        self.joined, self._at, self._epoch = True, cut, cut.epoch
+
+    def _lose(self, reason: str, reload: int | None = None) -> Lost:
+        self.joined, self.lost = False, True
+        return Lost(reason, reload)
+
+    def _note(self, records: int, cut: Cut) -> None:
+        self._cuts[cut.epoch, records] = cut
+        while len(self._cuts) > CUTS_KEPT:
+            self._cuts.popitem(last=False)
+
+
+def _cut(segment: Segment, next_offset: int) -> tuple[int, Cut] | None:
+    """(records, cut) where a version stands at the end of this segment."""
+    place, body = segment.place, segment.body
+    if isinstance(body, Base) and place.seq == 0:
+        return body.records, Cut(place.epoch, 0, segment.after, next_offset, body.number)
+    if isinstance(body, Steps) and body.cut:
+        return body.last, Cut(place.epoch, place.seq, segment.after, next_offset)
+    return None

@@ -1,0 +1,173 @@
+"""Making the form of a followed state anew, off the path and within a share of a core."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import structlog
+
+from daemon.config.model import ServingConfig
+from daemon.replica.settings import Following, Hooks
+from daemon.replica.side import Side
+from daemon.replica.sides import Sides
+from daemon.replica.status import Refined
+from daemon.replica.view import View
+from daemon.versions.serving_form import make_form
+from learners.block import Block, Float32s
+from learners.carried import CarriedError, CarriedForm, carried_error
+
+SAMPLE_QUERIES = 32
+SAMPLE_ITEMS = 500
+NICE = 10
+"""Of the working thread: it gives way to those that answer and that follow."""
+
+log = structlog.get_logger("tripletd.replica")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was computed: for which generation of the sides, and the records at which the form was made.
+
+    form: None where only `prepared` is new. error: None where there was nothing to measure on.
+    """
+
+    generation: int
+    form: CarriedForm | None
+    formed: int
+    prepared: Any
+    error: Refined | None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Queries of the steps last taken, and as the carried form folded them at the copied W."""
+
+    queries: Block
+    folded: Float32s
+
+
+class Refiner:
+    """A thread that takes a copy of the served W now and then, makes its form and what `prepare` makes of it,
+    and measures what carrying the last form over had cost.
+
+    `results` is called in this thread with each piece of work, to be handed to the writer. spare: the buffer
+    of the copy, None where whole versions are served: then only `ask` makes it work, for `prepare` alone.
+    """
+
+    def __init__(
+        self,
+        sides: Sides[Side],
+        spare: Float32s | None,
+        serving: ServingConfig,
+        hooks: Hooks,
+        following: Following,
+        results: Callable[[Work], None],
+    ) -> None:
+        self._sides, self._spare, self._serving, self._hooks = sides, spare, serving, hooks
+        self._every_s, self._share, self._results = following.refine_every_s, following.refine_share, results
+        self._asked, self._stopping = threading.Event(), threading.Event()
+        self._queries: Block | None = None
+        self._gauge = Gauge(hooks.sample)
+
+    def heard(self, queries: Block) -> None:
+        """Mapped queries of steps that were just taken: the newest are what the error is measured on."""
+        if len(queries):
+            self._queries = queries.slice(max(0, len(queries) - SAMPLE_QUERIES), len(queries))
+
+    def ask(self) -> None:
+        """Work now, or as soon as the share of a core allows."""
+        self._asked.set()
+
+    def stop(self) -> None:
+        """Have `run` return within the piece of work it is at."""
+        self._stopping.set()
+        self._asked.set()
+
+    def run(self) -> None:
+        """Work until `stop`, in a thread of its own."""
+        give_way(NICE)
+        while not self._stopping.is_set():
+            asked = self._asked.wait(self._every_s if self._spare is not None else None)
+            self._asked.clear()
+            if self._stopping.is_set():
+                return
+            began, spent = time.monotonic(), time.thread_time()
+            try:
+                work = self._work(asked)
+                if work is not None:
+                    self._results(work)
+            except Exception:  # whatever it is, the last form goes on answering
+                log.exception("the serving form could not be made anew; the last one is carried on")
+            spent = time.thread_time() - spent
+            self._stopping.wait(max(0.0, spent / self._share - (time.monotonic() - began)))
+
+    def _work(self, asked: bool) -> Work | None:
+        with self._sides.read() as side:
+            view, generation = side.view, side.generation
+            if view is None:
+                return None
+            if self._spare is None:
+                return self._prepare_only(view, generation) if asked else None
+            if view.model.total == view.formed and not asked:
+                return None
+            np.copyto(self._spare, side.buffers.W)
+            queries = self._queries
+            heard = None if queries is None else Heard(queries, view.form.fold(queries))
+        return self._anew(view, generation, heard)
+
+    def _prepare_only(self, view: View, generation: int) -> Work:
+        prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
+        return Work(generation, None, view.formed, prepared, None)
+
+    def _anew(self, view: View, generation: int, heard: Heard | None) -> Work:
+        """The form of the copied W, what is prepared of it, and how far the carried one was from it."""
+        assert self._spare is not None
+        began, model = time.thread_time(), view.model
+        # Version 0 is untrained, and its form is W itself; behind it W is trained like any other.
+        form = make_form(self._spare, max(1, model.version) if model.total else 0, self._serving)
+        exact = View(model, view.map_id, form, model.total)
+        found = self._gauge.measure(exact, generation, heard)
+        prepared = None if self._hooks.prepare is None else self._hooks.prepare(exact)
+        carried = CarriedForm.of(form, self._spare, form.matrix)
+        error = None
+        if found is not None:
+            spent = time.thread_time() - began
+            error = Refined(found.fold, found.norms, found.overlap, model.total - view.formed, spent)
+        return Work(generation, carried, model.total, prepared, error)
+
+
+class Gauge:
+    """Measures the error of a carried form against the one made anew, on a sample that stays the same."""
+
+    def __init__(self, sample: Callable[[int], Block | None] | None) -> None:
+        self._sample = sample
+        self._items: Block | None = None
+        self._norms: Float32s | None = None
+        self._generation = -1
+
+    def measure(self, exact: View, generation: int, heard: Heard | None) -> CarriedError | None:
+        """The error, None where the norms at the last form are not known: the first time, after a load, and
+        where the sampled items have changed. Remembers the norms of the new form.
+        """
+        items = None if self._sample is None else self._sample(SAMPLE_ITEMS)
+        if items is None:
+            items = self._items if self._items is not None or heard is None else heard.queries
+        norms = self._norms if self._items is items and self._generation == generation else None
+        self._items, self._generation = items, generation
+        self._norms = None if items is None else exact.self_scores(items)
+        if items is None or norms is None or heard is None:
+            return None
+        return carried_error(heard.folded, norms, exact.form, (heard.queries, items))
+
+
+def give_way(nice: int) -> None:
+    """Lower the priority of the calling thread, where the system knows threads' priorities."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
