@@ -33,6 +33,8 @@ class Meaning:
     version: None when the name was never given, was taken away, or points at a version that is not there.
     entry: the move that decides it; None for `latest`, a number, and version 0 as the last fallback.
     through: the name that `entry` carries: `best` where `stable` was never promoted; else the name itself.
+    said: number of the newest entry that has a part in it, 0 for none: `entry`, or the one that took the
+    name's own target away. It grows with each move that was meant, also of one back to an older version.
     doubts: numbers of unreadable ledger entries that may have moved it since: what they said does not count,
     so the last readable intention stands, and whoever shows the name says that it is in doubt.
     """
@@ -41,6 +43,7 @@ class Meaning:
     version: int | None
     entry: LedgerEntry | None = None
     through: str = ""
+    said: int = 0
     doubts: tuple[int, ...] = ()
 
 
@@ -84,11 +87,12 @@ def meaning(
     if name == STABLE and (entry is None or entry.version is None):
         entry, through = moved.get(BEST), BEST
     own = moved.get(name)
+    said = max((move.n for move in (own, entry) if move is not None), default=0)
     doubts = tuple(sorted(n for n in unreadable if own is None or n > own.n))
     target = entry.version if entry is not None else None
     if target is None and name == STABLE:
         target, entry, through = FIRST, None, name
-    return Meaning(name, target if target in versions else None, entry, through, doubts)
+    return Meaning(name, target if target in versions else None, entry, through, said, doubts)
 
 
 def before(name: str, entries: Iterable[LedgerEntry]) -> int | None:

@@ -53,6 +53,22 @@ def test_stable_is_what_people_promoted_else_best_else_version_0(
 
 
 @pytest.mark.parametrize(
+    ("said", "newest"),
+    [
+        ([], 0),
+        ([("KEEP", None, 5)], 0),
+        ([(P, "best", 4), (P, "canary", 5)], 1),
+        ([(P, "stable", 5), (P, "best", 4)], 1),
+        ([(P, "best", 4), (P, "stable", 5), (R, "stable", None)], 3),
+        ([(P, "stable", 5), (R, "stable", None)], 2),
+        ([(P, "best", 4), (P, "stable", 5), (R, "stable", None), (P, "best", 7)], 4),
+    ],
+)
+def test_a_meaning_names_the_newest_word_on_it(said: list[Said], newest: int) -> None:
+    assert meaning("stable", HERE, ledger_of(said)).said == newest
+
+
+@pytest.mark.parametrize(
     ("name", "expected"),
     [("latest", 9), ("best", 4), ("7", 7), ("3", None), ("keep-me", 5), ("Stable", None), ("12+3400", None)],
 )
