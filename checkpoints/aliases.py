@@ -99,9 +99,9 @@ def before(name: str, entries: Iterable[LedgerEntry]) -> int | None:
     """The version that `name` pointed at before the one it points at now: where a rollback goes.
 
     A promotion puts its version on top of a stack, a rollback takes off what is above its version, so that
-    two rollbacks in a row go back by two; a name taken away goes back to what it pointed at. Below the first
-    promotion of `stable` lies what it meant then: the best version of that time, or version 0. None when there
-    is nothing to go back to.
+    two rollbacks in a row go back by two; a name taken away goes back to what it pointed at. Below the
+    first promotion of `stable` lies what it meant then: the best version of that time, or version 0. None
+    when there is nothing to go back to.
     """
     written = sorted(entries, key=lambda e: e.n)
     stack: list[int | None] = []

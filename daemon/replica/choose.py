@@ -77,7 +77,7 @@ def _candidates(name: str, seen: Seen, nothing_served: bool) -> list[tuple[int, 
     if name == LATEST:
         return [(number, 0) for number in sorted(seen.versions, reverse=True)]
     now = meaning(name, seen.versions, seen.entries)
-    found = [] if now.version is None else [(now.version, now.entry.n if now.entry else 0)]
+    found = [] if now.version is None else [(now.version, now.said)]
     if nothing_served:
         found += _earlier(name, seen)
     return list({number: (number, entry) for number, entry in reversed(found)}.values())[::-1]
