@@ -41,12 +41,15 @@ class ImageFolder:
             if not place.is_relative_to(self._root):
                 return None
             # Without waiting for the other end of a pipe, should somebody have put one there.
-            descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(place, "rb", opener=_opener) as file:
+                about = os.fstat(file.fileno())
+                if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
+                    return None
+                body = file.read(MOST_BYTES)
         except (OSError, ValueError, RuntimeError):
             return None
-        with os.fdopen(descriptor, "rb") as file:
-            about = os.fstat(descriptor)
-            if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
-                return None
-            body = file.read(MOST_BYTES)
         return body if kind_of(body) else None
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)

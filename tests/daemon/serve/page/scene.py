@@ -1,0 +1,183 @@
+"""A small installation for tests of the page: versions with a branch, verdicts, live numbers, objects."""
+
+from __future__ import annotations
+
+import io
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import uvicorn
+from PIL import Image
+from starlette.applications import Starlette
+
+from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
+from daemon.look.rates import Reading
+from daemon.look.series import Series, Target
+from daemon.serve.page.routes import page_routes
+from daemon.serve.page.sources import CannotAnswer, Found, PageSources, Served, Shown
+
+OBJECTS = 40
+MARKUP = "<img src=x onerror=\"document.title='attacked'\"><script>document.title='attacked'</script>"
+"""The text of one object: whoever feeds a stream chose it."""
+
+
+def picture(colour: tuple[int, int, int]) -> bytes:
+    """A JPEG of one colour."""
+    out = io.BytesIO()
+    Image.new("RGB", (60, 80), colour).save(out, "JPEG")
+    return out.getvalue()
+
+
+class Lists:
+    """An explorer whose lists depend on the side: neighbours by number, farther ones for newer versions."""
+
+    def neighbours(self, side: str, query: str, k: int) -> Found:
+        if side not in ("0", "1", "latest"):
+            raise CannotAnswer("unknown_version", f"there is no version {side}")
+        if not query.startswith("object-"):
+            raise CannotAnswer("unknown_object", f"{query} is not served")
+        at, step = int(query.removeprefix("object-")), {"0": 1, "1": 2, "latest": 3}[side]
+        hits = [(f"object-{(at + step * n) % OBJECTS}", 1 - n / 100) for n in range(1, k + 1)]
+        return Found({"latest": "5+340"}.get(side, side), tuple(hits))
+
+
+class Things:
+    """Objects with a text each; one in two has a picture."""
+
+    def __init__(self, count: int = OBJECTS, pictures: bool = True) -> None:
+        self._count, self._pictures = count, pictures
+
+    def count(self) -> int:
+        return self._count
+
+    def some(self, text: str, most: int) -> Sequence[Shown]:
+        ids = [f"object-{n}" for n in range(self._count)]
+        if not text:
+            return self.shown(random.Random(1).sample(ids, min(most, len(ids))))
+        return [one for one in self.shown(ids) if text.lower() in f"{one.id} {one.text}".lower()][:most]
+
+    def shown(self, ids: Sequence[str]) -> Sequence[Shown]:
+        return [self._one(one) for one in ids]
+
+    def image(self, object_id: str) -> bytes | None:
+        number = int(object_id.removeprefix("object-")) if object_id.startswith("object-") else 1
+        return picture((number * 6, 90, 140)) if self._has(number) else None
+
+    def _one(self, object_id: str) -> Shown:
+        if not object_id.startswith("object-"):
+            return Shown(object_id)
+        number = int(object_id.removeprefix("object-"))
+        text = MARKUP if number == 3 else f"coat number {number}"
+        return Shown(object_id, text, self._has(number), ("coat",))
+
+    def _has(self, number: int) -> bool:
+        return self._pictures and number % 2 == 0
+
+
+@dataclass
+class Scene:
+    """The parts of one page; `roles` are the metrics that learn, validate and serve show."""
+
+    folder: Path
+    objects: Things = field(default_factory=Things)
+    roles: dict[str, Reading | None] = field(default_factory=lambda: dict.fromkeys(("learn", "validate")))
+    served: list[Served] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        store = LocalStore(self.folder / "checkpoints")
+        self.versions, self.ledger = VersionStore(store), Ledger(store)
+        self.roles.setdefault("serve", {})
+        targets = [Target(role, lambda role=role: self.roles[role]) for role in self.roles]
+        self.series = Series(targets)
+
+    @property
+    def sources(self) -> PageSources:
+        """What the page is told from."""
+        return PageSources(
+            self.versions, self.ledger, self.series, lambda: self.served, Lists(), self.objects, ["latest"]
+        )
+
+    def learn(self) -> None:
+        """Six judged versions; the fourth goes on from version 1, so that 2 and 3 are left behind."""
+        epoch = self.versions.claim()
+        chain = [(None, 0), (0, 1000), (1, 2000), (2, 3000), (1, 1800), (4, 2800)]
+        for number, (parent, events) in enumerate(chain):
+            branch = {"control": "branch", "from_version": 1, "start": "checkpoint"}
+            self.versions.publish(
+                epoch,
+                {"W": np.zeros(4, np.float32)},
+                VersionMeta(
+                    parent=parent,
+                    counters={"updated": events, "records": events, "loss_sum": events * 0.5 + number},
+                    schedule=((branch,) if number == 4 else ()),
+                ),
+            )
+            self._judge(number, events)
+        self.ledger.append(
+            {"kind": "PROMOTE", "version": 5, "alias": "best", "by": "test", "reason": "ahead"}
+        )
+        self.ledger.append(
+            {"kind": "ROLLBACK", "version": 1, "alias": "stable", "by": "anna", "reason": "odd"}
+        )
+
+    def run(self, samples: int = 60) -> None:
+        """All roles answer, for two minutes until now."""
+        now = time.time()
+        for turn in range(samples):
+            self.roles = self.roles | _pages(turn)
+            self.series.sample(now - 2.0 * (samples - turn))
+        moment = int(now * 1000)
+        self.served = [Served("latest", "5+340", 5, 3140, moment - 300, now - 4.0)]
+
+    @contextmanager
+    def page(self) -> Iterator[str]:
+        """The page on a port of its own; its address."""
+        app = Starlette(routes=page_routes(self.sources))
+        listening = socket.create_server(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            listening.close()
+
+    def _judge(self, number: int, events: int) -> None:
+        value, window = 0.2 + events / 10_000, {"map_full": 0.2, "map_shown": 0.5, "decision": 0.2}
+        measures = {"events": events, "map_full": value, "map_shown": 0.6, "shown_order_map": 0.55}
+        self.ledger.append(
+            {
+                "kind": "KEEP",
+                "version": number,
+                "reason": f"map_full {value:.4f}, version 0 0.2000",
+                "measures": {**measures, "decision": value, "version_0": window},
+            }
+        )
+
+
+def _pages(turn: int) -> dict[str, Reading]:
+    """What each role's metrics say at its `turn`-th reading."""
+    fresh = "tripletd_event_to_served_seconds"
+    told = {f'{fresh}_count{{alias="latest"}}': 400.0 * turn}
+    told |= {
+        f'{fresh}_bucket{{alias="latest",le="{edge}"}}': 400.0 * turn * share
+        for edge, share in (("0.25", 0.5), ("0.5", 0.99), ("+Inf", 1.0))
+    }
+    letters = {'tripletd_dead_letters_total{reason="unknown_object"}': 7.0}
+    lag = {'tripletd_lag_events{partition="0"}': 12.0, 'tripletd_lag_seconds{partition="0"}': 0.2}
+    loss = {"tripletd_loss_sum": 160.0 * turn, "tripletd_loss_count": 400.0 * turn}
+    learn = {'tripletd_events_total{outcome="updated"}': 400.0 * turn} | letters | lag | loss
+    return {
+        "learn": learn,
+        "validate": {"tripletd_holdout_loss": 0.4, "tripletd_drift_total": 1.0},
+        "serve": told,
+    }
