@@ -1,0 +1,20 @@
+"""Similarity in a user's own Python service: follow a name, score, and never notice a swap.
+
+    from daemon.client import follow
+
+    model = follow("checkpoints", alias="stable")
+    for row, score in model.similar(query, items, k=10): ...
+
+`follow` needs nothing but the checkpoint folder: no log, no server, no configuration. Threads of its own
+look for new versions and verdicts, load and verify what the alias means, and swap it in. A call that is
+under way ends with the model it began with, and every answer names its version and watermark. With a
+configuration file in place of the folder, `latest` is followed event by event.
+"""
+
+from daemon.client.answers import Similar
+from daemon.client.follow import follow
+from daemon.client.items import Items
+from daemon.client.model import Model
+from daemon.replica.status import NotServing
+
+__all__ = ["Items", "Model", "NotServing", "Similar", "follow"]

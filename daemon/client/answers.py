@@ -1,0 +1,38 @@
+"""What a search answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from daemon.replica.model import ModelId
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """The most similar items, best first, equal scores by ascending row.
+
+    rows: in the items given; ids: theirs, where they have some, else (). model: what the scores are from.
+    Iterating gives (id, score), or (row, score) without ids.
+    """
+
+    rows: tuple[int, ...]
+    ids: tuple[str, ...]
+    scores: tuple[float, ...]
+    model: ModelId
+
+    @property
+    def version(self) -> str:
+        """ "12" at version 12, "12+3400" that many events behind it."""
+        return str(self.model)
+
+    @property
+    def watermark(self) -> int | None:
+        """Newest event time learned by the model, ms since the epoch; None before any."""
+        return self.model.watermark
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[str | int, float]]:
+        return iter(zip(self.ids or self.rows, self.scores, strict=True))

@@ -1,0 +1,83 @@
+"""Beginning to follow: from a checkpoint folder alone, or by the learner's configuration."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from checkpoints import Ledger, LocalStore, VersionStore
+from checkpoints.errors import CheckpointError
+from daemon.client.model import Model
+from daemon.config import Config, load_config
+from daemon.config.model import ServingConfig
+from daemon.exits import EX_UNAVAILABLE, UserError
+from daemon.replica.origin import read_space
+from daemon.replica.settings import Shelf, Steps
+from daemon.replica.status import NotServing
+from daemon.versions.serving_form import DERIVED
+from streams.open import open_source
+
+LOOK_S = 0.05
+"""Between two looks while waiting for a first answer."""
+
+
+def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) -> Model:
+    """Follow `alias` (latest, best, stable, a pinned name, a version's number); returns once it answers.
+
+    place: the checkpoint folder, or the configuration file that its learner runs with. From the folder alone,
+    the form of versions is the validator's, and they are followed one by one; a configuration says the form
+    itself, and where the steps are that `latest` is followed by. wait_s: longest wait for a first answer.
+    Raises UserError where the place cannot be used, NotServing with the reason when the time is over.
+    """
+    deadline = time.monotonic() + wait_s
+    config = _config(Path(place))
+    store = _store(Path(place) if config is None else Path(config.checkpoints.path))
+    versions = VersionStore(store)
+    while (found := read_space(versions)) is None:
+        if time.monotonic() > deadline:
+            raise NotServing(f"{store.root}: no version yet; start `tripletd learn`")
+        time.sleep(LOOK_S)
+    space, fitted = found
+    serving = _settings(versions) if config is None else config.serving
+    model = Model(Shelf(versions, Ledger(store), space, serving), fitted, alias, _steps(config, alias))
+    while model.status().model is None:
+        if time.monotonic() > deadline:
+            why = model.status().why_not_newer
+            model.close()
+            raise NotServing(f"{alias} does not answer within {wait_s:g} s: {why or 'it is being loaded'}")
+        time.sleep(LOOK_S)
+    return model
+
+
+def _config(place: Path) -> Config | None:
+    return load_config(place, {}) if place.is_file() else None
+
+
+def _store(folder: Path) -> LocalStore:
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder, so there are no versions to follow",
+            "name the learner's checkpoint folder, or its configuration file",
+            EX_UNAVAILABLE,
+        )
+    return LocalStore(folder)
+
+
+def _settings(versions: VersionStore) -> ServingConfig:
+    """[serving] as the validator has it, by the newest form that it put beside a version; else the
+    defaults."""
+    for number in reversed(versions.versions()):
+        try:
+            meta = versions.attached_meta(number, DERIVED)
+            if meta is not None:
+                return ServingConfig.model_validate(meta["settings"])
+        except (CheckpointError, KeyError, ValueError):
+            continue  # the next older one tells it as well
+    return ServingConfig.model_validate({})
+
+
+def _steps(config: Config | None, alias: str) -> Steps | None:
+    if config is None or alias != "latest" or not config.steps.enabled:
+        return None
+    topic = config.stream.to_address().steps
+    return lambda: open_source(topic)

@@ -1,0 +1,31 @@
+"""Objects that are searched again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from daemon.replica.view import View
+from learners.block import Block, Float32s
+from learners.quadratic import inverse_roots
+from learners.search import as_items
+
+
+class Items:
+    """Objects mapped once, to be searched again and again: made by `Model.items`.
+
+    Their norms are computed anew for each model before it answers, off the path of callers.
+    """
+
+    def __init__(self, mapped: Block, ids: Sequence[str]) -> None:
+        if len(ids) not in (0, len(mapped)):
+            raise ValueError(f"{len(ids)} ids for {len(mapped)} items: give one each, or none")
+        self.mapped = mapped
+        self.search = as_items(mapped)
+        self.ids = tuple(ids)
+
+    def __len__(self) -> int:
+        return len(self.mapped)
+
+    def scale(self, view: View) -> Float32s | None:
+        """1 / norm of each item under a model, float32 [n]; None where scores are not normalised."""
+        return inverse_roots(view.self_scores(self.mapped)) if view.normalised else None
