@@ -30,7 +30,7 @@ UP = 1 + 1e-6
 """Makes up for the rounding of a bound itself to float32, and of norms summed in float64."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SparseItems:
     """Sparse items, n rows of d columns, copied and padded for the scan; 6 or 8 bytes per entry.
 
@@ -78,7 +78,7 @@ class SparseItems:
         return self.pointers, self.columns, self.values, self.radius
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class DenseItems:
     """Dense items, n rows of d columns, referred to, and their 8-bit codes: a byte per number beside its
     four.

@@ -1,5 +1,7 @@
 """Retrieval: from queries to hits, over all parts of the catalog, by one consistent model."""
 
+from daemon.serve.retrieve.ann import AnnSettings
+from daemon.serve.retrieve.guard import Guarded
 from daemon.serve.retrieve.searcher import Searcher
 
-__all__ = ["Searcher"]
+__all__ = ["AnnSettings", "Guarded", "Searcher"]

@@ -6,13 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from daemon.replica.status import NotServing
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import Answers, Query, Refused
-from learners.block import Block
+from daemon.serve.query import Answers, Hit, Query, Refused
+from daemon.serve.retrieve.ann import AnnSettings
+from daemon.serve.retrieve.finding import find
+from daemon.serve.retrieve.guard import Guarded
+from daemon.serve.retrieve.norms import Norms, Preparer
+from daemon.serve.retrieve.part import folded_queries
+from learners.block import Block, concatenate
 
 Lookup: TypeAlias = Callable[[Sequence[Query], IndexSnapshot], Sequence[Block | Refused]]
 """The mapped vector (a block of one row) of each query, or why it has none."""
+
+NOT_FOUND, NOT_YET = 404, 503
 
 
 class Replicas(Protocol):
@@ -24,31 +35,107 @@ class Replicas(Protocol):
 
 
 class Searcher:
-    """Answers queries under the aliases of `replicas`; `search` is called from one thread at a time.
+    """Answers queries under the aliases of `replicas`. Any thread; it keeps no state of a search.
 
-    snapshot: gives the newest state of the catalog. lookup: finds the vectors of queries.
-    `prepare` and `warm` are the hooks of every replica (`Hooks`): `prepare` computes the norms of all items off the
-    path, `warm` searches once. A view is searched in the newest snapshot when its norms cover it, else in the
-    one they were made for; so new objects are found once `prepare` has run again.
+    snapshot: gives the newest state of the catalog. lookup: finds the vectors of queries. ann: approximate
+    search where it is worth it and the recall guard lets it, None for exact search alone. observe: hears
+    what the guard found. `prepare`, `warm` and `sample` are the hooks of every replica (`Hooks`): `prepare`
+    computes the norms of all items off the path, `warm` searches once.
+
+    A view is searched in the newest snapshot when its norms cover it, else in the one they were made for: a
+    removal counts at once, a new object once `prepare` has run again. `prepare` keeps what `view.prepared`
+    holds of the same form, so that it then computes the norms of new objects alone.
+
+    Raises UserError where `ann` is asked for and faiss is not installed.
     """
 
     def __init__(
-        self, replicas: Mapping[str, Replicas], snapshot: Callable[[], IndexSnapshot], lookup: Lookup
+        self,
+        replicas: Mapping[str, Replicas],
+        snapshot: Callable[[], IndexSnapshot],
+        lookup: Lookup,
+        ann: AnnSettings | None = None,
+        observe: Callable[[Guarded], None] | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._replicas, self._snapshot, self._lookup = replicas, snapshot, lookup
+        self._preparer = Preparer(ann, observe)
 
-    def prepare(self, view: View) -> object:
+    def prepare(self, view: View) -> Norms:
         """What `view.prepared` is to be: the norms of all items. Called off the path."""
-        raise NotImplementedError
+        return self._preparer.norms(view, self._snapshot())
 
     def warm(self, view: View) -> None:
-        """One dry search, so that the first answer pays for nothing. Raises when the model cannot answer."""
-        raise NotImplementedError
+        """One dry search, so that the first answer pays for nothing. Raises Refused when the model cannot
+        answer."""
+        vectors = self.sample(1)
+        if vectors is not None:
+            norms = self._norms(view)
+            query = Query(k=1)
+            _raise_first(_answer(view, norms.snapshot, norms, [query], [vectors]))
+
+    def sample(self, most: int) -> Block | None:
+        """At most `most` mapped items, evenly spaced in the largest part, the same ones while it lives;
+        None where there is no item.
+        """
+        part = max(self._snapshot().parts, key=len, default=None)
+        if part is None or len(part) == 0:
+            return None
+        return part.vectors.take(np.linspace(0, len(part) - 1, min(most, len(part))).astype(np.int64))
 
     def search(self, alias: str, queries: Sequence[Query]) -> Answers:
         """All answers from one view of the alias' model. Raises Refused when nothing can be answered."""
-        raise NotImplementedError
+        replica = self._replicas.get(alias)
+        if replica is None:
+            served = ", ".join(self._replicas)
+            raise Refused("unknown_alias", "no such alias is served", "alias", f"served: {served}", NOT_FOUND)
+        try:
+            with replica.read() as view:
+                return self.search_view(view, queries)
+        except NotServing as error:
+            raise Refused("not_serving", str(error), "alias", "ask again shortly", NOT_YET) from error
 
     def search_view(self, view: View, queries: Sequence[Query]) -> Answers:
         """The same for a view at hand, such as that of any version; prepares it on the spot if need be."""
-        raise NotImplementedError
+        norms, newest = self._norms(view), self._snapshot()
+        snapshot = newest if norms.cover(newest) else norms.snapshot
+        if snapshot.map_id != view.map_id:
+            remedy = "ask again shortly; else start `tripletd serve` again"
+            raise Refused("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
+        return Answers(view.model, _answer(view, snapshot, norms, queries, self._lookup(queries, snapshot)))
+
+    def _norms(self, view: View) -> Norms:
+        held = view.prepared
+        return held if isinstance(held, Norms) else self._preparer.norms(view, self._snapshot())
+
+
+def _answer(
+    view: View,
+    snapshot: IndexSnapshot,
+    norms: Norms,
+    queries: Sequence[Query],
+    vectors: Sequence[Block | Refused],
+) -> list[Sequence[Hit] | Refused]:
+    """Hits, or why there are none, per query."""
+    results: list[Sequence[Hit] | Refused] = [one if isinstance(one, Refused) else () for one in vectors]
+    places = [place for place, one in enumerate(vectors) if not isinstance(one, Refused)]
+    blocks = [one for one in vectors if not isinstance(one, Refused)]
+    if not blocks:
+        return results
+    folded = folded_queries(view, concatenate(blocks))
+    usable: NDArray[np.bool_] = np.isfinite(folded).all(axis=1)
+    for place in np.array(places)[~usable].tolist():
+        results[place] = Refused(
+            "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"
+        )
+    asked = [place for place, good in zip(places, usable, strict=True) if good]
+    ready = [norms.parts[part.serial] for part in snapshot.parts]
+    hits = find(snapshot, ready, [queries[place] for place in asked], folded[usable])
+    for place, found in zip(asked, hits, strict=True):
+        results[place] = found
+    return results
+
+
+def _raise_first(results: Sequence[Sequence[Hit] | Refused]) -> None:
+    for one in results:
+        if isinstance(one, Refused):
+            raise one

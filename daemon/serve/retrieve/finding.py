@@ -1,0 +1,129 @@
+"""Answers of one model in one snapshot: which queries share a scan, what filters mean, and the hits.
+
+Queries without a filter, and those that ask for the same tags, share one scan of every part. What is
+excluded is looked for as well and then left out; ids to include are scored alone. All three ways give a hit
+the same score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from daemon.serve.items.snapshot import IndexSnapshot
+from daemon.serve.query import Hit, Query
+from daemon.serve.retrieve.part import Mask, ReadyPart, nearest, shortlisted
+from learners.block import Float32s
+from learners.search import TopK, merge_topk, score_rows
+
+FEW = 256
+"""Excluded ids up to which they are looked for and left out; more are taken out of the scan by a mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Queries (their places) that share one scan. tags: every hit bears all of them. masked: ids that the
+    scan itself leaves out. room: how many hits each query needs, with those that are left out afterwards.
+    """
+
+    places: tuple[int, ...]
+    tags: frozenset[str]
+    masked: frozenset[str]
+    room: int
+
+
+def scans_of(queries: Sequence[Query]) -> list[Scan]:
+    """The scans that answer all queries which do not name what to include; pure."""
+    together: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
+    for place, query in enumerate(queries):
+        if query.include is None:
+            masked = query.exclude if len(query.exclude) > FEW else frozenset[str]()
+            together.setdefault((query.tags, masked), []).append(place)
+    return [
+        Scan(tuple(places), tags, masked, max(queries[place].k + _spare(queries[place]) for place in places))
+        for (tags, masked), places in together.items()
+    ]
+
+
+def _spare(query: Query) -> int:
+    """Hits that may have to be left out of an answer: the object itself, and the few that are excluded."""
+    return (query.id is not None) + (len(query.exclude) if len(query.exclude) <= FEW else 0)
+
+
+def find(
+    snapshot: IndexSnapshot, ready: Sequence[ReadyPart], queries: Sequence[Query], folded: Float32s
+) -> list[list[Hit]]:
+    """The hits of each query. ready: the parts of the snapshot, in order; folded: float32 [len(queries),
+    d]."""
+    found: list[list[Hit]] = [[] for _ in queries]
+    for scan in scans_of(queries):
+        allowed = _allowed(snapshot, scan.tags, scan.masked)
+        filtered = bool(scan.tags or scan.masked)
+        part_answers = [
+            _search(part, folded[list(scan.places)], mask, scan.room, filtered)
+            for part, mask in zip(ready, allowed, strict=True)
+        ]
+        if part_answers:
+            for place, *best in zip(scan.places, *merge_topk(part_answers, scan.room), strict=True):
+                found[place] = list(_hits(snapshot, queries[place], zip(*best, strict=True)))
+    for place, query in enumerate(queries):
+        if query.include is not None:
+            found[place] = _of_included(snapshot, ready, query, folded[place])
+    return found
+
+
+def _search(part: ReadyPart, folded: Float32s, mask: Mask | None, room: int, filtered: bool) -> TopK:
+    """Exact where the guard says so, and where a filter leaves so little that a shortlist might miss it."""
+    search = nearest if filtered or part.width is None else shortlisted
+    return search(part, folded, mask, room)
+
+
+def _allowed(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[str]) -> list[Mask | None]:
+    """Per part, which rows may be hits; None for all."""
+    masks = [part.alive for part in snapshot.parts]
+    if tags:
+        tagged = snapshot.tagged(sorted(tags))
+        masks = [
+            bearing if alive is None else bearing & alive
+            for bearing, alive in zip(tagged, masks, strict=True)
+        ]
+    if masked:
+        parts, rows = snapshot.find_many(sorted(masked))
+        for number, part in enumerate(snapshot.parts):
+            mask = masks[number]
+            mask = np.ones(len(part), np.bool_) if mask is None else mask.copy()
+            mask[rows[parts == number]] = False
+            masks[number] = mask
+    return masks
+
+
+def _hits(snapshot: IndexSnapshot, query: Query, best: Iterator[tuple[float, int, int]]) -> Iterator[Hit]:
+    """The first k that may be answered."""
+    left = query.k
+    for score, part, row in best:
+        if left == 0 or row < 0:
+            return
+        name = snapshot.id_at(int(part), int(row))
+        if name != query.id and name not in query.exclude:
+            left -= 1
+            yield Hit(name, float(score))
+
+
+def _of_included(
+    snapshot: IndexSnapshot, ready: Sequence[ReadyPart], query: Query, folded: Float32s
+) -> list[Hit]:
+    """The best of the objects that the query names."""
+    names = sorted((query.include or frozenset()) - query.exclude - {query.id or ""})
+    parts, rows = snapshot.find_many(names)
+    allowed = _allowed(snapshot, query.tags, frozenset())
+    chosen: list[tuple[float, int, int]] = []
+    for number, part in enumerate(ready):
+        here, mask = np.unique(rows[parts == number]), allowed[number]
+        if mask is not None:
+            here = here[mask[here]]
+        scores = score_rows(folded, part.indexed.items, part.scale, here)
+        chosen += zip((-scores).tolist(), [number] * len(here), here.tolist(), strict=True)
+    best = sorted(chosen)[: query.k]
+    return [Hit(snapshot.id_at(part, row), -negated) for negated, part, row in best]

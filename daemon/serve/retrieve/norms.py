@@ -1,0 +1,128 @@
+"""What is made of a model and an index snapshot before it answers: norms, and what else a search needs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from daemon.replica.view import View
+from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
+from daemon.serve.retrieve.ann import AnnIndex, AnnSettings, load_faiss
+from daemon.serve.retrieve.buffers import Buffers
+from daemon.serve.retrieve.guard import QUERIES, TOP, Guarded, choose_width, recall
+from daemon.serve.retrieve.part import Indexed, ReadyPart, folded_queries, nearest, shortlisted
+from learners.block import Block, Float32s
+from learners.quadratic import inverse_roots
+from learners.search import DenseItems, as_items
+
+SLICE = 1 << 16
+"""Rows whose norms are computed at once, so that what it takes on the way stays small."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Norms:
+    """What `prepare` makes of a view: every part of `snapshot` by serial, for the form made at `formed`."""
+
+    formed: int
+    snapshot: IndexSnapshot
+    parts: Mapping[int, ReadyPart]
+
+    def cover(self, snapshot: IndexSnapshot) -> bool:
+        """Whether every part of the snapshot is ready."""
+        return all(part.serial in self.parts for part in snapshot.parts)
+
+
+class Preparer:
+    """Makes norms. Items and approximate indexes are made once per part, whatever the models that share
+    them, and go when no norms refer to them any more; arrays of norms are used again. Any thread.
+    """
+
+    def __init__(
+        self, ann: AnnSettings | None = None, observe: Callable[[Guarded], None] | None = None
+    ) -> None:
+        if ann is not None:
+            load_faiss()
+        self._ann, self._observe = ann, observe
+        self._indexed: WeakValueDictionary[int, Indexed] = WeakValueDictionary()
+        self._buffers = Buffers()
+        self._lock = threading.Lock()
+
+    def norms(self, view: View, snapshot: IndexSnapshot) -> Norms:
+        """Everything for this model and snapshot. What `view.prepared` holds of the same form is kept, and
+        the norms of a merged part are gathered from it.
+        """
+        held = view.prepared
+        before = held.parts if isinstance(held, Norms) and held.formed == view.formed else {}
+        parts = {
+            part.serial: before.get(part.serial) or self._ready(view, part, before) for part in snapshot.parts
+        }
+        return Norms(view.formed, snapshot, parts)
+
+    def _ready(self, view: View, part: IndexPart, before: Mapping[int, ReadyPart]) -> ReadyPart:
+        indexed = self._index(part)
+        ready = ReadyPart(indexed, None, None)
+        if view.normalised:
+            scale = self._buffers.take(len(part))
+            if not _gathered(part, before, scale):
+                _compute(view, part.vectors, scale)
+            ready = ReadyPart(indexed, scale, None)
+        if indexed.ann is not None and self._ann is not None:
+            guarded = _guard(view, part, ready, self._ann.recall)
+            ready = replace(ready, width=guarded.width)
+            if self._observe is not None:
+                self._observe(guarded)
+        if ready.scale is not None:
+            self._buffers.owned(ready.scale, ready)
+        return ready
+
+    def _index(self, part: IndexPart) -> Indexed:
+        with self._lock:
+            indexed = self._indexed.get(part.serial)
+            if indexed is None:
+                items = as_items(part.vectors)
+                settings, ann = self._ann, None
+                if settings is not None and isinstance(items, DenseItems) and len(items) >= settings.least:
+                    ann = AnnIndex(items)
+                indexed = self._indexed[part.serial] = Indexed(items, ann)
+            return indexed
+
+
+def _gathered(part: IndexPart, before: Mapping[int, ReadyPart], scale: Float32s) -> bool:
+    """Fill the scale of a merged part from its sources; False where one of them is not known."""
+    sources = [(before.get(serial), rows) for serial, rows in part.merged_from]
+    start = 0
+    for ready, rows in sources:
+        if ready is None or ready.scale is None:
+            return False
+        scale[start : start + len(rows)] = ready.scale[rows]
+        start += len(rows)
+    return bool(sources) and start == len(scale)
+
+
+def _compute(view: View, vectors: Block, scale: Float32s) -> None:
+    for start in range(0, len(vectors), SLICE):
+        rows = vectors.slice(start, start + SLICE)
+        scale[start : start + len(rows)] = inverse_roots(view.self_scores(rows))
+
+
+def _guard(view: View, part: IndexPart, ready: ReadyPart, least: float) -> Guarded:
+    """How wide the approximate search of this part has to be, on evenly spaced items of it that are alive."""
+    living = np.arange(len(part)) if part.alive is None else np.flatnonzero(part.alive)
+    own = living[np.linspace(0, len(living) - 1, min(QUERIES, len(living))).astype(np.int64)]
+    if not len(own) or ready.indexed.ann is None:
+        return Guarded(None, 1.0, (), str(view.model), len(part))
+    folded = folded_queries(view, part.vectors.take(own))
+    usable = np.isfinite(folded).all(axis=1)
+    folded, own = folded[usable], own[usable]
+    exact = nearest(ready, folded, part.alive, TOP + 1)[1]
+
+    def recall_at(width: int) -> float:
+        found = shortlisted(replace(ready, width=width), folded, part.alive, TOP + 1)[1]
+        return recall(exact, found, own)
+
+    guarded = choose_width(recall_at, ready.indexed.ann.cells, least)
+    return replace(guarded, model=str(view.model), items=len(part))

@@ -1,0 +1,89 @@
+"""Search of one part of the index under one model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daemon.replica.view import View
+from daemon.serve.retrieve.ann import AnnIndex
+from learners.block import Block, DenseBlock, Float32s
+from learners.quadratic import inverse_roots
+from learners.search import Items, TopK, score_rows, topk
+
+SHORTLIST = 10
+"""Candidates of an approximate search that are scored exactly, per hit that is wanted."""
+
+LEAST_SHORTLIST = 100
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Indexed:
+    """A part as it is searched under any model: its items, and an approximate index where there is one."""
+
+    items: Items
+    ann: AnnIndex | None
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class ReadyPart:
+    """A part as it is searched under one model. scale: float32 [n], 1 / norm of each item, None for raw
+    scores.
+    width: cells that an approximate search has to look into, None for exact search.
+    """
+
+    indexed: Indexed
+    scale: Float32s | None
+    width: int | None
+
+
+def folded_queries(view: View, queries: Block) -> Float32s:
+    """S q / sqrt(q^T S q) for each mapped query, float32 [m, d], or S q for a model with raw scores.
+
+    A query without a norm folds to zeros. A row is not finite where float32 could not hold it.
+    """
+    folded = view.fold(queries)
+    if view.normalised:
+        with np.errstate(over="ignore", invalid="ignore"):
+            roots = inverse_roots(_self_scores(folded, queries))
+            folded = np.asarray(folded * roots[:, None], np.float32)
+    return folded
+
+
+def _self_scores(folded: Float32s, queries: Block) -> Float32s:
+    """q^T (S q), clipped at 0: without reading S a second time."""
+    if isinstance(queries, DenseBlock):
+        products = np.einsum("md,md->m", folded, queries.values, dtype=np.float64)
+    else:
+        products = np.zeros(len(queries))
+        for row, (start, stop) in enumerate(zip(queries.indptr, queries.indptr[1:], strict=False)):
+            values = queries.values[start:stop].astype(np.float64)
+            products[row] = folded[row, queries.indices[start:stop]].astype(np.float64) @ values
+    return np.asarray(np.maximum(products, 0), np.float32)
+
+
+def nearest(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) -> TopK:
+    """The k best allowed items of each folded query, exactly."""
+    return topk(folded, ready.indexed.items, ready.scale, allowed, k)
+
+
+def shortlisted(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) -> TopK:
+    """The k best allowed items among those that the approximate index names, scored exactly; in the form of
+    `nearest`.
+    """
+    assert ready.indexed.ann is not None
+    assert ready.width is not None
+    scores, rows = np.full((len(folded), k), -np.inf, np.float32), np.full((len(folded), k), -1, np.int64)
+    names = ready.indexed.ann.shortlist(folded, ready.width, max(SHORTLIST * k, LEAST_SHORTLIST))
+    for n, named in enumerate(names):
+        named = np.sort(named[named >= 0])
+        if allowed is not None:
+            named = named[allowed[named]]
+        found = score_rows(folded[n], ready.indexed.items, ready.scale, named)
+        order = np.argsort(-found, kind="stable")[:k]
+        scores[n, : len(order)], rows[n, : len(order)] = found[order], named[order]
+    return scores, rows
