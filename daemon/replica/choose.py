@@ -19,8 +19,8 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Nothing is loaded. why: why nothing newer is served, "" when there is nothing newer. older: a version that
-    is refused because it is older. entry: the ledger entry behind what is served, 0 for none.
+    """Nothing is loaded. why: why nothing newer is served, "" when there is nothing newer. older: a version
+    that is refused because it is older. entry: the ledger entry behind what is served, 0 for none.
     """
 
     why: str = ""
@@ -46,7 +46,8 @@ class Seen:
 
 
 def choose(name: str, seen: Seen, served: Served | None, awaited: bool = False) -> Keep | Load:
-    """Load the version that `name` means when it is newer than the one served, or was chosen by a later entry.
+    """Load the version that `name` means when it is newer than the one served, or was chosen by a later
+    entry.
 
     What is barred is passed over: for `latest` the next older version is tried; another name keeps what it
     serves, and where it serves nothing yet, goes back through what it meant before. awaited: the step log is

@@ -1,16 +1,17 @@
-"""The writer's hand on the two sides: what the idle one owes to the active one, and when it may be touched."""
+"""The writer's hand on the two sides: what the idle one owes to the active one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from checkpoints.digests import array_digest
 from daemon.replica.model import ModelId
+from daemon.replica.refine import Work
 from daemon.replica.side import Side, on_buffers
 from daemon.replica.sides import Sides
+from daemon.replica.view import View
 from learners.carried import CarriedForm
 from learners.steps import StepBatch
 
@@ -49,7 +50,7 @@ class Desk:
         return tuple(self._sides.lingering(self._drain_s)) if self._draining else ()
 
     def spoil(self) -> None:
-        """What is on the idle side cannot be used: it is to be copied from the active one, where that steps."""
+        """The idle side holds what cannot be used: to be copied from the active one, where that one steps."""
         active = self._sides.active
         self._taken = []
         self._copy = active.view is not None and active.learner is not None
@@ -88,29 +89,33 @@ class Desk:
             if side.view is not None:
                 side.view = replace(side.view, model=model)
 
-    def prepared(self, prepared: Any) -> None:
-        """The same numbers with other things prepared."""
-        for side in (self._sides.active, self._sides.idle):
-            if side.view is not None:
-                side.view = replace(side.view, prepared=prepared)
+    def install(self, work: Work) -> ModelId | None:
+        """Give readers a form made anew and what was prepared of it; the model that answers with it.
 
-    def refine(self, form: CarriedForm, formed: int, prepared: Any) -> None:
-        """A form made anew at `formed` records, and what was prepared of it; for W as it is now. It is copied."""
+        None where it was made of a version that is not served any more.
+        """
         idle, active = self._sides.idle, self._sides.active
-        assert active.view is not None
-        self._write(idle, active, form, formed, prepared)
+        if active.view is None or active.generation != work.generation:
+            return None
+        if work.form is None:
+            for side in (active, idle):
+                if side.view is not None:
+                    side.view = replace(side.view, prepared=work.prepared)
+            return active.view.model
+        self._write(idle, active.view, work.form, work)
         self._flip()
-        self._copy = False
         if self.settle():
-            self._write(self._sides.idle, self._sides.active, form, formed, prepared)
+            self._write(self._sides.idle, active.view, work.form, work)
         else:
             self._copy = True
+        return active.view.model
 
-    def _write(self, side: Side, like: Side, form: CarriedForm, formed: int, prepared: Any) -> None:
+    @staticmethod
+    def _write(side: Side, view: View, form: CarriedForm, work: Work) -> None:
         if form.correction is not None and side.buffers.matrix is not None:
             np.copyto(side.buffers.matrix, form.correction)
-        assert like.view is not None
-        side.view = replace(like.view, form=on_buffers(form, side.buffers), formed=formed, prepared=prepared)
+        carried = on_buffers(form, side.buffers)
+        side.view = replace(view, form=carried, formed=work.formed, prepared=work.prepared)
 
     def _flip(self) -> None:
         self._sides.flip()

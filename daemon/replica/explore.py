@@ -2,20 +2,85 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
+from daemon.replica.loading import Buffers, load
+from daemon.replica.refusals import Refused
 from daemon.replica.settings import Hooks, Shelf
+from daemon.replica.side import Side
+from daemon.replica.status import NotServing
 from daemon.replica.view import View
+
+HOOKS = Hooks()
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """Buffers for one version: which one is there, how many read it, and when it was last asked for."""
+
+    side: Side
+    number: int | None = None
+    readers: int = 0
+    asked: int = 0
 
 
 class Explorer:
-    """Opens any version by number; at most `room` stay open, least recently used go first."""
+    """Opens any version by number; at most `room` stay open, the one not asked for longest goes first.
 
-    def __init__(self, shelf: Shelf, hooks: Hooks = Hooks(), room: int = 2) -> None:
-        raise NotImplementedError
+    Memory: per open version its W and, up to serving.full_max_dim dimensions, a second matrix; allocated when
+    first needed and kept.
+    """
 
-    def read(self, number: int) -> AbstractContextManager[View]:
-        """The version's model. Loads it when it is not open, in the caller's thread (seconds). Raises
-        NotServing with the reason when there is no such version or it is refused.
+    def __init__(self, shelf: Shelf, hooks: Hooks = HOOKS, room: int = 2) -> None:
+        self._shelf, self._hooks, self._room = shelf, hooks, room
+        self._slots: list[_Slot] = []
+        self._loading, self._counting = threading.Lock(), threading.Lock()
+        self._asked = 0
+
+    @contextmanager
+    def read(self, number: int) -> Iterator[View]:
+        """The version's model. Loads it when it is not open, in the caller's thread (seconds).
+
+        Raises NotServing with the reason when there is no such version, it is refused, or all places are
+        being read.
         """
-        raise NotImplementedError
+        with self._loading:  # one load at a time; who is done reading does not wait for it
+            slot = self._slot(number)
+            with self._counting:
+                slot.readers += 1
+        try:
+            assert slot.side.view is not None
+            yield slot.side.view
+        finally:
+            with self._counting:
+                slot.readers -= 1
+
+    def _slot(self, number: int) -> _Slot:
+        slot = next((one for one in self._slots if one.number == number), None) or self._opened(number)
+        self._asked += 1
+        slot.asked = self._asked
+        return slot
+
+    def _opened(self, number: int) -> _Slot:
+        slot = self._free()
+        slot.number = None
+        try:
+            loaded = load(self._shelf, number, slot.side.buffers)
+        except Refused as refused:
+            raise NotServing(f"version {number} cannot be opened: {refused}") from refused
+        view = slot.side.take_version(loaded, self._shelf.space.map_id, 0, stepping=False)
+        prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
+        slot.side.view, slot.number = replace(view, prepared=prepared), number
+        return slot
+
+    def _free(self) -> _Slot:
+        if len(self._slots) < self._room:
+            buffers = Buffers.of(self._shelf.space.dim, self._shelf.serving)
+            self._slots.append(_Slot(Side(buffers)))
+        unread = [slot for slot in self._slots if slot.readers == 0]
+        if not unread:
+            raise NotServing(f"{self._room} other versions are being looked at: ask again")
+        return min(unread, key=lambda slot: slot.asked)

@@ -63,6 +63,7 @@ class Refiner:
 
     def __init__(
         self,
+        *,
         sides: Sides[Side],
         spare: Float32s | None,
         serving: ServingConfig,

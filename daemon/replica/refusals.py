@@ -30,6 +30,9 @@ REASONS: Mapping[str, str] = {
 }
 
 
+log = structlog.get_logger("tripletd.replica")
+
+
 class Refused(Exception):
     """A version is not served; `reason` is a key of REASONS, the message names place and problem."""
 
@@ -43,7 +46,6 @@ class _Case:
     """One refused version: why, and when it is tried again."""
 
     told: str
-    reasons: set[str]
     wait_s: float
     again_at: float
 
@@ -55,22 +57,18 @@ class Refusals:
     alias: str
     counts: Counter[str] = field(default_factory=Counter)
     _cases: dict[int, _Case] = field(default_factory=dict)
+    _told: set[tuple[int, str]] = field(default_factory=set)
 
     def add(self, number: int, refused: Refused, now: float) -> None:
-        """Version `number` was refused now."""
-        case = self._cases.setdefault(number, _Case("", set(), FIRST_RETRY_S / 2, now))
+        """Version `number` was refused now, and is barred for a while."""
+        case = self._cases.setdefault(number, _Case("", FIRST_RETRY_S / 2, now))
         case.wait_s = min(2 * case.wait_s, LONGEST_RETRY_S)
         case.told, case.again_at = str(refused), now + case.wait_s
-        if refused.reason not in case.reasons:
-            case.reasons.add(refused.reason)
-            self.counts[refused.reason] += 1
-            structlog.get_logger("tripletd.replica").error(
-                "a version is refused",
-                alias=self.alias,
-                version=number,
-                reason=refused.reason,
-                why=str(refused),
-            )
+        self._tell(number, refused)
+
+    def older(self, number: int, why: str) -> None:
+        """Version `number` is not served because it is older; a verdict may move the name to it any time."""
+        self._tell(number, Refused("older", why))
 
     def barred(self, now: float) -> dict[int, str]:
         """The versions not to be tried now, each with why."""
@@ -79,3 +77,16 @@ class Refusals:
     def keep(self, listed: set[int]) -> None:
         """Forget versions that are not there any more."""
         self._cases = {number: case for number, case in self._cases.items() if number in listed}
+        self._told = {told for told in self._told if told[0] in listed}
+
+    def _tell(self, number: int, refused: Refused) -> None:
+        if (number, refused.reason) not in self._told:
+            self._told.add((number, refused.reason))
+            self.counts[refused.reason] += 1
+            log.error(
+                "a version is refused",
+                alias=self.alias,
+                version=number,
+                reason=refused.reason,
+                why=str(refused),
+            )

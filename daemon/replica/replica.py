@@ -2,47 +2,131 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from daemon.replica.settings import Following, Hooks, Shelf, Steps
-from daemon.replica.status import ReplicaStatus
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from checkpoints.aliases import LATEST
+from checkpoints.encoding import empty_aligned
+from daemon.replica.board import Board
+from daemon.replica.desk import Desk
+from daemon.replica.follower import Follower
+from daemon.replica.listener import Listener
+from daemon.replica.loading import Buffers
+from daemon.replica.model import ModelId
+from daemon.replica.refine import NICE, Refiner, give_way
+from daemon.replica.settings import Flip, Following, Hooks, Shelf, Steps
+from daemon.replica.side import Side
+from daemon.replica.sides import Sides
+from daemon.replica.status import NotServing, ReplicaStatus
+from daemon.replica.stepping import Stepper
+from daemon.replica.swapping import Swapper
 from daemon.replica.view import View
+
+CLOSE_S = 10.0
+FOLLOWING, HOOKS = Following(), Hooks()
+
+log = structlog.get_logger("tripletd.replica")
 
 
 class Replica:
     """Follows `alias`: `latest`, `best`, `stable`, a pinned name or a version's number.
 
-    With `steps` the learner is followed event by event behind the newest version, else whole versions.
-    Memory: two sides of one d x d matrix each (4 d^2 bytes), two matrices with `steps` up to
-    serving.full_max_dim dimensions, and with `steps` one more to make forms from; none is allocated per swap.
+    With `steps`, which `latest` alone can have, the learner is followed event by event behind the newest
+    version; else whole versions are. Memory: two sides of W (4 d^2 bytes each) and, up to
+    serving.full_max_dim dimensions, of a second matrix; with `steps` one more W to make forms from. All of it
+    is allocated here, none per swap.
     """
 
     def __init__(
         self,
         alias: str,
         shelf: Shelf,
-        following: Following = Following(),
-        hooks: Hooks = Hooks(),
+        following: Following = FOLLOWING,
+        hooks: Hooks = HOOKS,
         steps: Steps | None = None,
     ) -> None:
-        raise NotImplementedError
+        if steps is not None and alias != LATEST:
+            raise ValueError(f"only {LATEST} can be followed step by step, not {alias}")
+        dim = shelf.space.dim
+        self._alias, self._hooks = alias, hooks
+        self._board = Board(alias)
+        self._sides = Sides(Side(Buffers.of(dim, shelf.serving)), Side(Buffers.of(dim, shelf.serving)))
+        desk = Desk(self._sides, following.drain_s)
+        swapper = Swapper(shelf, hooks, self._sides, desk, steps is not None)
+        self._follower = Follower(
+            alias=alias,
+            shelf=shelf,
+            look_every_s=following.look_every_s,
+            desk=desk,
+            swapper=swapper,
+            board=self._board,
+            told=self._tell,
+        )
+        spare = None if steps is None else empty_aligned((dim, dim), np.dtype(np.float32))
+        self._refiner = Refiner(
+            sides=self._sides,
+            spare=spare,
+            serving=shelf.serving,
+            hooks=hooks,
+            following=following,
+            results=self._follower.hand_in,
+        )
+        if steps is not None:
+            listener = Listener(alias, steps)
+            self._follower.follow(Stepper(desk, listener, self._follower.shown, self._refiner.heard))
+        self._stepping = steps is not None
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._follow, name=f"replica-{alias}", daemon=True),
+            threading.Thread(target=self._refiner.run, name=f"refine-{alias}", daemon=True),
+        ]
 
     def start(self) -> None:
         """Begin to follow; returns at once. `status().model` says when something is served."""
-        raise NotImplementedError
+        for thread in self._threads:
+            thread.start()
 
-    def read(self) -> AbstractContextManager[View]:
+    @contextmanager
+    def read(self) -> Iterator[View]:
         """A consistent model for the length of the block. Raises NotServing with the reason."""
-        raise NotImplementedError
+        with self._sides.read() as side:
+            view = side.view
+            if view is None:
+                raise NotServing(f"nothing is served as {self._alias} yet: {self.status().why_not_newer}")
+            yield view
 
     def prepare_again(self) -> None:
-        """Have `prepare` called anew for the served model, off the path (the items changed); returns at once."""
-        raise NotImplementedError
+        """Have `prepare` called anew off the path, since the items have changed; returns at once."""
+        self._refiner.ask()
 
     def status(self) -> ReplicaStatus:
         """What is served, since when, why not newer, and what happened so far."""
-        raise NotImplementedError
+        return self._board.status
 
     def close(self) -> None:
-        """Stop all threads, within seconds; what was served can still be read."""
-        raise NotImplementedError
+        """Stop all threads; what was served can still be read. A thread that is inside a hook or a load is
+        waited for CLOSE_S at most.
+        """
+        self._stop.set()
+        self._refiner.stop()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(CLOSE_S)
+
+    def _follow(self) -> None:
+        if not self._stepping:
+            give_way(NICE)
+        self._follower.run(self._stop)
+
+    def _tell(self, model: ModelId, result: str, times: NDArray[np.int64]) -> None:
+        if self._hooks.flipped is None:
+            return
+        try:
+            self._hooks.flipped(Flip(self._alias, model, result, times))
+        except Exception:
+            log.exception("who is told of flips failed", alias=self._alias)

@@ -59,10 +59,10 @@ class Flip:
 class Hooks:
     """What is done for a model off the path of readers, in the replica's own threads.
 
-    prepare(view): what `view.prepared` will be (norms of all items), before the flip. warm(view): a dry search
-    before the flip; `view.prepared` is there. flipped(flip): told after it; must be quick. sample(n): at most
-    n mapped items on which the error of carrying a form over is measured, the same ones in every call as
-    far as they are still there; None for none. A `view` is valid only during the call. An exception out of
+    prepare(view): what `view.prepared` will be (norms of all items), before the flip. warm(view): a dry
+    search before the flip; `view.prepared` is there. flipped(flip): told after it; must be quick. sample(n):
+    at most n mapped items on which the error of carrying a form over is measured, the same ones in every call
+    as far as they are still there; None for none. A `view` is valid only during the call. An exception out of
     `prepare` or `warm` refuses the version.
     """
 

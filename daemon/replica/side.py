@@ -69,7 +69,7 @@ class Side:
         self.mirror(other)
 
     def steps_like(self, other: Side, batches: Sequence[StepBatch]) -> None:
-        """Become equal to a side that took these steps since both were equal, by taking them or by copying."""
+        """Become equal to a side that took these steps since both were equal: take them too, or copy it."""
         if self.learner is None or sum(map(touched, batches)) > self.buffers.W.size:
             np.copyto(self.buffers.W, other.buffers.W)
         else:
@@ -91,8 +91,8 @@ def on_buffers(form: Form, buffers: Buffers) -> CarriedForm:
 
 
 def touched(batch: StepBatch) -> int:
-    """What taking these steps costs, in numbers of W read in order: all of them for each dense step, more than
-    all for a projection.
+    """What taking these steps costs, in numbers of W read in order: all of them for each dense step, more
+    than all for a projection.
     """
     if batch.project:
         return batch.dim**2 + 1

@@ -16,9 +16,9 @@ class NotServing(Exception):
 class Refined:
     """What carrying a form over cost, measured on a sample when the form was made anew.
 
-    fold: relative error of folded queries, norms: the largest one of an item's norm, 0 is exact; overlap: mean
-    share of the top 10 that stays, 1 is exact. records: applied between the two forms. seconds: of processor
-    time that the new form and what is prepared of it took.
+    fold: relative error of folded queries, norms: the largest one of an item's norm, 0 is exact; overlap:
+    mean share of the top 10 that stays, 1 is exact. records: applied between the two forms. seconds: of
+    processor time that the new form and what is prepared of it took.
     """
 
     fold: float
@@ -32,12 +32,12 @@ class Refined:
 class ReplicaStatus:
     """A snapshot.
 
-    model: what answers, None for nothing yet; since: when its version or its last steps came, seconds since the
-    epoch. why_not_newer: why nothing newer is served, "" when there is nothing newer. following: "steps" while
-    the learner is followed step by step, else "versions". refusals: versions refused, by reason. fallbacks: how
-    often the step log was lost, by reason. swaps: flips by what changed (version, steps, relabel, refine).
-    swap_seconds: of the last version swapped in, by phase (load, prepare, warm, flip, drain). carried: the last
-    measured error, None before any. stuck: readers who do not leave the old side.
+    model: what answers, None for nothing yet; since: when its version or its last steps came, seconds since
+    the epoch. why_not_newer: why nothing newer is served, "" when there is nothing newer. following: "steps"
+    while the learner is followed step by step, else "versions". refusals: versions refused, by reason.
+    fallbacks: how often the step log was lost, by reason. swaps: flips by what changed (version, steps,
+    relabel, refine). swap_seconds: of the last version swapped in, by phase (load, prepare, warm, flip,
+    drain). carried: the last measured error, None before any. stuck: readers who do not leave the old side.
     """
 
     alias: str

@@ -1,0 +1,134 @@
+"""Taking the learner's steps: from the step log onto the idle side, then one flip for all that came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkpoints.manifest import Manifest
+from daemon.objects.mapped import as_blocks
+from daemon.replica.desk import Desk
+from daemon.replica.line import Apply, Lost, Relabel
+from daemon.replica.listener import Listener
+from daemon.replica.loading import records_of
+from daemon.replica.model import ModelId
+from learners.block import Block
+from learners.errors import LearnerError
+from learners.steps import StepBatch
+from streams.steps.segment import Steps
+
+Told = Callable[[ModelId, str, NDArray[np.int64]], None]
+"""Told of a flip: the model, what changed, and the event times that it newly holds."""
+
+NO_TIMES: NDArray[np.int64] = np.zeros(0, np.int64)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What the idle side has taken and readers have not seen. whole: it ends between two records, so that it
+    may be shown."""
+
+    times: list[NDArray[np.int64]]
+    taken: bool = False
+    whole: bool = True
+    relabelled: bool = False
+
+
+class Stepper:
+    """Keeps the served model up with the step log. Used by the one thread that owns the desk."""
+
+    def __init__(self, desk: Desk, listener: Listener, told: Told, heard: Callable[[Block], None]) -> None:
+        self._desk, self._listener, self._told, self._heard = desk, listener, told, heard
+        self._version = self._base_records = self._total = 0
+        self._watermark: int | None = None
+        self._pending = _Pending([])
+
+    @property
+    def model(self) -> ModelId:
+        """The state on the idle side once all is taken."""
+        behind = self._total - self._base_records
+        return ModelId(self._version, behind, self._watermark, self._total)
+
+    @property
+    def joined(self) -> bool:
+        """Whether steps are being followed."""
+        return self._listener.joined
+
+    @property
+    def promising(self) -> bool:
+        """Whether newer versions may come as relabels."""
+        return self._listener.promising
+
+    def begin(self, manifest: Manifest) -> None:
+        """Go on from a version that answers since just now."""
+        self._version, self._total = manifest.number, records_of(manifest)
+        self._base_records, self._watermark = self._total, manifest.watermark
+        self._pending = _Pending([])
+        self._listener.begin(manifest)
+
+    def turn(self, timeout_s: float, now: float) -> Lost | None:
+        """Take what comes within `timeout_s` and show it by one flip. The desk must be settled.
+
+        Lost when the log cannot be followed on from here: what was taken whole before is shown.
+        """
+        lost: Lost | None = None
+        for meaning in self._listener.poll(timeout_s, now):
+            if isinstance(meaning, Apply):
+                lost = self._take(meaning.steps)
+            elif isinstance(meaning, Relabel):
+                self._version, self._base_records = meaning.number, meaning.records
+                self._pending.relabelled = True
+            elif isinstance(meaning, Lost):
+                lost = meaning
+            if lost is not None:
+                break
+        if lost is not None and not self._pending.whole:
+            self._discard()
+        self._show()
+        return lost
+
+    def _take(self, steps: Steps) -> Lost | None:
+        blocks = as_blocks({"query": steps.query, "error": steps.error})
+        try:
+            batch = StepBatch(steps.tau, blocks["query"], blocks["error"], steps.project)
+            if len(batch) or batch.project:
+                self._desk.take(batch)
+        except (LearnerError, ValueError, np.linalg.LinAlgError):
+            self._discard()
+            return self._listener.lose("steps")
+        self._heard(batch.query)
+        pending = self._pending
+        pending.taken = True
+        pending.times.append(steps.timestamps)
+        if steps.last > steps.first:
+            pending.whole = True
+        elif len(batch) or batch.project:
+            pending.whole = False
+        self._total, self._watermark = steps.last, steps.watermark
+        if steps.cut:
+            self._listener.at_cut(self._desk.digest())
+        return None
+
+    def _show(self) -> None:
+        pending = self._pending
+        if not pending.whole:
+            return
+        self._pending = _Pending([])
+        if pending.taken:
+            self._desk.flip_steps(self.model)
+            self._told(self.model, "steps", np.concatenate([NO_TIMES, *pending.times]))
+        if pending.relabelled:
+            self._desk.relabel(self.model)
+            self._told(self.model, "relabel", NO_TIMES)
+
+    def _discard(self) -> None:
+        """What was taken last is part of a record, or does not fit: nobody sees it."""
+        self._desk.spoil()
+        self._pending = _Pending([])
+
+    def close(self) -> None:
+        """Let go of the log."""
+        self._listener.close()
