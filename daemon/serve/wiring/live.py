@@ -61,7 +61,7 @@ class Live:
         replicas: dict[str, Replica] = {}
         searcher = Searcher(replicas, catalog.snapshot, catalog.lookup)
         beside = Searcher(replicas, catalog.snapshot, catalog.lookup)
-        hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped)
+        hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample)
         for alias in self._config.serve.aliases:
             replicas[alias] = Replica(alias, shelf, self._following(), hooks, self._steps(alias))
         self.opened = Opened(

@@ -1,0 +1,139 @@
+"""compose.yaml: as its specification wants it, as the roles need it, without a secret or an open door."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from daemon.config import load_config
+from daemon.process.leaving import ROLES
+from tests.deploy.programs import DEPLOY, ROOT
+
+COMPOSE = DEPLOY / "compose.yaml"
+DOCKERFILE = DEPLOY / "Dockerfile"
+PORTS = {"learn": 9101, "validate": 9102, "serve": 9103}
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())["services"]
+    return found
+
+
+def checked(file: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_file_is_what_the_specification_wants(tmp_path: Path) -> None:
+    assert checked(COMPOSE).returncode == 0
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text(COMPOSE.read_text().replace("read_only: true", "readonly: true"))
+    assert "readonly" in checked(wrong).stdout
+
+
+def test_every_file_that_is_mounted_is_there(services: dict[str, Any]) -> None:
+    document = yaml.safe_load(COMPOSE.read_text())
+    for name, service in services.items():
+        for mount in service.get("volumes", ()):
+            source = mount.split(":")[0]
+            there = (DEPLOY / source).exists() if source.startswith(".") else source in document["volumes"]
+            assert there, f"{name}: {source}"
+        assert set(service.get("networks", ())) <= document["networks"].keys()
+    assert all((DEPLOY / one["file"]).is_file() for one in document["configs"].values())
+    assert (DEPLOY / services["learn"]["build"]["context"]).resolve() == ROOT
+    assert (ROOT / services["learn"]["build"]["dockerfile"]) == DOCKERFILE
+
+
+def test_every_role_runs_with_its_port_and_closed(services: dict[str, Any]) -> None:
+    assert ROLES - {"up"} == PORTS.keys()
+    config = load_config(DEPLOY / "compose" / "tripletd.toml", environ={})
+    for role, port in PORTS.items():
+        service = services[role]
+        assert service["command"] == [role]
+        assert service["environment"]["HEALTH"] == f"http://127.0.0.1:{port}/livez"
+        assert getattr(config.http, f"{role}_port") == port
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["depends_on"]["topics"]["condition"] == "service_completed_successfully"
+    broker = config.stream.address.removeprefix("kafka://").split("/")[0]
+    assert broker.split(":")[0] in services
+    assert f"PLAINTEXT://{broker}" == services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert config.checkpoints.path.startswith("/var/lib/tripletd/")
+
+
+def test_nothing_is_published_beyond_this_host(services: dict[str, Any]) -> None:
+    published = {name: port for name, one in services.items() for port in one.get("ports", ())}
+    assert published.keys() == {"serve", "prometheus", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for port in published.values())
+
+
+def test_prometheus_is_told_of_every_role(services: dict[str, Any]) -> None:
+    groups = yaml.safe_load((DEPLOY / "compose" / "targets.yml").read_text())
+    told = {group["labels"]["role"]: group["targets"] for group in groups}
+    assert told == {role: [f"{role}:{port}"] for role, port in PORTS.items()}
+    host = yaml.safe_load((DEPLOY / "prometheus" / "targets" / "host.yml").read_text())
+    default = load_config(None, environ={}).http
+    ports = {role: [f"127.0.0.1:{getattr(default, f'{role}_port')}"] for role in PORTS}
+    assert {group["labels"]["role"]: group["targets"] for group in host} == ports
+
+
+def test_no_secret_is_in_the_files() -> None:
+    for file in (
+        COMPOSE,
+        DOCKERFILE,
+        *(DEPLOY / "compose").iterdir(),
+        *(DEPLOY / "prometheus").glob("*.yml"),
+    ):
+        text = file.read_text().lower()
+        for word in ("password:", "password=", "token:", "token=", "secret:", "secret="):
+            assert word not in text, f"{file.name}: {word}"
+
+
+def test_the_image_runs_as_nobody_special_in_two_stages() -> None:
+    lines = [line.split("#")[0].strip() for line in DOCKERFILE.read_text().splitlines()]
+    words = [line.split() for line in lines if line and not line.startswith("&&")]
+    assert next(one for one in words if one[0] == "FROM")[-2:] == ["AS", "build"]
+    last = max(place for place, one in enumerate(words) if one[0] == "FROM")
+    final = words[last:]
+    (user,) = (one[1] for one in final if one[0] == "USER")
+    assert all(part.isdecimal() and int(part) >= 10_000 for part in user.split(":"))
+    order = [one[0] for one in final]
+    assert order.index("USER") < order.index("ENTRYPOINT")
+    assert "HEALTHCHECK" in order
+    assert [one for one in words if one[0] == "ADD"] == []
+
+
+def test_what_the_image_copies_is_let_through_and_there() -> None:
+    ignore = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    let_through = {line[1:] for line in ignore if line.startswith("!")}
+    copied: set[str] = set()
+    for line in DOCKERFILE.read_text().splitlines():
+        words = line.split()
+        if words[:1] == ["COPY"] and not words[1].startswith("--from"):
+            copied |= {word.removeprefix("./") for word in words[1:-1]}
+    assert copied == let_through
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_every_file_that_the_code_reads_is_in_the_packages() -> None:
+    import tomllib
+
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    listed = subprocess.run(
+        ["git", "ls-files", "daemon", "streams", "learners", "checkpoints"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    for file in (Path(name) for name in listed if not name.endswith(".py")):
+        owners = [package for package in settings if file.is_relative_to(package.replace(".", "/"))]
+        patterns = [(package.replace(".", "/"), glob) for package in owners for glob in settings[package]]
+        assert any(fnmatch(str(file.relative_to(root)), glob) for root, glob in patterns), file
