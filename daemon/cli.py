@@ -16,6 +16,7 @@ from daemon.commands import (
     deadletters,
     demo,
     feed,
+    items,
     learn,
     models,
     resume,
@@ -57,6 +58,7 @@ app.command("resume", rich_help_panel="Run")(resume.resume)
 app.command("status", rich_help_panel="Look")(status.status)
 app.command("curves", rich_help_panel="Look")(curves.curves)
 app.command("deadletters", rich_help_panel="Look")(deadletters.deadletters)
+app.add_typer(items.app, name="items", rich_help_panel="Run")
 app.add_typer(topics.app, name="topics", rich_help_panel="Start here")
 app.command("replay", rich_help_panel="Look")(replay)
 app.add_typer(models.app, name="models", rich_help_panel="Look")

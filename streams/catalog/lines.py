@@ -57,10 +57,11 @@ def _read_line(line: bytes) -> tuple[str, _Row]:
     views = {UNNAMED_VIEW: fields["x"]} if "x" in fields else fields["views"]
     if not isinstance(views, dict) or not views:
         raise ValueError('"views" is not an object of at least one view')
-    return fields["id"], {name: _vector(name, raw) for name, raw in views.items()}
+    return fields["id"], {name: read_vector(name, raw) for name, raw in views.items()}
 
 
-def _vector(name: str, raw: Any) -> Vector:
+def read_vector(name: str, raw: Any) -> Vector:
+    """The vector of view `name` as JSON gives it; raises ValueError naming the view and what is wrong."""
     if isinstance(raw, dict):
         if set(raw) != {"indices", "values"}:
             raise ValueError(f'view {name[:40]!a}: a sparse vector has "indices" and "values"')

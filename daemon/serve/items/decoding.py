@@ -109,9 +109,9 @@ class ItemDecoder:
         doubtful = np.logical_or.reduce([_doubtful(column) for column in views.values()])
         bad: dict[int, Poison] = {}
         for row in np.flatnonzero(doubtful).tolist():
-            fault = _fault(puts[row].parts, self._space)
-            assert fault is not None, "what one pass over all found, a look at the row finds"
-            bad[row] = fault
+            found = fault(puts[row].parts, self._space)
+            assert found is not None, "what one pass over all found, a look at the row finds"
+            bad[row] = found
         good = [row for row in range(len(puts)) if row not in bad]
         if bad:
             if not good:
@@ -150,7 +150,7 @@ class ItemDecoder:
 
 
 def _doubtful(column: Column) -> NDArray[np.bool_]:
-    """Per row, whether `_fault` finds something: one pass over the whole column."""
+    """Per row, whether `fault` finds something: one pass over the whole column."""
     if isinstance(column, DenseColumn):
         # NaN where any value is NaN
         largest: NDArray[np.float32] = np.abs(column.values).max(axis=1, initial=0.0)
@@ -167,8 +167,8 @@ def _doubtful(column: Column) -> NDArray[np.bool_]:
     return rows
 
 
-def _fault(parts: Parts, space: SpaceSpec) -> Poison | None:
-    """What is wrong with the numbers of one object."""
+def fault(parts: Parts, space: SpaceSpec) -> Poison | None:
+    """What is wrong with the numbers of one object, whose vectors fit the space; None where nothing is."""
     for view, raw in zip(space.views, parts, strict=True):
         vector = vector_of(raw)
         try:

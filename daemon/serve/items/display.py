@@ -11,7 +11,7 @@ from daemon.exits import EX_DATAERR, UserError
 from streams.idindex import IdColumn
 from streams.items import Display, check_display, pack_display, unpack_display
 from streams.packed import Packed
-from streams.poison import Poison
+from streams.poison import WRONG_TYPE, Poison
 from streams.wire import MAX_TEXT_BYTES
 
 FIELDS = ("title", "text", "image", "tags")
@@ -74,8 +74,9 @@ def _read_line(line: bytes, place: str) -> tuple[str, bytes]:
 def display_of(fields: Mapping[str, Any]) -> Display:
     """Display data from JSON fields; raises Poison naming the one that does not fit."""
     tags = fields.get("tags", [])
-    tags = tuple(tags) if isinstance(tags, list) else (tags,)
-    display = Display(fields.get("title"), fields.get("text"), fields.get("image"), tags)
+    if not isinstance(tags, list):
+        raise Poison(WRONG_TYPE, "tags is not a list of texts")
+    display = Display(fields.get("title"), fields.get("text"), fields.get("image"), tuple(tags))
     check_display(display)
     return display
 
