@@ -107,6 +107,16 @@ def test_an_antisymmetric_change_moves_no_score() -> None:
     assert found.symmetric == pytest.approx(0, abs=1e-7)
 
 
+def test_a_pair_of_coordinates_is_told_once() -> None:
+    A = learned(20, seed=5)
+    B = A.copy()
+    B[3, 4] += 1
+    B[4, 3] += 2
+    (only,) = change(A, B).entries
+    assert (only.row, only.column) == (3, 4)
+    assert only.after - only.before == pytest.approx(1.5)
+
+
 def test_matrices_that_cannot_be_compared() -> None:
     good, bad = np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)
     bad[0, 1] = np.nan
