@@ -55,9 +55,13 @@ def self_products(base: Float32s, block: Block) -> NDArray[np.float64]:
 
 
 def remove_pairs(folded: Float32s, block: Block, vectors: Float32s, values: Float32s) -> None:
-    """folded -= U diag(values) U^T q for each row q, in place; vectors: U, float32 [d, k]."""
+    """folded -= U diag(values) U^T q for each row q, in place; vectors: U, float32 [d, k].
+
+    Row by row, so that the rows beside it change no bit of a folded query.
+    """
     if len(values):
-        folded -= (times(block, vectors) * values) @ vectors.T
+        for row, along in enumerate(times(block, vectors) * values):
+            folded[row] -= vectors @ along
 
 
 def pair_products(block: Block, vectors: Float32s, values: Float32s) -> NDArray[np.float64]:
