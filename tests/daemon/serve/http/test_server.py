@@ -89,6 +89,7 @@ def test_a_question_in_the_making_is_answered_before_the_end() -> None:
                 time.sleep(0.05)
             else:
                 raise AssertionError("it still takes connections")
+            time.sleep(0.5)  # the end waits for it
             assert served.server.alive()
             served.searcher.gate.set()
             answer = read_all(connection)
