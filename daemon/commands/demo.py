@@ -15,21 +15,26 @@ MARK = ".tripletd-demo"
 
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the run is kept.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the simulated users.")]
+Keep = Annotated[bool, typer.Option("--keep", metavar="", help="Serve the page, also afterwards.")]
 
 
-def demo(*, out: Out = Path("demo-run"), seed: Seed = 0) -> int:
+def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> int:
     """Learn from simulated clicks over real photos, and show what it changed."""
     from rich.console import Console
 
     from daemon.config import load_config
     from daemon.demo.pack_files import load_pack
+    from daemon.demo.page import free_ports, stay, write_photos
     from daemon.demo.report import Reporter, print_report
     from daemon.demo.run import DemoRun
     from daemon.demo.screen import Screen
     from daemon.demo.settings import write_settings
 
     _prepare(out)
-    settings = write_settings(out)
+    ports = free_ports() if keep else None
+    if ports is not None:
+        write_photos(out)
+    settings = write_settings(out, ports)
     notes, results = Console(stderr=True, highlight=False), Console(highlight=False)
     notes.print(
         "Real photos of clothes with real classes; the clicks are simulated. A list shows the 5 nearest "
@@ -37,15 +42,21 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0) -> int:
         "with 0.8 when of the query's class, 0.1 otherwise. Users, feed, learn and validate run as processes "
         f"of their own; their logs are in {out}.\n"
     )
+    if ports is not None:
+        notes.print(f"Watch it learn: {ports.url}\n")
     run = DemoRun(out, settings, seed)
-    with run.processes() as roles, Screen(notes).open() as screen:
-        for look in run.watch(roles):
-            screen.show(look)
-    curves = run.look().curves
-    reporter = Reporter(load_config(settings), run.versions, load_pack())
-    report = reporter.report(curves)
-    print_report(report, reporter.pictures(curves, report, out), results)
-    sys.stdout.write(report.to_json() + "\n")
+    with run.serving(keep) as beside:
+        with run.processes() as roles, Screen(notes).open() as screen:
+            for look in run.watch(roles | beside):
+                screen.show(look)
+        curves = run.look().curves
+        reporter = Reporter(load_config(settings), run.versions, load_pack())
+        report = reporter.report(curves)
+        print_report(report, reporter.pictures(curves, report, out), results)
+        sys.stdout.write(report.to_json() + "\n")
+        sys.stdout.flush()
+        if ports is not None:
+            stay(ports.url, beside["serve"], out / "serve.log", notes)
     return EX_OK
 
 

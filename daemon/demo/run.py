@@ -60,6 +60,12 @@ class DemoRun:
             users.stdout.close()  # feed holds the only reading end now: users end when feed does
             yield {"feed": feed, "learn": learn, "validate": validate}
 
+    @contextmanager
+    def serving(self, wanted: bool) -> Iterator[dict[str, RoleProcess]]:
+        """Start serve, which goes on when the others have ended; yields it by name, if it is `wanted`."""
+        with ExitStack() as stack:
+            yield {"serve": self._role(stack, "serve", ["serve"])} if wanted else {}
+
     def watch(self, roles: dict[str, RoleProcess]) -> Iterator[Look]:
         """Look at the stores until learning has stopped.
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from daemon.demo.pack_files import CATALOG, LABELS, load_pack
+from daemon.demo.page import DISPLAY, Ports
 
 FILE = "tripletd.toml"
 VERSION_EVERY = 8_000
 MAP = "whiten"
 
 
-def write_settings(folder: Path) -> Path:
-    """Write `folder`/tripletd.toml and return its path; every path in it but the pack's is relative to it."""
+def write_settings(folder: Path, ports: Ports | None = None) -> Path:
+    """Write `folder`/tripletd.toml and return its path; every path in it but the pack's is relative to it.
+
+    `ports`: where the roles listen when the page is served too; None: anywhere, since nobody looks.
+    """
+    learn, validate, serve = (0, 0, 0) if ports is None else (ports.learn, ports.validate, ports.serve)
+    served = "" if ports is None else f'\n[serve]\ndisplay = "{DISPLAY}"\n'
     views = load_pack().catalog.space.views
     tables = "\n".join(
         f'[space.views.{v.name}]\nkind = "dense"\ndim = {v.dim}\nmap = "{MAP}"\n' for v in views
@@ -41,9 +47,9 @@ min_delta = 0.005   # smaller gains are not worth a newcomer's time
 on_stop = "exit"
 
 [http]
-learn_port = 0
-validate_port = 0
-serve_port = 0
-"""
+learn_port = {learn}
+validate_port = {validate}
+serve_port = {serve}
+{served}"""
     )
     return path

@@ -1,0 +1,80 @@
+"""`demo --keep`: the page over the demo's data, while it learns and afterwards."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from daemon.config.http import HttpConfig
+from daemon.demo.pack_files import load_pack, load_thumbnails
+from daemon.exits import EX_CANTCREAT, EX_SOFTWARE, UserError
+from daemon.process.signals import Signals
+from daemon.up.roleprocess import RoleProcess
+
+DISPLAY = "display.jsonl"
+PHOTOS = "photos"
+LOOK_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where the roles say how they do; the page is on that of serve."""
+
+    learn: int
+    validate: int
+    serve: int
+
+    @property
+    def url(self) -> str:
+        """Address of the page."""
+        return f"http://{HttpConfig.model_validate({}).host}:{self.serve}/"
+
+
+def free_ports() -> Ports:
+    """The usual ports, or any free one where somebody else has it."""
+    usual = HttpConfig.model_validate({})
+    wanted = (usual.learn_port, usual.validate_port, usual.serve_port)
+    return Ports(*(_free(usual.host, port) for port in wanted))
+
+
+def write_photos(folder: Path) -> None:
+    """Every photo of the pack as a file, and `display.jsonl`, which names them by id. UserError."""
+    pack, photos = load_pack(), folder / PHOTOS
+    try:
+        photos.mkdir()
+        with (folder / DISPLAY).open("w", encoding="utf-8") as lines:
+            for row, (object_id, jpeg) in enumerate(zip(pack.catalog.ids, load_thumbnails(), strict=True)):
+                name, label = f"{row:05d}.jpg", str(pack.labels[row])
+                (photos / name).write_bytes(jpeg)
+                told = {"id": object_id, "text": label, "image": f"{PHOTOS}/{name}", "tags": [label]}
+                lines.write(json.dumps(told) + "\n")
+    except OSError as error:
+        raise UserError(
+            f"{folder}: {error.strerror}", "name a folder that can be written with --out", EX_CANTCREAT
+        ) from None
+
+
+def stay(url: str, serve: RoleProcess, log: Path, notes: Console) -> None:
+    """Wait for Ctrl-C or SIGTERM. UserError when serve ends before."""
+    with Signals() as signals:
+        notes.print(f"\nThe page stays at {url} over the demo's data; Ctrl-C ends it.")
+        while not signals.wait(LOOK_SECONDS):
+            if serve.poll() is not None:
+                raise UserError(
+                    f"serve ended with exit code {serve.poll()}", f"its messages are in {log}", EX_SOFTWARE
+                )
+
+
+def _free(host: str, wanted: int) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            probe.bind((host, wanted))
+            return wanted
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
