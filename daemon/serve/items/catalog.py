@@ -174,7 +174,7 @@ class ServingCatalog:
                 self._take_in(self._following, batch)
             self._keep_notes(self._following)
         self._publish()
-        if batch is None or len(batch) < POLL_RECORDS:
+        if batch is None or len(batch) < POLL_RECORDS or self._crowded():
             self._merge(time.monotonic() + GATHER_SECONDS)
             self._publish()
         self._ready = self._ready or self._caught_up()  # after what was read last is in what is served
@@ -188,14 +188,16 @@ class ServingCatalog:
 
     def _merge(self, until: float) -> None:
         """Merge within the share of time that it may take, and wait for the rest, up to `until`."""
-        while (now := time.monotonic()) < until and not self._closing.is_set():
-            crowded = len(self._index.snapshot.parts) > MANY_PARTS
+        while not self._closing.is_set():
+            now, crowded = time.monotonic(), self._crowded()
+            if now >= until and not crowded:
+                return
             if now < self._rest_until and not crowded:
                 self._closing.wait(min(self._rest_until, until) - now)
                 continue
             self._merging = self._index.work()
             if not self._merging:
-                self._closing.wait(until - now)
+                self._closing.wait(max(0.0, until - now))
                 return
             worked = time.monotonic() - now
             self._rest_until = now + worked / MERGE_SHARE
@@ -217,6 +219,9 @@ class ServingCatalog:
         if time.monotonic() >= self._note_at and following.letters.settled:
             self._note_at = time.monotonic() + LOOK_SECONDS
             following.topic.tidy()
+
+    def _crowded(self) -> bool:
+        return len(self._index.snapshot.parts) > MANY_PARTS
 
     def _caught_up(self) -> bool:
         return self._following is None or self._following.topic.caught_up
