@@ -173,9 +173,9 @@ def test_sizes_are_limited_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(BadSegment) as refused:
         encode_segment(PLACE, SPARSE, GENESIS, ROOM)
     assert refused.value.reason == TOO_LARGE
-    monkeypatch.setattr(joining, "MAX_SEGMENT_BYTES", 100)
+    monkeypatch.setattr(joining, "MAX_SEGMENT_BYTES", 50)
     assert refusal(Joiner(), parts()) == TOO_LARGE
-    monkeypatch.setattr(codec, "MAX_SEGMENT_BYTES", 100)
+    monkeypatch.setattr(codec, "MAX_SEGMENT_BYTES", 50)
     with pytest.raises(BadSegment) as refused:
         encode_segment(PLACE, SPARSE, GENESIS, ROOMY)
     assert refused.value.reason == TOO_LARGE

@@ -1,0 +1,268 @@
+"""Segments, cuts, bases and breaks: what is told is what happened, or it is told that something is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from daemon.learn.steps import assembling
+from daemon.learn.steps.allowance import BURST_SECONDS, Allowance
+from daemon.learn.steps.applied import AppliedBatch, Captured, Durable
+from daemon.learn.steps.floor import Floor
+from daemon.learn.steps.inbox import MAX_MARKS, Inbox
+from daemon.learn.steps.journal import Journal, Written
+from learners import Oasis, OasisConfig
+from streams.steps.chain import GENESIS
+from streams.steps.segment import QUEUE, SINK, Base, Body, Segment, Steps
+from tests.learners.examples import triplets
+
+from .following import segments, step_batch
+
+DIM = 6
+ROOMY = 1 << 20
+PLENTY = 1 << 30
+
+
+class Bench:
+    """A learner whose batches go to a journal, and everything that the journal wrote."""
+
+    def __init__(self, kind: str = "dense", rate: int = PLENTY, room: int = ROOMY, **config: object) -> None:
+        self.learner = Oasis(DIM, OasisConfig(**config))  # type: ignore[arg-type]
+        self.kind, self.records, self.seed = kind, 0, 0
+        self.journal = Journal(2, Durable(4, 0, "0" * 32), DIM, room, Allowance(rate, 0.0))
+        self.written: list[Written] = [self.journal.begin()]
+
+    def batch(self, events: int) -> AppliedBatch:
+        """Learn a batch; one record more than events, as if one of them were poison."""
+        self.seed += 1
+        batch = triplets(self.seed, events, DIM, self.kind)
+        info = self.learner.learn_many(batch)
+        first, self.records = self.records, self.records + events + 1
+        times = np.arange(events, dtype=np.int64) + 100 * self.seed
+        return AppliedBatch(first, self.records, 100 * self.seed, batch, info, times)
+
+    def apply(self, *events: int, now: float = 0.0) -> None:
+        for count in events:
+            self.written += self.journal.take(self.batch(count), now)
+
+    def capture(self) -> None:
+        self.written += self.journal.take(Captured(self.records, 1), 0.0)
+
+    def durable(self, number: int, records: int | None = None) -> None:
+        at = self.records if records is None else records
+        self.written += self.journal.take(Durable(number, at, "1" * 32), 0.0)
+
+    def told(self) -> list[Segment]:
+        """What a reader hears, the chain checked."""
+        return list(segments(value for one in self.written for value in one.records))
+
+    def bodies(self) -> list[Body]:
+        return [segment.body for segment in self.told()]
+
+
+def summary(bodies: Sequence[Body]) -> list[object]:
+    def one(body: Body) -> object:
+        if isinstance(body, Steps):
+            return body.first, body.last, body.cut
+        return f"base {body.number}" if isinstance(body, Base) else f"break {body.reason}"
+
+    return [one(body) for body in bodies]
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+@given(
+    plan=st.lists(st.integers(0, 9) | st.sampled_from(["capture", "flush"]), max_size=12),
+    piece=st.sampled_from([1, 200, 1 << 20]),
+    config=st.sampled_from([{}, {"symmetric": "online"}, {"psd_every": 5}]),
+)
+@settings(max_examples=60, deadline=None)
+def test_replaying_what_is_told_gives_the_learners_matrix(
+    kind: str, plan: list, piece: int, config: dict
+) -> None:
+    before, assembling.SEGMENT_BYTES = assembling.SEGMENT_BYTES, piece
+    try:
+        bench = Bench(kind, **config)
+        cuts = []
+        for what in plan:
+            if what == "capture":
+                bench.capture()
+                cuts.append((bench.records, bench.learner.W.tobytes()))
+            elif what == "flush":
+                bench.written += bench.journal.flush()
+            else:
+                bench.apply(what)
+        bench.written += bench.journal.flush()
+    finally:
+        assembling.SEGMENT_BYTES = before
+    copy, at, found = Oasis(DIM, bench.learner.config), 0, []
+    for body in bench.bodies()[1:]:
+        assert isinstance(body, Steps)
+        assert body.first == at
+        at = body.last
+        copy.replay(step_batch(body))
+        if body.cut:
+            found.append((body.last, copy.W.tobytes()))
+    assert copy.W.tobytes() == bench.learner.W.tobytes()
+    assert found == cuts
+    assert at == bench.records
+
+
+def test_segment_0_is_the_version_the_writer_begins_from() -> None:
+    (segment,) = Bench().told()
+    assert (segment.place.epoch, segment.place.seq, segment.place.run) == (2, 0, 4)
+    assert segment.body == Base(4, 0, GENESIS, "0" * 32)
+
+
+def test_event_times_are_told_once_and_only_of_events_that_were_not_rejected() -> None:
+    bench = Bench()
+    batch = bench.batch(5)
+    batch.info.outcome[1] = 3
+    batch.info.tau[1] = 0
+    bench.written += bench.journal.take(batch, 0.0)
+    bench.apply(3)
+    bench.written += bench.journal.flush()
+    (steps,) = [body for body in bench.bodies() if isinstance(body, Steps)]
+    assert steps.timestamps.tolist() == [100, 102, 103, 104, 200, 201, 202]
+    assert (steps.first, steps.last, steps.watermark) == (0, 10, 200)
+
+
+def test_a_capture_ends_its_segment_and_a_durable_version_is_told_with_the_chain_there() -> None:
+    bench = Bench()
+    bench.apply(3)
+    bench.capture()
+    bench.apply(2)
+    bench.durable(5, records=4)
+    bench.capture()
+    bench.capture()
+    bench.durable(6)
+    assert summary(bench.bodies()) == [
+        "base 4", (0, 4, True), (4, 7, False), "base 5", (7, 7, True), (7, 7, True), "base 6",
+    ]  # fmt: skip
+    told = bench.told()
+    assert told[3].body.chain == told[1].after  # type: ignore[union-attr]
+    assert told[6].body.chain == told[5].after  # type: ignore[union-attr]
+
+
+def test_a_version_that_was_never_cut_is_not_told() -> None:
+    bench = Bench()
+    bench.apply(3)
+    bench.durable(5)
+    assert summary(bench.bodies()) == ["base 4"]
+
+
+@pytest.mark.parametrize("reason", [QUEUE, SINK])
+def test_a_missing_batch_is_a_break_until_the_next_capture(reason: str) -> None:
+    bench = Bench()
+    bench.apply(3)
+    bench.batch(2)  # lost on the way
+    bench.journal.lost = reason
+    bench.apply(2, 2)
+    assert not bench.journal.whole
+    bench.capture()
+    assert bench.journal.whole
+    bench.apply(1)
+    bench.written += bench.journal.flush()
+    assert summary(bench.bodies()) == [
+        "base 4",
+        (0, 4, False),
+        f"break {reason}",
+        (13, 13, True),
+        (13, 15, False),
+    ]
+    assert bench.bodies()[2].records == 4  # type: ignore[union-attr]
+    assert bench.journal.lost == QUEUE
+
+
+def test_a_missing_batch_right_before_a_capture_is_a_break_too() -> None:
+    bench = Bench()
+    bench.apply(3)
+    bench.batch(2)
+    bench.capture()
+    assert summary(bench.bodies()) == ["base 4", (0, 4, False), "break queue", (7, 7, True)]
+
+
+def test_above_the_rate_steps_are_left_out() -> None:
+    bench = Bench(rate=1)
+    bench.apply(9, now=0.0)  # a full bucket lets any batch go
+    bench.apply(9, now=1.0)
+    bench.apply(9, now=2.0)
+    bench.capture()
+    assert summary(bench.bodies()) == ["base 4", (0, 10, False), "break rate", (30, 30, True)]
+
+
+def test_what_the_log_refuses_is_taken_back_and_the_chain_goes_on_before_it() -> None:
+    bench = Bench()
+    bench.apply(3)
+    bench.capture()
+    refused = bench.written.pop()
+    bench.written += bench.journal.unwritten(refused)
+    bench.durable(5)
+    bench.apply(2)
+    bench.capture()
+    assert summary(bench.bodies()) == ["base 4", "break error", (7, 7, True)]
+
+
+def test_a_segment_with_too_many_parts_is_a_break_and_its_cut_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.apply(9)
+    monkeypatch.setattr("streams.steps.codec.MAX_SEGMENT_BYTES", 100)
+    bench.capture()
+    bench.durable(5)
+    assert summary(bench.bodies()) == ["base 4", "break error", (10, 10, True), "base 5"]
+
+
+def test_an_allowance_saves_up_and_runs_out() -> None:
+    allowance = Allowance(100, 0.0)
+    assert allowance.take(int(100 * BURST_SECONDS), 0.0)
+    assert not allowance.take(1, 0.0)
+    assert allowance.take(50, 0.5)
+    assert not allowance.take(60, 1.0)
+    assert allowance.take(1_000_000, 100.0), "more than the bucket holds goes when it is full"
+    assert not allowance.take(1, 101.0)
+
+
+def test_an_inbox_takes_what_fits_and_marks_always() -> None:
+    bench = Bench()
+    one = bench.batch(4)
+    size = 3 * 4 * DIM * 4
+    inbox = Inbox(max_bytes=size * 2)
+    for item in (one, Captured(1, None), one, one, Durable(1, 1, "")):
+        inbox.offer(item)
+    assert inbox.left_out == 1
+    assert [type(item).__name__ for item in inbox.take()] == [
+        "AppliedBatch",
+        "Captured",
+        "AppliedBatch",
+        "Durable",
+    ]
+    assert inbox.take() == []
+    small = Inbox(max_bytes=1)
+    small.offer(one)
+    assert small.take() == [one], "a batch above the limit is taken when none waits"
+    for _ in range(MAX_MARKS + 5):
+        small.offer(Captured(1, None))
+    assert len(small.take()) == MAX_MARKS
+
+
+def test_below_the_last_cut_but_one_nobody_needs_the_log() -> None:
+    floor, bench = Floor(), Bench()
+    floors = []
+    bench.apply(2)
+    bench.capture()
+    bench.durable(5)
+    bench.apply(2)
+    bench.capture()
+    bench.apply(1)
+    bench.written += bench.journal.flush()
+    bench.durable(6, records=6)
+    for offset, written in enumerate(bench.written):
+        floor.sent(written.body, 10 * offset)
+        floors.append(floor.offset)
+    assert summary(bench.bodies()) == [
+        "base 4", (0, 3, True), "base 5", (3, 6, True), (6, 8, False), "base 6",
+    ]  # fmt: skip
+    assert floors == [0, 0, 0, 0, 0, 10]
