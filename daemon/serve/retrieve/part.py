@@ -44,11 +44,16 @@ class ReadyPart:
 def folded_queries(view: View, queries: Block) -> Float32s:
     """S q / sqrt(q^T S q) for each mapped query, float32 [m, d], or S q for a model with raw scores.
 
-    A query without a norm folds to zeros. A row is not finite where float32 could not hold it.
+    A query without a norm folds to zeros. A row is not finite where float32 could not hold it. Dense
+    queries are folded one by one, because BLAS gives other bits to a row among others; sparse ones share
+    the reading of S.
     """
-    folded = view.fold(queries)
-    if view.normalised:
-        with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        if isinstance(queries, DenseBlock):
+            folded = np.vstack([view.fold(queries.slice(row, row + 1)) for row in range(len(queries))])
+        else:
+            folded = view.fold(queries)
+        if view.normalised:
             roots = inverse_roots(_self_scores(folded, queries))
             folded = np.asarray(folded * roots[:, None], np.float32)
     return folded

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from daemon.replica.status import NotServing
 from daemon.replica.view import View
@@ -122,7 +121,7 @@ def _answer(
     if not blocks:
         return results
     folded = folded_queries(view, concatenate(blocks))
-    usable: NDArray[np.bool_] = np.isfinite(folded).all(axis=1)
+    usable = np.asarray(np.isfinite(folded).all(axis=1), np.bool_)
     for place in np.array(places)[~usable].tolist():
         results[place] = Refused(
             "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"

@@ -1,0 +1,154 @@
+"""Approximate search is as wide as it has to be for the version that asks, or gives way to exact search."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from daemon.exits import EX_UNAVAILABLE, UserError
+from daemon.serve.query import Query, Refused
+from daemon.serve.retrieve import AnnSettings, Guarded, Searcher
+from daemon.serve.retrieve.guard import choose_width, recall
+from tests.daemon.serve.retrieve.makers import Floats, Items, OneReplica, learned, view_of
+
+DIM, COUNT = 32, 6000
+
+
+def clustered() -> Items:
+    """Objects in 60 groups, which an inverted file finds with few cells."""
+    rng, items = np.random.default_rng(0), Items("dense", DIM)
+    centres = rng.standard_normal((60, DIM))
+    values = centres[rng.integers(0, 60, COUNT)] + 0.35 * rng.standard_normal((COUNT, DIM))
+    items.put([f"a{i}" for i in range(COUNT)], values.astype(np.float32))
+    return items
+
+
+def strongly_changed() -> Floats:
+    """A W that has little to do with the directions that the index was made for."""
+    rng = np.random.default_rng(1)
+    directions = np.linalg.qr(rng.standard_normal((DIM, DIM)))[0]
+    return (directions @ np.diag(10.0 ** np.linspace(0, -3, DIM)) @ directions.T).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def guarded_search() -> tuple[Items, OneReplica, Searcher, list[Guarded]]:
+    heard: list[Guarded] = []
+    items, replica = clustered(), OneReplica()
+    searcher = Searcher(
+        {"latest": replica},
+        items.snapshot,
+        lambda queries, snapshot: [items.block()[1].take([int((query.id or "a0")[1:])]) for query in queries],
+        AnnSettings(recall=0.95, least=1000),
+        heard.append,
+    )
+    return items, replica, searcher, heard
+
+
+def recalls(items: Items, searcher: Searcher, view: object, exact_view: object, names: list[str]) -> float:
+    """Share of the exact top 10 found, over these queries."""
+    shares = []
+    for name in names:
+        found, exact = (
+            {hit.id for hit in searcher.search_view(one, [Query(id=name, k=10)]).results[0]}  # type: ignore[arg-type, union-attr]
+            for one in (view, exact_view)
+        )
+        shares.append(len(found & exact) / 10)
+    return float(np.mean(shares))
+
+
+def test_a_strong_change_of_w_raises_the_width_or_ends_in_exact_search(
+    guarded_search: tuple[Items, OneReplica, Searcher, list[Guarded]],
+) -> None:
+    items, _, searcher, heard = guarded_search
+    serial = items.snapshot().parts[0].serial
+    names = [f"a{i}" for i in range(5, COUNT, 73)]
+    heard.clear()
+    untrained, changed = view_of(np.eye(DIM, dtype=np.float32), 0), view_of(strongly_changed(), 1)
+    widths = []
+    for view in (untrained, changed):
+        norms = searcher.prepare(view)
+        ready = norms.parts[serial]
+        widths.append(ready.width)
+        exact = replace(norms, parts={serial: replace(ready, width=None)})
+        # At the width that was enough for the untrained W, the changed one finds too little.
+        narrow = replace(norms, parts={serial: replace(ready, width=widths[0])})
+        prepared = replace(view, prepared=norms)
+        exact_view = replace(view, prepared=exact)
+        assert recalls(items, searcher, prepared, exact_view, names) >= 0.93
+        if view is changed:
+            assert recalls(items, searcher, replace(view, prepared=narrow), exact_view, names) < 0.9
+    assert widths[0] is not None
+    assert widths[1] is None or widths[1] > widths[0]
+    first, second = heard
+    assert (first.model, first.items, first.width) == ("0", COUNT, widths[0])
+    assert first.recall >= 0.95
+    assert second.attempts[0][1] < 0.95
+    assert second.recall >= 0.95
+
+
+def test_what_is_found_has_the_exact_score_and_no_dead_object(
+    guarded_search: tuple[Items, OneReplica, Searcher, list[Guarded]],
+) -> None:
+    items, _, searcher, _ = guarded_search
+    view = view_of(np.eye(DIM, dtype=np.float32), 0)
+    norms = searcher.prepare(view)
+    serial = items.snapshot().parts[0].serial
+    assert norms.parts[serial].width is not None
+    prepared = replace(view, prepared=norms)
+    exact = replace(view, prepared=replace(norms, parts={serial: replace(norms.parts[serial], width=None)}))
+    query = [Query(id="a9", k=10)]
+    found, truth = (searcher.search_view(one, query).results[0] for one in (prepared, exact))
+    assert not isinstance(found, Refused)
+    assert not isinstance(truth, Refused)
+    scores = {hit.id: hit.score for hit in truth}
+    assert all(scores[hit.id] == hit.score for hit in found if hit.id in scores)
+    filtered = [Query(id="a9", k=10, tags=frozenset({"none"}))]
+    assert searcher.search_view(prepared, filtered).results[0] == []
+    gone = found[0].id
+    items.remove([gone])
+    again = searcher.search_view(prepared, query).results[0]
+    assert not isinstance(again, Refused)
+    assert gone not in {hit.id for hit in again}
+    assert len(again) == 10
+
+
+def test_the_narrowest_width_that_is_enough_is_taken() -> None:
+    by_width = {4: 0.5, 8: 0.9, 16: 0.96, 32: 0.99}
+    found = choose_width(by_width.__getitem__, 200, 0.95)
+    assert (found.width, found.recall) == (16, 0.96)
+    assert found.attempts == ((4, 0.5), (8, 0.9), (16, 0.96))
+    assert choose_width(by_width.__getitem__, 200, 0.999) == Guarded(None, 1.0, tuple(by_width.items()))
+    assert choose_width(by_width.__getitem__, 200, 0.4).width == 4
+    assert choose_width(by_width.__getitem__, 15, 0.1) == Guarded(None, 1.0, ())  # nothing to save
+
+
+def test_recall_leaves_out_oneself_and_what_is_absent() -> None:
+    exact = np.array([[7, 1, 2], [8, 3, -1]])
+    own = np.array([7, 8])
+    assert recall(exact, np.array([[7, 1, 9], [8, -1, -1]]), own) == pytest.approx(0.25)
+    assert recall(exact, exact, own) == 1
+    assert recall(np.full((2, 3), -1), exact, own) == 1
+
+
+def test_small_and_sparse_parts_are_searched_exactly() -> None:
+    heard: list[Guarded] = []
+    for kind, least in (("dense", 500), ("sparse", 10)):
+        items = Items(kind)
+        items.put([f"a{i}" for i in range(100)], learned(0, 100)[:, :24])
+        searcher = Searcher({}, items.snapshot, lambda q, s: [], AnnSettings(least=least), heard.append)
+        norms = searcher.prepare(view_of(learned(1)))
+        assert [part.width for part in norms.parts.values()] == [None]
+    assert heard == []
+
+
+def test_without_faiss_the_remedy_is_told_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    items = Items("dense")
+    with pytest.raises(UserError, match="faiss") as missing:
+        Searcher({}, items.snapshot, lambda q, s: [], AnnSettings())
+    assert "tripletd[ann]" in missing.value.remedy
+    assert missing.value.code == EX_UNAVAILABLE
+    Searcher({}, items.snapshot, lambda q, s: [])
