@@ -14,7 +14,7 @@ from daemon.config.model import Config
 from daemon.config.serve import ServeConfig
 from daemon.exits import EX_SOFTWARE, UserError
 from daemon.process.outside import Outside
-from daemon.serve.http import HttpServer, Limits, Parts, create_app, serve
+from daemon.serve.http import HttpServer, Limits, Parts, Ports, create_app, serve
 from daemon.serve.page.routes import page_routes
 from daemon.serve.wiring.live import Live
 from daemon.serve.wiring.page import live_series, page_sources
@@ -55,10 +55,12 @@ def build(stack: ExitStack, config: Config, outside: Outside, metrics: ServeMetr
     stack.callback(series.close)
     metrics.follow(live.statuses, live.items, watcher.waiting)
     parts = Parts(
-        searcher=live,
-        overviews=Overview(versions, ledger, live.statuses),
-        administration=Administration(versions, ledger, config.checkpoints.keep),
-        watching=watcher,
+        ports=Ports(
+            searcher=live,
+            overviews=Overview(versions, ledger, live.statuses),
+            administration=Administration(versions, ledger, config.checkpoints.keep),
+            watching=watcher,
+        ),
         aliases=config.serve.aliases,
         health=outside.health,
         registry=metrics.registry,

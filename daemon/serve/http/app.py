@@ -18,12 +18,13 @@ from daemon.process.watchdog import Pulse
 from daemon.serve.http.admin import Models
 from daemon.serve.http.auth import TokenGuard
 from daemon.serve.http.batching import Batcher
+from daemon.serve.http.body import Bodies
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.guard import Guard
 from daemon.serve.http.limits import Limits
 from daemon.serve.http.metrics import HttpMetrics
 from daemon.serve.http.openapi import Described
-from daemon.serve.http.ports import Administration, Overviews, Searching, Watching
+from daemon.serve.http.ports import Ports
 from daemon.serve.http.probes import Probes
 from daemon.serve.http.similar import Similar
 from daemon.serve.http.versions import VersionList
@@ -39,10 +40,7 @@ class Parts:
     that. `page`: more routes, such as those of the page. `pulse`: sign of life of the compute thread.
     """
 
-    searcher: Searching
-    overviews: Overviews
-    administration: Administration
-    watching: Watching
+    ports: Ports
     aliases: Sequence[str]
     health: Health
     registry: CollectorRegistry
@@ -55,7 +53,7 @@ class Parts:
 def create_app(parts: Parts) -> Starlette:
     """The ASGI application; its lifespan starts and ends the compute thread."""
     limits, metrics = parts.limits, HttpMetrics(parts.registry)
-    batcher = Batcher(parts.searcher, limits, metrics, parts.pulse)
+    batcher = Batcher(parts.ports.searcher, limits, metrics, parts.pulse)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -77,13 +75,14 @@ def create_app(parts: Parts) -> Starlette:
 
 
 def _routes(parts: Parts, batcher: Batcher) -> list[Route]:
-    similar = Similar(batcher, parts.watching, parts.aliases, parts.limits)
-    models = Models(parts.administration, TokenGuard(parts.token), parts.limits)
+    ports, bodies = parts.ports, Bodies(parts.limits)
+    similar = Similar(batcher, ports.watching, parts.aliases, bodies, parts.limits)
+    models = Models(ports.administration, TokenGuard(parts.token), bodies)
     probes = Probes(parts.health, parts.registry)
     return [
         Route("/v1/similar", similar.single, methods=["GET", "POST"]),
         Route("/v1/similar/batch", similar.batch, methods=["POST"]),
-        Route("/v1/versions", VersionList(parts.overviews).get, methods=["GET"]),
+        Route("/v1/versions", VersionList(ports.overviews).get, methods=["GET"]),
         Route("/v1/openapi.json", Described(parts.limits).get, methods=["GET"]),
         Route("/v1/models/promote", models.promote, methods=["POST"]),
         Route("/v1/models/rollback", models.rollback, methods=["POST"]),

@@ -1,8 +1,10 @@
-"""Reading a request's body, bounded in size and time."""
+"""Reading a request's body, bounded in size and time, alone and all together."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -14,41 +16,64 @@ from daemon.serve.http.limits import Limits
 AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
 
 
-async def read_model(request: Request, model: type[AnyRequest], limits: Limits) -> AnyRequest:
-    """The body as `model`. Raises Problem 400, 408, 413, 415 or 422, naming the field."""
-    body = await read_body(request, limits)
+class Bodies:
+    """All bodies that are being read or worked on; what they became takes some 16 times their size."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._held = 0
+
+    @asynccontextmanager
+    async def read(self, request: Request, model: type[AnyRequest]) -> AsyncIterator[AnyRequest]:
+        """The body as `model`; it counts as held until the block ends.
+
+        Raises Problem 400, 408, 413, 415, 422 or 503, naming the field.
+        """
+        self._look_at_header(request)
+        body = bytearray()
+        try:
+            try:
+                async with asyncio.timeout(self._limits.body_s):
+                    await self._collect(request, body)
+            except TimeoutError:
+                raise _slow(self._limits) from None
+            except ClientDisconnect:
+                raise Problem(400, "disconnected", "the body ended early", "body", close=True) from None
+            yield _parse(bytes(body), model)
+        finally:
+            self._held -= len(body)
+
+    def _look_at_header(self, request: Request) -> None:
+        coding = request.headers.get("content-encoding", "identity")
+        if coding.lower() != "identity":
+            field = "Content-Encoding"
+            raise Problem(415, "compressed", "the body is compressed", field, "send it as it is", close=True)
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > self._limits.body_bytes:
+            raise _too_large("Content-Length", self._limits)
+
+    async def _collect(self, request: Request, body: bytearray) -> None:
+        async for chunk in request.stream():
+            body += chunk
+            self._held += len(chunk)
+            if len(body) > self._limits.body_bytes:
+                raise _too_large("body", self._limits)
+            if self._held > self._limits.bodies_bytes and self._held > len(body):
+                message = "the bodies of all requests together are too large"
+                remedy = "come again in a moment"
+                raise Problem(503, "bodies_too_large", message, "body", remedy, retry_after=True, close=True)
+
+
+def _parse(body: bytes, model: type[AnyRequest]) -> AnyRequest:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise from_validation(error) from None
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
-    """The body's bytes. Raises Problem 408, 413 or 415."""
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Problem(
-            415, "compressed", "the body is compressed", "Content-Encoding", "send it as it is", close=True
-        )
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > limits.body_bytes:
-        raise _too_large("Content-Length", limits)
-    try:
-        async with asyncio.timeout(limits.body_s):
-            return await _collect(request, limits)
-    except TimeoutError:
-        message = f"the body was not complete after {limits.body_s:g} s"
-        raise Problem(408, "slow_body", message, "body", "send it faster", close=True) from None
-    except ClientDisconnect:
-        raise Problem(400, "disconnected", "the body ended early", "body", "", close=True) from None
-
-
-async def _collect(request: Request, limits: Limits) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limits.body_bytes:
-            raise _too_large("body", limits)
-    return bytes(body)
+def _slow(limits: Limits) -> Problem:
+    message = f"the body was not complete after {limits.body_s:g} s"
+    return Problem(408, "slow_body", message, "body", "send it faster", close=True)
 
 
 def _too_large(field: str, limits: Limits) -> Problem:

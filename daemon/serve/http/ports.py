@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from daemon.serve.query import Answers, Model, Query
@@ -54,3 +55,13 @@ class Watching(Protocol):
     def answered(self, alias: str, model: Model) -> None:
         """An answer of `model` is on its way; called often, so it must be quick."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """All of them."""
+
+    searcher: Searching
+    overviews: Overviews
+    administration: Administration
+    watching: Watching

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 MAX_ID_BYTES = 512
 """As in the event format: no longer id can be in a catalog."""
 MAX_LIST = 10_000
-MAX_VECTOR = 1_000_000
+MAX_VECTOR = 262_144
+"""Numbers in one vector: as many as the largest event (1 MiB) has room for."""
 MAX_VIEWS = 32
 _MAX_INDEX = 2**31 - 1
 _DENSE, _SPARSE, NUMBER, NAME = MARKS = ("<dense>", "<sparse>", "<number>", "<name>")

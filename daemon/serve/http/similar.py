@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from daemon.serve.http.asking import known_alias, to_queries, to_query
 from daemon.serve.http.batching import Batcher
-from daemon.serve.http.body import read_model
+from daemon.serve.http.body import Bodies
 from daemon.serve.http.errors import JSON, Problem, from_refusal, from_validation
 from daemon.serve.http.limits import Limits
 from daemon.serve.http.ports import Watching
@@ -25,29 +25,34 @@ from daemon.serve.query import Answers, Hit, Query, Refused
 class Similar:
     """Questions in, nearest objects out; the first of `aliases` answers where none is named."""
 
-    def __init__(self, batcher: Batcher, watching: Watching, aliases: Sequence[str], limits: Limits) -> None:
-        self._batcher, self._watching, self._aliases, self._limits = batcher, watching, aliases, limits
+    def __init__(
+        self, batcher: Batcher, watching: Watching, aliases: Sequence[str], bodies: Bodies, limits: Limits
+    ) -> None:
+        self._batcher, self._watching, self._aliases = batcher, watching, aliases
+        self._bodies, self._limits = bodies, limits
 
     async def single(self, request: Request) -> Response:
         """GET /v1/similar?id=&k=&alias= and POST /v1/similar"""
-        if request.method == "POST":
-            wanted = await read_model(request, SimilarRequest, self._limits)
-        else:
-            wanted = _from_parameters(request)
+        if request.method != "POST":
+            return await self._answer(_from_parameters(request))
+        async with self._bodies.read(request, SimilarRequest) as wanted:
+            return await self._answer(wanted)
+
+    async def batch(self, request: Request) -> Response:
+        """POST /v1/similar/batch: a query that has no answer gets its error in its place."""
+        async with self._bodies.read(request, BatchRequest) as wanted:
+            alias = known_alias(wanted.alias, self._aliases)
+            answers, origin = await self._ask(alias, to_queries(wanted.queries, self._limits))
+            found = [_entry(result, place) for place, result in enumerate(answers.results)]
+            return _json({**origin, "answers": found})
+
+    async def _answer(self, wanted: SimilarRequest) -> Response:
         alias = known_alias(wanted.alias, self._aliases)
         answers, origin = await self._ask(alias, [to_query(wanted, self._limits)])
         result = answers.results[0]
         if isinstance(result, Refused):
             raise from_refusal(result)
         return _json({**origin, "results": _hits(result)})
-
-    async def batch(self, request: Request) -> Response:
-        """POST /v1/similar/batch: a query that has no answer gets its error in its place."""
-        wanted = await read_model(request, BatchRequest, self._limits)
-        alias = known_alias(wanted.alias, self._aliases)
-        answers, origin = await self._ask(alias, to_queries(wanted.queries, self._limits))
-        found = [_entry(result, place) for place, result in enumerate(answers.results)]
-        return _json({**origin, "answers": found})
 
     async def _ask(self, alias: str, queries: Sequence[Query]) -> tuple[Answers, dict[str, Any]]:
         """The answers, and the values of `schemas.Origin` that every answer has."""

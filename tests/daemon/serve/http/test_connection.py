@@ -262,3 +262,24 @@ def test_an_upgrade_is_not_taken(served: Served) -> None:
         )
         connection.settimeout(5)
         assert not connection.recv(1000).startswith(b"HTTP/1.1 101")
+
+
+def test_all_bodies_together_are_bounded(served: Served) -> None:
+    limits = Limits(body_bytes=10_000, bodies_bytes=12_000, body_s=10.0)
+    with running(limits) as other:
+        first, second = other.connect(), other.connect()
+        with first, second:
+            first.sendall(post(b" " * 9_000, 9_500))  # waits for its last bytes
+            for _ in range(100):
+                if other.metric("tripletd_http_connections") == 2:
+                    break
+                time.sleep(0.05)
+            time.sleep(0.2)
+            second.sendall(post(b" " * 4_000))
+            answer = read_all(second)
+            status, error = error_of(answer)
+            assert (status, error["code"], error["field"]) == (503, "bodies_too_large", "body")
+            assert b"retry-after: 1\r\n" in answer
+            first.sendall(QUESTION + b" " * (500 - len(QUESTION)))
+            assert first.recv(1000).startswith(b"HTTP/1.1 200")
+        assert other.post(b" " * 9_000 + QUESTION)[0] == 200

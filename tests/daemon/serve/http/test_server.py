@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
-from daemon.serve.http import Limits, Parts, create_app, serve
+from daemon.serve.http import Limits, Parts, Ports, create_app, serve
 from daemon.telemetry.health import Health
 from tests.daemon.serve.http.toy import (
     HOST,
@@ -27,8 +27,8 @@ from tests.daemon.serve.http.toy import (
 
 
 def parts(**more: object) -> Parts:
-    basic = (ToySearcher(), ToyOverviews(), ToyAdministration(), Watched(), ("latest",), Health())
-    return Parts(*basic, CollectorRegistry(), **more)  # type: ignore[arg-type]
+    ports = Ports(ToySearcher(), ToyOverviews(), ToyAdministration(), Watched())
+    return Parts(ports, ("latest",), Health(), CollectorRegistry(), **more)  # type: ignore[arg-type]
 
 
 def test_a_taken_port_is_named_with_the_remedy() -> None:

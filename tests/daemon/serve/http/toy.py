@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
-from daemon.serve.http import HttpServer, Limits, Parts, create_app, serve
+from daemon.serve.http import HttpServer, Limits, Parts, Ports, create_app, serve
 from daemon.serve.http.ports import Administration
 from daemon.serve.query import Answers, Hit, Model, Query, Refused
 from daemon.telemetry.health import Health
@@ -187,10 +187,7 @@ def running(
     toy, administration, watched = ToySearcher(), ToyAdministration(), Watched()
     health, registry = Health(), CollectorRegistry()
     parts = Parts(
-        toy,
-        ToyOverviews(),
-        changes or administration,
-        watched,
+        Ports(toy, ToyOverviews(), changes or administration, watched),
         ("stable", "latest"),
         health,
         registry,
