@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import structlog
+
 from checkpoints import Ledger, LocalStore, VersionStore
 from checkpoints.errors import CheckpointError
 from daemon.client.model import Model
@@ -29,6 +31,7 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
     itself, and where the steps are that `latest` is followed by. wait_s: longest wait for a first answer.
     Raises UserError where the place cannot be used, NotServing with the reason when the time is over.
     """
+    _log_as_libraries_do()
     deadline = time.monotonic() + wait_s
     config = _config(Path(place))
     store = _store(Path(place) if config is None else Path(config.checkpoints.path))
@@ -47,6 +50,19 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
             raise NotServing(f"{alias} does not answer within {wait_s:g} s: {why or 'it is being loaded'}")
         time.sleep(LOOK_S)
     return model
+
+
+def _log_as_libraries_do() -> None:
+    """Messages go to `logging`, under names below "tripletd", as the program sets it up, not to its stdout.
+
+    A program that has configured structlog gets them its own way.
+    """
+    if not structlog.is_configured():
+        structlog.configure(
+            processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
+            logger_factory=structlog.stdlib.LoggerFactory(),
+            wrapper_class=structlog.stdlib.BoundLogger,
+        )
 
 
 def _config(place: Path) -> Config | None:

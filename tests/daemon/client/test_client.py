@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -102,32 +101,30 @@ def until(true: Callable[[], bool]) -> None:
 
 def test_the_three_lines_of_the_docstring_in_a_process_of_their_own(shop: Shop) -> None:
     shop.promote(2)
-    (example,) = [part for part in (daemon.client.__doc__ or "").split("\n\n") if "    from daemon" in part]
-    lines = textwrap.dedent(example).splitlines()
-    rest = textwrap.dedent((daemon.client.__doc__ or "").split(example)[1]).strip().splitlines()[:2]
+    doc = daemon.client.__doc__ or ""
+    lines = [line.strip() for line in doc.splitlines() if line.startswith("    ")]
+    assert len(lines) == 3
     program = [
         "import numpy as np, sys, json",
         "rng = np.random.default_rng(2)",
         f"items = rng.standard_normal(({ITEMS}, {DIM})).astype(np.float32)",
         "query, told = items[7], []",
-        *lines,
-        *(line.replace("...", "told.append([row, score])") for line in rest),
+        *(line.replace("...", "told.append([row, score])") for line in lines),
         "print(json.dumps([str(model.model), told]))",
-        "print(sorted({'kafka', 'starlette', 'uvicorn', 'structlog'} & set(sys.modules)), file=sys.stderr)",
+        "sys.exit(' '.join({'kafka', 'starlette', 'uvicorn'} & set(sys.modules)) or None)",
     ]
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(program)],
+        # -P: in an editable install the folder `checkpoints` here would hide the package of that name
+        [sys.executable, "-P", "-c", "\n".join(program)],
         cwd=shop.folder.parent, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    version, told = json.loads(done.stdout)
+    version, told = json.loads(done.stdout)  # nothing else is on it
     assert version == "2"
     scores = shop.expected(2)[7]
     best = np.argsort(-scores, kind="stable")[:10]
     assert [row for row, _ in told] == best.tolist()
     np.testing.assert_allclose([score for _, score in told], scores[best], atol=1e-5)
-    assert "kafka" not in done.stderr
-    assert "starlette" not in done.stderr
 
 
 def test_an_answer_names_its_version_and_watermark(shop: Shop, model: Model) -> None:
@@ -241,8 +238,8 @@ def test_vectors_that_do_not_fit_are_told(shop: Shop, model: Model, tmp_path: Pa
         (objects[0][:3], objects, "6 dimensions"),
         (objects[0], objects[:, :2], "6 dimensions"),
         ({"y": objects[0]}, objects, "none of its views"),
-        (["a", "b"], objects, "numbers"),
-        (objects[0] * np.nan, objects, ""),
+        (["a", "b"], objects, "cannot read list"),
+        (objects[0] * np.nan, objects, "finite"),
     ):
         with pytest.raises(LearnerError, match=told):
             model.similar(query, items)
