@@ -6,6 +6,8 @@ import contextlib
 import logging
 import os
 import sys
+from collections.abc import MutableMapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 if TYPE_CHECKING:
@@ -45,6 +47,8 @@ def configure(level: str = "info", format: str = "auto", role: str = "") -> None
         if console
         else structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    if role and not console:
+        processors.append(partial(_of_role, role))
     if console:
         plain = structlog.dev.plain_traceback
         processors.append(structlog.dev.ConsoleRenderer(colors=wants_colour(), exception_formatter=plain))
@@ -57,8 +61,12 @@ def configure(level: str = "info", format: str = "auto", role: str = "") -> None
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.clear_contextvars()
-    if role and not console:
-        structlog.contextvars.bind_contextvars(role=role)
+
+
+def _of_role(role: str, logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Whose line it is, also of a thread: context variables do not reach those."""
+    line.setdefault("role", role)
+    return line
 
 
 def set_level(level: str) -> None:

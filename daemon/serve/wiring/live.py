@@ -93,10 +93,10 @@ class Live:
         return None if self.opened is None else self.opened.catalog.status()
 
     def not_ready(self) -> str | None:
-        """None when an alias answers and the items are caught up."""
-        states = self.statuses()
-        if all(one.model is None for one in states):
-            return "; ".join(f"{one.alias}: {one.why_not_newer or 'being loaded'}" for one in states)
+        """None when the alias that answers where none is named does, and the items are caught up."""
+        first = self.statuses()[0]
+        if first.model is None:
+            return f"{first.alias}: {first.why_not_newer or 'being loaded'}"
         items = self.items()
         return None if items is None or items.ready else f"items: {items.reason}"
 
