@@ -38,6 +38,7 @@ class ItemTopic:
         self._next_try = 0.0
         self._next_look = 0.0
         self._next_compaction = 0.0
+        self._told: dict[int, int] = {}
         self.positions: dict[int, int] = {}
         """Next offset per partition."""
         self.noted: Mapping[int, int] = {}
@@ -58,12 +59,12 @@ class ItemTopic:
             if source is None:
                 return None
             batch = source.poll(max_records, timeout_s)
-            self.positions = source.reached()
-            self._look(source)
         except StreamError as error:
             self._failed(error)
             return None
+        self.positions = source.reached()
         self.trouble = None
+        self._look(source)
         return batch
 
     def again(self, batch: RecordBatch) -> None:
@@ -76,7 +77,9 @@ class ItemTopic:
         if self._source is None or not self.caught_up:
             return
         try:
-            self._source.commit(self.positions)
+            if self.positions != self._told:
+                self._source.commit(self.positions)
+                self._told = dict(self.positions)
             if time.monotonic() >= self._next_compaction:
                 self._next_compaction = time.monotonic() + COMPACT_SECONDS
                 self._compacting()
@@ -97,10 +100,7 @@ class ItemTopic:
         try:
             identity = source.identity()
             if self._identity not in (None, identity):
-                log.warning(
-                    "the topic of items was re-created: its records are read anew", topic=identity.topic
-                )
-                self.begun_anew, self.positions, self.caught_up = True, {}, False
+                self._from_its_beginning("the topic of items was re-created")
             self._begin(source)
         except BaseException:
             source.close()
@@ -111,12 +111,18 @@ class ItemTopic:
     def _begin(self, source: Source) -> None:
         """Go on where reading stood; what was removed from the topic before it was read cannot be had."""
         bounds = source.bounds()
+        if any(position > bounds.get(p, (0, 0))[1] for p, position in self.positions.items()):
+            self._from_its_beginning("the topic of items lost records that were read before")
         starts = {p: max(start, self.positions.get(p, start)) for p, (start, _) in bounds.items()}
         source.assign(starts)
         self.positions = starts
         self._targets = {p: end for p, (_, end) in bounds.items()}
         with suppress(StreamError):
             self.noted = source.committed()
+
+    def _from_its_beginning(self, why: str) -> None:
+        log.warning("all records of items are read anew", why=why)
+        self.begun_anew, self.positions, self.caught_up = True, {}, False
 
     def _look(self, source: Source) -> None:
         if self._targets is not None and all(
@@ -125,8 +131,9 @@ class ItemTopic:
             self.caught_up, self._targets = True, None
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_SECONDS
-            ends = source.bounds()
-            self.behind = sum(max(0, end - self.positions.get(p, 0)) for p, (_, end) in ends.items())
+            with suppress(StreamError):  # what was polled is handed out all the same
+                ends = source.bounds()
+                self.behind = sum(max(0, end - self.positions.get(p, 0)) for p, (_, end) in ends.items())
 
     def _failed(self, error: StreamError) -> None:
         if isinstance(error, TopicMissing) and self._identity is None:
