@@ -15,6 +15,7 @@ from daemon.learn.threads.reader import Reader
 
 STOP_SECONDS = 0.4  # what they get to end after a stop: one of them may wait for a broker that is dead
 END_SECONDS = 10.0  # and after the end of the stream, when nobody is in a hurry
+STEPS_SECONDS = 2.0  # but no longer for the step log alone: replicas can do without its end
 SLICE_SECONDS = 0.02
 
 log = structlog.get_logger("tripletd.learn")
@@ -43,7 +44,7 @@ class Threads:
             part.stop()
         while left := [part for part in left if not part.ended(SLICE_SECONDS)]:
             waited = time.monotonic() - began
-            hurry = in_a_hurry() or left == [self.steps]
-            if waited > (STOP_SECONDS if hurry else END_SECONDS):
+            patience = STEPS_SECONDS if left == [self.steps] else END_SECONDS
+            if waited > (STOP_SECONDS if in_a_hurry() else patience):
                 log.info("left behind: the stream did not answer", threads=[part.name for part in left])
                 return
