@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
-Names: step, decode, path, kafka, checkpoints; all without any. `kafka` starts a broker (Java 17). Vowpal
+Names: step, decode, path, kafka, checkpoints, topk; all without any. `kafka` starts a broker (Java 17). Vowpal
 Wabbit is measured where the interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that
 does (pip install vowpalwabbit).
 """
@@ -11,11 +11,20 @@ import importlib.util
 import os
 import sys
 
-from tests.benchmarks import checkpoint_cost, decode_speed, kafka_path, step_speed, whole_path
+from tests.benchmarks import (
+    ann_recall,
+    checkpoint_cost,
+    decode_speed,
+    kafka_path,
+    step_speed,
+    topk_dense,
+    topk_sparse,
+    whole_path,
+)
 from tests.benchmarks.harness import Figure, record
 
 COMMAND = "make bench"
-NAMES = ("step", "decode", "path", "kafka", "checkpoints")
+NAMES = ("step", "decode", "path", "kafka", "checkpoints", "topk")
 
 
 def main(names: list[str]) -> int:
@@ -30,6 +39,7 @@ def main(names: list[str]) -> int:
         "path": whole_path.figures,
         "kafka": kafka_path.figures,
         "checkpoints": checkpoint_cost.figures,
+        "topk": lambda: [*topk_sparse.figures(), *topk_dense.figures(), *ann_recall.figures()],
     }
     for name in names or NAMES:
         figures = groups[name]()
