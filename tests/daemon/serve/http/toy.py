@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
 from daemon.serve.http import HttpServer, Limits, Parts, Ports, create_app, serve
-from daemon.serve.http.ports import Administration
+from daemon.serve.http.ports import Administration, Searching
 from daemon.serve.query import Answers, Hit, Model, Query, Refused
 from daemon.telemetry.health import Health
 
@@ -181,13 +181,16 @@ class Served:
 
 @contextmanager
 def running(
-    limits: Limits | None = None, token: str = TOKEN, changes: Administration | None = None
+    limits: Limits | None = None,
+    token: str = TOKEN,
+    changes: Administration | None = None,
+    searching: Searching | None = None,
 ) -> Iterator[Served]:
-    """A server on a free port; `changes` in the place of the toy administration."""
+    """A server on a free port; `changes` and `searching` in the places of the toys."""
     toy, administration, watched = ToySearcher(), ToyAdministration(), Watched()
     health, registry = Health(), CollectorRegistry()
     parts = Parts(
-        Ports(toy, ToyOverviews(), changes or administration, watched),
+        Ports(searching or toy, ToyOverviews(), changes or administration, watched),
         ("stable", "latest"),
         health,
         registry,
