@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
-Names: step, decode, path, kafka, checkpoints, topk; all without any. `kafka` starts a broker (Java 17). Vowpal
+Names: step, decode, path, kafka, checkpoints, steps, topk; all without any. `kafka` starts a broker (Java 17). Vowpal
 Wabbit is measured where the interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that
 does (pip install vowpalwabbit).
 """
@@ -17,6 +17,7 @@ from tests.benchmarks import (
     decode_speed,
     kafka_path,
     step_speed,
+    steps_cost,
     topk_dense,
     topk_sparse,
     whole_path,
@@ -24,7 +25,7 @@ from tests.benchmarks import (
 from tests.benchmarks.harness import Figure, record
 
 COMMAND = "make bench"
-NAMES = ("step", "decode", "path", "kafka", "checkpoints", "topk")
+NAMES = ("step", "decode", "path", "kafka", "checkpoints", "steps", "topk")
 
 
 def main(names: list[str]) -> int:
@@ -39,6 +40,7 @@ def main(names: list[str]) -> int:
         "path": whole_path.figures,
         "kafka": kafka_path.figures,
         "checkpoints": checkpoint_cost.figures,
+        "steps": steps_cost.figures,
         "topk": lambda: [*topk_sparse.figures(), *topk_dense.figures(), *ann_recall.figures()],
     }
     for name in names or NAMES:

@@ -64,7 +64,7 @@ def write_events(address: Address, batch: TripletBatch) -> None:
     """`EVENTS` events, each with an id of its own, so that none passes for a repetition."""
     sink = open_sink(address)
     for start in range(0, EVENTS, CHUNK):
-        sink.send([OutRecord(_wire(batch, number)) for number in range(start, start + CHUNK)])
+        sink.send([OutRecord(wire(batch, number)) for number in range(start, start + CHUNK)])
     sink.close()
 
 
@@ -178,7 +178,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wire(batch: TripletBatch, number: int) -> bytes:
+def wire(batch: TripletBatch, number: int) -> bytes:
     """Event `number`: the triplets in turn, clicked and skipped swapped in every other round of them."""
     row, swapped = number % DISTINCT, number // DISTINCT % 2
     query, clicked, skipped = (_object(block, row) for block in (batch.query, batch.clicked, batch.skipped))
