@@ -24,7 +24,7 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> 
 
     from daemon.config import load_config
     from daemon.demo.pack_files import load_pack
-    from daemon.demo.page import free_ports, stay, write_photos
+    from daemon.demo.page import asking, free_ports, stay, write_photos
     from daemon.demo.report import Reporter, print_report
     from daemon.demo.run import DemoRun
     from daemon.demo.screen import Screen
@@ -46,7 +46,7 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> 
         notes.print(f"Watch it learn: {ports.url}\n")
     run = DemoRun(out, settings, seed)
     with run.serving(keep) as beside:
-        with run.processes() as roles, Screen(notes).open() as screen:
+        with run.processes() as roles, asking(ports, seed), Screen(notes).open() as screen:
             for look in run.watch(roles | beside):
                 screen.show(look)
         curves = run.look().curves

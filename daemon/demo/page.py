@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from rich.console import Console
 
 from daemon.config.http import HttpConfig
 from daemon.demo.pack_files import load_pack, load_thumbnails
+from daemon.demo.visitor import visitor
 from daemon.exits import EX_CANTCREAT, EX_SOFTWARE, UserError
 from daemon.process.signals import Signals
 from daemon.up.roleprocess import RoleProcess
@@ -25,6 +26,7 @@ LOOK_SECONDS = 0.25
 class Ports:
     """Where the roles say how they do; the page is on that of serve."""
 
+    host: str
     learn: int
     validate: int
     serve: int
@@ -32,14 +34,14 @@ class Ports:
     @property
     def url(self) -> str:
         """Address of the page."""
-        return f"http://{HttpConfig.model_validate({}).host}:{self.serve}/"
+        return f"http://{self.host}:{self.serve}/"
 
 
 def free_ports() -> Ports:
     """The usual ports, or any free one where somebody else has it."""
     usual = HttpConfig.model_validate({})
     wanted = (usual.learn_port, usual.validate_port, usual.serve_port)
-    return Ports(*(_free(usual.host, port) for port in wanted))
+    return Ports(usual.host, *(_free(usual.host, port) for port in wanted))
 
 
 def write_photos(folder: Path) -> None:
@@ -57,6 +59,13 @@ def write_photos(folder: Path) -> None:
         raise UserError(
             f"{folder}: {error.strerror}", "name a folder that can be written with --out", EX_CANTCREAT
         ) from None
+
+
+def asking(ports: Ports | None, seed: int) -> AbstractContextManager[None]:
+    """A visitor for the length of the context, so that freshness can be measured; nobody without `ports`."""
+    if ports is None:
+        return nullcontext()
+    return visitor(ports.host, ports.serve, load_pack().catalog.ids, seed)
 
 
 def stay(url: str, serve: RoleProcess, log: Path, notes: Console) -> None:

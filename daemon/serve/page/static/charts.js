@@ -89,7 +89,9 @@ export class Chart {
       label, stroke, dash, width: star ? 0 : width, spanGaps: !this.time,
       points: star ? { show: true, size: 12, fill: stroke } : points ? { show: true, size: 5, fill: stroke } : { show: false },
       value: (plot, y, place, at) => {
-        const told = at === null ? plot.data[place].findLast((one) => one !== null && one !== undefined) : y;
+        const known = (one) => one !== null && one !== undefined;
+        // Of a history the newest value there is; what a role said before it went is not its value now.
+        const told = at !== null ? y : this.time ? plot.data[place].at(-1) : plot.data[place].findLast(known);
         return told === null || told === undefined ? "–" : (format ?? this.axis)(told);
       },
     };

@@ -5,6 +5,7 @@ import { empty, find, make, refill } from "./dom.js";
 import { ago, count, measure, short, span } from "./format.js";
 
 const HOUR = 3600;
+const LEAST = 30;
 const CARDS = [
   { title: "Events learned", role: "learn", names: { "learn.events": "events/s" }, low: 0, format: (v) => `${short(v)} events/s`, lacks: "Appears while tripletd learn runs." },
   { title: "Lag", role: "learn", names: { "learn.lag_events": "events" }, low: 0, format: (v) => `${short(v)} events`, also: "learn.lag_seconds", lacks: "Appears while tripletd learn runs and its stream can be read." },
@@ -30,7 +31,7 @@ export class Live {
   card(about) {
     const [host, value] = [make("div", { class: "chart" }), make("span", { class: "value" })];
     const place = make("div", { class: "card" }, make("div", { class: "head" }, make("h3", {}, about.title), value), host);
-    const range = () => [this.last() - Number(this.window.value), this.last()];
+    const range = () => [this.first(), this.last()];
     const chart = new Chart(host, { time: true, low: about.low ?? null, log: about.log ?? false, axis: about.format === span ? span : about.format === measure ? measure : short, range, where: (at) => new Date(at * 1000).toLocaleTimeString("en-GB") });
     return { ...about, place, value, chart };
   }
@@ -38,6 +39,12 @@ export class Live {
   /** The moment of the newest sample, by the server's clock. */
   last() {
     return this.times.at(-1) ?? Date.now() / 1000;
+  }
+
+  /** Where the window begins: not long before the first sample there is. */
+  first() {
+    const known = (this.times[0] ?? this.last()) - LEAST;
+    return Math.max(this.last() - Number(this.window.value), Math.min(known, this.last() - 2 * LEAST));
   }
 
   /** Unix seconds from which samples are needed. */
@@ -84,7 +91,7 @@ export class Live {
 
   /** [name, label] of the card's numbers that have a value in the window. */
   known(card) {
-    const from = this.times.findIndex((at) => at >= this.last() - Number(this.window.value));
+    const from = this.times.findIndex((at) => at >= this.first());
     const named = Object.entries(card.names ?? {});
     for (const [prefix, label] of Object.entries(card.prefixes ?? {})) {
       for (const name of this.values.keys()) if (name.startsWith(prefix)) named.push([name, label + name.slice(prefix.length)]);

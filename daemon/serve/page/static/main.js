@@ -33,7 +33,7 @@ async function past() {
   const [found, rows] = await Promise.all([get("curves"), versions.load()]);
   history = { curves: found, versions: rows };
   curves.show(found);
-  versions.show(rows);
+  versions.show(rows, overview?.served);
   if (overview) {
     showTiles(overview, found);
     compare.offer(overview.aliases, rows.versions, overview.objects);

@@ -20,10 +20,15 @@ export class Versions {
     return get("versions", { limit: Math.min(this.wanted, 200) });
   }
 
-  show(data) {
+  /** `served`: what each name answers with, as the overview tells. */
+  show(data, served = this.served) {
+    this.served = served;
+    this.data = data;
+    const names = new Map();
+    for (const one of served ?? []) if (one.base !== null) names.set(one.base, [...(names.get(one.base) ?? []), one.alias]);
     find("versions-count").textContent = data.count ? `${count(data.count)} written, ${count(data.versions.filter((one) => one.kept).length)} of those shown are kept` : "";
-    refill(find("versions-table").tBodies[0], data.versions, () => data.versions.length
-      ? data.versions.map((one) => row(one, data.versions.some((other) => other.number > one.number && other.verdict)))
+    refill(find("versions-table").tBodies[0], [data.versions, [...names]], () => data.versions.length
+      ? data.versions.map((one) => row(one, names.get(one.number) ?? [], data.versions.some((other) => other.number > one.number && other.verdict)))
       : [make("tr", {}, make("td", { colspan: 6, class: "why" }, "Version 0 appears when tripletd learn starts; every later one with its verdict."))]);
     const more = find("more");
     more.hidden = data.more === 0 || this.wanted >= 200;
@@ -34,12 +39,12 @@ export class Versions {
   }
 }
 
-function row(version, passed) {
+function row(version, served, passed) {
   const unjudged = passed ? "not judged: a newer one was there first" : "not judged yet";
   const change = version.decision !== null && version.decision_of_zero !== null && version.number !== 0;
   const written = parse(version.created);
   return make("tr", {},
-    make("th", { scope: "row" }, String(version.number), ...chips(version)),
+    make("th", { scope: "row" }, String(version.number), ...chips(version, served)),
     make("td", { class: "number", data: { label: "events" } }, count(version.events)),
     make("td", { data: { label: "written" }, class: written === null ? "blank" : null, title: version.size === null ? "" : bytes(version.size) }, written === null ? "" : moment(written)),
     make("td", { class: version.decision === null ? "number blank" : "number", data: { label: "decision" } }, measure(version.decision),
@@ -48,8 +53,9 @@ function row(version, passed) {
     make("td", { class: "why" }, version.damaged || [version.verdict || unjudged, ...version.marks].join("; ")));
 }
 
-function chips(version) {
+function chips(version, served) {
   const found = version.names.map((name) => make("span", { class: name === "best" ? "chip good" : "chip" }, name));
+  if (served.length) found.push(make("span", { class: "chip dull" }, `served as ${served.join(", ")}`));
   if (version.behind) found.push(make("span", { class: "chip warn" }, "left behind"));
   if (version.damaged) found.push(make("span", { class: "chip bad" }, "damaged"));
   if (!version.kept) found.push(make("span", { class: "chip dull" }, "pruned"));

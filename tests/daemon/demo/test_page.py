@@ -1,0 +1,173 @@
+"""`demo --keep`: photos and settings for the page, a visitor, and an end when told."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from daemon.config import load_config
+from daemon.demo.pack_files import load_pack
+from daemon.demo.page import DISPLAY, Ports, free_ports, write_photos
+from daemon.demo.run import DemoRun
+from daemon.demo.settings import write_settings
+from daemon.demo.visitor import visitor
+from daemon.exits import UserError
+from daemon.serve.items.display import load_display
+from daemon.serve.page.images import ImageFolder
+
+WAIT_SECONDS = 60.0
+
+
+def ports_for_test() -> Ports:
+    """Any free ones: the usual ones may be anybody's."""
+    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    numbers = [one.getsockname()[1] for one in taken]
+    for one in taken:
+        one.close()
+    return Ports("127.0.0.1", *numbers)
+
+
+def test_every_photo_can_be_shown(tmp_path: Path) -> None:
+    write_photos(tmp_path)
+    shown, pack = load_display(tmp_path / DISPLAY), load_pack()
+    assert len(shown) == len(pack.catalog.ids)
+    images = ImageFolder(tmp_path)
+    for row in (0, 17, len(shown) - 1):
+        display = shown.of(pack.catalog.ids[row])
+        assert display is not None
+        assert display.image is not None
+        assert display.text == pack.labels[row]
+        assert images.read(display.image) is not None
+
+
+def test_photos_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    (tmp_path / "photos").write_text("in the way")
+    with pytest.raises(UserError, match="File exists"):
+        write_photos(tmp_path)
+
+
+def test_settings_say_where_everybody_listens_only_when_kept(tmp_path: Path) -> None:
+    ports = Ports("127.0.0.1", 1, 2, 3)
+    config = load_config(write_settings(tmp_path, ports))
+    assert (config.http.learn_port, config.http.validate_port, config.http.serve_port) == (1, 2, 3)
+    assert config.serve.display == str(tmp_path / DISPLAY)
+    assert ports.url == "http://127.0.0.1:3/"
+    plain = load_config(write_settings(tmp_path))
+    assert (plain.http.learn_port, plain.serve.display) == (0, "")
+
+
+def test_a_taken_port_is_left_to_who_has_it() -> None:
+    found = free_ports()
+    with socket.create_server(("127.0.0.1", found.serve)):
+        other = free_ports()
+    assert other.serve != found.serve
+    assert len({other.learn, other.validate, other.serve}) == 3
+
+
+def test_the_page_is_served_before_anything_is_learned_and_ends_when_told(tmp_path: Path) -> None:
+    ports = ports_for_test()
+    write_photos(tmp_path)
+    run = DemoRun(tmp_path, write_settings(tmp_path, ports), 0)
+    with run.serving(True) as beside:
+        assert _asked(ports, "/")[0] == 200
+        told = json.loads(_asked(ports, "/v1/page/overview")[1])
+        assert [one["alias"] for one in told["served"]] == ["stable", "latest"]
+    assert beside["serve"].poll() == 0
+
+
+def test_a_demo_that_does_not_keep_serves_nothing(tmp_path: Path) -> None:
+    run = DemoRun(tmp_path, write_settings(tmp_path), 0)
+    with run.serving(False) as beside:
+        assert beside == {}
+    assert not (tmp_path / "serve.log").exists()
+
+
+STAY = """
+import sys
+from pathlib import Path
+from rich.console import Console
+from daemon.demo.page import stay
+class Serve:
+    def poll(self):
+        return {ended}
+stay("http://x/", Serve(), Path("serve.log"), Console(file=sys.stdout))
+print("left", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_stays_until_told(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", STAY.format(ended=None)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline() or ""
+        while "stays at" not in line:
+            line = process.stdout.readline()
+        os.kill(process.pid, number)
+        assert process.stdout.read().strip().endswith("left")
+        assert process.wait(WAIT_SECONDS) == 0
+
+
+def test_it_leaves_when_the_server_has_ended() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STAY.format(ended=1)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "serve ended with exit code 1" in done.stderr
+
+
+def test_a_visitor_asks_under_both_names_and_survives_a_server_that_is_not_there() -> None:
+    asked: list[str] = []
+    enough = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append(body["alias"])
+            if len(asked) >= 4:
+                enough.set()
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+    port = ports_for_test().serve
+    with visitor("127.0.0.1", port, ["a", "b"], 0):
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert enough.wait(WAIT_SECONDS)
+    server.shutdown()
+    server.server_close()
+    assert set(asked) == {"latest", "stable"}
+
+
+def _asked(ports: Ports, path: str) -> tuple[int, bytes]:
+    """The answer, once there is somebody to answer."""
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        connection = http.client.HTTPConnection(ports.host, ports.serve, timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        finally:
+            connection.close()
