@@ -28,7 +28,6 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> int:
     with ExitStack() as stack:
         outside = open_process(stack, config, load)
         parts = build(stack, config, outside, metrics)
-        outside.started()
         outside.signals.finish_first()
         _loop(parts, outside)
         outside.notifier.stopping()
@@ -36,8 +35,10 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> int:
 
 
 def _loop(parts: ServeParts, outside: Outside) -> None:
-    """Look after the parts, and say whether they answer."""
+    """Look after the parts, and say whether they answer: before anybody hears that the role has started."""
     standing = Standing(outside.health, outside.notifier, log, "answering")
+    standing.now(parts.live.not_ready())
+    outside.started()
     while not outside.signals.stopping:
         outside.pulse.beat("a turn of the loop")
         outside.reloading.when(outside.signals.take_reload_request())
