@@ -20,7 +20,7 @@ from daemon.replica.settings import Following, Hooks, Shelf
 from daemon.versions.serving_form import make_form
 from learners import Oasis, OasisConfig, TripletBatch, as_block
 from learners.block import Block, DenseBlock
-from learners.steps import taken_steps
+from learners.steps import StepBatch, taken_steps
 from streams import memory
 from streams.source import OutRecord
 from streams.steps.chain import GENESIS
@@ -66,13 +66,13 @@ class World:
         self.watermark = 1_000_000 + self.records
         self.W_at[self.records] = self.learner.W.copy()
         times = np.arange(first, self.records) + 1_000_001
-        parts = taken_steps(triplets, info) or []
-        for number, part in enumerate(parts):
+        none = StepBatch(np.zeros(0, np.float32), self.rows(0, 0), self.rows(0, 0))
+        parts = taken_steps(triplets, info) or [none]
+        for number, part in enumerate(parts if tell else []):
             last = self.records if number == len(parts) - 1 else first
             columns = _column(part.query), _column(part.error)
-            if tell:
-                told = times if number == 0 else times[:0]
-                self.send(Steps(first, last, self.watermark, told, part.tau, *columns, project=part.project))
+            told = times if number == 0 else times[:0]
+            self.send(Steps(first, last, self.watermark, told, part.tau, *columns, project=part.project))
 
     def capture(self, digest: str | None = None, tell: bool = True, **changes: Any) -> Manifest:
         """A version of the state as it is: its cut in the log, then the version; `base` tells of it."""
@@ -173,7 +173,7 @@ class World:
         return make_form(self.W_at[total], 0 if total == 0 else 1, self.serving)
 
     def wanted_fold(self, queries: Block, total: int, formed: int) -> np.ndarray:
-        """S q as the view of these states must give it, in float64: the form at `formed`, carried to `total`."""
+        """S q as a view must give it, in float64: the form at `formed`, carried to `total`."""
         eye = np.eye(self.dim, dtype=np.float32)
         S = self.exact_form(formed).fold(eye).astype(np.float64)
         change = self.W_at[total].astype(np.float64) - self.W_at[formed]
