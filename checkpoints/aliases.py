@@ -55,6 +55,12 @@ def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
     return {name: move.version for name, move in moves(entries).items() if move.version is not None}
 
 
+def names(entries: Iterable[LedgerEntry]) -> dict[str, int]:
+    """`aliases`, and `stable` also where it means `best` or version 0: what each name is answered with."""
+    found = aliases(entries)
+    return {STABLE: found.get(BEST, FIRST), **found}
+
+
 def moves(entries: Iterable[LedgerEntry]) -> dict[str, LedgerEntry]:
     """The last move (PROMOTE or ROLLBACK) of every name that ever was moved, also of those taken away."""
     found: dict[str, LedgerEntry] = {}

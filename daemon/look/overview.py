@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoints import LedgerEntry, Manifest, aliases, pause_in_force, stop_in_force
+from checkpoints import LedgerEntry, Manifest, aliases, names, pause_in_force, stop_in_force
 
 _OUTCOMES = ("updated", "passive", "degenerate", "rejected")
 _DEAD = ("poison", "rejected")
@@ -61,7 +61,7 @@ def version_rows(
 ) -> list[VersionRow]:
     """One row per version, ascending; `damaged` ones by number."""
     named: dict[int, list[str]] = {}
-    for alias, number in sorted(aliases(entries).items()):
+    for alias, number in sorted(names(entries).items()):
         named.setdefault(number, []).append(alias)
     if newest is not None:
         named.setdefault(newest, []).append("latest")
@@ -85,8 +85,8 @@ def version_rows(
         for manifest in manifests
     ]
     for number, why in (damaged or {}).items():
-        names, measures = tuple(named.get(number, ())), judged.get(number, {})
-        rows.append(VersionRow(number, None, "", 0, 0, 0, None, names, measures, why))
+        carried, measures = tuple(named.get(number, ())), judged.get(number, {})
+        rows.append(VersionRow(number, None, "", 0, 0, 0, None, carried, measures, why))
     return sorted(rows, key=lambda row: row.number)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import Ledger, LedgerEntry, LocalStore, MemoryStore, meaning, protected, resolve
+from checkpoints import Ledger, LedgerEntry, LocalStore, MemoryStore, meaning, names, protected, resolve
 from checkpoints.aliases import before
 from checkpoints.errors import KeyExists
 
@@ -50,6 +50,19 @@ def test_stable_is_what_people_promoted_else_best_else_version_0(
     found = meaning("stable", HERE, ledger_of(said))
     assert (found.version, found.through) == (expected, through)
     assert resolve("stable", HERE, ledger_of(said)) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ([], {"stable": 0}),
+        ([(P, "best", 4)], {"best": 4, "stable": 4}),
+        ([(P, "best", 4), (P, "stable", 5), (P, "monday", 2)], {"best": 4, "stable": 5, "monday": 2}),
+        ([(P, "best", 4), (P, "stable", 5), (R, "stable", None)], {"best": 4, "stable": 4}),
+    ],
+)
+def test_every_name_with_what_it_is_answered_with(said: list[Said], expected: dict[str, int]) -> None:
+    assert names(ledger_of(said)) == expected
 
 
 @pytest.mark.parametrize(

@@ -184,11 +184,11 @@ def test_models_list_and_show(home: Path, capsys: pytest.CaptureFixture[str]) ->
     rows = json.loads(ask(capsys, "models", "list", "--json"))
     assert [(row["number"], row["events"], row["aliases"]) for row in rows] == [
         (0, 0, []),
-        (1, 100, ["best"]),
+        (1, 100, ["best", "stable"]),
         (2, 200, ["latest"]),
     ]
     assert "best" in ask(capsys, "models", "list")
-    for name, number in (("best", 1), ("latest", 2), ("0", 0)):
+    for name, number in (("best", 1), ("stable", 1), ("latest", 2), ("0", 0)):
         assert json.loads(ask(capsys, "models", "show", name, "--json"))["number"] == number
     text = ask(capsys, "models", "show", "best")
     assert "partition 0 at 50, partition 1 at 50" in text
@@ -196,7 +196,7 @@ def test_models_list_and_show(home: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_models_show_of_an_unknown_name(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["models", "show", "stable"]) == EX_USAGE
+    assert main(["models", "show", "monday"]) == EX_USAGE
     assert "versions: 0 to 2" in capsys.readouterr().err
 
 
