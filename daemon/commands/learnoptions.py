@@ -26,7 +26,7 @@ RestartFrom = Annotated[
     typer.Option(
         "--restart-from",
         metavar="VERSION",
-        help="Branch from this version (a number, latest, best), once: a restart goes on with the branch; "
+        help="Branch from this version (a number or a name), once: a restart goes on with the branch; "
         "see --again.",
     ),
 ]

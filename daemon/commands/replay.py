@@ -22,10 +22,10 @@ def replay(
     *,
     from_: Annotated[
         str,
-        typer.Option("--from", metavar="VERSION", help="Begin with this version: a number, latest, best."),
+        typer.Option("--from", metavar="VERSION", help="Begin with this version: a number or a name."),
     ] = "0",
     to: Annotated[
-        str, typer.Option("--to", metavar="VERSION", help="Recompute this version: a number, latest, best.")
+        str, typer.Option("--to", metavar="VERSION", help="Recompute this version: a number or a name.")
     ] = "latest",
     verify: Annotated[
         bool,

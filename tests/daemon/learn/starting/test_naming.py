@@ -41,8 +41,8 @@ def test_a_name_branches_once_whatever_it_means_later(site: Site) -> None:
     assert site.newest().parent == branch.number
     assert site.learn(replace(asked, again=True)) == EX_OK
     assert site.newest().number > branch.number
-    with pytest.raises(UserError, match="there is no version stable") as told:
-        site.learn(replace(LEAVE, restart_name="stable"))
+    with pytest.raises(UserError, match="there is no version monday") as told:
+        site.learn(replace(LEAVE, restart_name="monday"))
     assert told.value.code == EX_USAGE
 
 
