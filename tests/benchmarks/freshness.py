@@ -1,0 +1,193 @@
+"""From a click to the first answer that used it: feeder, learner, server and asker as real processes.
+
+Every answer tells how many records its model holds, so which answer was the first to use an event is known
+from outside, to the microsecond, and needs no metric: the events of one partition are learned in their order.
+The age counts from the time at which the event was due. The server's own histogram is shown beside it.
+
+`freshness_p50_seconds`, `freshness_p99_seconds`: the worse of d = 1,000 dense and d = 10,000 sparse, each on
+the embedded log and on a real Kafka, alias `latest`, with versions written and forms made anew meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from daemon.look.live import parsed
+from daemon.look.rates import quantile_between
+from streams.address import parse_address
+from streams.open import TopicLimits, create_topic, create_topics
+from tests.benchmarks.harness import Figure
+from tests.benchmarks.load import Asked, Load, beside, summary
+from tests.benchmarks.places import Kind, Place, environment
+from tests.kafka.cluster import Cluster
+from tests.kafka.missing import KafkaMissing
+
+RATE = 2_000.0
+ASKED_RATE = 50.0
+WARM_S, MEASURED_S = 15.0, 75.0
+METRIC = "tripletd_event_to_served_seconds"
+MORE = """
+[checkpoints]
+every = "30s"
+keep = 2
+[serve]
+aliases = ["latest"]
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One combination: how objects look, and what the stream is."""
+
+    kind: Kind
+    dim: int
+    items: int
+    broker: bool
+
+    @property
+    def name(self) -> str:
+        """Short, for details and folders."""
+        return f"{self.kind}_{'kafka' if self.broker else 'log'}"
+
+
+CASES = tuple(
+    Case(kind, dim, items, broker)
+    for broker in (False, True)
+    for kind, dim, items in (("dense", 1_000, 10_000), ("sparse", 10_000, 20_000))
+)
+
+
+def figures(cases: Sequence[Case] = CASES) -> list[Figure]:
+    """p50 and p99, the worst of the cases that can run here."""
+    found: dict[str, dict[str, float]] = {}
+    for case in cases:
+        try:
+            found[case.name] = measure(case)
+        except KafkaMissing as problem:
+            sys.stderr.write(f"{case.name} is left out: {problem}\n")
+        sys.stderr.write(f"{case.name}: {json.dumps(found.get(case.name))}\n")
+    against = (
+        f"{RATE:,.0f} events/s, {ASKED_RATE:.0f} questions/s, alias latest; the worst of {', '.join(found)}; "
+        "d = 1,000 dense (10,000 objects), d = 10,000 sparse (20,000 objects), by id; one host"
+    )
+    detail = {f"{case}_{name}": value for case, values in found.items() for name, value in values.items()}
+    return [
+        Figure(
+            f"freshness_{name}_seconds",
+            max(one[name] for one in found.values()),
+            "seconds",
+            against,
+            len(found),
+            detail,
+        )
+        for name in ("p50", "p99")
+    ]
+
+
+def measure(case: Case) -> dict[str, float]:
+    """Run one case; quantiles of age in seconds and what else is worth knowing."""
+    with stream_of(case) as address:
+        stream = f'address = "{address}"'
+        if case.broker:
+            stream += '\n[stream.kafka]\nclient = "confluent"'
+        place = Place.make(f"freshness-{case.name}", case.kind, case.dim, case.items, stream, MORE)
+        if case.broker:
+            _make_topics(address)
+        with place.running("learn"), place.running("serve"):
+            due, asked, pages = _run(place, address if case.broker else f"log:{place.folder / 'clicks.log'}")
+        shutil.rmtree(place.folder, ignore_errors=True)
+    return told(due, asked, pages)
+
+
+def told(due: NDArray[np.float64], asked: list[Asked], pages: tuple[str, str]) -> dict[str, float]:
+    """The quantiles over the events that became due in the measured time."""
+    answered = first_answers(asked, len(due))
+    measured = (due >= due[0] + WARM_S) & (due < due[0] + WARM_S + MEASURED_S)
+    ages = (answered - due)[measured]
+    assert np.isfinite(ages).all(), f"{np.isinf(ages).sum()} of {len(ages)} events were never answered"
+    before, after = (parsed(page, {METRIC}) for page in pages)
+    load = summary(asked)
+    quantiles = {name: float(np.quantile(ages, q)) for name, q in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
+    own = {
+        f"own_{name}": quantile_between(before, after, METRIC, {"alias": "latest"}, q)
+        for name, q in (("p50", 0.5), ("p99", 0.99))
+    }
+    more = {"failed": float(load["failed"]), "answer_p99_ms": load["p99_ms"], "events": float(len(ages))}
+    versions = {"versions": float(len({one["base"] for one in _answers(asked)}))}
+    return {name: round(value, 4) for name, value in {**quantiles, **own, **more, **versions}.items()}
+
+
+def first_answers(asked: list[Asked], events: int) -> NDArray[np.float64]:
+    """When the first answer that holds event i arrived, Unix seconds, inf for never; i counts from 0."""
+    arrived = sorted(
+        (one.due + one.seconds, json.loads(one.answer)["records"]) for one in asked if one.status == 200
+    )
+    found = np.full(events, np.inf)
+    held = 0
+    for at, records in arrived:
+        if records > held:
+            found[held:records] = at
+            held = records
+    return found
+
+
+def _answers(asked: list[Asked]) -> Iterator[dict[str, int]]:
+    return (json.loads(one.answer) for one in asked if one.status == 200)
+
+
+def _run(place: Place, address: str) -> tuple[NDArray[np.float64], list[Asked], tuple[str, str]]:
+    """When each event was due, every answer, and the server's metrics before and after the measured time."""
+    seconds = WARM_S + MEASURED_S
+    out = place.folder / "due.npy"
+    words = [sys.executable, "-m", "tests.benchmarks.feeder", address]
+    options = [f"--rate={RATE}", f"--seconds={seconds}", f"--items={place.items}", f"--out={out}"]
+    questions = [
+        json.dumps({"id": f"o{n}", "k": 10, "alias": "latest"}).encode()
+        for n in np.random.default_rng(9).integers(0, place.items, 500)
+    ]
+    load = Load("127.0.0.1", place.ports["serve"], questions, ASKED_RATE, seconds + 10, connections=8)
+    feeder = subprocess.Popen([*words, *options], env=environment())
+    try:
+        with beside(load) as asking:
+            time.sleep(WARM_S)
+            before = place.page("serve")
+            time.sleep(MEASURED_S)
+            after = place.page("serve")
+            assert feeder.wait(60) == 0
+    finally:
+        feeder.kill()
+        feeder.wait()
+    return np.load(out), asking.asked, (before, after)
+
+
+@contextmanager
+def stream_of(case: Case) -> Iterator[str]:
+    """The address that the roles get."""
+    if not case.broker:
+        yield "log:clicks.log"
+        return
+    with Cluster() as cluster:
+        yield cluster.address(f"clicks-{case.name}")
+
+
+def _make_topics(text: str) -> None:
+    address = parse_address(text)
+    create_topics(address, 1, TopicLimits())
+    create_topic(address.steps, 1, TopicLimits())
+    create_topic(address.items, 1, TopicLimits(compacted=True))
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:]
+    for figure in figures([case for case in CASES if not names or case.name in names]):
+        sys.stdout.write(f"{figure.name} {figure.value} {json.dumps(figure.detail, indent=1)}\n")

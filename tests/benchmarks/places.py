@@ -1,0 +1,148 @@
+"""A place with everything that is served: a catalog, a configuration, and the roles as real processes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from learners import SparseBlock
+from streams.catalog import Catalog, save_catalog
+from streams.space import SpaceSpec, ViewSpec
+from streams.vectors import Column, DenseColumn, SparseColumn
+from tests.benchmarks.triplets import random_block
+
+RUN = Path("bench-run")
+START_S = 180.0
+STOP_S = 30.0
+
+Kind = Literal["dense", "sparse"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder with a configuration; `stream` is the text of [stream]; roles on free ports."""
+
+    folder: Path
+    kind: Kind
+    dim: int
+    items: int
+    ports: dict[str, int]
+
+    @classmethod
+    def make(
+        cls,
+        name: str,
+        kind: Kind,
+        dim: int,
+        items: int,
+        stream: str = 'address = "log:clicks.log"',
+        more: str = "",
+    ) -> Place:
+        """The folder anew, with a catalog of unit vectors and the configuration; `more` is added to it."""
+        folder = RUN / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        ports = {role: free_port() for role in ("learn", "validate", "serve")}
+        listed = "\n".join(f"{role}_port = {port}" for role, port in ports.items())
+        (folder / "tripletd.toml").write_text(
+            f'[stream]\n{stream}\n[space.views.x]\nkind = "{kind}"\ndim = {dim}\nmap = "identity"\n'
+            f'[catalog]\npath = "catalog.safetensors"\n[http]\n{listed}\n{more}'
+        )
+        place = cls(folder, kind, dim, items, ports)
+        save_catalog(place.catalog(), folder / "catalog.safetensors")
+        return place
+
+    @property
+    def file(self) -> Path:
+        """The configuration."""
+        return self.folder / "tripletd.toml"
+
+    def catalog(self) -> Catalog:
+        """The objects, the same in every call: o0, o1, ..."""
+        space = SpaceSpec("default", (ViewSpec("x", self.kind, self.dim),))
+        return Catalog([f"o{n}" for n in range(self.items)], {"x": self._column()}, space)
+
+    def _column(self) -> Column:
+        rng = np.random.default_rng(7)
+        if self.kind == "dense":
+            values = rng.normal(size=(self.items, self.dim)).astype(np.float32)
+            values /= np.linalg.norm(values, axis=1, keepdims=True)
+            return DenseColumn(values)
+        block: SparseBlock = random_block(rng, self.items, self.dim)
+        return SparseColumn(block.indptr, block.indices, block.values, self.dim)
+
+    @contextmanager
+    def running(self, role: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A role of the place; it is ready inside the block, and told to stop at its end."""
+        words = [sys.executable, "-P", "-m", "daemon", role, "--config", str(self.file), *options]
+        with (self.folder / f"{role}.log").open("ab") as log:
+            process = subprocess.Popen(words, stderr=log, env=environment())
+        try:
+            self._await(process, role)
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def page(self, role: str) -> str:
+        """The metrics of a role."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[role]}/metrics", timeout=10) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    def number(self, role: str, name: str) -> float:
+        """The sum of a metric over its labels."""
+        found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)", self.page(role), re.M)
+        return float(sum(map(float, found)))
+
+    def _await(self, process: subprocess.Popen[bytes], role: str) -> None:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            assert process.poll() is None, (self.folder / f"{role}.log").read_text()[-2000:]
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[role]}/readyz", timeout=5):
+                    return
+            except (urllib.error.HTTPError, OSError):
+                time.sleep(0.1)
+        raise AssertionError(f"{role} is not ready: {(self.folder / f'{role}.log').read_text()[-2000:]}")
+
+
+def environment() -> dict[str, str]:
+    """Of the processes: one BLAS thread, and this very checkout."""
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+
+
+def rss_anon(pid: int) -> int:
+    """Anonymous memory of a process, bytes; 0 when it is gone."""
+    try:
+        found = re.search(r"^RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    except OSError:
+        return 0
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def free_port() -> int:
+    """A port that was free just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
