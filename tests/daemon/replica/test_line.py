@@ -1,0 +1,142 @@
+"""Where a replica stands in the step log: each segment's meaning, without a log or a learner."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from daemon.replica.line import REASONS, Apply, Line, Lost, Relabel
+from streams.steps.chain import GENESIS
+from streams.steps.segment import Base, Break, Place, Segment, Steps
+from streams.vectors import DenseColumn
+
+EMPTY = DenseColumn(np.zeros((0, 2), np.float32))
+D1, D2 = "1" * 32, "2" * 32
+
+
+def steps(first, last, cut=False):
+    return Steps(first, last, None, np.zeros(0, np.int64), np.zeros(0, np.float32), EMPTY, EMPTY, cut)
+
+
+class Log:
+    """Numbers and chains segments, and hands them to a line."""
+
+    def __init__(self, line, epoch=0, run=0):
+        self.line, self.epoch, self.run, self.seq, self.chain, self.offset = line, epoch, run, 0, GENESIS, 0
+
+    def __call__(self, body, lose=False):
+        before, self.chain = self.chain, bytes([self.epoch, self.seq] + [0] * 30)
+        segment = Segment(Place(self.epoch, self.seq, self.run), body, before, self.chain)
+        self.seq, self.offset = self.seq + 1, self.offset + 1
+        return None if lose else self.line.hear(segment, self.offset)
+
+
+@pytest.fixture
+def line():
+    return Line()
+
+
+@pytest.fixture
+def log(line):
+    """Version 0 loaded and its writer's first segment heard."""
+    made = Log(line)
+    assert line.begin(0, 0, 0) is None
+    assert made(Base(0, 0, GENESIS, D1)) is None
+    assert line.joined
+    return made
+
+
+def test_steps_are_applied_in_turn(line, log):
+    first, second = steps(0, 10), steps(10, 15)
+    assert log(first) == Apply(first)
+    assert log(second) == Apply(second)
+
+
+def test_a_base_of_the_same_digest_relabels_and_another_digest_is_lost(line, log):
+    log(steps(0, 10, cut=True))
+    line.at_cut(D1)
+    at = log.chain
+    log(steps(10, 20))
+    assert log(Base(1, 10, at, D1)) == Relabel(1, 10)
+    log(steps(20, 30, cut=True))
+    line.at_cut(D1)
+    assert log(Base(2, 30, log.chain, D2)) == Lost("digest", 2)
+    assert line.lost
+
+
+def test_a_base_whose_cut_has_another_chain_is_lost(line, log):
+    log(steps(0, 10, cut=True))
+    line.at_cut(D1)
+    assert log(Base(1, 10, b"x" * 32, D1)) == Lost("chain", 1)
+
+
+def test_what_is_missing_is_a_gap(line, log):
+    log(steps(0, 10), lose=True)
+    assert log(steps(10, 20)) == Lost("gap")
+    assert log(steps(20, 30)) is None
+    assert not line.joined
+
+
+def test_steps_that_do_not_begin_where_the_last_ended_are_a_gap(line, log):
+    log(steps(0, 10))
+    assert log(steps(11, 20)) == Lost("gap")
+
+
+def test_a_break_is_lost_until_a_version_is_loaded_and_its_cut_is_remembered(line, log):
+    assert log(Break(0, "queue")) == Lost("break")
+    log(steps(40, 50, cut=True))
+    behind = log.offset
+    assert log(Base(1, 50, log.chain, D1)) is None
+    assert line.begin(1, 50, 0) == behind
+    assert line.joined
+
+
+def test_a_cut_of_another_writer_is_not_the_versions(line, log):
+    log(steps(0, 10, cut=True))
+    assert line.begin(1, 10, 3) is None
+    assert not line.joined
+
+
+def test_the_newest_writer_that_began_from_the_version_is_joined(line, log):
+    log(steps(0, 10, cut=True))
+    newer = Log(line, epoch=4, run=1)
+    newer(Base(1, 10, GENESIS, D1))
+    assert line.begin(1, 10, 0) == newer.offset
+    body = steps(10, 12)
+    assert newer(body) == Apply(body)
+    assert log(steps(10, 11)) is None, "the writer that was succeeded"
+
+
+@pytest.mark.parametrize(
+    ("origin", "wanted"),
+    [
+        (Base(0, 0, GENESIS, D1), Lost("writer", 0)),
+        (Base(2, 10, GENESIS, D2), Lost("writer", 2)),
+        (Base(2, 10, GENESIS, D1), Relabel(2, 10)),
+    ],
+)
+def test_another_writer_goes_on_from_its_own_version(line, log, origin, wanted):
+    log(steps(0, 10, cut=True))
+    line.at_cut(D1)
+    assert Log(line, epoch=1, run=origin.number)(origin) == wanted
+
+
+def test_another_writer_that_goes_back_behind_the_served_version_is_waited_for(line, log):
+    log(steps(0, 10, cut=True))
+    line.at_cut(D1)
+    log(Base(3, 10, log.chain, D1))
+    assert Log(line, epoch=5, run=0)(Base(0, 0, GENESIS, D1)) == Lost("writer", None)
+
+
+def test_segments_sent_twice_are_passed_by(line, log):
+    body = steps(0, 10)
+    log(body)
+    again = Segment(Place(0, 1, 0), body, GENESIS, log.chain)
+    assert line.hear(again, 9) is None
+    more = steps(10, 11)
+    assert log(more) == Apply(more)
+
+
+def test_every_reason_is_explained():
+    for reason in ("gap", "chain", "digest", "writer", "break", "steps", "log"):
+        assert REASONS[reason]
