@@ -84,20 +84,24 @@ def score_row(query: Any, values: Any, row: int, scale: float) -> Any:
     return rounded(total, scale)
 
 
-@kernel(types.void(ROWS, WORDS, BOUNDS, CODED, FLOATS, MASK, BEST))
-def scan(queries: Any, coded: Any, weights: Any, items: Coded, scale: Any, allowed: Any, best: Best) -> None:
-    """Offer all allowed rows to the heaps of m queries.
+@kernel(types.void(ROWS, WORDS, BOUNDS, CODED, FLOATS, MASK, POINTERS, BEST))
+def scan(
+    queries: Any, coded: Any, weights: Any, items: Coded, scale: Any, allowed: Any, chosen: Any, best: Best
+) -> None:
+    """Offer the allowed ones of the chosen rows to the heaps of m queries.
 
     queries: float32 [m, d]; coded: their codes, int16 [m, p], so small that a product of codes fits 32 bits;
     weights: float64 [m, 3]: unit, what to multiply a row's norm with, and its rest's; scale: float32 [n] or
-    empty for 1; allowed: bool [n] or empty for all. A row is read from memory once for all queries.
+    empty for 1; allowed: bool [n] or empty for all; chosen:
+    int64 rows, or empty for all. A row is read from memory once for all queries.
     """
     values, codes, bounds = items
     scores, rows, counts = best
     least = np.empty(len(queries), np.float64)
     for n in range(len(queries)):
         least[n] = bar(scores[n], counts[n])
-    for row in range(len(codes)):
+    for place in range(len(chosen) if len(chosen) > 0 else len(codes)):
+        row = chosen[place] if len(chosen) > 0 else place
         if len(allowed) > 0 and not allowed[row]:
             continue
         factor = np.float64(scale[row]) if len(scale) > 0 else 1.0

@@ -7,11 +7,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Float32s
+from learners.block import Float32s, Int64s
 from learners.errors import BlockError
 
 Mask: TypeAlias = NDArray[np.bool_]
 
+EVERY = np.zeros(0, np.int64)
 ALL = np.zeros(0, np.bool_)
 ONES = np.zeros(0, np.float32)
 
@@ -48,3 +49,11 @@ def checked_mask(allowed: Mask | None, rows: int) -> Mask:
     if allowed.shape != (rows,) or allowed.dtype != np.bool_:
         raise BlockError(f"allowed is {allowed.dtype} {list(allowed.shape)}: give bool [{rows}]")
     return np.require(allowed, np.bool_, ["C", "A"])
+
+
+def checked_rows(rows: Any, count: int) -> Int64s:
+    """Row numbers as kernels take them, int64. Raises BlockError for one outside the items."""
+    chosen = np.require(rows, np.int64, ["C", "A"])
+    if len(chosen) and (chosen.min() < 0 or chosen.max() >= count):
+        raise BlockError(f"rows {chosen.min()}..{chosen.max()} asked from {count} items")
+    return chosen

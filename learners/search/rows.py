@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from learners.block import Float32s, Int64s
-from learners.errors import BlockError
 from learners.kernels.scan_dense import score_rows_dense
 from learners.kernels.scan_sparse import score_rows_long, score_rows_short
-from learners.search.checks import checked_queries, checked_scale
+from learners.search.checks import checked_queries, checked_rows, checked_scale
 from learners.search.items import Items, SparseItems
 
 
@@ -18,9 +17,7 @@ def score_rows(folded: Float32s, items: Items, scale: Float32s | None, rows: Int
     Raises BlockError as `topk` does, and for a row outside the items.
     """
     query = checked_queries(folded[None], items.dim)[0]
-    factors, chosen = checked_scale(scale, len(items)), np.require(rows, np.int64, ["C", "A"])
-    if len(chosen) and (chosen.min() < 0 or chosen.max() >= len(items)):
-        raise BlockError(f"rows {chosen.min()}..{chosen.max()} asked from {len(items)} items")
+    factors, chosen = checked_scale(scale, len(items)), checked_rows(rows, len(items))
     scores = np.empty(len(chosen), np.float32)
     if isinstance(items, SparseItems):
         score = score_rows_short if items.columns.dtype == np.uint16 else score_rows_long

@@ -25,7 +25,14 @@ from learners.kernels.best import settle
 from learners.kernels.lanes import QUERIES
 from learners.kernels.scan_dense import scan
 from learners.kernels.scan_sparse import scan_many_long, scan_many_short, scan_one_long, scan_one_short
-from learners.search.checks import Mask, checked_mask, checked_queries, checked_scale
+from learners.search.checks import (
+    EVERY,
+    Mask,
+    checked_mask,
+    checked_queries,
+    checked_rows,
+    checked_scale,
+)
 from learners.search.items import UP, DenseItems, Items, SparseItems
 
 TopK: TypeAlias = tuple[Float32s, Int64s]
@@ -73,17 +80,24 @@ def topk_sparse(
 
 
 def topk_dense(
-    folded: Float32s, items: DenseItems, scale: Float32s | None, allowed: Mask | None, k: int
+    folded: Float32s,
+    items: DenseItems,
+    scale: Float32s | None,
+    allowed: Mask | None,
+    k: int,
+    *,
+    among: Int64s | None = None,
 ) -> TopK:
-    """As `topk_sparse`, for dense items."""
+    """As `topk_sparse`, for dense items; among: the rows to look at, each once, None for all of them."""
     queries, best = checked_queries(folded, items.dim), _empty(len(folded), len(items), k)
     factors, mask = checked_scale(scale, len(items)), checked_mask(allowed, len(items))
     coded, weights = _encoded(queries, items.codes.shape[1])
-    if best[0].shape[1]:
+    chosen = EVERY if among is None else checked_rows(among, len(items))
+    if best[0].shape[1] and (among is None or len(chosen)):
         for first in range(0, len(queries), QUERIES):
             part = slice(first, first + QUERIES)
             heaps = (best[0][part], best[1][part], best[2][part])
-            scan(queries[part], coded[part], weights[part], items.arrays(), factors, mask, heaps)
+            scan(queries[part], coded[part], weights[part], items.arrays(), factors, mask, chosen, heaps)
     return _settled(best, k)
 
 

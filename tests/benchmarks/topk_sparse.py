@@ -15,7 +15,10 @@ from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import DIM, NON_ZEROS, random_block
 
 COUNT, TOP, BATCH = 100_000, 10, 16
-WHAT = f"exact top {TOP} of {COUNT:,} sparse items, d = {DIM:,}, {NON_ZEROS} non-zeros, dense folded query, 1 thread"
+WHAT = (
+    f"exact top {TOP} of {COUNT:,} sparse items, d = {DIM:,}, {NON_ZEROS} non-zeros, dense folded query, "
+    "1 thread"
+)
 
 Floats = NDArray[np.float32]
 Search = Callable[[Floats], list[set[int]]]

@@ -1,7 +1,8 @@
-"""Approximate search of dense items with faiss: an inverted file over unit vectors, for a shortlist.
+"""Approximate search of dense items: cells of directions that faiss finds, of which only the nearest are
+searched.
 
-The index holds the items' directions in 8 bits per number and knows no version: every folded query searches
-the same one. What it names is scored exactly, with the norms of the version that asks.
+The cells know no version. Which of them are nearest, and every score in them, is computed with the form and
+the norms of the version that asks, so that what is missed lies in other cells and nowhere else.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.exits import EX_UNAVAILABLE, UserError
-from learners.block import Float32s, Int64s
+from learners.block import DenseBlock, Int64s
 from learners.search import DenseItems
 
-TRAINING = 64
-"""Items per cell that its centre is found from; more change little and cost much."""
+TRAINING, ROUNDS = 64, 10
+"""Items per cell that its centre is found from, and rounds of k-means: more change little and cost much."""
 
 SEED = 20100
 
@@ -33,31 +34,33 @@ class AnnSettings:
 
 
 class AnnIndex:
-    """An inverted file of the items' directions in `cells` cells; `shortlist` may be called by many
-    threads."""
+    """The items of a part by cells, sqrt(n) of them; read by any thread.
+
+    centres: unit vectors, one per cell.
+    """
 
     def __init__(self, items: DenseItems) -> None:
         faiss = load_faiss()
-        self.cells = max(1, round(float(np.sqrt(len(items)))))
+        cells = max(1, round(float(np.sqrt(len(items)))))
         units = _units(items)
-        quantiser = faiss.IndexFlatIP(items.dim)
-        kind = faiss.ScalarQuantizer.QT_8bit
-        self._index = faiss.IndexIVFScalarQuantizer(
-            quantiser, items.dim, self.cells, kind, faiss.METRIC_INNER_PRODUCT
+        means = faiss.Kmeans(
+            items.dim,
+            cells,
+            niter=ROUNDS,
+            spherical=True,
+            seed=SEED,
+            max_points_per_centroid=TRAINING,
+            min_points_per_centroid=1,
         )
-        self._index.cp.spherical, self._index.cp.seed = True, SEED
-        self._index.cp.max_points_per_centroid = TRAINING
-        self._index.train(units)
-        self._index.add(units)
-        self._parameters = faiss.SearchParametersIVF
+        means.train(units)
+        self.centres = DenseBlock(means.centroids)
+        owners = means.index.search(units, 1)[1][:, 0]
+        self._rows: Int64s = np.argsort(owners, kind="stable")
+        self._starts = np.searchsorted(owners[self._rows], np.arange(cells + 1))
 
-    def shortlist(self, folded: Float32s, width: int, count: int) -> Int64s:
-        """Rows int64 [m, count] of the best directions in the `width` cells nearest to each folded query,
-        float32 [m, d]; -1 where there are fewer.
-        """
-        count = min(count, self._index.ntotal)
-        _, rows = self._index.search(folded, count, params=self._parameters(nprobe=width))
-        return np.asarray(rows, np.int64)
+    def rows_of(self, cells: Int64s) -> Int64s:
+        """The rows of all items in these cells."""
+        return np.concatenate([self._rows[self._starts[cell] : self._starts[cell + 1]] for cell in cells])
 
 
 def load_faiss() -> Any:

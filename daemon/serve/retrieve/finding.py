@@ -14,9 +14,9 @@ import numpy as np
 
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Hit, Query
-from daemon.serve.retrieve.part import Mask, ReadyPart, nearest, shortlisted
+from daemon.serve.retrieve.part import Mask, ReadyPart, search_part
 from learners.block import Float32s
-from learners.search import TopK, merge_topk, score_rows
+from learners.search import merge_topk, score_rows
 
 FEW = 256
 """Excluded ids up to which they are looked for and left out; more are taken out of the scan by a mask."""
@@ -60,9 +60,8 @@ def find(
     found: list[list[Hit]] = [[] for _ in queries]
     for scan in scans_of(queries):
         allowed = _allowed(snapshot, scan.tags, scan.masked)
-        filtered = bool(scan.tags or scan.masked)
         part_answers = [
-            _search(part, folded[list(scan.places)], mask, scan.room, filtered)
+            search_part(part, folded[list(scan.places)], mask, scan.room, bool(scan.tags))
             for part, mask in zip(ready, allowed, strict=True)
         ]
         if part_answers:
@@ -72,12 +71,6 @@ def find(
         if query.include is not None:
             found[place] = _of_included(snapshot, ready, query, folded[place])
     return found
-
-
-def _search(part: ReadyPart, folded: Float32s, mask: Mask | None, room: int, filtered: bool) -> TopK:
-    """Exact where the guard says so, and where a filter leaves so little that a shortlist might miss it."""
-    search = nearest if filtered or part.width is None else shortlisted
-    return search(part, folded, mask, room)
 
 
 def _allowed(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[str]) -> list[Mask | None]:

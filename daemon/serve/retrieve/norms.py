@@ -14,7 +14,7 @@ from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
 from daemon.serve.retrieve.ann import AnnIndex, AnnSettings, load_faiss
 from daemon.serve.retrieve.buffers import Buffers
 from daemon.serve.retrieve.guard import QUERIES, TOP, Guarded, choose_width, recall
-from daemon.serve.retrieve.part import Indexed, ReadyPart, folded_queries, nearest, shortlisted
+from daemon.serve.retrieve.part import Indexed, ReadyPart, folded_queries, near_enough, nearest
 from learners.block import Block, Float32s
 from learners.quadratic import inverse_roots
 from learners.search import DenseItems, as_items
@@ -63,14 +63,16 @@ class Preparer:
         return Norms(view.formed, snapshot, parts)
 
     def _ready(self, view: View, part: IndexPart, before: Mapping[int, ReadyPart]) -> ReadyPart:
-        indexed = self._index(part)
-        ready = ReadyPart(indexed, None, None)
+        ready = ReadyPart(self._index(part))
         if view.normalised:
             scale = self._buffers.take(len(part))
             if not _gathered(part, before, scale):
                 _compute(view, part.vectors, scale)
-            ready = ReadyPart(indexed, scale, None)
-        if indexed.ann is not None and self._ann is not None:
+            ready = replace(ready, scale=scale)
+        if ready.indexed.ann is not None and self._ann is not None:
+            if view.normalised:
+                centres = ready.indexed.ann.centres
+                ready = replace(ready, cell_scale=inverse_roots(view.self_scores(centres)))
             guarded = _guard(view, part, ready, self._ann.recall)
             ready = replace(ready, width=guarded.width)
             if self._observe is not None:
@@ -84,10 +86,12 @@ class Preparer:
             indexed = self._indexed.get(part.serial)
             if indexed is None:
                 items = as_items(part.vectors)
-                settings, ann = self._ann, None
+                indexed = Indexed(items)
+                settings = self._ann
                 if settings is not None and isinstance(items, DenseItems) and len(items) >= settings.least:
                     ann = AnnIndex(items)
-                indexed = self._indexed[part.serial] = Indexed(items, ann)
+                    indexed = Indexed(items, ann, DenseItems.of(ann.centres))
+                self._indexed[part.serial] = indexed
             return indexed
 
 
@@ -121,8 +125,8 @@ def _guard(view: View, part: IndexPart, ready: ReadyPart, least: float) -> Guard
     exact = nearest(ready, folded, part.alive, TOP + 1)[1]
 
     def recall_at(width: int) -> float:
-        found = shortlisted(replace(ready, width=width), folded, part.alive, TOP + 1)[1]
+        found = near_enough(replace(ready, width=width), folded, part.alive, TOP + 1)[1]
         return recall(exact, found, own)
 
-    guarded = choose_width(recall_at, ready.indexed.ann.cells, least)
+    guarded = choose_width(recall_at, len(ready.indexed.ann.centres), least)
     return replace(guarded, model=str(view.model), items=len(part))

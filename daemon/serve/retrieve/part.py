@@ -11,34 +11,34 @@ from daemon.replica.view import View
 from daemon.serve.retrieve.ann import AnnIndex
 from learners.block import Block, DenseBlock, Float32s
 from learners.quadratic import inverse_roots
-from learners.search import Items, TopK, score_rows, topk
-
-SHORTLIST = 10
-"""Candidates of an approximate search that are scored exactly, per hit that is wanted."""
-
-LEAST_SHORTLIST = 100
+from learners.search import DenseItems, Items, TopK, topk, topk_dense
 
 Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Indexed:
-    """A part as it is searched under any model: its items, and an approximate index where there is one."""
+    """A part as it is searched under any model: its items, and where there is an approximate index, that
+    and the centres of its cells as items.
+    """
 
     items: Items
-    ann: AnnIndex | None
+    ann: AnnIndex | None = None
+    centres: DenseItems | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ReadyPart:
     """A part as it is searched under one model. scale: float32 [n], 1 / norm of each item, None for raw
     scores.
-    width: cells that an approximate search has to look into, None for exact search.
+    cell_scale: the same of the centres. width: cells that an approximate search has to look into, None for
+    exact search.
     """
 
     indexed: Indexed
-    scale: Float32s | None
-    width: int | None
+    scale: Float32s | None = None
+    cell_scale: Float32s | None = None
+    width: int | None = None
 
 
 def folded_queries(view: View, queries: Block) -> Float32s:
@@ -76,19 +76,27 @@ def nearest(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) ->
     return topk(folded, ready.indexed.items, ready.scale, allowed, k)
 
 
-def shortlisted(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) -> TopK:
-    """The k best allowed items among those that the approximate index names, scored exactly; in the form of
-    `nearest`.
-    """
-    assert ready.indexed.ann is not None
+def near_enough(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) -> TopK:
+    """The k best allowed items of each folded query among those in the `width` cells whose centres score
+    best."""
+    indexed = ready.indexed
+    assert indexed.ann is not None
+    assert indexed.centres is not None
     assert ready.width is not None
+    assert isinstance(indexed.items, DenseItems)
     scores, rows = np.full((len(folded), k), -np.inf, np.float32), np.full((len(folded), k), -1, np.int64)
-    names = ready.indexed.ann.shortlist(folded, ready.width, max(SHORTLIST * k, LEAST_SHORTLIST))
-    for n, named in enumerate(names):
-        named = np.sort(named[named >= 0])
-        if allowed is not None:
-            named = named[allowed[named]]
-        found = score_rows(folded[n], ready.indexed.items, ready.scale, named)
-        order = np.argsort(-found, kind="stable")[:k]
-        scores[n, : len(order)], rows[n, : len(order)] = found[order], named[order]
+    cells = topk(folded, indexed.centres, ready.cell_scale, None, ready.width)[1]
+    for n in range(len(folded)):
+        among = indexed.ann.rows_of(cells[n])
+        found = topk_dense(folded[n : n + 1], indexed.items, ready.scale, allowed, k, among=among)
+        scores[n], rows[n] = found[0][0], found[1][0]
     return scores, rows
+
+
+def search_part(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int, selective: bool) -> TopK:
+    """`near_enough` where the guard lets it, `nearest` else, and where a filter is selective: it may leave
+    next to nothing in the cells that are searched.
+    """
+    if selective or ready.width is None:
+        return nearest(ready, folded, allowed, k)
+    return near_enough(ready, folded, allowed, k)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from learners import BlockError, SparseBlock, as_block
-from learners.search import SparseItems, as_items, score_rows, topk
+from learners.search import DenseItems, SparseItems, as_items, score_rows, topk, topk_dense
 from tests.learners.examples import block, rows
 from tests.learners.search.twin import plain_topk
 
@@ -196,6 +196,21 @@ def test_a_slice_of_a_block_is_searched_as_its_rows() -> None:
     folded = rows(np.random.default_rng(10), 3, 12, 1.0)
     part = whole.slice(7, 20)
     same(topk(folded, as_items(part), None, None, 5), plain_topk(folded, part, None, None, 5))
+
+
+def test_among_some_rows_they_alone_are_looked_at() -> None:
+    rng = np.random.default_rng(14)
+    values, folded = np.round(rows(rng, 80, 6) * 3), np.round(rows(rng, 18, 6, 1.0) * 3)
+    allowed, some = rng.random(80) < 0.8, rng.permutation(80)[:30]
+    items, mask = as_items(block(values, "dense")), np.zeros(80, np.bool_)
+    assert isinstance(items, DenseItems)
+    mask[some] = True
+    found = topk_dense(folded, items, None, allowed, 7, among=some)
+    same(found, topk_dense(folded, items, None, allowed & mask, 7))
+    nothing = topk_dense(folded, items, None, None, 2, among=np.zeros(0, np.int64))
+    assert nothing[1].tolist() == [[-1, -1]] * 18
+    with pytest.raises(BlockError, match="rows"):
+        topk_dense(folded, items, None, None, 2, among=np.array([80]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,23 +14,22 @@ from daemon.serve.retrieve import AnnSettings, Guarded, Searcher
 from daemon.serve.retrieve.guard import choose_width, recall
 from tests.daemon.serve.retrieve.makers import Floats, Items, OneReplica, learned, view_of
 
-DIM, COUNT = 32, 6000
+DIM, TOLD, COUNT = 32, 24, 6000
 
 
 def clustered() -> Items:
-    """Objects in 60 groups, which an inverted file finds with few cells."""
+    """Objects in 60 groups, which few cells find; their last numbers are alike in all groups."""
     rng, items = np.random.default_rng(0), Items("dense", DIM)
     centres = rng.standard_normal((60, DIM))
+    centres[:, TOLD:] = 0
     values = centres[rng.integers(0, 60, COUNT)] + 0.35 * rng.standard_normal((COUNT, DIM))
     items.put([f"a{i}" for i in range(COUNT)], values.astype(np.float32))
     return items
 
 
 def strongly_changed() -> Floats:
-    """A W that has little to do with the directions that the index was made for."""
-    rng = np.random.default_rng(1)
-    directions = np.linalg.qr(rng.standard_normal((DIM, DIM)))[0]
-    return (directions @ np.diag(10.0 ** np.linspace(0, -3, DIM)) @ directions.T).astype(np.float32)
+    """A W that looks at what the groups do not tell."""
+    return np.diag(np.where(np.arange(DIM) < TOLD, 1e-3, 1)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ def test_a_strong_change_of_w_raises_the_width_or_ends_in_exact_search(
         exact_view = replace(view, prepared=exact)
         assert recalls(items, searcher, prepared, exact_view, names) >= 0.93
         if view is changed:
-            assert recalls(items, searcher, replace(view, prepared=narrow), exact_view, names) < 0.9
+            assert recalls(items, searcher, replace(view, prepared=narrow), exact_view, names) < 0.8
     assert widths[0] is not None
     assert widths[1] is None or widths[1] > widths[0]
     first, second = heard
