@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic_core import to_json
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -18,6 +18,7 @@ from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
 from daemon.serve.http.limits import Limits
 from daemon.serve.http.metrics import HttpMetrics
 
+MOST_PIPELINED = 32
 _GRACE_S = 1.0  # the application's own limit on a body comes first: it has the better answer
 
 
@@ -31,7 +32,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._write_timer: asyncio.TimerHandle | None = None
         self._head = self._fields = 0  # bytes received of the header being read, and of its parts so far
         self._in_body = self._is_over = False
-        self._problem: Problem | None = None
+        self._refused: tuple[str, Problem] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -73,8 +74,10 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self._fields + len(self.url) > self._limits.head_bytes:
-            self._problem = self._large_head()
-            raise ValueError("the header is too large")  # ends the parser, which calls send_400_response
+            self._refuse("head_bytes", self._large_head())
+        if len(self.pipeline) >= MOST_PIPELINED:  # one read has room for thousands, each with its own state
+            message = f"more than {MOST_PIPELINED} requests before the first was answered"
+            self._refuse("pipelined", Problem(400, "pipelined", message, "request", "wait for answers"))
         self._in_body, self._head = True, 0
         self._start_timer(self._limits.body_s + _GRACE_S)
         super().on_headers_complete()
@@ -87,7 +90,7 @@ class LimitedConnection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """What is not HTTP, in the common shape."""
         bad = Problem(400, "bad_http", "this is not valid HTTP/1.1", "request", "send an HTTP/1.1 request")
-        self._end("bad_http" if self._problem is None else "head_bytes", self._problem or bad)
+        self._end(*(self._refused or ("bad_http", bad)))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -99,6 +102,10 @@ class LimitedConnection(HttpToolsProtocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+
+    def _refuse(self, limit: str, problem: Problem) -> NoReturn:
+        self._refused = (limit, problem)
+        raise ValueError(problem.message)  # ends the parser, which calls send_400_response
 
     def _start_timer(self, seconds: float) -> None:
         self._stop_timer()

@@ -6,7 +6,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -37,11 +38,7 @@ def served() -> Iterator[Served]:
 @pytest.fixture(autouse=True)
 def _others_are_served(served: Served) -> Iterator[None]:
     yield
-    for _ in range(50):  # what the test left open is closed within its limits
-        if served.metric("tripletd_http_connections") == 0:
-            break
-        time.sleep(0.1)
-    assert served.metric("tripletd_http_connections") == 0
+    assert _soon(lambda: served.metric("tripletd_http_connections") == 0, 10), "a connection is left open"
     assert served.post(QUESTION)[0] == 200
 
 
@@ -59,6 +56,14 @@ def trickle(connection: socket.socket, piece: bytes) -> int:
             return sent
         time.sleep(0.05)
     return 200
+
+
+def _soon(holds: Callable[[], bool], seconds: float) -> bool:
+    """Whether it holds within that time."""
+    end = time.monotonic() + seconds
+    while not (held := holds()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return held
 
 
 def test_a_header_that_never_ends_is_408(served: Served) -> None:
@@ -216,21 +221,24 @@ def test_a_reader_that_does_not_read_is_ended(served: Served) -> None:
     queries = [{"x": [1, 2, 3, 4], "k": 10}] * 256
     body = json.dumps({"queries": queries}).encode()
     before = served.metric("tripletd_http_turned_away_total", limit="slow_reader")
+    asked = served.metric("tripletd_http_requests_total")
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect((HOST, served.port))
     connection.settimeout(1)
     with connection:
         request = post(body).replace(b"/v1/similar", b"/v1/similar/batch")
-        try:
-            for _ in range(100):  # its answers fill every buffer in between
-                connection.sendall(request)
-        except OSError:
-            pass
-        for _ in range(100):
-            if served.metric("tripletd_http_turned_away_total", limit="slow_reader") > before:
-                break
-            time.sleep(0.1)
+        sent = 0
+
+        def is_ended() -> bool:  # the answers fill every buffer in between, until one cannot be written
+            nonlocal sent
+            if served.metric("tripletd_http_requests_total") >= asked + sent:
+                with suppress(OSError):
+                    connection.sendall(request)
+                sent += 1
+            return served.metric("tripletd_http_turned_away_total", limit="slow_reader") > before
+
+        assert _soon(is_ended, 60)
     assert served.metric("tripletd_http_turned_away_total", limit="slow_reader") == before + 1
 
 
@@ -254,6 +262,16 @@ def test_pipelined_questions_are_answered_in_order(served: Served) -> None:
     assert found == [served.post({"id": f"o{n}", "k": 1})[1]["results"] for n in (1, 2, 3)]
 
 
+def test_thousands_of_pipelined_questions_are_not_taken_in(served: Served) -> None:
+    before = served.metric("tripletd_http_turned_away_total", limit="pipelined")
+    served.searcher.gate.clear()
+    with served.connect() as connection:
+        connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: a\r\n\r\n" * 5_000)
+        read_all(connection)
+    served.searcher.gate.set()
+    assert served.metric("tripletd_http_turned_away_total", limit="pipelined") == before + 1
+
+
 def test_an_upgrade_is_not_taken(served: Served) -> None:
     with served.connect() as connection:
         connection.sendall(
@@ -270,11 +288,8 @@ def test_all_bodies_together_are_bounded(served: Served) -> None:
         first, second = other.connect(), other.connect()
         with first, second:
             first.sendall(post(b" " * 9_000, 9_500))  # waits for its last bytes
-            for _ in range(100):
-                if other.metric("tripletd_http_connections") == 2:
-                    break
-                time.sleep(0.05)
-            time.sleep(0.2)
+            assert _soon(lambda: other.metric("tripletd_http_connections") == 2, 10)
+            time.sleep(0.2)  # the first body's bytes are read
             second.sendall(post(b" " * 4_000))
             answer = read_all(second)
             status, error = error_of(answer)
