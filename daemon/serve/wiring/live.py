@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -18,7 +18,7 @@ from daemon.replica.status import ReplicaStatus
 from daemon.serve.items.build import build_catalog
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog
 from daemon.serve.query import Answers, Query, Refused
-from daemon.serve.retrieve.searcher import Searcher
+from daemon.serve.retrieve import AnnSettings, Guarded, Searcher
 from daemon.serve.wiring.watcher import Watcher
 from streams.open import open_source
 
@@ -30,22 +30,28 @@ log = structlog.get_logger("tripletd.serve")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The parts, once they are there. `beside` searches for the page, in a thread of its own."""
+    """The parts, once they are there."""
 
     space: ModelSpace
     catalog: ServingCatalog
     replicas: dict[str, Replica]
     searcher: Searcher
-    beside: Searcher
     explorer: Explorer
 
 
 class Live:
     """Answers once it is open; until then says why not. `open_when_there` is called again and again."""
 
-    def __init__(self, config: Config, versions: VersionStore, ledger: Ledger, watcher: Watcher) -> None:
+    def __init__(
+        self,
+        config: Config,
+        versions: VersionStore,
+        ledger: Ledger,
+        watcher: Watcher,
+        guarded: Callable[[Guarded], None],
+    ) -> None:
         self._config, self._versions, self._ledger = config, versions, ledger
-        self._watcher = watcher
+        self._watcher, self._show_guarded = watcher, guarded
         self.opened: Opened | None = None
 
     def open_when_there(self) -> None:
@@ -59,14 +65,12 @@ class Live:
         catalog = build_catalog(self._config, fitted)
         shelf = Shelf(self._versions, self._ledger, space, self._config.serving)
         replicas: dict[str, Replica] = {}
-        searcher = Searcher(replicas, catalog.snapshot, catalog.lookup)
-        beside = Searcher(replicas, catalog.snapshot, catalog.lookup)
+        ann = AnnSettings(self._config.serve.ann_recall) if self._config.serve.ann == "on" else None
+        searcher = Searcher(replicas, catalog.snapshot, catalog.lookup, ann, self._guarded)
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample)
         for alias in self._config.serve.aliases:
             replicas[alias] = Replica(alias, shelf, self._following(), hooks, self._steps(alias))
-        self.opened = Opened(
-            space, catalog, replicas, searcher, beside, Explorer(shelf, Hooks(beside.prepare))
-        )
+        self.opened = Opened(space, catalog, replicas, searcher, Explorer(shelf, Hooks(searcher.prepare)))
         catalog.listen(lambda snapshot: self._items_changed())
         catalog.start()
         for replica in replicas.values():
@@ -106,6 +110,18 @@ class Live:
             for replica in self.opened.replicas.values():
                 replica.close()
             self.opened.catalog.close()
+
+    def _guarded(self, found: Guarded) -> None:
+        """Tell how wide approximate search of a part has to be under a model."""
+        cells = "all of them: exact" if found.width is None else found.width
+        log.info(
+            "approximate search was measured",
+            model=found.model,
+            items=found.items,
+            cells=cells,
+            recall=round(found.recall, 3),
+        )
+        self._show_guarded(found)
 
     def _items_changed(self) -> None:
         if self.opened is not None:

@@ -93,9 +93,9 @@ def _asked(opened: Opened, side: str, queries: Sequence[Query]) -> Answers:
     if not side.isdecimal():
         if side not in opened.replicas:
             raise CannotAnswer("unknown_alias", f"{side[:40]!r} is neither a version nor served here")
-        return opened.beside.search(side, queries)
+        return opened.searcher.search(side, queries)
     with opened.explorer.read(int(side)) as view:
-        return opened.beside.search_view(view, queries)
+        return opened.searcher.search_view(view, queries)
 
 
 class PageObjects:
