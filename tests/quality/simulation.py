@@ -80,26 +80,33 @@ class Simulation:
 
     def run(self) -> Run:
         """Simulate until `events` triplets are learned."""
-        pending: list[Event] = []
         learned = version = 0
-        for impression in self._impressions():
-            decision = self._decider.decide(impression)
-            if decision.fate == "holdout":
-                self._window = [*self._window[1 - WINDOW :], impression]
-            pending.extend(decision.made.events)
-            while len(pending) >= BATCH:
-                self._learner.learn_many(self._batch(pending[:BATCH]))
-                del pending[:BATCH]
-                learned += BATCH
-                if learned % VERSION_EVERY == 0:
-                    version += 1
-                    self._publish(version)
+        for batch in self.batches():
+            self._learner.learn_many(batch)
+            learned += BATCH
+            if learned % VERSION_EVERY == 0:
+                version += 1
+                self._publish(version)
             if learned >= self._setting.events:
                 break
         best = best_version(self._judged)
         rows = self._holdout_rows()
         before, after, newest = (self._by_labels(number, rows) for number in (0, best, version))
         return Run(before, after, newest, best, self._judged)
+
+    def batches(self) -> Iterator[TripletBatch]:
+        """Triplets of the simulated clicks, BATCH at a time, without end; holdout impressions go to the
+        window.
+        """
+        pending: list[Event] = []
+        for impression in self._impressions():
+            decision = self._decider.decide(impression)
+            if decision.fate == "holdout":
+                self._window = [*self._window[1 - WINDOW :], impression]
+            pending.extend(decision.made.events)
+            while len(pending) >= BATCH:
+                yield self._batch(pending[:BATCH])
+                del pending[:BATCH]
 
     def _impressions(self) -> Iterator[Impression]:
         ids, labels = self._data.catalog.ids, self._data.labels

@@ -292,8 +292,7 @@ class TestExplorer:
         ):
             pass
         with explorer.read(1), explorer.read(1), pytest.raises(NotServing, match="ask again"):
-            with explorer.read(0):
-                pass
+            explorer.read(0).__enter__()
         with explorer.read(0) as view:
             assert view.model.version == 0
 

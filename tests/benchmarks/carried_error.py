@@ -1,0 +1,99 @@
+"""How far a serving form that is carried on along the steps is from the one made anew, on the demo's data.
+
+Clicks are simulated as in tests/quality; forms are made of the states after so many events, and carried on
+for the events that come in 1, 5 and 30 seconds at 2,000 a second. Not a matter of speed: the same every time.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from daemon.config.model import LearnerConfig, ServingConfig
+from daemon.demo.clicks import position_biased
+from daemon.versions.algorithms import untrained
+from daemon.versions.serving_form import make_form
+from learners.block import Float32s
+from learners.carried import CarriedError, CarriedForm, carried_error
+from learners.quadratic import inverse_roots
+from learners.scores import against
+from learners.serving import ServingForm
+from tests.benchmarks.harness import Figure
+from tests.quality.datasets import Dataset, photos, texts
+from tests.quality.simulation import BATCH, Setting, Simulation
+
+RATE = 2_000
+SECONDS = (1, 5, 30)
+STATED = 5
+"""Of the figure: as long as serve.refine_every is by default."""
+BASES = (8_000, 64_000)
+QUERIES = 200
+WHAT = "the form made anew of the same W, all items, 200 queries"
+
+
+def figures() -> list[Figure]:
+    """For each data: the larger error of folded queries after 5 s, early and late in learning; all else in
+    detail.
+    """
+    with threadpool_limits(limits=1):
+        return [_figure("photos", photos()), _figure("texts", texts())]
+
+
+def _figure(name: str, data: Dataset) -> Figure:
+    learner = untrained(LearnerConfig(), data.objects.dim)
+    W = np.asarray(learner.state()["W"])
+    rows = np.random.default_rng(0).choice(len(data.mapped), QUERIES, replace=False)
+    batches = Simulation(data, Setting(position_biased)).batches()
+    detail: dict[str, float] = {}
+    learned, value = 0, 0.0
+    for base in BASES:
+        while learned < base:
+            learner.learn_many(next(batches))
+            learned += BATCH
+        form = make_form(W, 1, ServingConfig())
+        norms = form.self_scores(data.mapped)
+        carried = CarriedForm.of(form, W, form.matrix)  # it reads W as it changes
+        for seconds in SECONDS:
+            while learned < base + seconds * RATE:
+                learner.learn_many(next(batches))
+                learned += BATCH
+            at = f"{base // 1000}k+{seconds}s"
+            found, precision = _compared(carried, norms, make_form(W, 1, ServingConfig()), data, rows)
+            detail |= {f"{kind} {at}": round(one, 4) for kind, one in asdict(found).items()}
+            detail |= {f"{kind} {at}": round(one, 4) for kind, one in precision.items()}
+            value = max(value, found.fold) if seconds == STATED else value
+    return Figure(f"carried_error_{name}", round(value, 4), "share", WHAT, 1, detail)
+
+
+def _compared(
+    carried: CarriedForm, norms: Float32s, exact: ServingForm, data: Dataset, rows: NDArray[np.int64]
+) -> tuple[CarriedError, dict[str, float]]:
+    """The error, and precision at 10 by labels of both, scored as a server does: new folds, older norms."""
+    queries = data.mapped.take(rows)
+    folded = carried.fold(queries)
+    both = {"p10": (folded, norms), "p10_exact": (exact.fold(queries), exact.self_scores(data.mapped))}
+    precision = {}
+    for name, (fold, self_scores) in both.items():
+        scores = against(fold, data.mapped) * inverse_roots(self_scores)
+        scores[np.arange(len(rows)), rows] = -np.inf
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :10]
+        precision[name] = float(np.mean(data.labels[best] == data.labels[rows][:, None]))
+    return carried_error(folded, norms, exact, (queries, data.mapped)), precision
+
+
+def main() -> None:
+    """Print the figures."""
+    for figure in figures():
+        sys.stdout.write(
+            f"{figure.name}: {figure.value} {figure.unit} after {STATED} s, over {figure.against}\n"
+        )
+        for name, value in figure.detail.items():
+            sys.stdout.write(f"  {name:22s} {value}\n")
+
+
+if __name__ == "__main__":
+    main()
