@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
-Names: step, decode, path, kafka, checkpoints, steps, topk; all without any. `kafka` starts a broker (Java
-17). Vowpal Wabbit is measured where the interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names
+Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps; all without any. `kafka` and
+`freshness` start a broker (Java 17). Vowpal Wabbit is measured where the interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names
 one that does (pip install vowpalwabbit).
 """
 
@@ -15,9 +15,11 @@ from tests.benchmarks import (
     ann_recall,
     checkpoint_cost,
     decode_speed,
+    freshness,
     kafka_path,
     step_speed,
     steps_cost,
+    swaps,
     topk_dense,
     topk_sparse,
     whole_path,
@@ -25,7 +27,7 @@ from tests.benchmarks import (
 from tests.benchmarks.harness import Figure, record
 
 COMMAND = "make bench"
-NAMES = ("step", "decode", "path", "kafka", "checkpoints", "steps", "topk")
+NAMES = ("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps")
 
 
 def main(names: list[str]) -> int:
@@ -42,6 +44,8 @@ def main(names: list[str]) -> int:
         "checkpoints": checkpoint_cost.figures,
         "steps": steps_cost.figures,
         "topk": lambda: [*topk_sparse.figures(), *topk_dense.figures(), *ann_recall.figures()],
+        "freshness": freshness.figures,
+        "swaps": swaps.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()

@@ -45,14 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while sent < total:
         time.sleep(max(0.0, begin + sent / given.rate + EVERY_S - time.time()))
         due = min(total, int((time.time() - begin) * given.rate) + 1)
-        sink.send([OutRecord(_event(n, begin + n / given.rate, draws[n])) for n in range(sent, due)])
+        sink.send([OutRecord(event(n, begin + n / given.rate, draws[n])) for n in range(sent, due)])
         sent = due
     sink.close()
     np.save(given.out, begin + np.arange(total) / given.rate)
     return 0
 
 
-def _event(number: int, at: float, drawn: np.ndarray) -> bytes:
+def event(number: int, at: float, drawn: np.ndarray) -> bytes:
+    """Event `number`, produced at that time (Unix seconds), of three objects by their rows."""
     query, clicked, skipped = (ObjectRef(id=f"o{n}") for n in drawn)
     return encode_event(Event(f"e{number}", int(at * 1000), query, clicked, skipped))
 

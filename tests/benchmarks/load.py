@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,8 +58,8 @@ class Load:
     connections: int = 32
     path: str = "/v1/similar"
 
-    def run(self) -> list[Asked]:
-        """Ask, in this process; all that was asked, by the time it was due."""
+    def run(self, stop: threading.Event | None = None) -> list[Asked]:
+        """Ask, in this process, until `seconds` are over or `stop` is set; all that was asked, in order."""
         begin, begin_unix = time.perf_counter() + 0.05, time.time() + 0.05
         places, found = itertools.count(), list[Asked]()
 
@@ -66,7 +67,7 @@ class Load:
             connection = _Connection(self.host, self.port)
             for place in places:  # next() of a count is atomic: each place goes to one worker
                 offset = place / self.rate
-                if offset >= self.seconds:
+                if offset >= self.seconds or (stop is not None and stop.is_set()):
                     break
                 time.sleep(max(0.0, begin + offset - time.perf_counter()))
                 late = time.perf_counter() - begin - offset
@@ -163,8 +164,9 @@ def read(file: Path) -> list[Asked]:
 
 @dataclass
 class Beside:
-    """A load in a process of its own; `asked` is there after the block."""
+    """A load in a process of its own; `asked` is there after the block. `stop` ends it sooner."""
 
+    stop: Callable[[], None]
     asked: list[Asked] = field(default_factory=list)
 
 
@@ -172,7 +174,7 @@ class Beside:
 def beside(load: Load) -> Iterator[Beside]:
     """Run `load` in another process while the block runs, then wait for its end and read what it got."""
     with tempfile.TemporaryDirectory() as folder:
-        questions, out, told = Path(folder, "questions"), Path(folder, "answers"), Beside()
+        questions, out = Path(folder, "questions"), Path(folder, "answers")
         questions.write_bytes(b"\n".join(load.questions) + b"\n")
         arguments: dict[str, Any] = {
             "host": load.host,
@@ -188,6 +190,7 @@ def beside(load: Load) -> Iterator[Beside]:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.benchmarks.load", *options], stdout=subprocess.DEVNULL
         )
+        told = Beside(process.terminate)
         try:
             yield told
             process.wait(load.seconds + 4 * TIMEOUT_S)
@@ -211,7 +214,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     bodies = [line for line in given.questions.read_bytes().splitlines() if line]
     load = Load(given.host, given.port, bodies, given.rate, given.seconds, given.connections, given.path)
-    asked = load.run()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
+    asked = load.run(stop)
     if given.out is not None:
         write(asked, given.out)
     sys.stdout.write(json.dumps(summary(asked)) + "\n")
