@@ -164,6 +164,17 @@ def test_a_part_that_died_as_a_whole_while_it_was_merged_stays_away():
     assert contents(index.snapshot) == {"b": (2.0, 1.0, 2.0, 3.0)}
 
 
+def test_a_held_snapshot_keeps_its_living():
+    index = ItemIndex("map", DisplayFile(), TINY)
+    index.apply(changes({f"item {n}": (dense(n), Display()) for n in range(4)}))
+    held = []
+    for n in range(4):
+        held.append((index.snapshot, contents(index.snapshot)))
+        index.apply(changes({}, [f"item {n}"]))
+    assert [len(before) for _, before in held] == [4, 3, 2, 1]
+    assert all(contents(snapshot) == before for snapshot, before in held)
+
+
 def test_merged_away_parts_are_released_once_nobody_reads_them():
     index = filled()
     held = index.snapshot
