@@ -214,6 +214,15 @@ def test_all_are_told_before_any_is_waited_for_and_none_is_waited_for_long() -> 
     assert all(part.stopped for part in parts)
 
 
+def test_nobody_waits_for_the_step_log_alone_even_without_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.learn.threads.group.END_SECONDS", 1e6)
+    monkeypatch.setattr("daemon.learn.threads.group.STEPS_SECONDS", 0.01)
+    parts: list[Any] = [Stays(name, True) for name in ("reader", "errands", "letters")]
+    steps: Any = Stays("steps", False)
+    Threads(*parts, steps).leave(lambda: False)
+    assert steps.stopped
+
+
 class Told:
     """Reader and errands as far as readiness looks at them."""
 
