@@ -169,6 +169,8 @@ def test_the_example_in_javascript_gives_the_same_answers(tmp_path: Path, node: 
 
 def test_the_example_follows_and_keeps_what_it_has(tmp_path: Path, node: str) -> None:
     shop = open_shop(tmp_path, *FORMS["kept"])
+    shop.says("PROMOTE", 1, "best")
+    shop.says("PROMOTE", 0, "stable")
     command = [node, str(EXAMPLE), str(shop.folder), "stable", str(shop.objects), "o3", "1", "--follow"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         try:
@@ -181,3 +183,25 @@ def test_the_example_follows_and_keeps_what_it_has(tmp_path: Path, node: str) ->
             assert json.loads(running.stdout.readline())["version"] == 1
         finally:
             running.kill()
+
+
+def test_the_example_believes_no_altered_file(tmp_path: Path, node: str) -> None:
+    shop = open_shop(tmp_path, *FORMS["kept"])
+
+    def ask(name: str) -> subprocess.CompletedProcess[str]:
+        command = [node, str(EXAMPLE), str(shop.folder), name, str(shop.objects), "o3", "1"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    lost = shop.says("PROMOTE", 1, "stable")
+    path = shop.folder / "ledger" / f"{lost:010d}.json"
+    path.write_bytes(path.read_bytes().replace(b'"reason": ""', b'"reason": "?"'))
+    done = ask("stable")
+    assert json.loads(done.stdout)["version"] == 0
+    assert "passed over" in done.stderr
+    (state,) = (shop.folder / "versions" / "0000000001").glob("state-*.safetensors")
+    data = bytearray(state.read_bytes())
+    data[-3] ^= 4
+    state.write_bytes(data)
+    done = ask("latest")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "not the bytes that were written" in done.stderr
