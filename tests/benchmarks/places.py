@@ -102,6 +102,12 @@ class Place:
                 process.kill()
                 process.wait()
 
+    def learn(self) -> None:
+        """Learn all there is, and write a version."""
+        words = [sys.executable, "-P", "-m", "daemon", "learn", "--config", str(self.file)]
+        with (self.folder / "learn.log").open("ab") as log:
+            subprocess.run([*words, "--exit-when-caught-up"], stderr=log, env=environment(), check=True)
+
     def page(self, role: str) -> str:
         """The metrics of a role."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[role]}/metrics", timeout=10) as answer:
