@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from daemon.config import Config
@@ -157,6 +158,39 @@ def _checkpoints(config: Config) -> Iterator[Finding]:
         yield Finding("checkpoints.path", "ok", str(folder))
 
 
+def _serve(config: Config) -> Iterator[Finding]:
+    dim, there = mapped_dim(config), memory_available()
+    if dim:
+        needed = serving_bytes(config, dim)
+        yield Finding("serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {size(needed)} of buffers")
+        if there is not None and needed > there:
+            text = f"the buffers take {size(needed)}, {size(there)} of memory are available"
+            yield Finding("serve.aliases", "note", text, "serve fewer aliases, or on a host of its own")
+    if config.serve.catalog and config.space.views:
+        from daemon.objects.space import space_of
+        from streams.catalog import load_catalog
+
+        objects = len(load_catalog(Path(config.serve.catalog), space_of(config)))
+        yield Finding("serve.catalog", "ok", f"{objects:,} objects")
+    if config.serve.display:
+        from daemon.serve.items.display import load_display
+
+        yield Finding("serve.display", "ok", f"{len(load_display(config.serve.display)):,} objects are shown")
+    if config.serve.ann == "on" and find_spec("faiss") is None:
+        yield Finding("serve.ann", "error", "faiss is not installed", 'pip install "tripletd[ann]"')
+
+
+def serving_bytes(config: Config, dim: int) -> int:
+    """Memory of the buffers of serve: two sides per alias, each W and, where the form has one, its matrix;
+    and for `latest`, followed by steps, one more W.
+    """
+    full = config.serving.psd == "full" or (
+        config.serving.psd == "auto" and dim <= config.serving.full_max_dim
+    )
+    matrices = 2 * (2 if full else 1) * len(config.serve.aliases)
+    return 4 * dim * dim * (matrices + ("latest" in config.serve.aliases and config.steps.enabled))
+
+
 def _http(config: Config) -> Iterator[Finding]:
     for key in ROLE_PORTS:
         role = key.removesuffix("_port")
@@ -185,5 +219,6 @@ _CHECKS: dict[str, Callable[[Config], Iterator[Finding]]] = {
     "catalog.path": _catalog,
     "validate.judgments": _judgments,
     "checkpoints.path": _checkpoints,
+    "serve": _serve,
     "http": _http,
 }

@@ -75,12 +75,13 @@ def figures() -> list[Figure]:
         versions, ledger = VersionStore(store), Ledger(store)
         numbers = [number for number in versions.versions() if number][:VERSIONS]
         drawn = np.random.default_rng(1).integers(0, ITEMS, QUESTIONS)
+        exact = offline(place, versions, [0, *numbers], drawn)  # and keeps the forms, as a validator does
         bodies = [json.dumps({"id": f"o{n}", "k": K, "alias": "stable"}).encode() for n in drawn]
         with place.running("serve") as process:
             load = Load("127.0.0.1", place.ports["serve"], bodies, ASKED_RATE, 3600.0, connections=16)
             windows, memory, asked = swap(place, ledger, numbers, load, process.pid)
             swaps = swaps_of(place)
-        wrong = count_wrong(asked, drawn, offline(place, versions, [0, *numbers], drawn))
+        wrong = count_wrong(asked, drawn, exact)
         return told(windows, memory, asked, wrong, swaps)
     finally:
         shutil.rmtree(place.folder, ignore_errors=True)

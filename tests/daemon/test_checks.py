@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from daemon import checks
-from daemon.checks import mapped_dim, memory_available, run_checks
+from daemon.checks import mapped_dim, memory_available, run_checks, serving_bytes
 from daemon.config import load_config
 
 
@@ -59,3 +59,23 @@ def test_dimensions_and_memory() -> None:
     there = memory_available()
     assert there is not None
     assert there > 1 << 20
+
+
+def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
+    config = load_config(None, wide, {})
+    assert serving_bytes(config, 1024) == 4 * 1024**2 * (2 * 2 * 2 + 1)
+    assert serving_bytes(config, 8192) == 4 * 8192**2 * (2 * 2 + 1)  # such a form has no matrix
+    alone = load_config(None, {**wide, "serve.aliases": ["stable"]}, {})
+    assert serving_bytes(alone, 1024) == 4 * 1024**2 * 4
+    monkeypatch.setattr(checks, "memory_available", lambda: 30 << 20)
+    assert found(wide)["serve.aliases"][0] == "note"
+    assert "serve.aliases" not in found({**wide, "serve.aliases": ["stable"]})
+
+
+def test_what_serve_reads_is_read(tmp_path: Path) -> None:
+    (tmp_path / "shown.jsonl").write_text('{"id": "a", "text": "one"}\n{"no": "id"}\n')
+    grade, text = found({"serve.display": str(tmp_path / "shown.jsonl")})["serve"]
+    assert (grade, "line 2" in text) == ("error", True)
+    grade, text = found({"serve.catalog": str(tmp_path / "none.jsonl")})["serve"]
+    assert (grade, "none.jsonl" in text) == ("error", True)
