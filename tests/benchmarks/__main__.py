@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
-Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps; all without any. `kafka` and
-`freshness` start a broker (Java 17). Vowpal Wabbit is measured where the interpreter that runs this has it,
-or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit).
+Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items; all without any. `kafka`
+and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the interpreter that runs this has
+it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tests.benchmarks import (
     checkpoint_cost,
     decode_speed,
     freshness,
+    items_rate,
     kafka_path,
     step_speed,
     steps_cost,
@@ -27,7 +28,7 @@ from tests.benchmarks import (
 from tests.benchmarks.harness import Figure, record
 
 COMMAND = "make bench"
-NAMES = ("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps")
+NAMES = ("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items")
 
 
 def main(names: list[str]) -> int:
@@ -46,6 +47,7 @@ def main(names: list[str]) -> int:
         "topk": lambda: [*topk_sparse.figures(), *topk_dense.figures(), *ann_recall.figures()],
         "freshness": freshness.figures,
         "swaps": swaps.figures,
+        "items": items_rate.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()
