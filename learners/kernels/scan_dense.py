@@ -75,6 +75,34 @@ def encode(rows: Any, codes: Any, bounds: Any) -> int:
     return -1
 
 
+@kernel(
+    types.void(ROWS, types.int64, types.float64, types.float64, types.int16[:, ::1], types.float64[:, ::1])
+)
+def encode_queries(queries: Any, most: int, slack: float, up: float, codes: Any, weights: Any) -> None:
+    """Fill codes int16 [m, p], p >= d, with -most..most for finite queries float32 [m, d], and weights
+    float64 [m, 3]: unit = max |f| / most, (||rest|| + slack ||f||) up and ||unit codes|| up. Queries of
+    most = 0 are all rest.
+    """
+    for n in range(len(queries)):
+        largest = np.float32(0.0)
+        for column in range(queries.shape[1]):
+            largest = max(largest, abs(queries[n, column]))
+        unit = np.float64(largest) / most if most > 0 else 0.0
+        inverse = 1.0 / unit if unit > 0 else 0.0
+        squares = kept = rest = 0.0
+        codes[n, :] = 0
+        for column in range(queries.shape[1]):
+            value = np.float64(queries[n, column])
+            code = np.rint(value * inverse)
+            codes[n, column] = np.int16(code)
+            squares += value * value
+            kept += unit * code * (unit * code)
+            rest += (value - unit * code) * (value - unit * code)
+        weights[n, 0] = unit
+        weights[n, 1] = (np.sqrt(rest) + slack * np.sqrt(squares)) * up
+        weights[n, 2] = np.sqrt(kept) * up
+
+
 @inlined
 def score_row(query: Any, values: Any, row: int, scale: float) -> Any:
     """The score of one row: a float64 sum in the order of its columns, scaled and rounded once."""

@@ -23,7 +23,7 @@ from learners.block import Float32s, Int64s
 from learners.errors import BlockError
 from learners.kernels.best import settle
 from learners.kernels.lanes import QUERIES
-from learners.kernels.scan_dense import scan
+from learners.kernels.scan_dense import encode_queries, scan
 from learners.kernels.scan_sparse import scan_many_long, scan_many_short, scan_one_long, scan_one_short
 from learners.search.checks import (
     EVERY,
@@ -150,14 +150,7 @@ def _encoded(queries: Float32s, width: int) -> tuple[NDArray[np.int16], NDArray[
 
     unit = max |f| / most, with as many bits as keep a product with 8-bit codes within 32.
     """
-    coded = np.zeros((len(queries), width), np.int16)
+    coded, weights = np.empty((len(queries), width), np.int16), np.empty((len(queries), 3))
     most = min(np.iinfo(np.int16).max, np.iinfo(np.int32).max // (127 * width))
-    exact = queries.astype(np.float64)
-    unit = np.abs(exact).max(axis=1, initial=0) / max(most, 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        codes = np.where(unit[:, None] > 0, np.rint(exact / unit[:, None]), 0) * (most > 0)
-    coded[:, : queries.shape[1]] = codes
-    kept = unit[:, None] * codes
-    rest, norms = np.linalg.norm(exact - kept, axis=1), np.linalg.norm(exact, axis=1)
-    weights = [unit, (rest + SLACK * norms) * UP, np.linalg.norm(kept, axis=1) * UP]
-    return coded, np.ascontiguousarray(np.stack(weights, axis=1))
+    encode_queries(queries, most, SLACK, UP, coded, weights)
+    return coded, weights

@@ -133,6 +133,17 @@ def test_what_the_quick_scan_cannot_tell_apart_is_told_apart(kind: str, queries:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_what_the_codes_of_a_query_leave_out_counts(kind: str) -> None:
+    """One number of the query is so large that all others have code 0; the items' codes leave nothing out."""
+    rng = np.random.default_rng(15)
+    items = rng.integers(0, 2, (300, 40)).astype(np.float32)
+    folded = (0.01 * rng.standard_normal((3, 40))).astype(np.float32)
+    items[:, 0], folded[:, 0] = 1, 1000
+    part = block(items, kind)
+    same(topk(folded, as_items(part), None, None, 10), plain_topk(folded, part, None, None, 10))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("queries", [1, 3])
 def test_sums_that_leave_float32_on_the_way_are_found(kind: str, queries: int) -> None:
     items = np.full((50, 40), 1e-3, np.float32)
