@@ -31,11 +31,14 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
     """Every version with its events, size, names and measures."""
     from daemon.look.overview import version_rows
     from daemon.look.readable import read_all
+    from daemon.models.decide import in_doubt
+    from daemon.models.look import look
     from daemon.versions.storage import open_for_reading
 
-    found = read_all(*open_for_reading(load(config, set_)))
+    versions, ledger = open_for_reading(load(config, set_))
+    found = read_all(versions, ledger)
     rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
-    write_notes(found.notes)
+    write_notes([*found.notes, *in_doubt(look(versions, ledger))])
     if json:
         write_json([asdict(row) for row in rows])
     else:

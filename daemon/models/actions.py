@@ -13,7 +13,8 @@ from typing import Any
 
 from checkpoints import STABLE, Damaged, KeyExists, Ledger, LedgerEntry, VersionStore, aliases
 from daemon.exits import EX_TEMPFAIL
-from daemon.models.decide import Move, Seen, Wish, decide
+from daemon.models.decide import Move, Wish, decide
+from daemon.models.look import look
 from daemon.models.refusal import Refused, no_such_version
 from daemon.models.verify import verify
 
@@ -114,7 +115,7 @@ def _move(
 ) -> Moved:
     verified: set[tuple[int, int | None]] = set()
     for _ in range(ATTEMPTS):
-        seen = _look(versions, ledger)
+        seen = look(versions, ledger)
         move = decide(wish, seen)
         if move.after is not None and (move.after, move.before) not in verified:
             verify(versions, move.after, move.before, "to" if wish.verb == "rollback" else "version")
@@ -134,14 +135,6 @@ def _move(
         "ask again; nothing was written",
         EX_TEMPFAIL,
     )
-
-
-def _look(versions: VersionStore, ledger: Ledger) -> Seen:
-    """The ledger first, then the versions: an entry seen never names a version too new for the listing."""
-    last = ledger.last()
-    entries = [entry for entry in ledger.entries() if entry.n <= last]
-    unreadable = [number for number in ledger.unreadable() if number <= last]
-    return Seen(versions.versions(), entries, unreadable, last)
 
 
 def _check_still_there(versions: VersionStore, ledger: Ledger, entry: LedgerEntry) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checkpoints.aliases import BEST, LATEST, PIN, STABLE, Meaning, before, meaning, moves
+from checkpoints.aliases import BEST, LATEST, PIN, STABLE, Meaning, before, meaning, moves, names
 from checkpoints.ledger import LedgerEntry
 from daemon.models.refusal import Refused, no_such_version
 
@@ -72,6 +72,17 @@ def decide(wish: Wish, seen: Seen) -> Move:
     measures = {PIN: True} if wish.verb == "pin" else {}
     kind: Literal["PROMOTE", "ROLLBACK"] = "ROLLBACK" if wish.verb == "rollback" else "PROMOTE"
     return Move(kind, wish.alias, now.version, after, measures, _notes(now, after, seen))
+
+
+def in_doubt(seen: Seen) -> list[str]:
+    """One line for each name that an unreadable entry may have moved, with what it means until that is
+    settled."""
+    return [
+        f"{name} is in doubt: ledger entries that cannot be read ({_numbers(now)}) may have moved it; "
+        f"it means {_told(now)} until its next move"
+        for name in sorted(names(seen.entries))
+        if (now := seen.means(name)).doubts
+    ]
 
 
 def _check_name(alias: str) -> None:
@@ -146,11 +157,14 @@ def _notes(now: Meaning, after: int, seen: Seen) -> tuple[str, ...]:
 def _doubts(now: Meaning) -> tuple[str, ...]:
     if not now.doubts:
         return ()
-    numbers = ", ".join(map(str, now.doubts))
     return (
-        f"ledger entries that cannot be read ({numbers}) may have moved {now.name}: they do not count, "
+        f"ledger entries that cannot be read ({_numbers(now)}) may have moved {now.name}: they do not count, "
         f"and by those that can be read it meant {_told(now)} until now",
     )
+
+
+def _numbers(now: Meaning) -> str:
+    return ", ".join(map(str, now.doubts))
 
 
 def _told(meant: Meaning) -> str:

@@ -93,9 +93,16 @@ def test_a_lost_entry_is_told_when_the_name_is_moved(
     assert main(("models", "promote", "3")) == EX_OK
     shelf.spoil_entry(shelf.says("PROMOTE", 4, "stable"))
     capsys.readouterr()
+    assert main(("models", "list")) == EX_OK
+    told = capsys.readouterr().err
+    assert "0000000002.json" in told
+    assert "stable is in doubt" in told
+    assert "it means version 3 until its next move" in told
     assert main(("models", "promote", "5")) == EX_OK
     told = capsys.readouterr()
     assert "cannot be read (2) may have moved stable" in told.err
     assert "stable: version 3 -> version 5" in told.out
+    assert main(("models", "list")) == EX_OK
+    assert "stable is in doubt" not in capsys.readouterr().err
     assert main(("models", "gc")) == EX_DATAERR
     assert "restore the entry" in capsys.readouterr().err
