@@ -54,7 +54,8 @@ def _learn(readings: Readings) -> Iterator[tuple[str, float]]:
 
 def _validate(readings: Readings) -> Iterator[tuple[str, float]]:
     now = readings[-1][1]
-    yield "holdout_loss", total(now, "tripletd_holdout_loss")
+    if total(now, "tripletd_judged_versions_total") > 0:  # before that it is a zero that nobody measured
+        yield "holdout_loss", total(now, "tripletd_holdout_loss")
     yield "drifts", total(now, "tripletd_drift_total")
 
 

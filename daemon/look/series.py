@@ -89,6 +89,11 @@ class Series:
         samples = self.after(-math.inf, most=1)
         return {name: values[-1] for name, values in samples.values.items() if values[-1] is not None}
 
+    def sampled(self) -> float | None:
+        """When the newest sample was taken, Unix seconds; None before the first."""
+        with self._lock:
+            return float(self._times[(self._count - 1) % len(self._times)]) if self._count else None
+
     def after(self, moment: float, most: int | None = None) -> Samples:
         """Samples later than `moment` (Unix seconds), the newest `most`; only names that have a value."""
         with self._lock:

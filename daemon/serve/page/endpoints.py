@@ -34,12 +34,13 @@ class PageData:
         self._history = Cached(HistoryReader(sources.versions, sources.ledger).read, HISTORY_SECONDS)
 
     def overview(self, request: Request) -> Response:
-        """Roles, what each alias answers with, the newest live numbers, objects, sides of the explorer."""
+        """Roles, what each alias answers with, the newest live numbers and when they were taken, objects."""
         sources = self._sources
         return answer_json(
             request,
             {
                 "now": time.time(),
+                "sampled": sources.series.sampled(),
                 "every": sources.series.every,
                 "roles": [asdict(state) for state in sources.series.states()],
                 "numbers": dict(sources.series.newest()),

@@ -30,6 +30,8 @@ from streams.items import Display
 
 LOOK_SECONDS = 0.2
 """Longest search through the texts of all objects; what it has found by then is shown."""
+TURN_SECONDS = 5.0
+"""Longest wait for another look: a version that is loaded for it may take as long."""
 TRIES = 4
 """Random rows drawn per object wanted: some are dead."""
 
@@ -76,13 +78,16 @@ class PageExplorer:
         opened = self._live.opened
         if opened is None:
             raise CannotAnswer("not_serving", "there is no version yet")
+        if not self._turn.acquire(timeout=TURN_SECONDS):
+            raise CannotAnswer("busy", "other comparisons are being made; ask again in a moment")
         try:
-            with self._turn:
-                answers = _asked(opened, side, [Query(id=query, k=k)])
+            answers = _asked(opened, side, [Query(id=query, k=k)])
         except NotServing as error:
             raise CannotAnswer("not_serving", str(error)) from None
         except Refused as refused:
             raise CannotAnswer(refused.code, str(refused)) from None
+        finally:
+            self._turn.release()
         result = answers.results[0]
         if isinstance(result, Refused):
             raise CannotAnswer(result.code, str(result))

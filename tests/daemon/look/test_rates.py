@@ -65,6 +65,13 @@ def test_what_learn_does_per_second_leaves_out_what_was_sent_again() -> None:
     assert numbers["learn.loss"] == 0.5
 
 
+def test_a_holdout_loss_that_nobody_measured_is_not_told() -> None:
+    page = {"tripletd_holdout_loss": 0.0, "tripletd_judged_versions_total": 0.0, "tripletd_drift_total": 0.0}
+    assert numbers_of("validate", [(0.0, page)]) == {"validate.drifts": 0.0}
+    judged = page | {"tripletd_holdout_loss": 0.3, "tripletd_judged_versions_total": 2.0}
+    assert numbers_of("validate", [(0.0, judged)])["validate.holdout_loss"] == 0.3
+
+
 def test_numbers_that_are_not_known_are_left_out() -> None:
     assert numbers_of("learn", [(0.0, {})]) == {}
     assert numbers_of("serve", [(0.0, {})]) == {}

@@ -10,6 +10,7 @@ import { showRoles, showServed, showTiles } from "./top.js";
 import { Versions } from "./versions.js";
 
 const LIVE_SECONDS = 2;
+const LATE = 8; // samples that may be missing before the live numbers are told to be old
 const HISTORY_SECONDS = 4;
 
 const [curves, live, versions, compare] = [new Curves(), new Live(), new Versions(), new Compare()];
@@ -25,7 +26,9 @@ async function now() {
   showTiles(told, history?.curves);
   showServed(told);
   live.draw(told);
-  find("clock").textContent = `as of ${moment(told.now, told.now)}`;
+  const late = told.sampled === null || told.now - told.sampled > LATE * told.every;
+  find("clock").textContent = `as of ${moment(late ? told.sampled ?? told.now : told.now, told.now)}`;
+  find("clock").classList.toggle("late", late);
   if (history) compare.offer(told.aliases, history.versions.versions, told.objects);
 }
 

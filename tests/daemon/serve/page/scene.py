@@ -178,6 +178,10 @@ def _pages(turn: int) -> dict[str, Reading]:
     learn = {'tripletd_events_total{outcome="updated"}': 400.0 * turn} | letters | lag | loss
     return {
         "learn": learn,
-        "validate": {"tripletd_holdout_loss": 0.4, "tripletd_drift_total": 1.0},
+        "validate": {
+            "tripletd_holdout_loss": 0.4,
+            "tripletd_drift_total": 1.0,
+            "tripletd_judged_versions_total": 6.0,
+        },
         "serve": told,
     }

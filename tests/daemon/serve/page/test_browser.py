@@ -147,6 +147,14 @@ def test_a_role_that_is_gone_is_shown_as_old(chromium: Browser, scene: Scene) ->
         expect(card.locator(".value")).to_contain_text("last")
 
 
+def test_live_numbers_that_nobody_renews_are_told_to_be_old(chromium: Browser, tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.series.sample(1e9)
+    with scene.page() as address, opened(chromium, address) as page:
+        expect(page.locator("#clock")).to_have_class(re.compile("late"))
+        expect(page.locator("#clock")).to_contain_text("as of 2001-09-09")
+
+
 def test_two_lists_side_by_side_with_what_moved(chromium: Browser, scene: Scene) -> None:
     with scene.page() as address, opened(chromium, address) as page:
         page.get_by_label("Object", exact=True).fill("number 12")
@@ -172,6 +180,8 @@ def test_what_an_object_says_is_text_and_never_markup(chromium: Browser, scene: 
         page.get_by_label("Object", exact=True).fill("onerror")
         page.locator("#choices button", has_text="onerror").click()
         expect(page.locator("#query strong")).to_contain_text("<script>")
+        page.get_by_label("Object", exact=True).fill("object-2")
+        expect(page.locator(".side .hit .label").first).to_contain_text("<script>")
         assert page.title() == "tripletd"
 
 
