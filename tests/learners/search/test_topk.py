@@ -227,7 +227,7 @@ def test_among_some_rows_they_alone_are_looked_at() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_search_releases_the_interpreter(kind: str) -> None:
     rng = np.random.default_rng(11)
-    items, folded = as_items(block(rows(rng, 20_000, 200, 0.2), kind)), rows(rng, 64, 200, 1.0)
+    items, folded = as_items(block(rows(rng, 20_000, 200, 0.2), kind)), rows(rng, 1600, 200, 1.0)
     worker = threading.Thread(target=topk, args=(folded, items, None, None, 10))
     worker.start()
     turns = 0
