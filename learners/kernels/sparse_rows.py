@@ -131,9 +131,35 @@ def add_symmetric(W: Any, dim: Any, tau: Any, query: Csr, row: int, here: Any) -
     """W <- W + tau/2 (q e^T + e q^T), e = c - s; both terms are added to an entry at once, in an order that
     gives (i, j) and (j, i) the same bits: products rounded alone, then one commutative sum."""
     index, pair, held, entries = _union(query, row, here)
+    in_query, in_error = _places(held, 0, entries), _places(held, 1, entries)
     half = np.float32(0.5) * tau
     for a in range(entries):
+        ahead = a + ROWS_AHEAD
+        if ahead < entries:
+            _prefetch_places(W, index[ahead] * dim, index, in_error if held[ahead, 0] else in_query)
         base = index[a] * dim
-        for b in range(entries):
-            if (held[a, 0] and held[b, 1]) or (held[a, 1] and held[b, 0]):
+        if held[a, 0]:
+            for b in in_error:
                 W[base + index[b]] += half * (pair[a, 0] * pair[b, 1] + pair[a, 1] * pair[b, 0])
+        if held[a, 1]:
+            for b in in_query:
+                if not (held[a, 0] and held[b, 1]):  # which had its turn above
+                    W[base + index[b]] += half * (pair[a, 0] * pair[b, 1] + pair[a, 1] * pair[b, 0])
+
+
+@inlined
+def _prefetch_places(W: Any, base: Any, index: Any, places: Any) -> None:
+    for place in places:
+        prefetch(W, base + index[place])
+
+
+@inlined
+def _places(held: Any, side: int, entries: int) -> Any:
+    """Which entries of a union are in q (side 0) or in e (side 1)."""
+    places = np.empty(entries, np.int64)
+    count = 0
+    for entry in range(entries):
+        if held[entry, side]:
+            places[count] = entry
+            count += 1
+    return places[:count]
