@@ -45,8 +45,10 @@ def promote(
     set_: SetOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Point stable, or another name, at a version. It is read and checked first; servers follow by
-    themselves."""
+    """Point stable, or another name, at a version, which is read and checked first.
+
+    Servers, replicas and clients of that name follow by themselves.
+    """
     from daemon.models.actions import promote as act
 
     versions, ledger = _open(config, set_)
@@ -121,8 +123,10 @@ def gc(
     set_: SetOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Delete old versions now. What a name points at stays, and what running servers have loaded is
-    theirs."""
+    """Delete old versions now; what a name points at stays.
+
+    Running servers are not affected: what they have loaded is their own copy.
+    """
     from daemon.models.gc import gc as act
     from daemon.versions.storage import open_for_reading
 
