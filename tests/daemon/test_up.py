@@ -14,6 +14,7 @@ from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.exits import EX_OK
 from daemon.up.supervise import RoleSpec
+from tests.daemon.serve.test_role import Role, wait
 from tests.daemon.test_supervise import supervise
 
 ROOT = Path(__file__).parents[2]
@@ -74,3 +75,21 @@ def test_who_waits_for_a_role_is_told_when_it_has_finished() -> None:
     failing = RoleSpec("b", ("-c", "raise SystemExit(75)"), finished=lambda: told.append("b"))
     supervise(again, failing)
     assert told == ["a"]
+
+
+def test_up_serves_what_it_learns_and_stops_with_0(tmp_path: Path) -> None:
+    config = tmp_path / "tripletd.toml"
+    config.write_text(CONFIG)
+    (tmp_path / "clicks.jsonl").write_text(clicks(20))
+    assert main(["feed", str(tmp_path / "clicks.jsonl"), "--config", str(config)]) == EX_OK
+    with (tmp_path / "up.log").open("wb") as log:
+        words = [sys.executable, "-m", "daemon", "up", "--config", str(config)]
+        running = subprocess.Popen(words, cwd=ROOT, stderr=log)
+    try:
+        told = Role(running, tmp_path / "up.log")
+        wait(lambda: {"learn", "validate", "serve"} <= told.ready(), told.said)
+        assert told.stop() == EX_OK
+    finally:
+        running.kill()
+        running.wait()
+    assert all(f'"role": "{role}", "event": "stopped"' in told.said() for role in ("learn", "serve"))

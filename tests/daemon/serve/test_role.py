@@ -104,6 +104,12 @@ class Role:
         assert found is not None, self.said()
         return found[1]
 
+    def ready(self) -> set[str]:
+        """The roles whose log lines say that they are ready, or at their work."""
+        lines = [json.loads(line) for line in self.said().splitlines() if line.startswith("{")]
+        told = ("ready", "answering, with metrics, health and the page", "metrics and health")
+        return {str(line.get("role")) for line in lines if line["event"] in told}
+
     def get(self, path: str) -> tuple[int, Any]:
         """Status and body: JSON as it is meant, else text."""
         try:
