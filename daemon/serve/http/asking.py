@@ -10,12 +10,14 @@ from daemon.serve.http.limits import Limits
 from daemon.serve.http.schemas import Filter, Question, SparseNumbers
 from daemon.serve.query import Query
 
+_NO_FILTER = Filter()
+
 
 def to_query(question: Question, limits: Limits, prefix: str = "") -> Query:
     """One question as a query; Problem 422 for a k beyond the limit, with `prefix` before the field."""
     if question.k > limits.k_max:
         raise _too_many(f"{prefix}k", question.k, limits.k_max, "results", "serve.k_max")
-    wanted = question.filter or Filter()
+    wanted = question.filter or _NO_FILTER
     views = question.views
     return Query(
         id=question.id,
