@@ -113,7 +113,8 @@ def show(
     if entry is None:
         remedy = "it may be in the catalog file; `tripletd items list` shows what the topic has"
         raise UserError(f"{address.items} has no record of {object_id[:80]!r}", remedy, EX_USAGE)
-    document = _document(object_id, entry) | {"views": _views(entry)}
+    views = {"views": _views(entry)} if entry.item.vectors else {}
+    document = _document(object_id, entry) | views
     if json:
         write_json(document)
     else:

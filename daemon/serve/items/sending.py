@@ -49,4 +49,6 @@ def send_items(address: Address, records: Iterable[OutRecord], tell: Callable[[s
 
 
 def _written(count: int) -> str:
-    return f"{count:,} items were written before; putting them again changes nothing"
+    if not count:
+        return "nothing was written"
+    return f"{count:,} items were written before; writing them again changes nothing"
