@@ -42,9 +42,11 @@ def curves(
     reader = CurveReader(*open_for_reading(load(config, set_)))
     found = reader.read()
     write_notes(reader.notes)
-    if not found.kinds():
+    if not found.drawn():
         raise UserError(
-            "no version is judged yet", "start `tripletd validate`, or wait for it", EX_UNAVAILABLE
+            "nothing is learned or judged yet",
+            "start `tripletd learn` and `tripletd validate`",
+            EX_UNAVAILABLE,
         )
     if csv is not None:
         _write(csv, to_csv(found))
@@ -76,7 +78,7 @@ def _print(found: Curves) -> None:
 
     terminal = console()
     width = max(20, min(terminal.width, 100) - _LABEL - 2)
-    for kind in [kind for kind in found.kinds() if found.current.series(kind).events][:_CHARTS]:
+    for kind in [kind for kind in found.drawn() if found.current.series(kind).events][:_CHARTS]:
         terminal.print(_chart(found, kind, width))
     legend = Text()
     legend.append("⣀⣀ ", style="cyan").append("versions   ").append("⣀ ⣀ ", style="dim").append("version 0")
@@ -91,15 +93,16 @@ def _print(found: Curves) -> None:
 def _chart(found: Curves, kind: str, width: int) -> Text:
     from rich.text import Text
 
-    from daemon.look.curves import TITLES
+    from daemon.look.curves import LOSS_TITLE, TITLES
     from daemon.look.terminal_chart import draw
 
     line = found.current.series(kind)
     events = line.events
     chart = draw(events, line.values, line.reference, width, _HEIGHT)
-    text = Text(TITLES[kind], style="bold")
+    title = TITLES.get(kind, LOSS_TITLE)
+    text = Text(title, style="bold")
     change = _change(found, kind)
-    fits = len(TITLES[kind]) + 2 + len(change) <= width + _LABEL + 1
+    fits = len(title) + 2 + len(change) <= width + _LABEL + 1
     text.append(f"{'  ' if fits else chr(10)}{change}\n", style="not bold")
     for number, row in enumerate(chart.rows):
         label = {0: measure(chart.high), _HEIGHT - 1: measure(chart.low)}.get(number, "")
@@ -115,7 +118,7 @@ def _chart(found: Curves, kind: str, width: int) -> Text:
 
 def _change(found: Curves, kind: str) -> str:
     """From version 0 to the best version (the newest while there is none), on the same window."""
-    point = found.best_point() or found.judged[-1]
+    point = found.best_point() or (found.judged or found.current.points)[-1]
     if kind not in point.measures:
         return ""
     name = "best" if point.version == found.best else "newest"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
-from daemon.look.curves import LOSS, LOSS_TITLE, TITLES, Curves
+from daemon.look.curves import LOSS_TITLE, TITLES, Curves
 
 ENDINGS = (".png", ".svg", ".pdf")
 _LINE, _REFERENCE, _BEST, _TEXT = "#1f6f8b", "#9a9a9a", "#d1495b", "#333333"
@@ -21,7 +21,7 @@ def save_picture(curves: Curves, path: Path) -> None:
         raise UserError(f"{path}: cannot draw into this kind of file", f"use {', '.join(ENDINGS)}", EX_USAGE)
     from matplotlib.figure import Figure
 
-    panels = [*curves.kinds(), LOSS]
+    panels = curves.drawn()
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.6 * columns, 3.3 * rows + 0.5), dpi=150, layout="constrained")

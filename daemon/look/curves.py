@@ -128,6 +128,11 @@ class Curves:
             if any(kind in point.measures for line in self.lines for point in line.points)
         ]
 
+    def drawn(self) -> list[str]:
+        """`kinds`, and the training loss where it is known."""
+        known = any(point.loss is not None for line in self.lines for point in line.points)
+        return [*self.kinds(), *([LOSS] if known else [])]
+
     def best_point(self) -> Point | None:
         """The best version, if it was judged."""
         points = (point for line in self.lines for point in line.points)

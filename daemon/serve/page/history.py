@@ -8,7 +8,7 @@ from typing import Any
 
 from checkpoints import Ledger, LedgerEntry, VersionStore
 from daemon.look.curve_reader import CurveReader
-from daemon.look.curves import LOSS, LOSS_TITLE, TITLES, Curves, Line, Point
+from daemon.look.curves import LOSS_TITLE, TITLES, Curves, Line, Point
 from daemon.look.overview import VersionRow, version_rows
 from daemon.look.readable import read_all
 
@@ -51,8 +51,8 @@ def curves_data(curves: Curves) -> dict[str, Any]:
     best = curves.best_point()
     return {
         "kinds": [
-            {"name": kind, "title": title, "lines": _lines(curves.lines, kind)}
-            for kind, title in [*((kind, TITLES[kind]) for kind in curves.kinds()), (LOSS, LOSS_TITLE)]
+            {"name": kind, "title": TITLES.get(kind, LOSS_TITLE), "lines": _lines(curves.lines, kind)}
+            for kind in curves.drawn()
         ],
         "best": None if best is None else {"version": best.version, "events": best.events},
         "stopped_by": curves.stopped_by,

@@ -112,7 +112,10 @@ function moved(hit) {
   return by > 0 ? ["up", `▲ ${by}`, `${by} higher than in the other list`] : ["down", `▼ ${-by}`, `${-by} lower than in the other list`];
 }
 
-/** Its text stands beside it, so it has no other. */
+/** Its text stands beside it, so it has no other; one that cannot be had leaves no hole. */
 function picture(one) {
-  return one.has_image ? make("img", { class: "thumb", src: imageOf(one.id), alt: "" }) : null;
+  if (!one.has_image) return null;
+  const image = make("img", { class: "thumb", src: imageOf(one.id), alt: "" });
+  image.addEventListener("error", () => image.remove());
+  return image;
 }
