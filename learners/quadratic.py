@@ -36,7 +36,7 @@ def fold_symmetric(W: Float32s, block: Block) -> Float32s:
         return np.asarray((block.values @ W + block.values @ W.T) / 2, np.float32)
     block.check_indices()
     folded = np.empty((len(block), W.shape[0]), np.float32)
-    fold_symmetric_sparse(W, block.kernel_rows(), folded)
+    fold_symmetric_sparse(W.reshape(-1), block.dim, block.kernel_rows(), folded)
     return folded
 
 
