@@ -62,6 +62,7 @@ def properties(
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": replicas,
         "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.backoff.ms": "200",
         "log.cleaner.dedupe.buffer.size": "2097152",
         "log.index.size.max.bytes": "1048576",
         "log.segment.delete.delay.ms": "1000",

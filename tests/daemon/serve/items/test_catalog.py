@@ -25,6 +25,7 @@ from streams.errors import TopicMissing
 from streams.open import TopicLimits, create_topic, delete_topic, ensure_topic, open_sink, open_source
 from streams.source import OutRecord
 from tests.daemon.serve.items.objects import DENSE, contents, dense, identity, put, remove
+from tests.kafka.control import create_topic as create_kafka_topic
 
 CATALOG = """\
 {"id": "file 1", "x": [1, 1, 2, 3]}
@@ -299,6 +300,42 @@ def test_the_topic_is_compacted_in_time(tmp_path, monkeypatch):
     until(lambda: again.status().ready)
     assert numbers(again) == numbers(catalog)
     again.close()
+
+
+def test_a_topic_that_a_broker_has_compacted_says_the_same(kafka, tmp_path):
+    shop = Shop(Address("kafka", kafka.servers(), f"shop-{uuid.uuid4().hex}"), tmp_path)
+    shop.create()
+    try:
+        delete_topic(shop.address.items)
+        often = {"segment.ms": "50", "min.cleanable.dirty.ratio": "0.01", "cleanup.policy": "compact"}
+        create_kafka_topic(kafka, shop.address.items.topic, configs=often)
+        for turn in range(4):
+            shop.send(put(f"only {turn}", dense(turn)), *(put(f"{n}", dense(turn)) for n in range(10)))
+            time.sleep(0.1)  # the next record begins a segment, and only whole segments are cleaned
+
+        def offsets():
+            with closing(open_source(shop.address.items)) as source:
+                ((start, end),) = source.bounds().values()
+                source.assign({0: start})
+                found = []
+                while source.reached()[0] < end:
+                    batch = source.poll(1000, 1.0)
+                    found += [] if batch is None else batch.offsets
+                return found
+
+        until(lambda: len(offsets()) < 44)
+        left = offsets()
+        assert left != list(range(left[0], left[-1] + 1)), "there are gaps"
+        catalog = shop.catalog()
+        until(lambda: catalog.status().ready)
+        expected = FILE | {str(n): 3.0 for n in range(10)} | {f"only {n}": float(n) for n in range(4)}
+        assert numbers(catalog) == expected
+        shop.send(put("late", dense(5)))
+        until(lambda: numbers(catalog) == expected | {"late": 5.0})
+        catalog.close()
+    finally:
+        for topic in (shop.address, shop.address.items, shop.address.dead):
+            delete_topic(topic)
 
 
 def test_a_failure_of_ours_leaves_the_last_snapshot_and_goes_on(embedded, monkeypatch):
