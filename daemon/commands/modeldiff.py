@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from daemon.models.diff import Diff, Queries
     from learners.spectrum import Spectrum
+
+FIRST = 2
+"""Objects told by id in the table of queries, of those that entered and of those that left."""
 
 _NAME = "A number, or latest, best, stable, a pinned name."
 
@@ -99,8 +102,14 @@ def _print_queries(queries: Queries) -> None:
         return
     table = _table("query", "stay", "entered", "left")
     for one in queries.moved:
-        table.add_row(one.id, f"{one.shared}", ", ".join(one.entered), ", ".join(one.left))
+        table.add_row(one.id, f"{one.shared}", _some(one.entered), _some(one.left))
     out.print(table)
+
+
+def _some(ids: Sequence[str]) -> str:
+    """The first few; --json has them all."""
+    more = f" and {len(ids) - FIRST} more" if len(ids) > FIRST else ""
+    return ", ".join(ids[:FIRST]) + more
 
 
 def _table(*titles: str) -> Table:
