@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -39,6 +40,7 @@ class ItemTopic:
         self._next_look = 0.0
         self._next_compaction = 0.0
         self._told: dict[int, int] = {}
+        self._compaction = self._new_compaction()
         self.positions: dict[int, int] = {}
         """Next offset per partition."""
         self.noted: Mapping[int, int] = {}
@@ -80,11 +82,22 @@ class ItemTopic:
             if self.positions != self._told:
                 self._source.commit(self.positions)
                 self._told = dict(self.positions)
-            if time.monotonic() >= self._next_compaction:
-                self._next_compaction = time.monotonic() + COMPACT_SECONDS
-                self._compacting()
         except StreamError as error:
-            log.warning("the topic of items could not be tidied; trying again", problem=str(error))
+            log.warning("how far items were read could not be noted; trying again", problem=str(error))
+        if time.monotonic() >= self._next_compaction and not self._compaction.is_alive():
+            self._next_compaction = time.monotonic() + COMPACT_SECONDS
+            self._compaction = self._new_compaction()
+            self._compaction.start()
+
+    def _new_compaction(self) -> threading.Thread:
+        """A thread of its own: a large topic takes seconds, and records go on coming."""
+        return threading.Thread(target=self._compact, name="tripletd-compact", daemon=True)
+
+    def _compact(self) -> None:
+        try:
+            self._compacting()
+        except StreamError as error:
+            log.warning("the topic of items could not be compacted; trying again", problem=str(error))
 
     def close(self) -> None:
         """Release the source."""

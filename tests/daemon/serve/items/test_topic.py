@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -136,3 +137,28 @@ def test_how_far_it_is_behind_and_what_it_notes(address):
     topic.tidy()
     assert open_source(address).committed() == {0: 5}
     assert topic.behind == 0
+
+
+def test_compacting_holds_up_nothing_and_runs_once_at_a_time(address):
+    begun, go_on = threading.Event(), threading.Event()
+    runs = []
+
+    def compacting():
+        runs.append(1)
+        begun.set()
+        assert go_on.wait(20)
+        raise StreamUnavailable("busy")
+
+    topic = ItemTopic(lambda: open_source(address), compacting)
+    read(topic, 1)
+    topic.tidy()
+    assert begun.wait(20)
+    send(address, 1)
+    topic.tidy()
+    assert read(topic) == [1]
+    assert len(runs) == 1
+    go_on.set()
+    topic._compaction.join(20)
+    topic.tidy()
+    topic._compaction.join(20)
+    assert len(runs) == 2
