@@ -96,14 +96,16 @@ def _routes(parts: Parts, batcher: Batcher) -> list[Route]:
 
 
 async def _not_routed(request: Request, error: Exception) -> Response:
-    """No such path (404) or no such method there (405)."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    if status == 405:
-        remedy = f"this path knows {(error.headers or {}).get('Allow', 'other methods')}"  # type: ignore[attr-defined]
-        headers = getattr(error, "headers", None)
+    """No such path (404), no such method there (405), or what a route of the page refuses."""
+    assert isinstance(error, HTTPException)
+    headers = error.headers or {}
+    if error.status_code == 405:
+        remedy = f"use {headers.get('Allow', 'another one')}"
         problem = Problem(
             405, "method_not_allowed", "not with this method", "method", remedy, headers=headers
         )
+    elif error.status_code == 404:
+        problem = Problem(404, "not_found", "there is nothing here", "path", "see /v1/openapi.json")
     else:
-        problem = Problem(status, "not_found", "there is nothing here", "path", "see /v1/openapi.json")
+        problem = Problem(error.status_code, "refused", error.detail, headers=headers)
     return problem.response()

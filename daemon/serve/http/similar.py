@@ -62,7 +62,8 @@ class Similar:
         except Refused as refused:
             raise from_refusal(refused) from None
         model = answers.model
-        self._watching.answered(alias, model)
+        if not all(isinstance(result, Refused) for result in answers.results):
+            self._watching.answered(alias, model)
         return answers, {
             "version": str(model),
             "base": model.version,

@@ -1,4 +1,4 @@
-"""One toy server per module."""
+"""One toy server per module, with the usual limits or with small ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.daemon.serve.http.clients import QUESTION, SHORT, soon
 from tests.daemon.serve.http.toy import Served, running
 
 
@@ -13,3 +14,18 @@ from tests.daemon.serve.http.toy import Served, running
 def served() -> Iterator[Served]:
     with running() as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Served]:
+    """A server with small limits."""
+    with running(SHORT) as one:
+        yield one
+
+
+@pytest.fixture
+def others(strict: Served) -> Iterator[None]:
+    """After each test what it left open is closed by the limits, and others are served."""
+    yield
+    assert soon(lambda: strict.metric("tripletd_http_connections") == 0, 10), "a connection is left open"
+    assert strict.post(QUESTION)[0] == 200

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from prometheus_client import CollectorRegistry
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -21,6 +22,7 @@ from tests.daemon.serve.http.toy import (
     ToyOverviews,
     ToySearcher,
     Watched,
+    error_of,
     read_all,
     running,
 )
@@ -121,7 +123,10 @@ def test_routes_of_the_page_are_served_with_the_same_care() -> None:
 
         return StreamingResponse(pieces())
 
-    routes = [Route("/", page), Route("/broken", broken), Route("/half", half)]
+    async def refusing(request: Request) -> Response:
+        raise HTTPException(410, "it is gone")
+
+    routes = [Route("/refusing", refusing), Route("/", page), Route("/broken", broken), Route("/half", half)]
     server = serve(create_app(parts(page=routes)), HOST, 0)
 
     def get(path: str) -> bytes:
@@ -130,6 +135,10 @@ def test_routes_of_the_page_are_served_with_the_same_care() -> None:
             return read_all(connection)
 
     assert get("/").endswith(b"<p>hello")
+    assert error_of(get("/refusing")) == (
+        410,
+        {"code": "refused", "message": "it is gone", "field": None, "remedy": ""},
+    )
     assert get("/broken").startswith(b"HTTP/1.1 500")
     assert b"ZeroDivision" not in get("/broken")
     assert not get("/half").endswith(b"0\r\n\r\n"), "a broken answer looks whole"

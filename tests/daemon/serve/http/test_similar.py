@@ -91,6 +91,8 @@ def test_every_answer_is_told_to_whoever_watches_and_no_error_is(served: Served)
     before = len(served.watched.answers)
     served.post({"id": "o1", "alias": "latest"})
     served.post({"id": "", "alias": "latest"})
+    served.post({"id": "nobody", "alias": "latest"})
+    served.post({"queries": [{"id": "nobody"}], "alias": "latest"}, "/v1/similar/batch")
     assert served.watched.answers[before:] == [("latest", "12+7")]
 
 

@@ -1,0 +1,47 @@
+"""Clients that speak to the port itself, and the limits of the servers that they meet."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+from daemon.serve.http import Limits
+
+QUESTION = b'{"x": [1, 2, 3, 4]}'
+SHORT = Limits(
+    body_bytes=10_000,
+    head_bytes=4_000,
+    connections=8,
+    head_s=0.4,
+    body_s=0.4,
+    idle_s=1.0,
+    write_s=0.4,
+    k_max=5_000,
+    batch_max=256,
+    results_max=100_000,
+)
+
+
+def post(body: bytes, length: int | None = None, more: bytes = b"") -> bytes:
+    size = len(body) if length is None else length
+    return b"POST /v1/similar HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%s\r\n%s" % (size, more, body)
+
+
+def trickle(connection: socket.socket, piece: bytes) -> int:
+    """Send pieces until the other side has enough; how many went."""
+    for sent in range(200):
+        try:
+            connection.sendall(piece)
+        except OSError:
+            return sent
+        time.sleep(0.05)
+    return 200
+
+
+def soon(holds: Callable[[], bool], seconds: float) -> bool:
+    """Whether it holds within that time."""
+    end = time.monotonic() + seconds
+    while not (held := holds()) and time.monotonic() < end:
+        time.sleep(0.01)
+    return held
