@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chromium-headless-shell")
+PATIENCE_MS = 20_000
+"""How long an expectation may take to come true: the machine may be busy with other tests."""
 _REMEDY = (
     "install one (Debian: apt-get install chromium; Fedora: dnf install chromium-headless), "
     "or point TRIPLETD_CHROMIUM at one"
@@ -41,6 +43,7 @@ def chromium() -> Path:
 def browser() -> Iterator[Browser]:
     """A started browser without a window; it ends with the context. Raises ChromiumMissing."""
     program = chromium()
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS, timeout=60_000)
         try:

@@ -69,7 +69,7 @@ export class Chart {
     const xs = (_, values) => values.map(short);
     return {
       ...this.size(),
-      padding: [8, 10, 0, 0],
+      padding: [8, 18, 0, 0],
       cursor: { points: { size: 7 }, drag: { x: true, y: false } },
       scales: { x: { time: this.time, range: this.range }, y: this.log ? { distr: 3 } : { range: (_, low, high) => this.margins(low, high) } },
       axes: [
@@ -108,6 +108,6 @@ export class Chart {
 /** Series of different x as one aligned table; each is [xs, ys...]. */
 export const join = (tables) => uPlot.join(tables);
 
-function clockTicks(_, seconds) {
-  return seconds.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB").slice(0, 5));
+function clockTicks(_, seconds, axis, space, step) {
+  return seconds.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB").slice(0, step < 60 ? 8 : 5));
 }

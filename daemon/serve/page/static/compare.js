@@ -94,14 +94,14 @@ function side(own, other) {
   const title = /^\d+$/.test(own.side) ? `version ${own.side}` : own.model ? `${own.side}: version ${own.model}` : own.side;
   const pictures = own.hits.some((hit) => hit.shown.has_image);
   return make("div", { class: "card side" }, make("h3", {}, title),
-    own.problem ? empty(own.problem) : own.hits.length ? make("ol", { class: pictures ? "hits" : "hits texts" }, ...own.hits.map((hit) => item(hit, other))) : empty("It has no neighbours in the served catalog."));
+    own.problem ? empty(own.problem) : own.hits.length ? make("ol", { class: pictures ? "hits" : "hits texts" }, ...own.hits.map((hit) => item(hit, other, pictures))) : empty("It has no neighbours in the served catalog."));
 }
 
-function item(hit, other) {
+function item(hit, other, pictures) {
   const move = other.hits.length === 0 ? ["", "", ""] : moved(hit);
   const facts = make("span", { class: "facts" }, make("span", {}, `${hit.rank}.`), make("span", {}, measure(hit.score)), move[1] ? make("span", { class: "move", title: move[2] }, move[1]) : null,
     move[2] ? make("span", { class: "unseen" }, move[2]) : null);
-  return make("li", { class: "hit", title: hit.id, data: { move: move[0], id: hit.id } }, picture(hit.shown), make("span", { class: "label" }, hit.shown.text || hit.id), facts);
+  return make("li", { class: "hit", title: hit.id, data: { move: move[0], id: hit.id } }, picture(hit.shown) ?? (pictures ? noPicture() : null), make("span", { class: "label" }, hit.shown.text || hit.id), facts);
 }
 
 /** [kind, mark, words] of where a hit stands in the other list. */
@@ -112,10 +112,12 @@ function moved(hit) {
   return by > 0 ? ["up", `▲ ${by}`, `${by} higher than in the other list`] : ["down", `▼ ${-by}`, `${-by} lower than in the other list`];
 }
 
-/** Its text stands beside it, so it has no other; one that cannot be had leaves no hole. */
+/** Its text stands beside it, so it has no other. */
 function picture(one) {
   if (!one.has_image) return null;
   const image = make("img", { class: "thumb", src: imageOf(one.id), alt: "" });
-  image.addEventListener("error", () => image.remove());
+  image.addEventListener("error", () => image.replaceWith(noPicture()));
   return image;
 }
+
+const noPicture = () => make("div", { class: "thumb", "aria-hidden": "true" }, "–");

@@ -30,7 +30,7 @@ export class Curves {
     const kinds = data.kinds.filter((kind) => kind.name !== LOSS);
     const chosen = this.select.value;
     this.select.replaceChildren(...kinds.map((kind) => make("option", { value: kind.name }, kind.title)));
-    this.select.disabled = kinds.length === 0;
+    this.select.parentElement.hidden = kinds.length === 0;
     if (kinds.some((kind) => kind.name === chosen)) this.select.value = chosen;
     this.draw();
   }

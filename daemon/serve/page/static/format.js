@@ -50,7 +50,10 @@ export function moment(seconds, now = Date.now() / 1000) {
 }
 
 /** Unix seconds -> "12 s ago". */
-export const ago = (seconds, now) => (now - seconds < 1 ? "just now" : `${span(now - seconds)} ago`);
+export function ago(seconds, now) {
+  const age = now - seconds;
+  return age < 1 ? "just now" : `${span(age < 90 ? Math.round(age) : age)} ago`;
+}
 
 /** ISO text -> Unix seconds, or null. */
 export function parse(text) {
