@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 
-from daemon.exits import UserError
+from daemon.exits import EX_USAGE, UserError
 from daemon.feed.patience import PatientSink
 from streams.address import Address
 from streams.errors import StreamError
@@ -23,6 +23,9 @@ def send_items(address: Address, records: Iterable[OutRecord], tell: Callable[[s
     An embedded log gets the topic when it has none. Raises StreamError. A UserError of the records, and an
     interruption, pass on after what came before was written; then they name how many that was.
     """
+    if address.scheme == "memory":
+        message = f"{address} lives inside one process: nobody else would see the items"
+        raise UserError(message, "give a log: or kafka:// address", EX_USAGE)
     topic, sent = address.items, 0
     prepare_topic(topic, 1, "write")
     with closing(PatientSink(open_sink(topic), time.sleep, time.monotonic, tell)) as sink:

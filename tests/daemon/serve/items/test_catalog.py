@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 import uuid
@@ -277,6 +278,32 @@ def test_readers_see_whole_snapshots_while_two_write(shop, monkeypatch):
     reader.join(PATIENCE)
     assert looks[0] > 10
     assert faults == []
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_changes_make_what_a_dict_would(embedded, seed):
+    chance = random.Random(seed)
+    catalog = embedded.catalog()
+    model = dict(FILE)
+    ids = [*FILE, *(f"item {n}" for n in range(30))]
+    for turn in range(60):
+        records = []
+        for _ in range(chance.randrange(1, 8)):
+            one = chance.choice(ids)
+            if chance.random() < 0.6:
+                number = chance.randrange(1_000)
+                records.append(put(one, dense(number)))
+                model[one] = float(number)
+            else:
+                records.append(remove(one))
+                model.pop(one, None)
+        embedded.send(*records)
+        if turn % 15 == 14:
+            until(lambda: numbers(catalog) == model)
+    again = embedded.catalog()
+    until(lambda: again.status().ready)
+    assert numbers(again) == model
+    assert catalog.status().merges > 0
 
 
 def test_the_topic_is_compacted_in_time(tmp_path, monkeypatch):

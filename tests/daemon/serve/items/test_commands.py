@@ -152,6 +152,7 @@ def test_other_mistakes_are_told(folder, capsys):
     (folder / "some.txt").write_text("a")
     assert run(capsys, "put", "some.txt")[0] == 64
     assert run(capsys, "remove", "")[0] == 64
+    assert run(capsys, "put", "new.jsonl", "--to", "memory:shop")[0] == 64
     assert run(capsys, "list")[0] == 69
     assert run(capsys, "list", "--to", "nonsense")[0] == 78
 

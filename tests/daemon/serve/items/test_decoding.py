@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from daemon.serve.items.decoding import ItemDecoder
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
+from daemon.serve.items.merging import Sizes
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
 from streams.event import ObjectRef
@@ -18,11 +21,13 @@ from tests.daemon.serve.items.objects import (
     DENSE,
     MIXED,
     SPARSE,
+    block_of,
     contents,
     dense,
     identity,
     put,
     remove,
+    row_of,
     sparse,
 )
 
@@ -171,3 +176,50 @@ def test_display_data_of_the_record_wins_over_the_file_as_a_whole():
     assert not snapshot.tagged(["file", "own"])[0].any()
     assert not snapshot.tagged(["\ud800"])[0].any()
     assert snapshot.tagged([])[0].all()
+
+
+ids = st.sampled_from(["a", "b", "c", "d", "ä"])
+operations = st.lists(
+    st.tuples(st.sampled_from(["put", "remove", "nan", "bytes", "key", "space"]), ids), max_size=40
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    operations=operations,
+    cut=st.integers(1, 12),
+    pieces=st.integers(0, 6),
+    kind=st.sampled_from([DENSE, SPARSE]),
+)
+def test_any_records_in_any_batches_make_what_a_dict_would(operations, cut, pieces, kind):
+    vector = dense if kind is DENSE else sparse
+    index = ItemIndex("map", DisplayFile(), Sizes(part=4000, small=200, piece=100))
+    decoder = ItemDecoder(kind, identity(kind), "t.items", DisplayFile())
+    model, refused = {}, []
+    records = []
+    for number, (what, one) in enumerate(operations, 1):
+        good = put(one, vector(number))
+        if what == "put":
+            model[one] = row_of(block_of([vector(number)]), 0)
+        elif what == "remove":
+            model.pop(one, None)
+            good = remove(one)
+        else:
+            refused.append(number - 1)
+        bad = {
+            "nan": OutRecord(raw(kind, [np.nan] * 4 if kind is DENSE else ([0, 1, 2], [np.nan] * 3)), b"bad"),
+            "bytes": OutRecord(good.value[:-1], good.key),
+            "key": OutRecord(good.value, b"other"),
+            "space": put(one, vector(number), space="other"),
+        }
+        records.append(bad.get(what, good))
+    letters = []
+    for at in range(0, len(records), cut):
+        decoded = decoder.decode(batch(records[at : at + cut]))
+        letters += [at + letter.offset for letter in decoded.refused]
+        if decoded.changes is not None:
+            index.apply(decoded.changes)
+        for _ in range(pieces):
+            index.work()
+    assert contents(index.snapshot) == model
+    assert letters == refused
