@@ -69,8 +69,12 @@ def offer(scores: Any, rows: Any, count: int, score: Any, row: int) -> int:
 
 @inlined
 def bar(scores: Any, count: int) -> Any:
-    """What a bound must reach for its row to be looked at; -inf until the heap is full."""
-    return scores[0] - SMALLEST_STEP if count == len(scores) else np.float32(-np.inf)
+    """What a bound must reach for its row to be looked at; -inf until the heap is full, and where its worst
+    score is the least there is, which a bound below float32 may equal.
+    """
+    if count < len(scores) or scores[0] <= -LARGEST:
+        return np.float32(-np.inf)
+    return scores[0] - SMALLEST_STEP
 
 
 @kernel(types.void(ROWS_OUT, PLACES_OUT, POINTERS_OUT))

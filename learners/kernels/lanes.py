@@ -29,6 +29,10 @@ QUERIES = 16
 CHAINS = 4
 """Sums that `dot_queries` builds in turn, so that no addition waits for the one before."""
 
+AHEAD = 1024
+"""Entries ahead of those in use that are asked of memory: the processor's own prefetch stays too near for
+rows that cost so little each. Measured flat from 1,024 to 8,192."""
+
 _FLOAT, _WORD, _INT = ir.FloatType(), ir.IntType(64), ir.IntType(32)
 _FUSED = ("contract",)
 
@@ -46,6 +50,7 @@ def dot_entries(typing_context: Any, query: Any, columns: Any, values: Any, star
         total = cgutils.alloca_once_value(builder, ir.Constant(_floats(LANES), [0.0] * LANES))
         first, last = arguments[3:]
         with cgutils.for_range_slice(builder, first, last, _WORD(LANES), intp=_WORD) as (place, _):
+            _ask_for(builder, (places, factors), place)
             gathered = ir.Constant(_floats(LANES), ir.Undefined)
             for lane in range(LANES):
                 column = _column(builder, places, builder.add(place, _WORD(lane)))
@@ -74,6 +79,7 @@ def dot_queries(
         sums = [cgutils.alloca_once_value(builder, zero) for _ in range(CHAINS)]
         first, last = arguments[3:5]
         with cgutils.for_range_slice(builder, first, last, _WORD(CHAINS), intp=_WORD) as (place, _):
+            _ask_for(builder, (places, factors), place)
             for chain, total in enumerate(sums):
                 here = builder.add(place, _WORD(chain))
                 column = builder.mul(_column(builder, places, here), _WORD(QUERIES))
@@ -119,6 +125,16 @@ def _pointers(context: Any, builder: Any, kinds: Any, arrays: Any) -> list[Any]:
 
 def _column(builder: Any, columns: Any, place: Any) -> Any:
     return builder.zext(builder.load(builder.gep(columns, [place])), _WORD)
+
+
+def _ask_for(builder: Any, bases: Any, place: Any) -> None:
+    """Prefetch what lies AHEAD of `place`, to be read once: hints, also beyond the end, and never faults."""
+    byte = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, _INT, _INT, _INT])
+    hint = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    for base in bases:
+        address = builder.gep(base, [builder.add(place, _WORD(AHEAD))])
+        builder.call(hint, [builder.bitcast(address, byte), _INT(0), _INT(3), _INT(1)])
 
 
 def _load(builder: Any, base: Any, index: Any, lanes: int) -> Any:

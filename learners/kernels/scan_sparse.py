@@ -35,24 +35,25 @@ SHORTS = types.Array(types.uint16, 1, "C", readonly=True)
 LONGS = types.Array(types.uint32, 1, "C", readonly=True)
 BEST = types.Tuple((ROWS_OUT, PLACES_OUT, POINTERS_OUT))
 
-Padded: TypeAlias = tuple[Any, Any, Any, Any]
-"""pointers int64 [n + 1], columns uint16 or uint32, values float32, radius float32 [n]: rows padded as
-`learners.kernels.lanes` wants them; the quick product of row i with f is wrong by at most radius[i] ||f||,
-but for underflow."""
+Padded: TypeAlias = tuple[Any, Any, Any, Any, Any]
+"""pointers int64 [n + 1], columns uint16 or uint32, values float32, radius float32 [n], order int64 [n]: row
+order[i] lies at place i, padded as `learners.kernels.lanes` wants it; its quick product with f is wrong by at
+most radius[i] ||f||, but for underflow. Rows of equal length lie together, so that the processor foresees
+where each ends."""
 
 Best: TypeAlias = tuple[Any, Any, Any]
 """scores float32 [m, k], rows int64 [m, k], counts int64 [m]: the heaps of m queries."""
 
 
-def _pad(dim: int, rows: Csr, pointers: Any, columns: Any, values: Any, norms: Any) -> int:
-    """Fill columns and values from CSR rows, each row from pointers[row] on, and norms float64 [n]; -1, or
-    the first row with a value that is not finite or an index outside [0, dim), where it stops.
+def _pad(dim: int, rows: Csr, pointers: Any, order: Any, columns: Any, values: Any, norms: Any) -> int:
+    """Fill columns and values from CSR rows, row order[i] from pointers[i] on, and norms float64 [n] by
+    place; -1, or a row with a value that is not finite or an index outside [0, dim), where it stops.
 
     columns and values come as zeros, which is what the padding stays.
     """
     indptr, indices, given = rows
-    for row in range(len(norms)):
-        squares, place = 0.0, pointers[row]
+    for i in range(len(order)):
+        row, place, squares = order[i], pointers[i], 0.0
         for source in range(indptr[row], indptr[row + 1]):
             index, value = indices[source], given[source]
             if index < 0 or index >= dim or not np.isfinite(value):
@@ -60,7 +61,7 @@ def _pad(dim: int, rows: Csr, pointers: Any, columns: Any, values: Any, norms: A
             columns[place], values[place] = index, value
             squares += np.float64(value) * np.float64(value)
             place += 1
-        norms[row] = np.sqrt(squares)
+        norms[i] = np.sqrt(squares)
     return -1
 
 
@@ -81,16 +82,17 @@ def _scan_one(
     query: float32 [d]; length: its norm, rounded up; floor: what underflow may take from a product; scale:
     float32 [n] or empty for 1; allowed: bool [n] or empty for all.
     """
-    pointers, columns, values, radius = items
+    pointers, columns, values, radius, order = items
     scores, rows, count = best[0][at], best[1][at], best[2][at]
     least = bar(scores, count)
-    for row in range(len(radius)):
+    for i in range(len(order)):
+        row = order[i]
         if len(allowed) > 0 and not allowed[row]:
             continue
         factor = scale[row] if len(scale) > 0 else np.float32(1.0)
-        start, stop = pointers[row], pointers[row + 1]
+        start, stop = pointers[i], pointers[i + 1]
         quick = dot_entries(query, columns, values, start, stop)
-        if (quick + (radius[row] * length + floor)) * factor < least:  # never true of NaN
+        if (quick + (radius[i] * length + floor)) * factor < least:  # never true of NaN
             continue
         score = score_entries(query, columns, values, start, stop, np.float64(factor))
         count = offer(scores, rows, count, score, row)
@@ -113,18 +115,19 @@ def _scan_many(
     side_by_side: float32 [d * 16], zeros beyond the m queries; lengths: float32 [16]; queries: the same
     float32 [m, d]. Else as `_scan_one`.
     """
-    pointers, columns, values, radius = items
+    pointers, columns, values, radius, order = items
     scores, rows, counts = best
     quick, least = np.empty(QUERIES, np.float32), np.full(QUERIES, np.inf, np.float32)
     for n in range(len(queries)):
         least[n] = bar(scores[n], counts[n])
-    for row in range(len(radius)):
+    for i in range(len(order)):
+        row = order[i]
         if len(allowed) > 0 and not allowed[row]:
             continue
         factor = scale[row] if len(scale) > 0 else np.float32(1.0)
-        start, stop = pointers[row], pointers[row + 1]
+        start, stop = pointers[i], pointers[i + 1]
         dot_queries(side_by_side, columns, values, start, stop, quick)
-        bits = reached(quick, lengths, least, radius[row], floor, factor)
+        bits = reached(quick, lengths, least, radius[i], floor, factor)
         if bits == 0:
             continue
         for n in range(len(queries)):
@@ -134,21 +137,21 @@ def _scan_many(
                 least[n] = bar(scores[n], counts[n])
 
 
-def _score_rows(query: Any, items: Padded, scale: Any, chosen: Any, out: Any) -> None:
-    """out[i] = the score of row chosen[i]; out float32, overwritten."""
-    pointers, columns, values, _ = items
-    for i in range(len(chosen)):
-        row = chosen[i]
-        factor = np.float64(scale[row]) if len(scale) > 0 else 1.0
-        out[i] = score_entries(query, columns, values, pointers[row], pointers[row + 1], factor)
+def _score_places(query: Any, items: Padded, scale: Any, places: Any, out: Any) -> None:
+    """out[i] = the score of the row at places[i]; out float32, overwritten."""
+    pointers, columns, values, _, order = items
+    for i in range(len(places)):
+        place = places[i]
+        factor = np.float64(scale[order[place]]) if len(scale) > 0 else 1.0
+        out[i] = score_entries(query, columns, values, pointers[place], pointers[place + 1], factor)
 
 
 def _padded(columns: Any) -> Any:
-    return types.Tuple((POINTERS, columns, FLOATS, FLOATS))
+    return types.Tuple((POINTERS, columns, FLOATS, FLOATS, POINTERS))
 
 
 def _filling(columns: Any) -> Any:
-    return types.int64(types.int64, CSR, POINTERS, columns, FLOATS_OUT, DOUBLES_OUT)
+    return types.int64(types.int64, CSR, POINTERS, POINTERS, columns, FLOATS_OUT, DOUBLES_OUT)
 
 
 def _one(columns: Any) -> Any:
@@ -166,4 +169,4 @@ def _chosen(columns: Any) -> Any:
 pad_short, pad_long = kernel(_filling(types.uint16[::1]))(_pad), kernel(_filling(types.uint32[::1]))(_pad)
 scan_one_short, scan_one_long = (kernel(_one(kind))(_scan_one) for kind in (SHORTS, LONGS))
 scan_many_short, scan_many_long = (kernel(_many(kind))(_scan_many) for kind in (SHORTS, LONGS))
-score_rows_short, score_rows_long = (kernel(_chosen(kind))(_score_rows) for kind in (SHORTS, LONGS))
+score_places_short, score_places_long = (kernel(_chosen(kind))(_score_places) for kind in (SHORTS, LONGS))

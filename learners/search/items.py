@@ -22,6 +22,9 @@ SHORT_DIM = 1 << 16
 UNIT = 2.0**-24
 """Unit roundoff of float32."""
 
+NORMAL = 2.0**-120
+"""A bound for underflow that is itself a normal number: sums with others take a hundred times as long."""
+
 FEW = 16
 """Roundings granted beyond those of a row's own products and sums: those of the bound and of the score
 itself."""
@@ -34,11 +37,12 @@ UP = 1 + 1e-6
 class SparseItems:
     """Sparse items, n rows of d columns, copied and padded for the scan; 6 or 8 bytes per entry.
 
+    order: int64 [n], the rows by their number of entries; places: its inverse. What follows is in that order.
     pointers: int64 [n + 1]; columns: uint16 up to 65,536 columns, else uint32; values: float32; radius:
-    float32 [n], how far a float32 product of row i with f may be from the true one, per ||f||: gamma
-    ||row||, with gamma = c u / (1 - c u) for c roundings, which holds for any order of summation (Higham,
-    Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1). longest: norm of the longest row.
-    lost: most that underflow may take from a product.
+    float32 [n], how far a float32 product of a row with f may be from the true one, per ||f||: gamma ||row||,
+    with gamma = c u / (1 - c u) for c roundings, which holds for any order of summation (Higham, Accuracy and
+    Stability of Numerical Algorithms, 2nd ed., section 3.1). longest: norm of the longest row. lost: most
+    that underflow may take from a product.
     """
 
     dim: int
@@ -46,36 +50,42 @@ class SparseItems:
     columns: NDArray[Any]
     values: Float32s
     radius: Float32s
+    order: Int64s
+    places: Int64s
     longest: float
     lost: float
 
     @classmethod
     def of(cls, block: SparseBlock) -> SparseItems:
-        """Prepare a block. Raises BlockError naming the first row with a value that is not finite or an index
-        out of range.
+        """Prepare a block. Raises BlockError naming a row with a value that is not finite or an index out of
+        range.
         """
         lengths = -(-np.diff(block.indptr) // LANES) * LANES
+        order = np.argsort(lengths, kind="stable")
+        lengths, places = lengths[order], np.empty_like(order)
+        places[order] = np.arange(len(order))
         pointers = np.zeros(len(block) + 1, np.int64)
         np.cumsum(lengths, out=pointers[1:])
         short = block.dim <= SHORT_DIM
         columns = np.zeros(pointers[-1], np.uint16 if short else np.uint32)
         values, norms = np.zeros(pointers[-1], np.float32), np.zeros(len(block))
         fill = pad_short if short else pad_long
-        wrong = fill(block.dim, block.kernel_rows(), pointers, columns, values, norms)
+        wrong = fill(block.dim, block.kernel_rows(), pointers, order, columns, values, norms)
         _refuse(wrong, f"a value that is not finite or an index outside 0..{block.dim - 1}")
         errors = (lengths + FEW) * UNIT
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             gamma = np.where(errors < 1, errors / np.maximum(1 - errors, 0), np.inf)
             radius = (gamma * norms * UP).astype(np.float32)
-        lost = float(lengths.max(initial=0) + FEW) * 2.0**-148
-        return cls(block.dim, pointers, columns, values, radius, float(norms.max(initial=0)), lost)
+        lost = max(float(lengths.max(initial=0) + FEW) * 2.0**-148, NORMAL)
+        longest = float(norms.max(initial=0))
+        return cls(block.dim, pointers, columns, values, radius, order, places, longest, lost)
 
     def __len__(self) -> int:
         return len(self.radius)
 
-    def arrays(self) -> tuple[Int64s, NDArray[Any], Float32s, Float32s]:
+    def arrays(self) -> tuple[Int64s, NDArray[Any], Float32s, Float32s, Int64s]:
         """As the kernels take them."""
-        return self.pointers, self.columns, self.values, self.radius
+        return self.pointers, self.columns, self.values, self.radius, self.order
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

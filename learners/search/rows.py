@@ -6,7 +6,7 @@ import numpy as np
 
 from learners.block import Float32s, Int64s
 from learners.kernels.scan_dense import score_rows_dense
-from learners.kernels.scan_sparse import score_rows_long, score_rows_short
+from learners.kernels.scan_sparse import score_places_long, score_places_short
 from learners.search.checks import checked_queries, checked_rows, checked_scale
 from learners.search.items import Items, SparseItems
 
@@ -20,8 +20,8 @@ def score_rows(folded: Float32s, items: Items, scale: Float32s | None, rows: Int
     factors, chosen = checked_scale(scale, len(items)), checked_rows(rows, len(items))
     scores = np.empty(len(chosen), np.float32)
     if isinstance(items, SparseItems):
-        score = score_rows_short if items.columns.dtype == np.uint16 else score_rows_long
-        score(query, items.arrays(), factors, chosen, scores)
+        score = score_places_short if items.columns.dtype == np.uint16 else score_places_long
+        score(query, items.arrays(), factors, items.places[chosen], scores)
     else:
         score_rows_dense(query, items.values, factors, chosen, scores)
     return scores

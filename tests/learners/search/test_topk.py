@@ -153,12 +153,23 @@ def test_sums_that_leave_float32_on_the_way_are_found(kind: str, queries: int) -
     np.testing.assert_allclose(scores, 3e38, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("queries", [1, 3])
+def test_scores_below_float32_are_the_least_there_is_and_tie(kind: str, queries: int) -> None:
+    items = np.zeros((40, 20), np.float32)
+    for row in range(40):
+        items[row, : 20 - row // 2] = -3e38  # the later, the shorter
+    scores, found = topk(np.full((queries, 20), 2, np.float32), as_items(block(items, kind)), None, None, 3)
+    assert found.tolist() == [[0, 1, 2]] * queries
+    assert np.all(scores == -np.finfo(np.float32).max)
+
+
 @pytest.mark.parametrize(("kind", "most"), [("sparse", 1e-4), ("dense", 0.02)])
 def test_bounds_are_narrow(kind: str, most: float) -> None:
     """Bounds that let everything through would be right and slow."""
     values = rows(np.random.default_rng(6), 2000, 300)
     items = as_items(block(values, kind))
-    bounds = items.radius if isinstance(items, SparseItems) else items.bounds[:, 2]
+    bounds = items.radius[items.places] if isinstance(items, SparseItems) else items.bounds[:, 2]
     assert np.all(bounds <= most * np.linalg.norm(values, axis=1))
 
 
