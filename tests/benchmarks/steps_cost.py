@@ -3,7 +3,8 @@
 `step_log_rate_ratio`: events per second of a learner whose every batch goes to a publishing thread, all of it
 sent, over the same learner alone. `step_log_path_ratio`: the same for real `tripletd learn` processes that
 read, decode and learn a log, `steps.enabled` true over false. `step_log_cpu_share`: processor time of
-the publishing thread over time, in a `learn` process that is fed 2,000 events per second.
+the publishing thread over time, in a `learn` process that is fed 2,000 events per second; taken per event
+learned, so that a learner that fell behind and catches up does not change it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import shutil
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -45,6 +46,7 @@ WINDOW_SECONDS = 1.0
 STEADY_RATE = 2_000
 STEADY_SECONDS = 20.0
 WARM_SECONDS = 5.0
+START_SECONDS = 120.0
 EVERY_S = 0.1
 SETTING = f"d = {DIM:,}, {NON_ZEROS} non-zeros, every 100 ms, embedded log"
 
@@ -191,7 +193,8 @@ def _steady_figure(batch: TripletBatch) -> Figure:
 
 
 def _steady(batch: TripletBatch, published: bool) -> tuple[float, float, float]:
-    """(processor time of the process, of its publishing thread, bytes published), each per second."""
+    """(processor time of the process, of its publishing thread, bytes published), each per second of
+    `STEADY_RATE` events."""
     address = parse_address(f"log:{whole_path.FOLDER / 'clicks.log'}")
     delete_topic(address)
     ensure_topic(address, 1)
@@ -200,15 +203,24 @@ def _steady(batch: TripletBatch, published: bool) -> tuple[float, float, float]:
     with _steps_setting(published), whole_path.learning("10s") as (process, port):
         feeding.start()
         try:
+            _await(lambda: whole_path.applied(port) > 0)
             time.sleep(WARM_SECONDS)
-            began, before = time.perf_counter(), _usage(process.pid, port)
+            begun, before = whole_path.applied(port), _usage(process.pid, port)
             time.sleep(STEADY_SECONDS)
-            after, seconds = _usage(process.pid, port), time.perf_counter() - began
+            learned, after = whole_path.applied(port) - begun, _usage(process.pid, port)
         finally:
             stop.set()
             feeding.join()
-    cpu, thread, size = ((b - a) / seconds for a, b in zip(before, after, strict=True))
+    cpu, thread, size = ((b - a) / learned * STEADY_RATE for a, b in zip(before, after, strict=True))
     return cpu, thread, size
+
+
+def _await(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + START_SECONDS
+    while not happened():
+        if time.monotonic() > end:
+            raise SystemExit(f"learn does not begin: {(whole_path.FOLDER / 'learn.log').read_text()[-500:]}")
+        time.sleep(0.1)
 
 
 def _feed(batch: TripletBatch, stop: threading.Event) -> None:

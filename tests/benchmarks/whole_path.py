@@ -93,12 +93,12 @@ def whole_path(stream: str = EMBEDDED) -> float:
     with learning("30s", stream=stream) as (process, port):
         begin = end = (0.0, 0.0)
         while process.poll() is None:
-            applied, now = _applied(port), time.perf_counter()
-            if applied >= EVENTS / 5 and not begin[0]:
-                begin = (applied, now)
-            if applied > end[0]:
-                end = (applied, now)
-            if applied >= EVENTS:
+            learned, now = applied(port), time.perf_counter()
+            if learned >= EVENTS / 5 and not begin[0]:
+                begin = (learned, now)
+            if learned > end[0]:
+                end = (learned, now)
+            if learned >= EVENTS:
                 break
             time.sleep(0.05)
         assert begin[0], f"learn ended early: {(FOLDER / 'learn.log').read_text()[-500:]}"
@@ -154,7 +154,8 @@ learn_port = {port}
         process.wait()
 
 
-def _applied(port: int) -> float:
+def applied(port: int) -> float:
+    """How many events a learner has learned, by its metrics; 0 while it has none."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
             text = answer.read().decode()
