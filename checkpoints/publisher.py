@@ -64,10 +64,20 @@ class AsyncPublisher:
         self._stall_budget_s = stall_budget_s
         self._writer = StateWriter(version_store.store, copy_below)
         self._thread: threading.Thread | None = None
+        self._preparing: threading.Thread | None = None
         self._outcome: Manifest | CheckpointError | None = None
         self._meta = VersionMeta()
         self._taken = True
         self._started = self._stall = self._seconds = 0.0
+
+    def prepare(self, arrays: Arrays) -> None:
+        """Make the file for the first version ready, as it is after each one; returns at once.
+
+        Without it the loop stands still 0.7 s for the first 400 MB, with it as long as for the others.
+        """
+        work = self._writer.prepare
+        self._preparing = threading.Thread(target=work, args=(encode(arrays).size,), daemon=True)
+        self._preparing.start()
 
     def begin(self, arrays: Arrays, meta: VersionMeta) -> bool:
         """Capture `arrays` as they are now; they may change as soon as this returns.
@@ -114,6 +124,9 @@ class AsyncPublisher:
 
     def _join(self, timeout: float | None) -> None:
         self._writer.hurry.set()
+        if self._preparing is not None:
+            self._preparing.join()
+            self._preparing = None
         if self._thread is not None:
             self._thread.join(timeout)
             if not self._thread.is_alive():

@@ -90,6 +90,7 @@ def _parts(
     observer = Observer(outside, metrics, readiness, origin.state.arrays, clock)
     publisher = AsyncPublisher(inputs.versions, origin.epoch)
     stack.callback(publisher.close)
+    publisher.prepare(origin.state.arrays())
     publishing = Publishing(
         publisher,
         origin.progress,

@@ -75,6 +75,21 @@ def test_the_state_may_change_as_soon_as_begin_returns(
         assert digests == {name: array_digest(array) for name, array in expected.items()}
 
 
+def test_the_first_version_goes_into_a_file_that_was_made_ready(tmp_path: Path) -> None:
+    versions = VersionStore(LocalStore(tmp_path))
+    publish = AsyncPublisher(versions, versions.claim(), WAIT, copy_below=0)
+    publish.prepare(state(1, dim=200))
+    live = state(2, dim=200)  # as large, and another one
+    expected = {name: array.copy() for name, array in live.items()}
+    assert publish.begin(live, meta())
+    live["W"] += 1
+    assert isinstance(publish.drain(WAIT), Published)
+    assert same(versions.load(0).arrays, expected)
+    publish.prepare(live)
+    publish.close()
+    assert not any((tmp_path / "tmp").iterdir())  # what was made ready is dropped
+
+
 def test_one_at_a_time_and_each_result_once(publisher: tuple[AsyncPublisher, VersionStore]) -> None:
     publish, versions = publisher
     assert publish.result() is None
