@@ -21,7 +21,7 @@ from daemon.serve.http.metrics import HttpMetrics
 from daemon.serve.http.ports import Searching
 from daemon.serve.query import Answers, Query
 
-_JOIN_S = 2.0
+_JOIN_S = 1.0
 Outcome = Answers | Exception
 
 

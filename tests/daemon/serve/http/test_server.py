@@ -16,6 +16,7 @@ from starlette.routing import Route
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.serve.http import Limits, Parts, Ports, create_app, serve
 from daemon.telemetry.health import Health
+from tests.daemon.serve.http.clients import soon
 from tests.daemon.serve.http.toy import (
     HOST,
     ToyAdministration,
@@ -106,7 +107,7 @@ def test_a_stuck_question_does_not_hold_the_end() -> None:
             connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: a\r\n\r\n")
             assert served.searcher.entered.wait(10)
             served.server.close()
-            assert not served.server.alive()
+            assert soon(lambda: not served.server.alive(), 30)
 
 
 def test_routes_of_the_page_are_served_with_the_same_care() -> None:
