@@ -57,7 +57,7 @@ def _pad(dim: int, rows: Csr, pointers: Any, order: Any, columns: Any, values: A
         for source in range(indptr[row], indptr[row + 1]):
             index, value = indices[source], given[source]
             if index < 0 or index >= dim or not np.isfinite(value):
-                return row
+                return int(row)
             columns[place], values[place] = index, value
             squares += np.float64(value) * np.float64(value)
             place += 1
