@@ -13,7 +13,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chromium-headless-shell")
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 """How long an expectation may take to come true: the machine may be busy with other tests."""
 _REMEDY = (
     "install one (Debian: apt-get install chromium; Fedora: dnf install chromium-headless), "
@@ -45,7 +45,9 @@ def browser() -> Iterator[Browser]:
     program = chromium()
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS, timeout=60_000)
+        started = playwright.chromium.launch(
+            executable_path=program, args=_ARGUMENTS, timeout=2 * PATIENCE_MS
+        )
         try:
             yield started
         finally:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.chromium import ChromiumMissing, browser
+from tests.browser.chromium import PATIENCE_MS, ChromiumMissing, browser
 from tests.daemon.serve.page.scene import picture
 from tests.daemon.serve.test_role import OBJECTS, Place, Role, wait
 
@@ -84,6 +84,7 @@ def test_the_page_shows_it(role: Role) -> None:
     try:
         with browser() as chromium:
             page = chromium.new_page()
+            page.set_default_timeout(PATIENCE_MS)
             page.on("console", lambda said: complaints.append(said.text))
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.goto(f"{role.url()}/")

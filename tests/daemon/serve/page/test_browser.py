@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.chromium import ChromiumMissing, browser
+from tests.browser.chromium import PATIENCE_MS, ChromiumMissing, browser
 from tests.daemon.serve.page.scene import Scene, Things
 
 PICTURES = Path(__file__).parents[4] / ".cache" / "page"
@@ -43,6 +43,7 @@ def opened(chromium: Browser, address: str, width: str = "desktop", scheme: str 
     """The page, opened; complaints of the browser and requests to anybody else fail the test at its end."""
     wide, high = WIDTHS[width]
     context = chromium.new_context(viewport={"width": wide, "height": high}, color_scheme=scheme)  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     complaints: list[str] = []
     asked: list[str] = []
@@ -117,7 +118,7 @@ def test_a_new_version_appears_by_itself(chromium: Browser, scene: Scene) -> Non
         scene.ledger.append(
             {"kind": "KEEP", "version": 6, "measures": {"events": 4000, "map_full": 0.61, "version_0": {}}}
         )
-        expect(page.locator("#measure-chart")).to_have_attribute("data-points", "13", timeout=20_000)
+        expect(page.locator("#measure-chart")).to_have_attribute("data-points", "13")
 
 
 def test_live_cards_tell_the_newest_number_and_draw_the_series(chromium: Browser, scene: Scene) -> None:
