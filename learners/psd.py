@@ -58,9 +58,7 @@ def psd_part(W: Float32s, power: float = 1.0) -> tuple[Float32s, Removed]:
     Frobenius norm relative to it. W is not changed. Raises ConfigError above MAX_FULL_DIM dimensions or for a
     power that is not a finite number above 0.
     """
-    _require_full(W.shape[0])
-    if not 0 < power < np.inf:
-        raise ConfigError(f"the power of the eigenvalues must be a finite number above 0, not {power}")
+    _require(W.shape[0], power)
     # A power of two brings W into range without a rounding: an extreme W overflows neither norm nor product.
     scale = np.float32(2.0 ** np.frexp(np.abs(W).max(initial=0))[1].clip(-120, 126))
     symmetric: Float32s = W / scale
@@ -80,6 +78,27 @@ def psd_part(W: Float32s, power: float = 1.0) -> tuple[Float32s, Removed]:
     share = float(sizes[negative].sum() / max(float(sizes.sum()), rounding))
     removed = Removed(int(negative.sum()), share)
     return part * scale, removed
+
+
+def psd_tangent(W: Float32s, power: float = 1.0) -> Float32s:
+    """P, float32 [d, d], symmetric, with psd_part(W + D) ~ psd_part(W) + P D P for a small symmetric D.
+
+    P = V diag(sqrt(f'(lambda))) V^T with f'(lambda) = power (lambda / m)^(power - 1) above 0 and 0 below. The
+    derivative of such a matrix function weighs the change between eigenvectors i and j by the divided
+    difference of f (Daleckii and Krein 1965); sqrt(f'_i f'_j) in its place is equal for i = j, needs no basis
+    of W for its use, and leaves a PSD matrix PSD where D is. How m moves is neglected. Errors as `psd_part`.
+    """
+    _require(W.shape[0], power)
+    scale = np.float32(2.0 ** np.frexp(np.abs(W).max(initial=0))[1].clip(-120, 126))
+    symmetric: Float32s = W / scale
+    symmetric = np.asarray((symmetric + symmetric.T) / 2, np.float32)
+    rounding = _rounding(symmetric)
+    with threadpool_limits(limits=1, user_api="blas"):
+        values, vectors = symmetric_eigen(symmetric)
+        kept = values > rounding
+        slopes = np.float32(power) * (values[kept] / max(values[-1], rounding)) ** np.float32(power - 1)
+        half = vectors[:, kept] * np.sqrt(np.sqrt(slopes))
+        return np.asarray(half @ half.T, np.float32)
 
 
 def lanczos_negative_pairs(W: Float32s, k: int) -> tuple[Float32s, Float32s]:
@@ -130,6 +149,12 @@ def symmetry_index(W: Float32s) -> float:
         total += float(np.sum(tile * tile))
         symmetric += float(np.sum(np.square((tile + W[columns, rows].T) / 2)))
     return symmetric / total if total else 1.0
+
+
+def _require(dim: int, power: float) -> None:
+    _require_full(dim)
+    if not 0 < power < np.inf:
+        raise ConfigError(f"the power of the eigenvalues must be a finite number above 0, not {power}")
 
 
 def _require_full(dim: int) -> None:

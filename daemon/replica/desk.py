@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from checkpoints.digests import array_digest
 from daemon.replica.model import ModelId
 from daemon.replica.refine import Work
-from daemon.replica.side import Side, on_buffers
+from daemon.replica.side import Side, copy_tangent, on_buffers
 from daemon.replica.sides import Sides
 from daemon.replica.view import View
 from learners.carried import CarriedForm
@@ -112,8 +110,7 @@ class Desk:
 
     @staticmethod
     def _write(side: Side, view: View, form: CarriedForm, work: Work) -> None:
-        if form.correction is not None and side.buffers.matrix is not None:
-            np.copyto(side.buffers.matrix, form.correction)
+        copy_tangent(form.tangent, side.buffers)
         carried = on_buffers(form, side.buffers)
         side.view = replace(view, form=carried, formed=work.formed, prepared=work.prepared)
 

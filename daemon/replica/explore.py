@@ -71,7 +71,7 @@ class Explorer:
             loaded = load(self._shelf, number, slot.side.buffers)
         except Refused as refused:
             raise NotServing(f"version {number} cannot be opened: {refused}") from refused
-        view = slot.side.take_version(loaded, self._shelf.space.map_id, 0, stepping=False)
+        view = slot.side.take_version(loaded, self._shelf.space.map_id, 0)
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
         slot.side.view, slot.number = replace(view, prepared=prepared), number
         return slot

@@ -20,6 +20,7 @@ from daemon.replica.settings import Shelf
 from daemon.versions.arrays import MAP_PREFIX, WINDOW_PREFIX
 from daemon.versions.serving_form import DERIVED, make_form, settings_digest
 from learners.block import Float32s
+from learners.carried import Tangent
 from learners.errors import LearnerError
 from learners.serving import ServingForm
 
@@ -29,18 +30,25 @@ CHECKED_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """Where a version is read to: W float32 [d, d], and a second matrix for its form, None where the settings
-    give none of this dimension a matrix.
+    """Where a version is read to: W float32 [d, d]; a second matrix for its form, None where the settings
+    give none of this dimension a matrix; a third one to carry the form on, None where it is not.
     """
 
     W: Float32s
     matrix: Float32s | None
+    P: Float32s | None = None
 
     @classmethod
-    def of(cls, dim: int, serving: ServingConfig) -> Buffers:
+    def of(cls, dim: int, serving: ServingConfig, carried: bool = False) -> Buffers:
         """Buffers for versions of this dimension, touched, so that their memory is there from now on."""
-        full = serving.psd == "full" or (serving.psd == "auto" and dim <= serving.full_max_dim)
-        return cls(_touched(dim), _touched(dim) if full and dim > 1 else None)
+        full = dim > 1 and (serving.psd == "full" or (serving.psd == "auto" and dim <= serving.full_max_dim))
+        matrix, P = (_touched(dim) if wanted else None for wanted in (full, full and carried))
+        return cls(_touched(dim), matrix, P)
+
+    @property
+    def tangent(self) -> Tangent | None:
+        """The place of a carried form's matrices."""
+        return None if self.matrix is None or self.P is None else Tangent(self.matrix, self.P)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from daemon.replica.side import Side
 from daemon.replica.sides import Sides
 from daemon.replica.status import Refined
 from daemon.replica.view import View
-from daemon.versions.serving_form import make_form
+from daemon.versions.serving_form import make_form, power_of
 from learners.block import Block, Float32s
 from learners.carried import CarriedError, CarriedForm, carried_error
 
@@ -136,7 +136,7 @@ class Refiner:
         exact = View(model, view.map_id, form, model.total)
         found = self._gauge.measure(exact, generation, heard)
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(exact)
-        carried = CarriedForm.of(form, self._spare, form.matrix)
+        carried = CarriedForm.of(form, self._spare, power_of(self._serving))
         error = None
         if found is not None:
             spent = time.thread_time() - began

@@ -37,9 +37,9 @@ class Replica:
     """Follows `alias`: `latest`, `best`, `stable`, a pinned name or a version's number.
 
     With `steps`, which `latest` alone can have, the learner is followed event by event behind the newest
-    version; else whole versions are. Memory: two sides of W (4 d^2 bytes each) and, up to
-    serving.full_max_dim dimensions, of a second matrix; with `steps` one more W to make forms from. All of it
-    is allocated here, none per swap.
+    version; else whole versions are. Memory: two sides of W (4 d^2 bytes) each, up to serving.full_max_dim
+    dimensions of a second matrix too, and with `steps` of a third; with `steps` one more W to make forms
+    from. All of it is allocated here, none per swap.
     """
 
     def __init__(
@@ -55,7 +55,8 @@ class Replica:
         dim = shelf.space.dim
         self._alias, self._hooks = alias, hooks
         self._board = Board(alias)
-        self._sides = Sides(Side(Buffers.of(dim, shelf.serving)), Side(Buffers.of(dim, shelf.serving)))
+        buffers = [Buffers.of(dim, shelf.serving, carried=steps is not None) for _ in range(2)]
+        self._sides = Sides(*map(Side, buffers))
         desk = Desk(self._sides, following.drain_s)
         swapper = Swapper(shelf, hooks, self._sides, desk, steps is not None)
         self._follower = Follower(

@@ -14,7 +14,7 @@ from daemon.replica.refusals import Refused
 from daemon.replica.view import Form, View
 from daemon.versions.algorithms import learner_config_of, restored
 from learners.block import Block, SparseBlock
-from learners.carried import CarriedForm
+from learners.carried import CarriedForm, Tangent
 from learners.errors import LearnerError
 from learners.protocol import Learner
 from learners.steps import StepBatch
@@ -39,30 +39,33 @@ class Side:
     generation: int = 0
     view: View | None = None
 
-    def take_version(self, loaded: Loaded, map_id: str, generation: int, stepping: bool) -> View:
-        """A view of a version that was loaded into this side's buffers, not yet `prepared`.
-
-        stepping: it is to be followed by steps, so that the form is carried on as W changes. Raises Refused.
-        """
-        manifest, form = loaded.manifest, loaded.form
-        carried: Form = form
+    def take_version(self, loaded: Loaded, map_id: str, generation: int) -> View:
+        """A view of a version that was loaded into this side's buffers, not yet `prepared`."""
+        manifest = loaded.manifest
         self.learner, self.config, self.generation = None, None, generation
-        if stepping:
-            try:
-                self.config = learner_config_of(manifest)
-                self.learner = restored(self.config, loaded.arrays)
-            except (LearnerError, KeyError, ValueError) as error:
-                raise Refused("malformed", f"version {manifest.number}: {error}") from error
-            carried = CarriedForm.of(form, self.buffers.W, self.buffers.matrix)
         model = ModelId(manifest.number, 0, manifest.watermark, loaded.records)
-        self.view = View(model, map_id, carried, loaded.records)
+        self.view = View(model, map_id, loaded.form, loaded.records)
         return self.view
+
+    def follow_from(self, loaded: Loaded, power: float) -> None:
+        """Have the version, which this side has taken, followed by steps: its form is carried on as W
+        changes.
+
+        power: of the form's eigenvalues. Raises Refused.
+        """
+        assert self.view is not None
+        try:
+            self.config = learner_config_of(loaded.manifest)
+            self.learner = restored(self.config, loaded.arrays)
+            carried = CarriedForm.of(loaded.form, self.buffers.W, power, self.buffers.tangent)
+        except (LearnerError, KeyError, ValueError, np.linalg.LinAlgError) as error:
+            raise Refused("malformed", f"version {loaded.manifest.number}: {error}") from error
+        self.view = replace(self.view, form=carried)
 
     def copy_of(self, other: Side) -> None:
         """Become equal to another side, which is only read."""
         np.copyto(self.buffers.W, other.buffers.W)
-        if self.buffers.matrix is not None and other.buffers.matrix is not None:
-            np.copyto(self.buffers.matrix, other.buffers.matrix)
+        copy_tangent(other.buffers.tangent, self.buffers)
         self.learner, self.config, self.generation = None, other.config, other.generation
         if other.learner is not None and other.config is not None:
             self.learner = restored(other.config, {**other.learner.state(), "W": self.buffers.W})
@@ -86,8 +89,16 @@ class Side:
 def on_buffers(form: Form, buffers: Buffers) -> CarriedForm:
     """A carried form on other buffers."""
     assert isinstance(form, CarriedForm), "a side that steps has a carried form"
-    correction = None if form.correction is None else buffers.matrix
-    return replace(form, state_matrix=buffers.W, correction=correction)
+    tangent = None if form.tangent is None else buffers.tangent
+    return replace(form, state_matrix=buffers.W, tangent=tangent)
+
+
+def copy_tangent(tangent: Tangent | None, buffers: Buffers) -> None:
+    """Bring a carried form's matrices to other buffers."""
+    mine = buffers.tangent
+    if tangent is not None and mine is not None:
+        np.copyto(mine.constant, tangent.constant)
+        np.copyto(mine.P, tangent.P)
 
 
 def touched(batch: StepBatch) -> int:

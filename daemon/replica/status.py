@@ -36,8 +36,8 @@ class ReplicaStatus:
     the epoch. why_not_newer: why nothing newer is served, "" when there is nothing newer. following: "steps"
     while the learner is followed step by step, else "versions". refusals: versions refused, by reason.
     fallbacks: how often the step log was lost, by reason. swaps: flips by what changed (version, steps,
-    relabel, refine). swap_seconds: of the last version swapped in, by phase (load, prepare, warm, flip).
-    carried: the last measured error, None before any. stuck: readers who do not leave the old side.
+    relabel, refine). swap_seconds: of the last version swapped in, by phase (load, prepare, follow, warm,
+    flip). carried: the last measured error, None before any. stuck: readers who do not leave the old side.
     """
 
     alias: str

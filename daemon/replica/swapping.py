@@ -16,6 +16,7 @@ from daemon.replica.refusals import Refused
 from daemon.replica.settings import Hooks, Shelf
 from daemon.replica.side import Side
 from daemon.replica.sides import Sides
+from daemon.versions.serving_form import power_of
 
 Result = TypeVar("Result")
 
@@ -40,9 +41,13 @@ class Swapper:
         self._generation += 1
         side = self._sides.idle
         loaded = _timed(seconds, "load", lambda: load(self._shelf, number, side.buffers))
-        view = side.take_version(loaded, self._shelf.space.map_id, self._generation, self._stepping)
+        view = side.take_version(loaded, self._shelf.space.map_id, self._generation)
         prepared = _timed(seconds, "prepare", lambda: self._call("prepare", self._hooks.prepare, view))
-        ready = side.view = replace(view, prepared=prepared)
+        side.view = replace(view, prepared=prepared)
+        if self._stepping:
+            power = power_of(self._shelf.serving)
+            _timed(seconds, "follow", lambda: side.follow_from(loaded, power))
+        ready = side.view
         _timed(seconds, "warm", lambda: self._call("warm", self._hooks.warm, ready))
         _timed(seconds, "flip", self._desk.flip_version)
         return loaded.manifest, seconds

@@ -80,6 +80,11 @@ def make_form(W: Float32s, number: int, config: ServingConfig) -> ServingForm:
     return ServingForm.from_matrix(W, normalised, full_up_to, pairs, config.power)
 
 
+def power_of(config: ServingConfig) -> float:
+    """What the eigenvalues of a full decomposition are raised to."""
+    return config.power if config.score == "normalised" else 1.0
+
+
 def account(form: ServingForm) -> dict[str, Any]:
     """How a form was made, for people: psd {full, lanczos, off}, the power that applied, and what was removed
     ({negatives, share of the spectrum's absolute sum, null where unknown}).

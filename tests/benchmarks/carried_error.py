@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from daemon.config.model import LearnerConfig, ServingConfig
 from daemon.demo.clicks import position_biased
 from daemon.versions.algorithms import untrained
-from daemon.versions.serving_form import make_form
+from daemon.versions.serving_form import make_form, power_of
 from learners.block import Float32s
 from learners.carried import CarriedError, CarriedForm, carried_error
 from learners.quadratic import inverse_roots
@@ -30,7 +30,7 @@ RATE = 2_000
 SECONDS = (1, 5, 30)
 STATED = 5
 """Of the figure: as long as serve.refine_every is by default."""
-BASES = (8_000, 64_000)
+BASES = (8_000, 80_000)
 QUERIES = 200
 WHAT = "the form made anew of the same W, all items, 200 queries"
 
@@ -56,13 +56,18 @@ def _figure(name: str, data: Dataset) -> Figure:
             learned += BATCH
         form = make_form(W, 1, ServingConfig())
         norms = form.self_scores(data.mapped)
-        carried = CarriedForm.of(form, W, form.matrix)  # it reads W as it changes
+        queries = data.mapped.take(rows)
+        left = form.fold(queries)
+        carried = CarriedForm.of(form, W, power_of(ServingConfig()))  # it reads W as it changes
         for seconds in SECONDS:
             while learned < base + seconds * RATE:
                 learner.learn_many(next(batches))
                 learned += BATCH
             at = f"{base // 1000}k+{seconds}s"
-            found, precision = _compared(carried, norms, make_form(W, 1, ServingConfig()), data, rows)
+            exact = make_form(W, 1, ServingConfig())
+            found, precision = _compared(carried, norms, exact, data, rows)
+            stale = carried_error(left, norms, exact, (queries, data.mapped))
+            detail |= {f"left_fold {at}": round(stale.fold, 4), f"left_overlap {at}": round(stale.overlap, 4)}
             detail |= {f"{kind} {at}": round(one, 4) for kind, one in asdict(found).items()}
             detail |= {f"{kind} {at}": round(one, 4) for kind, one in precision.items()}
             value = max(value, found.fold) if seconds == STATED else value

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from learners import Oasis, OasisConfig, ServingForm, StateError, TripletBatch, as_block
+from learners import Oasis, OasisConfig, ServingForm, TripletBatch, as_block
 from learners.block import Block
-from learners.carried import CarriedForm, carried_error
+from learners.carried import CarriedForm, Tangent, carried_error
+from learners.psd import psd_part, psd_tangent
+from learners.serving import DEFAULT_POWER as POWER
 
 DIM = 24
 
@@ -39,7 +41,7 @@ def form_of(W: np.ndarray, kind: str) -> ServingForm:
 def test_at_its_base_it_is_the_form(kind: str, block: str) -> None:
     W = learned().W
     form = form_of(W, kind)
-    carried = CarriedForm.of(form, W, np.empty_like(W))
+    carried = CarriedForm.of(form, W, POWER)
     queries, items = rows(7, 5, block), rows(8, 30, block)
     assert np.allclose(carried.fold(queries), form.fold(queries), atol=1e-5)
     assert np.allclose(carried.self_scores(items), form.self_scores(items), rtol=1e-4, atol=1e-4)
@@ -51,40 +53,54 @@ def test_at_its_base_it_is_the_form(kind: str, block: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "lanczos"])
-def test_behind_its_base_it_is_the_form_plus_the_change_of_sym_W(kind: str) -> None:
+def test_behind_its_base_it_answers_to_the_change_to_first_order(kind: str) -> None:
     learner = learned()
     form = form_of(learner.W.copy(), kind)
-    before = learner.W.astype(np.float64)
-    carried = CarriedForm.of(form, learner.W, np.empty_like(learner.W))
+    before, P = learner.W.astype(np.float64), np.eye(DIM)
+    if kind == "full":
+        P = psd_tangent(learner.W, POWER).astype(np.float64)
+    carried = CarriedForm.of(form, learner.W, POWER)
     go_on(learner, 40, seed=50)
     identity = np.eye(DIM, dtype=np.float32)
     change = learner.W - before
-    wanted = form.fold(identity) + (change + change.T) / 2
+    wanted = form.fold(identity) + P @ (change + change.T) @ P / 2
     assert np.abs(change).max() > 1e-3
     assert np.allclose(carried.fold(identity), wanted, atol=1e-5)
-    assert np.allclose(carried.self_scores(identity), np.maximum(np.diag(wanted), 0), atol=1e-4)
+    for block in (identity, sparse.csr_array(identity)):
+        assert np.allclose(carried.self_scores(block), np.maximum(np.diag(wanted), 0), atol=1e-4)
 
 
-def test_the_correction_may_be_written_over_the_form_that_it_is_made_of() -> None:
+@pytest.mark.parametrize("power", [1.0, 1.5, 2.0])
+def test_the_tangent_is_the_slope_of_the_psd_part(power: float) -> None:
+    learner = learned(400)
+    W = learner.W.astype(np.float64)
+    values, V = np.linalg.eigh((W + W.T) / 2)
+    assert values[0] < 0 < values[-2]
+    for place in (0, DIM // 2, DIM - 2):
+        direction = np.outer(V[:, place], V[:, place])
+        step = 1e-3 * direction
+        measured = psd_part((W + step).astype(np.float32), power)[0] - psd_part(learner.W, power)[0]
+        P = psd_tangent(learner.W, power).astype(np.float64)
+        assert np.allclose(measured, P @ step @ P, atol=1e-5), place
+
+
+def test_matrices_are_written_where_they_are_wanted_also_over_the_forms_own() -> None:
     W = learned().W
     form = form_of(W, "full")
-    apart = CarriedForm.of(form, W, np.empty_like(W)).correction
-    over = CarriedForm.of(form, W, form.matrix).correction
+    apart = CarriedForm.of(form, W, POWER).tangent
+    assert form.matrix is not None
+    place = Tangent(form.matrix, np.empty_like(W))
+    over = CarriedForm.of(form, W, POWER, place).tangent
     assert apart is not None
-    assert over is form.matrix
-    assert over.tobytes() == apart.tobytes()
-
-
-def test_a_form_with_a_matrix_needs_a_place_for_the_correction() -> None:
-    W = learned().W
-    with pytest.raises(StateError, match="give out"):
-        CarriedForm.of(form_of(W, "full"), W)
+    assert over is place
+    assert over.constant.tobytes() == apart.constant.tobytes()
+    assert over.P.tobytes() == apart.P.tobytes()
 
 
 def test_the_error_grows_with_what_was_neglected_and_counts_norms_that_stayed_behind() -> None:
     learner, errors = learned(), []
     form = form_of(learner.W.copy(), "full")
-    carried = CarriedForm.of(form, learner.W, np.empty_like(learner.W))
+    carried = CarriedForm.of(form, learner.W, POWER)
     sample = rows(7, 5), rows(8, 30)
     norms = form.self_scores(sample[1])
     for seed in (50, 60, 70):

@@ -20,6 +20,7 @@ from daemon.replica.settings import Following, Hooks, Shelf
 from daemon.versions.serving_form import make_form
 from learners import Oasis, OasisConfig, TripletBatch, as_block
 from learners.block import Block, DenseBlock
+from learners.psd import psd_tangent
 from learners.steps import StepBatch, taken_steps
 from streams import memory
 from streams.source import OutRecord
@@ -175,9 +176,14 @@ class World:
     def wanted_fold(self, queries: Block, total: int, formed: int) -> np.ndarray:
         """S q as a view must give it, in float64: the form at `formed`, carried to `total`."""
         eye = np.eye(self.dim, dtype=np.float32)
-        S = self.exact_form(formed).fold(eye).astype(np.float64)
+        form = self.exact_form(formed)
+        S = form.fold(eye).astype(np.float64)
         change = self.W_at[total].astype(np.float64) - self.W_at[formed]
-        return _dense(queries).astype(np.float64) @ (S + (change + change.T) / 2)
+        change = (change + change.T) / 2
+        if form.matrix is not None:
+            P = psd_tangent(self.W_at[formed], self.serving.power).astype(np.float64)
+            change = P @ change @ P
+        return _dense(queries).astype(np.float64) @ (S + change)
 
     def _oasis(self) -> OasisConfig:
         return OasisConfig(self.config.C, self.config.symmetric, self.config.psd_every)

@@ -69,8 +69,7 @@ def test_a_low_rank_form_and_a_carried_one_answer_as_they_score() -> None:
     items = several_parts("sparse")
     W, later = learned(2), learned(3)
     low_rank = ServingForm.from_matrix(W, full_up_to=1, pairs=4)
-    correction = np.empty_like(W)
-    carried = CarriedForm.of(ServingForm.from_matrix(W), later, correction)
+    carried = CarriedForm.of(ServingForm.from_matrix(W), later)
     for form in (low_rank, carried):
         searcher, _ = searcher_of(items, replace(view_of(W), form=form))
         hits = searcher.search("latest", [Query(id="b3", k=7)]).results[0]
