@@ -65,7 +65,7 @@ class ServeConfig(Section):
     )
     look_every: PositiveDuration = Field("250ms", description="how often versions and verdicts are looked at")
     refine_every: PositiveDuration = Field(
-        "5s", description="how often the form of a followed version is computed anew"
+        "1s", description="how often the form of a followed version is computed anew"
     )
     refine_share: float = Field(
         0.25, gt=0, le=1, allow_inf_nan=False, description="most of one core that computing it may take"

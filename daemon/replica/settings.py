@@ -36,7 +36,7 @@ class Following:
     """
 
     look_every_s: float = 0.25
-    refine_every_s: float = 5.0
+    refine_every_s: float = 1.0
     refine_share: float = 0.25
     drain_s: float = 1.0
 

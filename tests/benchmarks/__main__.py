@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
-Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items; all without any. `kafka`
+Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried; all without any. `kafka`
 and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the interpreter that runs this has
 it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit).
 """
@@ -13,6 +13,7 @@ import sys
 
 from tests.benchmarks import (
     ann_recall,
+    carried_error,
     checkpoint_cost,
     decode_speed,
     freshness,
@@ -28,7 +29,9 @@ from tests.benchmarks import (
 from tests.benchmarks.harness import Figure, record
 
 COMMAND = "make bench"
-NAMES = ("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items")
+NAMES = (
+    "step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items", "carried",
+)  # fmt: skip
 
 
 def main(names: list[str]) -> int:
@@ -48,6 +51,7 @@ def main(names: list[str]) -> int:
         "freshness": freshness.figures,
         "swaps": swaps.figures,
         "items": items_rate.figures,
+        "carried": carried_error.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()

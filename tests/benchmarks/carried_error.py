@@ -6,7 +6,6 @@ for the events that come in 1, 5 and 30 seconds at 2,000 a second. Not a matter 
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 
 import numpy as np
@@ -29,7 +28,7 @@ from tests.quality.simulation import BATCH, Setting, Simulation
 RATE = 2_000
 SECONDS = (1, 5, 30)
 STATED = 5
-"""Of the figure: as long as serve.refine_every is by default."""
+"""Of the figure: how long a form is carried where a share of a core allows no more than one in that time."""
 BASES = (8_000, 80_000)
 QUERIES = 200
 WHAT = "the form made anew of the same W, all items, 200 queries"
@@ -37,7 +36,7 @@ WHAT = "the form made anew of the same W, all items, 200 queries"
 
 def figures() -> list[Figure]:
     """For each data: the larger error of folded queries after 5 s, early and late in learning; all else in
-    detail.
+    detail, where `left` is the form of the base left as it was.
     """
     with threadpool_limits(limits=1):
         return [_figure("photos", photos()), _figure("texts", texts())]
@@ -88,17 +87,3 @@ def _compared(
         best = np.argsort(-scores, axis=1, kind="stable")[:, :10]
         precision[name] = float(np.mean(data.labels[best] == data.labels[rows][:, None]))
     return carried_error(folded, norms, exact, (queries, data.mapped)), precision
-
-
-def main() -> None:
-    """Print the figures."""
-    for figure in figures():
-        sys.stdout.write(
-            f"{figure.name}: {figure.value} {figure.unit} after {STATED} s, over {figure.against}\n"
-        )
-        for name, value in figure.detail.items():
-            sys.stdout.write(f"  {name:22s} {value}\n")
-
-
-if __name__ == "__main__":
-    main()
