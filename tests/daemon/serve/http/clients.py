@@ -13,10 +13,10 @@ SHORT = Limits(
     body_bytes=10_000,
     head_bytes=4_000,
     connections=8,
-    head_s=0.4,
-    body_s=0.4,
-    idle_s=1.0,
-    write_s=0.4,
+    head_s=1.0,
+    body_s=1.0,
+    idle_s=2.0,
+    write_s=1.0,
     k_max=5_000,
     batch_max=256,
     results_max=100_000,
@@ -26,6 +26,17 @@ SHORT = Limits(
 def post(body: bytes, length: int | None = None, more: bytes = b"") -> bytes:
     size = len(body) if length is None else length
     return b"POST /v1/similar HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%s\r\n%s" % (size, more, body)
+
+
+def healthy(connection: socket.socket) -> bool:
+    """Whether a question on this connection is answered; its answer is read whole."""
+    connection.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+    answer = b""
+    while part := connection.recv(1000):
+        answer += part
+        if answer.endswith(b"ok\n"):
+            return answer.startswith(b"HTTP/1.1 200")
+    return False
 
 
 def trickle(connection: socket.socket, piece: bytes) -> int:

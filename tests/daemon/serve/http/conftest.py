@@ -28,4 +28,5 @@ def others(strict: Served) -> Iterator[None]:
     """After each test what it left open is closed by the limits, and others are served."""
     yield
     assert soon(lambda: strict.metric("tripletd_http_connections") == 0, 10), "a connection is left open"
-    assert strict.post(QUESTION)[0] == 200
+    # Connections that were closed before they were accepted may still have to be.
+    assert soon(lambda: strict.post(QUESTION)[0] == 200, 10)
