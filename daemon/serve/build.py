@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ from checkpoints.local import LocalStore
 from daemon.config.model import Config
 from daemon.config.serve import ServeConfig
 from daemon.exits import EX_SOFTWARE, UserError
+from daemon.look.series import Series
 from daemon.process.outside import Outside
 from daemon.serve.http import HttpServer, Limits, Parts, Ports, create_app, serve
 from daemon.serve.page.routes import page_routes
@@ -25,6 +28,8 @@ from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
 
 DRAIN_S = 1.0
 """How long open requests may take when the role ends."""
+LEAVE_S = 0.5
+"""How long the threads of its parts may take after that."""
 
 log = structlog.get_logger("tripletd.serve")
 
@@ -51,9 +56,8 @@ def build(stack: ExitStack, config: Config, outside: Outside, metrics: ServeMetr
     versions, ledger = VersionStore(store), Ledger(store)
     watcher = Watcher(config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1])
     live = Live(config, versions, ledger, watcher, GuardMetrics(metrics.registry).record)
-    stack.callback(live.close)
     series = live_series(config.http, metrics.registry, outside.health)
-    stack.callback(series.close)
+    stack.callback(_leave, live, series)
     metrics.follow(live.statuses, live.items, watcher.waiting)
     parts = Parts(
         ports=Ports(
@@ -75,6 +79,16 @@ def build(stack: ExitStack, config: Config, outside: Outside, metrics: ServeMetr
     series.start()
     log.info("answering, with metrics, health and the page", url=f"http://{server.host}:{server.port}")
     return ServeParts(live, server)
+
+
+def _leave(live: Live, series: Series) -> None:
+    """End the threads of the parts. One that reads a version is not waited for: nothing is lost with it."""
+    ends = [threading.Thread(target=part.close, daemon=True) for part in (live, series)]
+    for thread in ends:
+        thread.start()
+    deadline = time.monotonic() + LEAVE_S
+    for thread in ends:
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def limits_of(serve: ServeConfig) -> Limits:

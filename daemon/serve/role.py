@@ -28,7 +28,6 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> int:
     with ExitStack() as stack:
         outside = open_process(stack, config, load)
         parts = build(stack, config, outside, metrics)
-        outside.signals.finish_first()
         _loop(parts, outside)
         outside.notifier.stopping()
     return EX_OK
@@ -44,5 +43,7 @@ def _loop(parts: ServeParts, outside: Outside) -> None:
         outside.reloading.when(outside.signals.take_reload_request())
         with outside.pulse.patient("opening versions and items"):
             parts.turn()
+        if parts.live.opened is not None:  # until then a stop ends the process at once: nobody was answered
+            outside.signals.finish_first()
         standing.now(parts.live.not_ready())
         outside.signals.wait(TURN_S)

@@ -13,6 +13,7 @@ from daemon.replica.model import ModelId
 from daemon.replica.status import Refined, ReplicaStatus
 from daemon.serve.http.metrics import HttpMetrics
 from daemon.telemetry import LearnMetrics, ServeMetrics, ValidateMetrics
+from daemon.telemetry.guard_metrics import GuardMetrics
 from daemon.telemetry.step_log_metrics import StepLogMetrics
 from tests.daemon.serve.test_serve_metrics import Items
 from tests.deploy.expressions import dashboard, expressions, labels_in, metrics_in, rules
@@ -26,6 +27,7 @@ def registries() -> list[CollectorRegistry]:
     learn, validate, serve = LearnMetrics(), ValidateMetrics(), ServeMetrics(["latest"])
     StepLogMetrics(learn.registry, ("queue",))
     HttpMetrics(serve.registry)
+    GuardMetrics(serve.registry)
     model, carried = ModelId(3, 4, 5, 6), Refined(0.0, 0.0, 1.0, 2, 0.1)
     counts = {"reason": 1}
     state = ReplicaStatus("latest", model, 1.0, "", "steps", counts, counts, counts, {"load": 1.0}, carried)
