@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 import structlog
@@ -14,7 +15,7 @@ from checkpoints.errors import CheckpointError
 from daemon.replica.board import Board
 from daemon.replica.choose import Keep, Load, Seen, Served, choose
 from daemon.replica.desk import Desk
-from daemon.replica.line import REASONS
+from daemon.replica.line import REASONS, Lost
 from daemon.replica.loading import records_of
 from daemon.replica.model import ModelId
 from daemon.replica.refine import Work
@@ -76,7 +77,7 @@ class Follower:
                 self._turn(stop)
             except Exception:
                 log.exception("following failed; what is served goes on answering", alias=self._alias)
-                self._desk.spoil()
+                self._recover()
                 stop.wait(AFTER_BUG_S)
         if self._stepper is not None:
             self._stepper.close()
@@ -173,11 +174,18 @@ class Follower:
             return
         lost = self._stepper.turn(POLL_S, time.monotonic())
         if lost is not None:
-            self._board.fell_back(lost.reason)
-            log.warning(
-                "the step log is left", alias=self._alias, reason=lost.reason, why=REASONS[lost.reason]
-            )
-            self._reload, self._look_at = lost.reload, 0.0
+            self._fall_back(lost)
+
+    def _fall_back(self, lost: Lost) -> None:
+        self._board.fell_back(lost.reason)
+        log.warning("the step log is left", alias=self._alias, reason=lost.reason, why=REASONS[lost.reason])
+        self._reload, self._look_at = lost.reload, 0.0
+
+    def _recover(self) -> None:
+        """After a failure midway nothing is known of the idle side, nor how far the steps were taken."""
+        self._desk.spoil()
+        if self._stepper is not None and self._served is not None:
+            self._fall_back(replace(self._stepper.abandon(), reload=self._served.number))
 
     def _doubt(self, error: CheckpointError) -> None:
         log.warning("a verdict cannot be read", alias=self._alias, why=str(error))

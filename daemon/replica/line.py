@@ -66,6 +66,7 @@ REASONS = {
     "break": "the learner left steps out",
     "steps": "steps do not fit the model",
     "log": "the step log was expired, cut or made anew",
+    "error": "following failed by a mistake of the program's, which the log tells",
 }
 
 Meaning: TypeAlias = Apply | Relabel | Lost | None

@@ -107,7 +107,7 @@ class Refiner:
             except Exception:  # whatever it is, the last form goes on answering
                 log.exception("the serving form could not be made anew; the last one is carried on")
             spent = time.thread_time() - spent
-            self._stopping.wait(max(0.0, spent / self._share - (time.monotonic() - began)))
+            self._stopping.wait(rest(spent, time.monotonic() - began, self._share))
 
     def _work(self, asked: bool) -> Work | None:
         with self._sides.read() as side:
@@ -166,6 +166,13 @@ class Gauge:
         if items is None or norms is None or heard is None:
             return None
         return carried_error(heard.folded, norms, exact.form, (heard.queries, items))
+
+
+def rest(spent_s: float, elapsed_s: float, share: float) -> float:
+    """Seconds to wait after work that took so much processor time and so long, to stay within a share of a
+    core.
+    """
+    return max(0.0, spent_s / share - elapsed_s)
 
 
 def give_way(nice: int) -> None:

@@ -90,6 +90,11 @@ class Stepper:
         self._show()
         return lost
 
+    def abandon(self) -> Lost:
+        """Something failed midway: nothing taken is shown, and the log is left until a version is loaded."""
+        self._discard()
+        return self._listener.lose("error")
+
     def _take(self, steps: Steps) -> Lost | None:
         blocks = as_blocks({"query": steps.query, "error": steps.error})
         try:

@@ -14,6 +14,7 @@ from daemon.replica.explore import Explorer
 from daemon.replica.loading import Buffers, load
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.origin import read_space
+from daemon.replica.refine import rest
 from daemon.replica.settings import Hooks
 from daemon.replica.status import NotServing
 from daemon.versions.arrays import pack
@@ -200,6 +201,14 @@ def test_closing_takes_no_longer_than_it_must_and_leaves_what_was_served(world):
     with replica.read() as view:
         assert str(view.model) == "0"
     world.replica().close()  # never started
+
+
+@pytest.mark.parametrize(
+    ("spent", "elapsed", "share", "wanted"),
+    [(1.0, 1.0, 0.25, 3.0), (1.0, 5.0, 0.25, 0.0), (0.0, 0.1, 0.5, 0.0), (2.0, 2.0, 1.0, 0.0)],
+)
+def test_work_keeps_to_its_share_of_a_core(spent, elapsed, share, wanted):
+    assert rest(spent, elapsed, share) == wanted
 
 
 class TestLoading:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daemon.replica import follower
+from daemon.replica import desk, follower
 from daemon.replica.settings import Hooks
 from streams import memory
 from streams.source import OutRecord
@@ -291,6 +291,33 @@ def test_a_version_whose_base_never_comes_is_loaded_after_a_while(world, started
     assert replica.status().swaps["version"] == 2
     world.learn(10)
     serves(replica, f"{manifest.number}+10")
+
+
+def test_after_a_mistake_midway_the_version_is_loaded_and_followed_again(world, started, monkeypatch):
+    monkeypatch.setattr(follower, "AFTER_BUG_S", 0.01)
+    replica = started()
+    world.learn(20)
+    manifest = world.publish()
+    serves(replica, "1")
+    digest = desk.array_digest
+    broken = [True]
+
+    def once(array):
+        if broken:
+            broken.clear()
+            raise RuntimeError("a mistake")
+        return digest(array)
+
+    monkeypatch.setattr(desk, "array_digest", once)
+    world.learn(20)
+    newer = world.capture()
+    lost(replica, "error")
+    world.base(newer)
+    serves(replica, str(newer.number))
+    world.learn(10)
+    serves(replica, f"{newer.number}+10")
+    assert W_of(replica)[0].tobytes() == world.learner.W.tobytes()
+    assert manifest.number == 1
 
 
 def test_only_latest_can_be_followed_step_by_step(world):
