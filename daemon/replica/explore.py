@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from daemon.replica.loading import Buffers, load
+from daemon.replica.loading import Buffers, load_form, load_state
 from daemon.replica.refusals import Refused
 from daemon.replica.settings import Hooks, Shelf
 from daemon.replica.side import Side
@@ -68,10 +68,11 @@ class Explorer:
         slot = self._free()
         slot.number = None
         try:
-            loaded = load(self._shelf, number, slot.side.buffers)
+            state = load_state(self._shelf, number, slot.side.buffers)
+            form = load_form(self._shelf, number, slot.side.buffers)
         except Refused as refused:
             raise NotServing(f"version {number} cannot be opened: {refused}") from refused
-        view = slot.side.take_version(loaded, self._shelf.space.map_id, 0)
+        view = slot.side.take_version(state, form, self._shelf.space.map_id, 0)
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
         slot.side.view, slot.number = replace(view, prepared=prepared), number
         return slot

@@ -52,14 +52,11 @@ class Buffers:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A verified version: its manifest, the learner's arrays (W in the buffer), its serving form (in the
-    buffers).
-    """
+class State:
+    """A verified version: its manifest and the learner's arrays, W in its buffer."""
 
     manifest: Manifest
     arrays: Arrays
-    form: ServingForm
 
     @property
     def records(self) -> int:
@@ -84,11 +81,10 @@ def check_manifest(manifest: Manifest, space: ModelSpace) -> None:
         raise Refused("other_shape", f"version {number}: no array W of float32 {wanted.shape}")
 
 
-def load(shelf: Shelf, number: int, buffers: Buffers) -> Loaded:
-    """Read version `number` into `buffers`, verify every byte, and bring it into its serving form.
+def load_state(shelf: Shelf, number: int, buffers: Buffers) -> State:
+    """Read version `number` into `buffers.W` and verify every byte; nothing of its size is allocated.
 
-    Nothing of the size of W is allocated where the form is attached to the version, made with the same
-    settings; else it is computed. Raises Refused; the buffers then hold anything.
+    Raises Refused; the buffer then holds anything.
     """
     try:
         manifest = shelf.versions.manifest(number)
@@ -99,7 +95,26 @@ def load(shelf: Shelf, number: int, buffers: Buffers) -> Loaded:
     except CheckpointError as error:
         raise Refused("unreadable", f"{error.place}: {error.problem}") from error
     check_finite(buffers.W, f"version {number}: W")
-    return Loaded(manifest, arrays, _form(shelf, number, buffers))
+    return State(manifest, arrays)
+
+
+def load_form(shelf: Shelf, number: int, buffers: Buffers) -> ServingForm:
+    """The serving form of a version whose W is in `buffers`, its matrix in theirs.
+
+    Nothing of the size of W is allocated where the form is attached to the version, made with the same
+    settings; else it is computed. Raises Refused; the second buffer then holds anything.
+    """
+    try:
+        kept = _kept_form(shelf.versions, number, shelf.serving, buffers)
+        form = kept if kept is not None else make_form(buffers.W, number, shelf.serving)
+    except (LearnerError, UserError, ValueError, np.linalg.LinAlgError) as error:
+        raise Refused("form", f"version {number}: {error}") from error
+    if form.matrix is None or form.matrix is buffers.matrix:
+        return form
+    assert buffers.matrix is not None, "the settings that made the matrix made the buffer"
+    np.copyto(buffers.matrix, form.matrix)
+    check_finite(buffers.matrix, f"version {number}: its serving form")
+    return replace(form, matrix=buffers.matrix)
 
 
 def check_finite(matrix: Float32s, what: str) -> None:
@@ -114,20 +129,6 @@ def _destination(spec: ArraySpec, buffers: Buffers) -> NDArray[Any] | None:
     if spec.name == "W":
         return buffers.W
     return None if spec.name.startswith((MAP_PREFIX, WINDOW_PREFIX)) else fresh(spec)
-
-
-def _form(shelf: Shelf, number: int, buffers: Buffers) -> ServingForm:
-    try:
-        kept = _kept_form(shelf.versions, number, shelf.serving, buffers)
-        form = kept if kept is not None else make_form(buffers.W, number, shelf.serving)
-    except (LearnerError, UserError, ValueError, np.linalg.LinAlgError) as error:
-        raise Refused("form", f"version {number}: {error}") from error
-    if form.matrix is None or form.matrix is buffers.matrix:
-        return form
-    assert buffers.matrix is not None, "the settings that made the matrix made the buffer"
-    np.copyto(buffers.matrix, form.matrix)
-    check_finite(buffers.matrix, f"version {number}: its serving form")
-    return replace(form, matrix=buffers.matrix)
 
 
 def _kept_form(

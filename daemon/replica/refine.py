@@ -140,7 +140,7 @@ class Refiner:
         error = None
         if found is not None:
             spent = time.thread_time() - began
-            error = Refined(found.fold, found.norms, found.overlap, model.total - view.formed, spent)
+            error = Refined(found.fold, found.norms, found.overlap, abs(model.total - view.formed), spent)
         return Work(generation, carried, model.total, prepared, error)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daemon.config.model import LearnerConfig
-from daemon.replica.loading import Buffers, Loaded
+from daemon.replica.loading import Buffers, State
 from daemon.replica.model import ModelId
 from daemon.replica.refusals import Refused
 from daemon.replica.view import Form, View
@@ -17,6 +17,7 @@ from learners.block import Block, SparseBlock
 from learners.carried import CarriedForm, Tangent
 from learners.errors import LearnerError
 from learners.protocol import Learner
+from learners.serving import ServingForm
 from learners.steps import StepBatch
 
 SCATTERED = 8
@@ -39,28 +40,43 @@ class Side:
     generation: int = 0
     view: View | None = None
 
-    def take_version(self, loaded: Loaded, map_id: str, generation: int) -> View:
+    def take_version(self, state: State, form: ServingForm, map_id: str, generation: int) -> View:
         """A view of a version that was loaded into this side's buffers, not yet `prepared`."""
-        manifest = loaded.manifest
         self.learner, self.config, self.generation = None, None, generation
-        model = ModelId(manifest.number, 0, manifest.watermark, loaded.records)
-        self.view = View(model, map_id, loaded.form, loaded.records)
+        self.view = View(model_of(state), map_id, form, state.records)
         return self.view
 
-    def follow_from(self, loaded: Loaded, power: float) -> None:
-        """Have the version, which this side has taken, followed by steps: its form is carried on as W
-        changes.
+    def follow_from(self, state: State, power: float) -> None:
+        """Have the version that this side has taken followed by steps: its form is carried on as W changes.
 
         power: of the form's eigenvalues. Raises Refused.
         """
         assert self.view is not None
+        assert isinstance(self.view.form, ServingForm)
+        self._learn_from(state)
         try:
-            self.config = learner_config_of(loaded.manifest)
-            self.learner = restored(self.config, loaded.arrays)
-            carried = CarriedForm.of(loaded.form, self.buffers.W, power, self.buffers.tangent)
-        except (LearnerError, KeyError, ValueError, np.linalg.LinAlgError) as error:
-            raise Refused("malformed", f"version {loaded.manifest.number}: {error}") from error
-        self.view = replace(self.view, form=carried)
+            form = CarriedForm.of(self.view.form, self.buffers.W, power, self.buffers.tangent)
+        except (LearnerError, ValueError, np.linalg.LinAlgError) as error:
+            raise Refused("form", f"version {state.manifest.number}: {error}") from error
+        self.view = replace(self.view, form=form)
+
+    def carry_to(self, state: State, other: Side) -> None:
+        """Take a version whose W was loaded into this side's buffer, with the other side's form and what was
+        prepared of it: a form answers to any change of W alike, by steps or by a load. Raises Refused.
+        """
+        copy_tangent(other.buffers.tangent, self.buffers)
+        self._learn_from(state)
+        self.generation = other.generation
+        self.mirror(other)
+        assert self.view is not None
+        self.view = replace(self.view, model=model_of(state))
+
+    def _learn_from(self, state: State) -> None:
+        try:
+            self.config = learner_config_of(state.manifest)
+            self.learner = restored(self.config, state.arrays)
+        except (LearnerError, KeyError, ValueError) as error:
+            raise Refused("malformed", f"version {state.manifest.number}: {error}") from error
 
     def copy_of(self, other: Side) -> None:
         """Become equal to another side, which is only read."""
@@ -84,6 +100,11 @@ class Side:
         """The other's view, on this side's buffers, which hold the same numbers."""
         assert other.view is not None
         self.view = replace(other.view, form=on_buffers(other.view.form, self.buffers))
+
+
+def model_of(state: State) -> ModelId:
+    """The name of a version's own state."""
+    return ModelId(state.manifest.number, 0, state.manifest.watermark, state.records)
 
 
 def on_buffers(form: Form, buffers: Buffers) -> CarriedForm:

@@ -11,7 +11,7 @@ import structlog
 
 from checkpoints.manifest import Manifest
 from daemon.replica.desk import Desk
-from daemon.replica.loading import load
+from daemon.replica.loading import State, load_form, load_state
 from daemon.replica.refusals import Refused
 from daemon.replica.settings import Hooks, Shelf
 from daemon.replica.side import Side
@@ -34,23 +34,33 @@ class Swapper:
     def swap(self, number: int) -> tuple[Manifest, dict[str, float]]:
         """Serve version `number` from now on: its manifest, and the seconds that each phase took.
 
-        The desk must be settled. Raises Refused, and serves what was served; the idle side is spoilt then.
+        A replica that steps, and falls back to a version, keeps the form it has and carries it on to that: so
+        it follows again within the time of one reading of W, and the refiner makes the form. The desk must be
+        settled. Raises Refused, and serves what was served; the idle side is spoilt then.
         """
         seconds: dict[str, float] = {}
         self._desk.spoil()
+        side, active = self._sides.idle, self._sides.active
+        state = _timed(seconds, "load", lambda: load_state(self._shelf, number, side.buffers))
+        if self._stepping and active.view is not None and active.view.formed > 0:
+            _timed(seconds, "follow", lambda: side.carry_to(state, active))
+        else:
+            self._form(state, side, seconds)
+        _timed(seconds, "warm", lambda: self._call("warm", self._hooks.warm, side.view))
+        _timed(seconds, "flip", self._desk.flip_version)
+        return state.manifest, seconds
+
+    def _form(self, state: State, side: Side, seconds: dict[str, float]) -> None:
+        """A version's own form, and what is prepared of it."""
+        number = state.manifest.number
         self._generation += 1
-        side = self._sides.idle
-        loaded = _timed(seconds, "load", lambda: load(self._shelf, number, side.buffers))
-        view = side.take_version(loaded, self._shelf.space.map_id, self._generation)
+        form = _timed(seconds, "form", lambda: load_form(self._shelf, number, side.buffers))
+        view = side.take_version(state, form, self._shelf.space.map_id, self._generation)
         prepared = _timed(seconds, "prepare", lambda: self._call("prepare", self._hooks.prepare, view))
         side.view = replace(view, prepared=prepared)
         if self._stepping:
             power = power_of(self._shelf.serving)
-            _timed(seconds, "follow", lambda: side.follow_from(loaded, power))
-        ready = side.view
-        _timed(seconds, "warm", lambda: self._call("warm", self._hooks.warm, ready))
-        _timed(seconds, "flip", self._desk.flip_version)
-        return loaded.manifest, seconds
+            _timed(seconds, "follow", lambda: side.follow_from(state, power))
 
     def _call(self, reason: str, hook: Callable[[Any], Any] | None, view: Any) -> Any:
         try:

@@ -11,7 +11,7 @@ import pytest
 from checkpoints import MemoryStore, VersionStore
 from daemon.replica import loading
 from daemon.replica.explore import Explorer
-from daemon.replica.loading import Buffers, load
+from daemon.replica.loading import Buffers, load_form, load_state
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.origin import read_space
 from daemon.replica.refine import rest
@@ -77,7 +77,7 @@ def test_hooks_are_called_off_the_path_before_the_flip_and_in_order(world):
         assert readable == [None], "nothing answers before it is warm"
         with replica.read() as view:
             assert (view.prepared, view.formed, view.dim, view.normalised) == ("norms of 1", 10, 12, True)
-        assert set(replica.status().swap_seconds) == {"load", "prepare", "warm", "flip"}
+        assert set(replica.status().swap_seconds) == {"load", "form", "prepare", "warm", "flip"}
     finally:
         replica.close()
 
@@ -220,8 +220,8 @@ class TestLoading:
         world.versions.attach(1, "serving", form.arrays(), meta)
         monkeypatch.setattr(loading, "make_form", None)
         buffers = Buffers.of(world.dim, world.serving)
-        loaded = load(world.shelf, 1, buffers)
-        assert loaded.form.matrix is buffers.matrix
+        load_state(world.shelf, 1, buffers)
+        assert load_form(world.shelf, 1, buffers).matrix is buffers.matrix
         assert buffers.matrix.tobytes() == form.matrix.tobytes()
         assert buffers.W.tobytes() == world.learner.W.tobytes()
 
@@ -231,7 +231,8 @@ class TestLoading:
         wrong = {"matrix": np.zeros((12, 12), np.float32), **_pairs(12)}
         world.versions.attach(1, "serving", wrong, {"settings_digest": "of others"})
         buffers = Buffers.of(world.dim, world.serving)
-        assert load(world.shelf, 1, buffers).form.matrix is buffers.matrix
+        load_state(world.shelf, 1, buffers)
+        assert load_form(world.shelf, 1, buffers).matrix is buffers.matrix
         assert np.allclose(buffers.matrix, world.exact_form(20).matrix)
 
     @pytest.mark.parametrize(
@@ -248,7 +249,8 @@ class TestLoading:
         meta = {"settings_digest": settings_digest(world.serving)}
         world.versions.attach(1, "serving", wrong | _pairs(12), meta)
         buffers = Buffers.of(world.dim, world.serving)
-        load(world.shelf, 1, buffers)
+        load_state(world.shelf, 1, buffers)
+        load_form(world.shelf, 1, buffers)
         assert np.allclose(buffers.matrix, world.exact_form(20).matrix)
 
     def test_nothing_of_the_size_of_W_is_allocated(self) -> None:
@@ -258,10 +260,11 @@ class TestLoading:
         meta = {"settings_digest": settings_digest(world.serving)}
         world.versions.attach(1, "serving", world.exact_form(3).arrays(), meta)
         buffers, shelf = Buffers.of(world.dim, world.serving), world.shelf
-        load(shelf, 1, buffers)
+        load_state(shelf, 1, buffers)
         tracemalloc.start()
         try:
-            load(shelf, 1, buffers)
+            load_state(shelf, 1, buffers)
+            load_form(shelf, 1, buffers)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

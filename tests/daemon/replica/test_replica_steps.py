@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -343,3 +345,35 @@ def test_who_is_told_of_flips_hears_each_event_time_once_and_in_order(world):
     totals = [flip.model.total for flip in told]
     assert totals == sorted(totals)
     assert {flip.result for flip in told} <= {"version", "steps", "relabel", "refine"}
+
+
+def test_falling_back_carries_the_form_on_instead_of_making_one(world):
+    prepared = []
+
+    def prepare(view):
+        prepared.append(threading.current_thread().name)
+        return view.model.total
+
+    replica = world.replica(hooks=Hooks(prepare=prepare))
+    replica.start()
+    try:
+        world.learn(20)
+        until(lambda: replica.status().swaps.get("refine"), "refined once")
+        world.skip_a_segment()
+        world.learn(20)
+        manifest = world.publish()
+        serves(replica, str(manifest.number))
+        assert prepared.count("replica-latest") == 1, "at the start alone"
+        queries = world.rows(3, 4)
+        with replica.read() as view:
+            total, formed = view.model.total, view.formed
+            assert view.prepared == formed
+            assert np.allclose(view.fold(queries), world.wanted_fold(queries, total, formed), atol=1e-4)
+        until(lambda: formed_at(replica) == 40, "and the form is made in its turn")
+    finally:
+        replica.close()
+
+
+def formed_at(replica):
+    with replica.read() as view:
+        return view.formed
