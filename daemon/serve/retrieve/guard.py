@@ -19,7 +19,8 @@ TOP = 10
 """Neighbours that recall is the found share of."""
 
 QUERIES = 64
-"""Items of the part, evenly spaced, that ask for their neighbours; recall is then known to about .01."""
+"""Items of the part, evenly spaced, that ask for their neighbours; recall is then known to about .01, its
+standard error, by which it has to be better than what is demanded."""
 
 NARROWEST = 4
 """Cells of the first attempt."""
@@ -42,28 +43,31 @@ class Guarded:
     items: int = 0
 
 
-def choose_width(recall_at: Callable[[int], float], cells: int, least: float) -> Guarded:
-    """The narrowest width, doubled each time, whose recall is at least `least`; exact where none is worth
-    it."""
+def choose_width(recall_at: Callable[[int], tuple[float, float]], cells: int, least: float) -> Guarded:
+    """The narrowest width, doubled each time, whose recall is at least `least` even after its standard
+    error is taken off; exact where none is worth it. recall_at: (recall, standard error) at a width.
+    """
     attempts: list[tuple[int, float]] = []
     width = NARROWEST
     while width * WORTH <= cells:
-        recall = recall_at(width)
+        recall, error = recall_at(width)
         attempts.append((width, recall))
-        if recall >= least:
+        if recall - error >= least:
             return Guarded(width, recall, tuple(attempts))
         width *= 2
     return Guarded(None, 1.0, tuple(attempts))
 
 
-def recall(exact: Int64s, found: Int64s, own: NDArray[np.int64]) -> float:
-    """Mean share of the exact rows [m, k] that are among the found rows [m, any], query i's own row left
-    out of
-    both (it finds itself in any index); absent rows are -1; 1 where there is nothing to find.
+def recall(exact: Int64s, found: Int64s, own: NDArray[np.int64]) -> tuple[float, float]:
+    """(mean, standard error) of the share of the exact rows [m, k] that are among the found rows [m, any],
+    query i's own row left out of both (it finds itself in any index); absent rows are -1; (1, 0) where
+    there is nothing to find.
     """
     shares = []
     for truth, rows, self_row in zip(exact, found, own, strict=True):
         wanted = set(truth[truth >= 0].tolist()) - {int(self_row)}
         if wanted:
             shares.append(len(wanted & set(rows.tolist())) / len(wanted))
-    return float(np.mean(shares)) if shares else 1.0
+    if not shares:
+        return 1.0, 0.0
+    return float(np.mean(shares)), float(np.std(shares) / np.sqrt(len(shares)))

@@ -124,7 +124,7 @@ def _guard(view: View, part: IndexPart, ready: ReadyPart, least: float) -> Guard
     folded, own = folded[usable], own[usable]
     exact = nearest(ready, folded, part.alive, TOP + 1)[1]
 
-    def recall_at(width: int) -> float:
+    def recall_at(width: int) -> tuple[float, float]:
         found = near_enough(replace(ready, width=width), folded, part.alive, TOP + 1)[1]
         return recall(exact, found, own)
 

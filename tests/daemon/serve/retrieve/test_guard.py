@@ -76,7 +76,7 @@ def test_a_strong_change_of_w_raises_the_width_or_ends_in_exact_search(
         narrow = replace(norms, parts={serial: replace(ready, width=widths[0])})
         prepared = replace(view, prepared=norms)
         exact_view = replace(view, prepared=exact)
-        assert recalls(items, searcher, prepared, exact_view, names) >= 0.93
+        assert recalls(items, searcher, prepared, exact_view, names) >= 0.95
         if view is changed:
             assert recalls(items, searcher, replace(view, prepared=narrow), exact_view, names) < 0.8
     assert widths[0] is not None
@@ -115,11 +115,13 @@ def test_what_is_found_has_the_exact_score_and_no_dead_object(
 
 
 def test_the_narrowest_width_that_is_enough_is_taken() -> None:
-    by_width = {4: 0.5, 8: 0.9, 16: 0.96, 32: 0.99}
-    found = choose_width(by_width.__getitem__, 200, 0.95)
+    by_width = {4: (0.5, 0.1), 8: (0.9, 0.1), 16: (0.96, 0.02), 32: (0.97, 0.01)}
+    recalls_of = tuple((width, recall) for width, (recall, _) in by_width.items())
+    found = choose_width(by_width.__getitem__, 200, 0.94)
     assert (found.width, found.recall) == (16, 0.96)
-    assert found.attempts == ((4, 0.5), (8, 0.9), (16, 0.96))
-    assert choose_width(by_width.__getitem__, 200, 0.999) == Guarded(None, 1.0, tuple(by_width.items()))
+    assert found.attempts == recalls_of[:3]
+    assert choose_width(by_width.__getitem__, 200, 0.95).width == 32  # .96 may as well be .94
+    assert choose_width(by_width.__getitem__, 200, 0.999) == Guarded(None, 1.0, recalls_of)
     assert choose_width(by_width.__getitem__, 200, 0.4).width == 4
     assert choose_width(by_width.__getitem__, 15, 0.1) == Guarded(None, 1.0, ())  # nothing to save
 
@@ -127,9 +129,10 @@ def test_the_narrowest_width_that_is_enough_is_taken() -> None:
 def test_recall_leaves_out_oneself_and_what_is_absent() -> None:
     exact = np.array([[7, 1, 2], [8, 3, -1]])
     own = np.array([7, 8])
-    assert recall(exact, np.array([[7, 1, 9], [8, -1, -1]]), own) == pytest.approx(0.25)
-    assert recall(exact, exact, own) == 1
-    assert recall(np.full((2, 3), -1), exact, own) == 1
+    half, none = [7, 1, 9], [8, -1, -1]
+    assert recall(exact, np.array([half, none]), own) == pytest.approx((0.25, 0.25 / np.sqrt(2)))
+    assert recall(exact, exact, own) == (1, 0)
+    assert recall(np.full((2, 3), -1), exact, own) == (1, 0)
 
 
 def test_small_and_sparse_parts_are_searched_exactly() -> None:
