@@ -3,8 +3,7 @@
 `step_log_rate_ratio`: events per second of a learner whose every batch goes to a publishing thread, all of it
 sent, over the same learner alone. `step_log_path_ratio`: the same for real `tripletd learn` processes that
 read, decode and learn a log, `steps.enabled` true over false. `step_log_cpu_share`: processor time of
-the publishing thread over time, in a `learn` process that is fed 2,000 events per second; taken per event
-learned, so that a learner that fell behind and catches up does not change it.
+the publishing thread over time in a `learn` process that is fed 2,000 events per second, per event learned.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from itertools import cycle
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
 from daemon.learn.steplog import open_steps
@@ -76,7 +76,9 @@ def rate_figure() -> Figure:
     figure.detail["cpu_share_of_the_thread"] = round(learning.cpu / learning.seconds, 3)
     figure.detail["breaks"] = learning.breaks
     for published, name in ((True, "with"), (False, "without")):
-        figure.detail[f"learner_cpu_us_per_event_{name}"] = round(learning.cpu_per_event(published) * 1e6, 2)
+        cpu, blocked = learning.account(published)
+        figure.detail[f"learner_cpu_us_per_event_{name}"] = round(cpu * 1e6, 2)
+        figure.detail[f"learner_blocked_share_{name}"] = round(blocked, 4)
     return figure
 
 
@@ -93,12 +95,13 @@ class Learning:
         self._times = np.zeros(BATCH, np.int64)
         self.bytes = self.cpu = self.seconds = 0.0
         self.breaks = 0
-        self._used = {True: [0.0, 0.0], False: [0.0, 0.0]}  # processor seconds and events of the windows
+        self._used = {kind: np.zeros(4) for kind in (True, False)}  # events, seconds: all, run, queued
 
-    def cpu_per_event(self, published: bool) -> float:
-        """Processor seconds of the learning thread alone per event, which other processes disturb less."""
-        seconds, events = self._used[published]
-        return seconds / events
+    def account(self, published: bool) -> tuple[float, float]:
+        """Of the learning thread: processor seconds per event, and the share of time in which it neither ran
+        nor waited for a processor, that is for the interpreter lock. Other processes hardly change these."""
+        events, seconds, run, queued = self._used[published].tolist()
+        return run / events, 1 - (run + queued) / seconds
 
     def window(self, published: bool) -> float:
         """Events per second over one window."""
@@ -117,15 +120,14 @@ class Learning:
         publisher.start()
         rate = self._learn(inbox)
         publisher.stop()
-        if not publisher.ended(60):
-            raise SystemExit("the step log is written too slowly to end")
+        assert publisher.ended(60), "the step log is written too slowly to end"
         self._count(registry)
         for left in FOLDER.glob("clicks.log.steps*"):
             left.unlink()
         return rate
 
     def _learn(self, inbox: Inbox | None) -> float:
-        begin, used, events = time.perf_counter(), time.thread_time(), 0
+        used, begin, events = _scheduled(), time.perf_counter(), 0
         while (now := time.perf_counter()) - begin < WINDOW_SECONDS:
             batch = next(self._batches)
             info = self._learner.learn_many(batch)
@@ -134,9 +136,7 @@ class Learning:
             events += BATCH
         if inbox is not None:
             inbox.offer(Captured(events, 0))
-        account = self._used[inbox is not None]
-        account[0] += time.thread_time() - used
-        account[1] += events
+        self._used[inbox is not None] += (events, now - begin, *(_scheduled() - used))
         return events / (now - begin)
 
     def _count(self, registry: CollectorRegistry) -> None:
@@ -147,6 +147,12 @@ class Learning:
         self.cpu += value("cpu_seconds_total")
         self.seconds += WINDOW_SECONDS
         self.breaks += int(sum(value("breaks_total", reason=reason) for reason in BREAK_REASONS))
+
+
+def _scheduled() -> NDArray[np.float64]:
+    """Seconds that this thread has run, and that it was ready to and waited for a processor."""
+    run, queued, _ = Path("/proc/thread-self/schedstat").read_text().split()
+    return np.array([int(run), int(queued)]) / 1e9
 
 
 def _path_figures() -> list[Figure]:
@@ -193,8 +199,7 @@ def _steady_figure(batch: TripletBatch) -> Figure:
 
 
 def _steady(batch: TripletBatch, published: bool) -> tuple[float, float, float]:
-    """(processor time of the process, of its publishing thread, bytes published), each per second of
-    `STEADY_RATE` events."""
+    """(processor time of the process, of its publishing thread, bytes), each per `STEADY_RATE` events."""
     address = parse_address(f"log:{whole_path.FOLDER / 'clicks.log'}")
     delete_topic(address)
     ensure_topic(address, 1)
@@ -218,8 +223,8 @@ def _steady(batch: TripletBatch, published: bool) -> tuple[float, float, float]:
 def _await(happened: Callable[[], bool]) -> None:
     end = time.monotonic() + START_SECONDS
     while not happened():
-        if time.monotonic() > end:
-            raise SystemExit(f"learn does not begin: {(whole_path.FOLDER / 'learn.log').read_text()[-500:]}")
+        log = whole_path.FOLDER / "learn.log"
+        assert time.monotonic() < end, f"learn does not begin: {log.read_text()[-500:]}"
         time.sleep(0.1)
 
 
