@@ -43,6 +43,13 @@ class Desk:
         self._copy, self._owed = False, []
         return True
 
+    @property
+    def unshown(self) -> bool:
+        """Whether the idle side holds steps that readers have not seen: it cannot be flipped for another
+        reason then.
+        """
+        return bool(self._taken)
+
     def stuck(self) -> tuple[str, ...]:
         """Readers who do not leave the old side."""
         return tuple(self._sides.lingering(self._drain_s)) if self._draining else ()

@@ -102,7 +102,7 @@ class Follower:
 
     def _install(self) -> None:
         """Show what the refiner made, unless another version was loaded meanwhile."""
-        if not self._work:
+        if not self._work or self._desk.unshown:
             return
         work = self._work.popleft()
         if work.error is not None:
@@ -153,9 +153,12 @@ class Follower:
         self._board.looked(decision.why, self._refusals.counts)
 
     def _load(self, decision: Load, now: float) -> None:
+        unshown = self._desk.unshown
         try:
             manifest, seconds = self._swapper.swap(decision.number)
         except Refused as refused:
+            if self._stepper is not None and unshown:
+                self._fall_back(self._stepper.abandon())  # the load has overwritten half a record
             self._refusals.add(decision.number, refused, now)
             self._board.looked(str(refused), self._refusals.counts)
             self._look_at = now  # the next best is looked for at once

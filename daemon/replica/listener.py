@@ -135,10 +135,10 @@ class Listener:
     def _offset(self, source: Source) -> int:
         if isinstance(self._place, int):
             return self._place
-        if self._place == "time" and self._manifest is not None:
-            created = datetime.fromisoformat(self._manifest.created).timestamp()
-            return source.offsets_at(int(created * 1000) - BACK_MS)[PARTITION]
-        return source.bounds()[PARTITION][0]
+        created = _created_ms(self._manifest) if self._place == "time" else None
+        if created is None:
+            return source.bounds()[PARTITION][0]
+        return source.offsets_at(created - BACK_MS)[PARTITION]
 
     def _go_to(self, place: Place) -> None:
         self._begun = self._place = place
@@ -156,3 +156,11 @@ class Listener:
         if kind != self._told:
             self._told = kind
             log.warning("the step log cannot be read on", alias=self._alias, why=str(error))
+
+
+def _created_ms(manifest: Manifest | None) -> int | None:
+    """When a version was written, ms since the epoch; None where that cannot be read."""
+    try:
+        return None if manifest is None else int(datetime.fromisoformat(manifest.created).timestamp() * 1000)
+    except ValueError:
+        return None

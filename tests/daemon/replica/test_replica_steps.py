@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from daemon.objects.mapped import as_blocks
 from daemon.replica import desk, follower
 from daemon.replica.settings import Hooks
 from streams import memory
 from streams.source import OutRecord
 from streams.steps.segment import Break
 
-from .world import World, serves, until
+from .world import World, column_of, serves, until
 
 
 @pytest.fixture(params=["dense", "sparse"])
@@ -377,3 +380,73 @@ def test_falling_back_carries_the_form_on_instead_of_making_one(world):
 def formed_at(replica):
     with replica.read() as view:
         return view.formed
+
+
+def in_two(world, events=20):
+    """A record whose steps come in two segments: the first is sent, the second is what this returns."""
+    sent = []
+    world.send, whole = sent.append, world.send
+    world.learn(events)
+    world.send = whole
+    (steps,) = sent
+    half = len(steps.tau) // 2
+    blocks = as_blocks({"query": steps.query, "error": steps.error})
+    parts = []
+    for part in (slice(0, half), slice(half, None)):
+        rows = np.arange(len(steps.tau))[part]
+        columns = {name: column_of(block.take(rows)) for name, block in blocks.items()}
+        parts.append(replace(steps, tau=steps.tau[part], **columns))
+    world.send(replace(parts[0], last=steps.first))
+    return lambda: world.send(replace(parts[1], timestamps=steps.timestamps[:0]))
+
+
+def test_nobody_sees_half_a_record_also_when_a_form_is_made_meanwhile(world, started):
+    replica = started()
+    world.learn(20)
+    serves(replica, "0+20")
+    before = world.W_at[20]
+    until(lambda: formed_at(replica) == 20, "refined")
+    rest = in_two(world)
+    for _ in range(3):
+        refined = replica.status().swaps["refine"]
+        replica.prepare_again()
+        time.sleep(0.15)
+        W, model = W_of(replica)
+        assert str(model) == "0+20"
+        assert W.tobytes() == before.tobytes()
+        assert replica.status().swaps["refine"] == refined, "it waits"
+    rest()
+    serves(replica, "0+40")
+    world.learn(10)
+    serves(replica, "0+50")
+    manifest = world.publish()
+    serves(replica, str(manifest.number))
+    assert W_of(replica)[0].tobytes() == world.learner.W.tobytes()
+    assert replica.status().fallbacks == {}
+
+
+def test_a_break_within_a_record_drops_its_half(world, started):
+    replica = started()
+    world.learn(20)
+    serves(replica, "0+20")
+    in_two(world)
+    world.send(Break(20, "rate"))
+    lost(replica, "break")
+    assert W_of(replica)[0].tobytes() == world.W_at[20].tobytes()
+    goes_on(world, replica)
+
+
+def test_a_refused_load_within_a_record_leaves_the_log(world, started, monkeypatch):
+    monkeypatch.setattr(follower, "PATIENCE_S", 0.2)
+    replica = started()
+    world.learn(20)
+    serves(replica, "0+20")
+    rest = in_two(world)
+    world.learner.W[0, 0], kept = np.nan, world.learner.W[0, 0]
+    world.capture(tell=False)
+    until(lambda: replica.status().refusals.get("not_finite"))
+    world.learner.W[0, 0] = kept
+    lost(replica, "error")
+    rest()
+    assert W_of(replica)[0].tobytes() == world.W_at[20].tobytes()
+    goes_on(world, replica)

@@ -71,7 +71,7 @@ class World:
         parts = taken_steps(triplets, info) or [none]
         for number, part in enumerate(parts if tell else []):
             last = self.records if number == len(parts) - 1 else first
-            columns = _column(part.query), _column(part.error)
+            columns = column_of(part.query), column_of(part.error)
             told = times if number == 0 else times[:0]
             self.send(Steps(first, last, self.watermark, told, part.tau, *columns, project=part.project))
 
@@ -212,7 +212,7 @@ def _dense(block: Block) -> np.ndarray:
     return block.values if isinstance(block, DenseBlock) else block.checked_csr().toarray()
 
 
-def _column(block: Block) -> Column:
+def column_of(block: Block) -> Column:
     if isinstance(block, DenseBlock):
         return DenseColumn(block.values)
     return SparseColumn(*block.kernel_rows(), block.dim)
