@@ -93,8 +93,7 @@ class Learning:
         starts = range(0, len(batch), BATCH)
         self._batches = cycle([one.slice(at, at + BATCH) for one in (batch, swapped) for at in starts])
         self._times = np.zeros(BATCH, np.int64)
-        self.bytes = self.cpu = self.seconds = 0.0
-        self.breaks = 0
+        self.bytes = self.cpu = self.seconds = self.breaks = 0.0
         self._used = {kind: np.zeros(4) for kind in (True, False)}  # events, seconds: all, run, queued
 
     def account(self, published: bool) -> tuple[float, float]:
@@ -146,7 +145,7 @@ class Learning:
         self.bytes += value("bytes_total")
         self.cpu += value("cpu_seconds_total")
         self.seconds += WINDOW_SECONDS
-        self.breaks += int(sum(value("breaks_total", reason=reason) for reason in BREAK_REASONS))
+        self.breaks += sum(value("breaks_total", reason=reason) for reason in BREAK_REASONS)
 
 
 def _scheduled() -> NDArray[np.float64]:
