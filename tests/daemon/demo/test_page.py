@@ -110,13 +110,16 @@ print("left", flush=True)
 def test_it_stays_until_told(number: signal.Signals) -> None:
     command = [sys.executable, "-c", STAY.format(ended=None)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline() or ""
-        while "stays at" not in line:
-            line = process.stdout.readline()
-        os.kill(process.pid, number)
-        assert process.stdout.read().strip().endswith("left")
-        assert process.wait(WAIT_SECONDS) == 0
+        try:
+            assert process.stdout is not None
+            said = iter(process.stdout.readline, "")  # ends when the process does
+            assert any("stays at" in line for line in said)
+            os.kill(process.pid, number)
+            told, _ = process.communicate(timeout=WAIT_SECONDS)
+            assert told.strip().endswith("left")
+            assert process.returncode == 0
+        finally:
+            process.kill()
 
 
 def test_it_leaves_when_the_server_has_ended() -> None:
