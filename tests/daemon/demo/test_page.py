@@ -129,7 +129,7 @@ def test_it_leaves_when_the_server_has_ended() -> None:
     assert "serve ended with exit code 1" in done.stderr
 
 
-def test_a_visitor_asks_under_both_names_and_survives_a_server_that_is_not_there() -> None:
+def test_a_visitor_asks_under_both_names_and_survives_a_server_that_hangs_up() -> None:
     asked: list[str] = []
     enough = threading.Event()
 
@@ -150,6 +150,9 @@ def test_a_visitor_asks_under_both_names_and_survives_a_server_that_is_not_there
 
     port = ports_for_test().serve
     with visitor("127.0.0.1", port, ["a", "b"], 0):
+        with socket.create_server(("127.0.0.1", port)) as deaf:
+            deaf.settimeout(WAIT_SECONDS)
+            deaf.accept()[0].close()  # hangs up on the first question
         server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
