@@ -29,6 +29,7 @@ from learners.kernels.compile import (
     inlined,
     kernel,
 )
+from learners.kernels.prefetch import prefetch
 
 from numba import types  # isort: skip
 
@@ -38,6 +39,12 @@ MASK = types.Array(types.boolean, 1, "C", readonly=True)
 BOUNDS = types.Array(types.float64, 2, "C", readonly=True)
 BEST = types.Tuple((ROWS_OUT, PLACES_OUT, POINTERS_OUT))
 CODED = types.Tuple((ROWS, BYTES, BOUNDS))
+
+AHEAD = 8
+"""Chosen rows ahead of the one in use that are asked of memory: they lie anywhere."""
+
+LINE, LINES = 64, 512
+"""Bytes of a cache line, and of a row's codes that are asked for; the rest follows by itself."""
 
 Coded: TypeAlias = tuple[Any, Any, Any]
 """rows float32 [n, d], codes int8 [n, p], bounds float64 [n, 3]: step, norm and norm of the rest of each
@@ -128,8 +135,14 @@ def scan(
     least = np.empty(len(queries), np.float64)
     for n in range(len(queries)):
         least[n] = bar(scores[n], counts[n])
+    flat, flat_bounds = codes.reshape(codes.size), bounds.reshape(bounds.size)
     for place in range(len(chosen) if len(chosen) > 0 else len(codes)):
         row = chosen[place] if len(chosen) > 0 else place
+        if place + AHEAD < len(chosen):
+            soon = chosen[place + AHEAD]
+            prefetch(flat_bounds, soon * bounds.shape[1])
+            for line in range(0, min(codes.shape[1], LINES), LINE):
+                prefetch(flat, soon * codes.shape[1] + line)
         if len(allowed) > 0 and not allowed[row]:
             continue
         factor = np.float64(scale[row]) if len(scale) > 0 else 1.0

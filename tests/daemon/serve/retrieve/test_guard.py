@@ -117,13 +117,13 @@ def test_what_is_found_has_the_exact_score_and_no_dead_object(
 def test_the_narrowest_width_that_is_enough_is_taken() -> None:
     by_width = {4: (0.5, 0.1), 8: (0.9, 0.1), 16: (0.96, 0.02), 32: (0.97, 0.01)}
     recalls_of = tuple((width, recall) for width, (recall, _) in by_width.items())
-    found = choose_width(by_width.__getitem__, 200, 0.94)
+    found = choose_width(by_width.__getitem__, 800, 0.94)
     assert (found.width, found.recall) == (16, 0.96)
     assert found.attempts == recalls_of[:3]
-    assert choose_width(by_width.__getitem__, 200, 0.95).width == 32  # .96 may as well be .94
-    assert choose_width(by_width.__getitem__, 200, 0.999) == Guarded(None, 1.0, recalls_of)
-    assert choose_width(by_width.__getitem__, 200, 0.4).width == 4
-    assert choose_width(by_width.__getitem__, 15, 0.1) == Guarded(None, 1.0, ())  # nothing to save
+    assert choose_width(by_width.__getitem__, 800, 0.95).width == 32  # .96 may as well be .94
+    assert choose_width(by_width.__getitem__, 800, 0.999) == Guarded(None, 1.0, recalls_of)
+    assert choose_width(by_width.__getitem__, 800, 0.4).width == 4
+    assert choose_width(by_width.__getitem__, 63, 0.1) == Guarded(None, 1.0, ())  # nothing to save
 
 
 def test_recall_leaves_out_oneself_and_what_is_absent() -> None:
