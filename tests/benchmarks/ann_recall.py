@@ -31,7 +31,7 @@ WHAT = (
     f"groups apart to the others, in two steps; serve.ann_recall = {LEAST}"
 )
 
-WEIGHTS = {"before": 1.0, "turned": 0.3, "away": 0.1}
+WEIGHTS = {"before": 1.0, "turned": 0.27, "away": 0.1}
 """Of the dimensions that tell the groups apart, against the others, in each W."""
 
 Floats = NDArray[np.float32]
@@ -43,7 +43,7 @@ def items() -> Floats:
     centres = rng.standard_normal((GROUPS, DIM), np.float32)
     centres[:, TOLD:] = 0
     noise = rng.standard_normal((COUNT, DIM), np.float32)
-    return np.asarray(centres[rng.integers(0, GROUPS, COUNT)] + 0.8 * noise, np.float32)
+    return np.asarray(centres[rng.integers(0, GROUPS, COUNT)] + 0.75 * noise, np.float32)
 
 
 def figures() -> list[Figure]:
