@@ -23,6 +23,7 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> 
     from rich.console import Console
 
     from daemon.config import load_config
+    from daemon.demo.ending import ended_by_sigterm
     from daemon.demo.pack_files import load_pack
     from daemon.demo.page import asking, free_ports, stay, write_photos
     from daemon.demo.report import Reporter, print_report
@@ -45,7 +46,7 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> 
     if ports is not None:
         notes.print(f"Watch it learn: {ports.url}\n")
     run = DemoRun(out, settings, seed)
-    with run.serving(keep) as beside:
+    with ended_by_sigterm(), run.serving(keep) as beside:
         with run.processes() as roles, asking(ports, seed), Screen(notes).open() as screen:
             for look in run.watch(roles | beside):
                 screen.show(look)

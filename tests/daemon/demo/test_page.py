@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -22,10 +24,11 @@ from daemon.demo.page import DISPLAY, Ports, free_ports, write_photos
 from daemon.demo.run import DemoRun
 from daemon.demo.settings import write_settings
 from daemon.demo.visitor import visitor
-from daemon.exits import UserError
+from daemon.exits import EX_OK, UserError
 from daemon.serve.items.display import load_display
 from daemon.serve.page.images import ImageFolder
 
+ROOT = Path(__file__).parents[3]
 WAIT_SECONDS = 60.0
 
 
@@ -84,6 +87,19 @@ def test_the_page_is_served_before_anything_is_learned_and_ends_when_told(tmp_pa
         told = json.loads(_asked(ports, "/v1/page/overview")[1])
         assert [one["alias"] for one in told["served"]] == ["stable", "latest"]
     assert beside["serve"].poll() == 0
+
+
+def test_a_demo_that_is_told_to_end_ends_all_that_it_started(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "daemon", "demo", "--keep", "--out", str(tmp_path / "run")]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as demo:
+        try:
+            _wait(lambda: len(_running(tmp_path)) >= 5)  # demo, serve, learn, validate, feed
+            demo.send_signal(signal.SIGTERM)
+            assert demo.wait(WAIT_SECONDS) == EX_OK
+            assert _running(tmp_path) == []
+        finally:
+            demo.kill()
 
 
 def test_a_demo_that_does_not_keep_serves_nothing(tmp_path: Path) -> None:
@@ -160,6 +176,23 @@ def test_a_visitor_asks_under_both_names_and_survives_a_server_that_hangs_up() -
     server.shutdown()
     server.server_close()
     assert set(asked) == {"latest", "stable"}
+
+
+def _running(folder: Path) -> list[int]:
+    """Processes with this folder on their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdecimal() and str(folder).encode() in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found
+
+
+def _wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def _asked(ports: Ports, path: str) -> tuple[int, bytes]:
