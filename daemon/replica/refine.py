@@ -133,7 +133,8 @@ class Refiner:
         began, model = time.thread_time(), view.model
         # Version 0 is untrained, and its form is W itself; behind it W is trained like any other.
         form = make_form(self._spare, max(1, model.version) if model.total else 0, self._serving)
-        exact = View(model, view.map_id, form, model.total)
+        known = view.prepared if view.formed == model.total else None  # only the items have changed
+        exact = View(model, view.map_id, form, model.total, known)
         found = self._gauge.measure(exact, generation, heard)
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(exact)
         carried = CarriedForm.of(form, self._spare, power_of(self._serving))
