@@ -158,8 +158,9 @@ def test_sums_that_leave_float32_on_the_way_are_found(kind: str, queries: int) -
 def test_scores_below_float32_are_the_least_there_is_and_tie(kind: str, queries: int) -> None:
     items = np.zeros((40, 20), np.float32)
     for row in range(40):
-        items[row, : 20 - row // 2] = -3e38  # the later, the shorter
-    scores, found = topk(np.full((queries, 20), 2, np.float32), as_items(block(items, kind)), None, None, 3)
+        items[row, : 20 - row // 2] = -1e20  # the later, the shorter
+    folded, scale = np.full((queries, 20), 2, np.float32), np.full(40, 1e20, np.float32)
+    scores, found = topk(folded, as_items(block(items, kind)), scale, None, 3)
     assert found.tolist() == [[0, 1, 2]] * queries
     assert np.all(scores == -np.finfo(np.float32).max)
 
