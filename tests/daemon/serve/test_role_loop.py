@@ -1,0 +1,54 @@
+"""The loop of serve: what it says before anybody hears that it has started."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from daemon.process.notify import Notifier
+from daemon.process.outside import Outside
+from daemon.process.reloading import Reloading
+from daemon.process.signals import Signals
+from daemon.process.watchdog import Pulse, Watchdog
+from daemon.serve.build import ServeParts
+from daemon.serve.role import _loop
+from daemon.telemetry.health import Health
+
+
+class Unopened:
+    """Nothing to answer with yet."""
+
+    opened = None
+
+    def not_ready(self) -> str:
+        return "no version yet"
+
+
+class Manager(Notifier):
+    """Asks for readiness in the very moment in which it is told that the role is up."""
+
+    def __init__(self, health: Health) -> None:
+        super().__init__({})
+        self._health = health
+        self.found: list[str | None] = []
+
+    def ready(self) -> None:
+        self.found.append(self._health.readiness())
+
+
+def test_it_is_not_ready_before_it_has_looked() -> None:
+    health = Health()
+    manager, signals = Manager(health), Signals()
+    signals.request_stop()
+    reloading = Reloading(cast(Any, _Config()), None, manager)
+    outside = Outside(signals, health, Watchdog(60.0), manager, reloading, Pulse("the loop"))
+    _loop(cast(ServeParts, _Parts()), outside)
+    assert manager.found == ["no version yet"]
+
+
+class _Parts:
+    live = Unopened()
+
+
+class _Config:
+    class log:
+        level = "info"
