@@ -59,7 +59,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def cannot_listen(error: OSError, host: str, port: int) -> UserError:
-    """Why an address cannot be listened on, and what to do: 69 for a port that is taken, 78 for the others."""
+    """Why an address cannot be listened on, and what to do: 69 for a port that is taken, else 78."""
     if error.errno == errno.EADDRINUSE:
         who = f"see who holds it with `ss -ltnp 'sport = :{port}'`"
         return UserError(

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from daemon.validate.measures import Rows
 from daemon.validate.objects import MappedObjects
 from learners.block import Block, DenseBlock, Float32s
-from learners.scores import against
 from learners.quadratic import inverse_roots
+from learners.scores import against
 from streams.event import ObjectRef
 
 
