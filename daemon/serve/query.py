@@ -1,4 +1,4 @@
-"""What is asked and what is answered, shared by HTTP, retrieval and items: plain data, knowing none of them."""
+"""What is asked and answered, shared by HTTP, retrieval and items: plain data that knows none of them."""
 
 from __future__ import annotations
 
