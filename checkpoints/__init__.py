@@ -35,7 +35,6 @@ from checkpoints.publisher import AsyncPublisher, Failed, Published
 from checkpoints.retention import history, plan, prune
 from checkpoints.store import BlobStore, PutResult
 from checkpoints.versions import Version, VersionStore
-from checkpoints.watcher import Changes, Watcher
 
 __all__ = [
     "BEST",
@@ -46,7 +45,6 @@ __all__ = [
     "AsyncPublisher",
     "BadKey",
     "BlobStore",
-    "Changes",
     "CheckpointError",
     "Damaged",
     "Epoch",
@@ -68,7 +66,6 @@ __all__ = [
     "Version",
     "VersionMeta",
     "VersionStore",
-    "Watcher",
     "WriteFailed",
     "aliases",
     "array_digest",

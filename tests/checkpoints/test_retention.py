@@ -1,4 +1,4 @@
-"""What is pruned, what is left of it, and what a watcher notices."""
+"""What is pruned, and what is left of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from checkpoints import (
     MemoryStore,
     Superseded,
     VersionStore,
-    Watcher,
     aliases,
     history,
     plan,
@@ -98,22 +97,6 @@ def test_a_damaged_version_can_be_pruned(tmp_path: Path) -> None:
     assert prune(versions, list, 2, nobody_else) == [1]
     assert history(versions.store)[0]["number"] == 1
     assert "damaged" in history(versions.store)[0]
-
-
-def test_the_watcher_reports_each_change_once(tmp_path: Path) -> None:
-    versions, ledger = VersionStore(LocalStore(tmp_path)), Ledger(LocalStore(tmp_path))
-    watcher = Watcher(VersionStore(LocalStore(tmp_path)), Ledger(LocalStore(tmp_path)))
-    assert watcher.poll().new_versions == ()
-    epoch = versions.claim()
-    versions.publish(epoch, state(0), meta())
-    versions.publish(epoch, state(1), meta())
-    written = ledger.append({"kind": "PROMOTE", "version": 1, "alias": "best"})
-    changes = watcher.poll()
-    assert changes.new_versions == (0, 1)
-    assert changes.new_entries == (written,)
-    versions.claim()
-    assert watcher.poll().new_versions == ()
-    assert watcher.poll().new_entries == ()
 
 
 def test_a_writer_that_slept_through_the_pruning_of_claims_is_still_fenced(tmp_path: Path) -> None:
