@@ -1,10 +1,10 @@
-"""Numbers as people read them."""
+"""Numbers and times as people read them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 _STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
@@ -16,6 +16,17 @@ def size(count: int) -> str:
         if count >= step:
             return f"{count / step:.1f} {unit}"
     return f"{count} B"
+
+
+def moment(ms: int) -> str:
+    """Milliseconds -> "2026-01-31T12:00:00+00:00"; "<ms> ms" where no calendar has such a time.
+
+    Whoever writes a record chooses its time.
+    """
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"
 
 
 def ago(iso: str, now: float | None = None) -> str:

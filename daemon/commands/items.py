@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ import typer
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load_with, write_json
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.failures import tell
+from daemon.text import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,12 +152,11 @@ def _note(text: str) -> None:
 
 def _document(object_id: str, entry: Entry) -> dict[str, Any]:
     item = entry.item
-    time = datetime.fromtimestamp(entry.time / 1000, UTC).isoformat(timespec="seconds")
     place = {"partition": entry.partition, "offset": entry.offset, "bytes": entry.size}
     shown = {"title": item.display.title, "text": item.display.text, "image": item.display.image}
     tags = {"tags": list(item.display.tags)} if item.display.tags else {}
     given = {name: text for name, text in shown.items() if text is not None}
-    return {"id": object_id, "op": item.op, "time": time, **place, **given, **tags}
+    return {"id": object_id, "op": item.op, "time": moment(entry.time), **place, **given, **tags}
 
 
 def _views(entry: Entry) -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from daemon.text import moment
 from streams.address import Address
 from streams.deadletter import parse_dead_letter
 from streams.errors import TopicMissing
@@ -74,18 +74,10 @@ def _read(source: Source, last: int) -> Iterator[tuple[int, Shown]]:
 
 
 def _shown(at: int, value: bytes | None, headers: Headers) -> Shown:
-    time, size, head = _time(at), None if value is None else len(value), escaped(value)
+    time, size, head = moment(at), None if value is None else len(value), escaped(value)
     try:
         letter = parse_dead_letter(value, headers)
     except ValueError as error:
         return Shown("", None, None, time, "", str(error)[:MOST_TEXT], size, head)
     texts = letter.reason[:MOST_TEXT], letter.detail[:MOST_TEXT]
     return Shown(letter.topic, letter.partition, letter.offset, time, *texts, size, head)
-
-
-def _time(ms: int) -> str:
-    """In UTC; the number itself where it is no time that a calendar has."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return f"{ms} ms"

@@ -3,6 +3,7 @@
 import json
 import uuid
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from daemon.serve.items.build import build_catalog
 from streams.address import Address
 from streams.catalog import Catalog, save_catalog
 from streams.errors import TopicMissing
+from streams.items import ItemRemove, item_record
 from streams.open import delete_topic, open_sink, open_source
 from streams.source import OutRecord
 from streams.vectors import DenseColumn
@@ -95,6 +97,14 @@ def test_put_remove_list_and_show(folder, capsys):
     code, _, err = run(capsys, "show", "c")
     assert code == 64
     assert "no record of 'c'" in err
+
+
+def test_a_record_of_a_time_that_is_none_is_listed_all_the_same(folder, capsys):
+    run(capsys, "put", "new.jsonl")
+    with closing(open_sink(Address("log", path="shop.log", topic="triplets.items"))) as sink:
+        sink.send([replace(item_record(ItemRemove("b")), timestamp=2**62)])
+    code, told, _ = run(capsys, "list")
+    assert (code, f"{2**62} ms  remove  b" in told) == (0, True)
 
 
 def test_a_catalog_file_is_put_whole(folder, capsys):
