@@ -48,13 +48,13 @@ class Model:
         if len(block) != 1:
             raise ValueError(f"expected one query, not {len(block)}: ask one by one, or see `scores`")
         with self._replica.read() as view:
-            folded, scale, model = view.fold(block), self._scale(own, view), view.model
+            folded, scale, model, formed = view.fold(block), self._scale(own, view), view.model, view.formed
             scores, rows = topk(folded, own.search, scale, None, k)
             if scale is not None:
                 scores *= inverse_roots(view.self_scores(block))[:, None]
         found = tuple(int(row) for row in rows[0] if row >= 0)
         ids = tuple(own.ids[row] for row in found) if own.ids else ()
-        return Similar(found, ids, tuple(map(float, scores[0][: len(found)])), model)
+        return Similar(found, ids, tuple(map(float, scores[0][: len(found)])), model, formed)
 
     def scores(self, queries: Vectors, items: Items | Vectors) -> Float32s:
         """Scores of all pairs, float32 [queries, items], all from one model."""

@@ -74,9 +74,16 @@ class Hit:
 class Answers:
     """Answers to several queries by one consistent model, in their order.
 
-    `results[i]`: at most k hits, descending by score, or the `Refused` of query i alone: one bad question
-    never spoils the others of its batch.
+    results[i]: at most k hits, descending by score, or the `Refused` of query i alone: one bad question
+    never spoils the others of its batch. formed: records since version 0 at which the form of the scores was
+    computed. Equal to `model.total` where that is a whole version; else, with b for `formed` and t for
+    `model.total`, a score is that of the form of W_b carried over to W_t (`learners.carried` says how),
+    divided by the object's norm under the form of W_b: with b, t and the step log it can be computed again.
+    exact[i]: whether every object was looked at; False where an approximate search took part, which finds
+    most of the k best. The score of a hit is the same either way.
     """
 
     model: Model
     results: Sequence[Sequence[Hit] | Refused]
+    formed: int
+    exact: Sequence[bool]

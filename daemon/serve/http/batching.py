@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from daemon.process.watchdog import Pulse
 from daemon.serve.http.errors import Problem
@@ -148,9 +148,10 @@ class Batcher:
             return [outcome for job in jobs for outcome in self._answer([job])]
         shared, start = [], 0
         for job in jobs:
-            part = answers.results[start : start + len(job.queries)]
-            shared.append((job, Answers(answers.model, part)))
-            start += len(job.queries)
+            own = slice(start, start + len(job.queries))
+            mine = replace(answers, results=answers.results[own], exact=answers.exact[own])
+            shared.append((job, mine))
+            start = own.stop
         return list(shared)
 
 

@@ -134,12 +134,19 @@ class Hit(Answer):
     score: float
 
 
+_EXACT = "whether every object was looked at; false where approximate search may have missed some"
+
+
 class Origin(Answer):
     """Which model answered, and how long it took."""
 
     version: str = Field(description='"12" at a version, "12+3400" that many records behind it')
     base: int = Field(description="the newest version at or before the model's state")
     records: int = Field(description="records applied since version 0")
+    formed: int = Field(
+        description="records at which the serving form and the norms of objects were computed; from there to "
+        "`records` the form is carried over; equal to `records` when a whole version answers"
+    )
     watermark: int | None = Field(description="newest event time learned, Unix milliseconds")
     alias: str
     took_ms: float = Field(description="from the parsed request to the answer, waiting included")
@@ -149,12 +156,14 @@ class SimilarAnswer(Origin):
     """Nearest objects, best first; ties by the catalog's order."""
 
     results: list[Hit]
+    exact: bool = Field(description=_EXACT)
 
 
 class BatchResult(Answer):
     """One query's results, or why it has none."""
 
     results: list[Hit] | None = None
+    exact: bool | None = Field(None, description=_EXACT)
     error: ErrorBody | None = None
 
 

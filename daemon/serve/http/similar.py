@@ -43,7 +43,8 @@ class Similar:
         async with self._bodies.read(request, BatchRequest) as wanted:
             alias = known_alias(wanted.alias, self._aliases)
             answers, origin = await self._ask(alias, to_queries(wanted.queries, self._limits))
-            found = [_entry(result, place) for place, result in enumerate(answers.results)]
+            each = zip(answers.results, answers.exact, strict=True)
+            found = [_entry(result, exact, place) for place, (result, exact) in enumerate(each)]
             return _json({**origin, "answers": found})
 
     async def _answer(self, wanted: SimilarRequest) -> Response:
@@ -52,7 +53,7 @@ class Similar:
         result = answers.results[0]
         if isinstance(result, Refused):
             raise from_refusal(result)
-        return _json({**origin, "results": _hits(result)})
+        return _json({**origin, "results": _hits(result), "exact": answers.exact[0]})
 
     async def _ask(self, alias: str, queries: Sequence[Query]) -> tuple[Answers, dict[str, Any]]:
         """The answers, and the values of `schemas.Origin` that every answer has."""
@@ -68,6 +69,7 @@ class Similar:
             "version": str(model),
             "base": model.version,
             "records": model.total,
+            "formed": answers.formed,
             "watermark": model.watermark,
             "alias": alias,
             "took_ms": round((time.perf_counter() - start) * 1e3, 3),
@@ -87,10 +89,10 @@ def _from_parameters(request: Request) -> SimilarRequest:
         raise from_validation(error) from None
 
 
-def _entry(result: Sequence[Hit] | Refused, place: int) -> dict[str, Any]:
+def _entry(result: Sequence[Hit] | Refused, exact: bool, place: int) -> dict[str, Any]:
     if isinstance(result, Refused):
         return {"error": from_refusal(result, f"queries[{place}].").body()}
-    return {"results": _hits(result)}
+    return {"results": _hits(result), "exact": exact}
 
 
 def _hits(hits: Sequence[Hit]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Hit, Query
-from daemon.serve.retrieve.part import Mask, ReadyPart, search_part
+from daemon.serve.retrieve.part import Mask, ReadyPart, is_exact, search_part
 from learners.block import Float32s
 from learners.search import merge_topk, score_rows
 
@@ -71,6 +71,11 @@ def find(
         if query.include is not None:
             found[place] = _of_included(snapshot, ready, query, folded[place])
     return found
+
+
+def finds_all(ready: Sequence[ReadyPart], query: Query) -> bool:
+    """Whether `find` passes over no object for this query."""
+    return query.include is not None or all(is_exact(part, bool(query.tags)) for part in ready)
 
 
 def _allowed(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[str]) -> list[Mask | None]:

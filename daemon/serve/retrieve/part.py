@@ -93,10 +93,14 @@ def near_enough(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int
     return scores, rows
 
 
-def search_part(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int, selective: bool) -> TopK:
-    """`near_enough` where the guard lets it, `nearest` else, and where a filter is selective: it may leave
-    next to nothing in the cells that are searched.
+def is_exact(ready: ReadyPart, selective: bool) -> bool:
+    """Whether a part is searched by `nearest`: where the guard wants it, and where a filter is selective,
+    for it may leave next to nothing in the cells that are searched.
     """
-    if selective or ready.width is None:
-        return nearest(ready, folded, allowed, k)
-    return near_enough(ready, folded, allowed, k)
+    return selective or ready.width is None
+
+
+def search_part(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int, selective: bool) -> TopK:
+    """The k best allowed items of each folded query, all of them or as many as `near_enough` finds."""
+    search = nearest if is_exact(ready, selective) else near_enough
+    return search(ready, folded, allowed, k)

@@ -13,10 +13,10 @@ from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Answers, Hit, Query, Refused
 from daemon.serve.retrieve.ann import AnnSettings
-from daemon.serve.retrieve.finding import find
+from daemon.serve.retrieve.finding import find, finds_all
 from daemon.serve.retrieve.guard import Guarded
 from daemon.serve.retrieve.norms import Norms, Preparer
-from daemon.serve.retrieve.part import folded_queries
+from daemon.serve.retrieve.part import ReadyPart, folded_queries
 from learners.block import Block, concatenate
 
 Lookup: TypeAlias = Callable[[Sequence[Query], IndexSnapshot], Sequence[Block | Refused]]
@@ -70,7 +70,8 @@ class Searcher:
         if vectors is not None:
             norms = self._norms(view)
             query = Query(k=1)
-            _raise_first(_answer(view, norms.snapshot, norms, [query], [vectors]))
+            ready = _ready(norms, norms.snapshot)
+            _raise_first(_answer(view, norms.snapshot, ready, [query], [vectors]))
 
     def sample(self, most: int) -> Block | None:
         """At most `most` mapped items, evenly spaced in the largest part, the same ones while it lives;
@@ -100,17 +101,24 @@ class Searcher:
         if snapshot.map_id != view.map_id:
             remedy = "ask again shortly; else start `tripletd serve` again"
             raise Refused("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
-        return Answers(view.model, _answer(view, snapshot, norms, queries, self._lookup(queries, snapshot)))
+        ready = _ready(norms, snapshot)
+        results = _answer(view, snapshot, ready, queries, self._lookup(queries, snapshot))
+        return Answers(view.model, results, view.formed, [finds_all(ready, query) for query in queries])
 
     def _norms(self, view: View) -> Norms:
         held = view.prepared
         return held if isinstance(held, Norms) else self._preparer.norms(view, self._snapshot())
 
 
+def _ready(norms: Norms, snapshot: IndexSnapshot) -> list[ReadyPart]:
+    """The parts of a snapshot that the norms cover, in its order."""
+    return [norms.parts[part.serial] for part in snapshot.parts]
+
+
 def _answer(
     view: View,
     snapshot: IndexSnapshot,
-    norms: Norms,
+    ready: Sequence[ReadyPart],
     queries: Sequence[Query],
     vectors: Sequence[Block | Refused],
 ) -> list[Sequence[Hit] | Refused]:
@@ -127,7 +135,6 @@ def _answer(
             "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"
         )
     asked = [place for place, good in zip(places, usable, strict=True) if good]
-    ready = [norms.parts[part.serial] for part in snapshot.parts]
     hits = find(snapshot, ready, [queries[place] for place in asked], folded[usable])
     for place, found in zip(asked, hits, strict=True):
         results[place] = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,16 @@ import pytest
 
 from daemon.client import follow
 from daemon.exits import EX_OK
-from daemon.versions.serving_form import make_form
+from daemon.replica.loading import records_of
+from daemon.replica.view import View
+from daemon.versions.serving_form import make_form, power_of
+from learners.block import Float32s
+from learners.carried import CarriedForm
+from learners.quadratic import inverse_roots
+from learners.scores import against
 from tests.daemon.learn.conftest import DIM, Site, make_events
+
+HOW = {"steps__every": "10ms"}
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -22,23 +31,28 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("alias", ["latest", "stable"])
-def test_steps_bring_latest_where_the_learner_is(tmp_path: Path, alias: str) -> None:
-    site = Site(tmp_path, f"log:{tmp_path}/clicks.log")
-    how = {"steps__every": "10ms"}
+def shop(folder: Path) -> tuple[Site, Path]:
+    """A learner that has learned a little, and its configuration file."""
+    site = Site(folder, f"log:{folder}/clicks.log")
     site.feed(make_events(60))
-    assert site.learn(**how) == EX_OK
-    config = tmp_path / "tripletd.toml"
+    assert site.learn(**HOW) == EX_OK
+    config = folder / "tripletd.toml"
     config.write_text(
         f'[stream]\naddress = "{site.settings["stream.address"]}"\n'
         f'[space.views.x]\ndim = {DIM}\nmap = "identity"\n'
-        f'[checkpoints]\npath = "{tmp_path}/checkpoints"\n'
+        f'[checkpoints]\npath = "{folder}/checkpoints"\n'
     )
+    return site, config
+
+
+@pytest.mark.parametrize("alias", ["latest", "stable"])
+def test_steps_bring_latest_where_the_learner_is(tmp_path: Path, alias: str) -> None:
+    site, config = shop(tmp_path)
     x = np.random.default_rng(0).standard_normal((20, DIM)).astype(np.float32)
     with follow(config, alias) as model:
         items = model.items(x)
         site.feed(make_events(60, seed=1))
-        assert site.learn(**how) == EX_OK
+        assert site.learn(**HOW) == EX_OK
         newest = site.newest()
         if alias == "stable":
             assert str(model.model) == "0"
@@ -49,3 +63,35 @@ def test_steps_bring_latest_where_the_learner_is(tmp_path: Path, alias: str) -> 
         W = site.versions.load(newest.number).arrays["W"]
         expected = make_form(W, newest.number, site.config().serving).scores(items.mapped, items.mapped)
         until(lambda: bool(np.allclose(model.scores(x, items), expected, atol=1e-4)))  # once made anew
+
+
+def test_an_answer_behind_its_form_can_be_recomputed_from_what_it_says(tmp_path: Path) -> None:
+    site, config = shop(tmp_path)
+    base = site.newest()
+    x = np.random.default_rng(0).standard_normal((20, DIM)).astype(np.float32)
+    with follow(config, "latest") as model:
+        items, may_go_on = model.items(x), threading.Event()
+        until(lambda: model.status().swaps.get("refine", 0) >= 1)
+        prepare = items.scale
+
+        def held(view: View) -> Float32s | None:
+            may_go_on.wait(60)
+            return prepare(view)
+
+        items.scale = held  # type: ignore[method-assign]  # so long the form at the base is carried on
+        site.feed(make_events(60, seed=1))
+        assert site.learn(**HOW) == EX_OK
+        newest = site.newest()
+        until(lambda: str(model.model) == str(newest.number))
+        answer = model.similar(x[0], items)
+        assert (answer.formed, answer.model.total) == (records_of(base), records_of(newest))
+        W = {records_of(one): site.versions.load(one.number).arrays["W"] for one in (base, newest)}
+        serving = site.config().serving
+        at_form = make_form(W[answer.formed], base.number, serving)
+        form = CarriedForm.of(at_form, W[answer.formed].copy(), power_of(serving))
+        form.state_matrix[:] = W[answer.model.total]
+        query, roots = items.mapped.take([0]), inverse_roots(at_form.self_scores(items.mapped))
+        scores = against(form.fold(query), items.mapped)[0] * roots * inverse_roots(form.self_scores(query))
+        np.testing.assert_allclose(answer.scores, np.sort(scores)[::-1][:10], rtol=1e-4)
+        may_go_on.set()
+        until(lambda: model.similar(x[0], items).formed == records_of(newest))

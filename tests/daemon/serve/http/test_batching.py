@@ -106,6 +106,7 @@ def test_what_waits_shares_one_pass_per_alias() -> None:
     for together, single in zip(answers, alone, strict=True):
         assert together[0] == single[0] == 200
         assert together[1]["results"] == single[1]["results"]
+        assert together[1]["exact"] == single[1]["exact"]
         assert together[1]["alias"] == single[1]["alias"]
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from daemon.replica.model import ModelId
 from daemon.serve.query import Answers, Query
 from daemon.serve.retrieve import Searcher
 from learners import ServingForm
+from learners.carried import CarriedForm
+from learners.quadratic import inverse_roots
+from learners.scores import against
 from tests.daemon.serve.http.test_refusals import BODIES
 from tests.daemon.serve.http.toy import Served, running
 from tests.daemon.serve.retrieve.makers import DIM, Items, learned, searcher_of, several_parts, view_of
@@ -155,6 +159,35 @@ def test_odd_vectors_are_answered_or_refused_and_never_a_bug(world: World) -> No
         if status == 200:
             assert all(hit["score"] is not None and np.isfinite(hit["score"]) for hit in answer["results"])
     assert world.served.metric("tripletd_http_bugs_total") == 0
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_an_answer_behind_a_version_can_be_recomputed_from_what_it_says(kind: str) -> None:
+    items, W = several_parts(kind), {10: learned(1), 14: learned(1) + 0.1 * learned(2)}
+    formed = replace(view_of(W[10], number=3), formed=10)
+    searcher, replica = searcher_of(items)
+    carried = CarriedForm.of(ServingForm.from_matrix(W[10]), W[10].copy())
+    carried.state_matrix[:] = W[14]  # as steps change it
+    served_now = replace(
+        formed, model=ModelId(3, 4, None, 14), form=carried, prepared=searcher.prepare(formed)
+    )
+    replica.view = served_now
+    with running(searching=Both(searcher)) as served:
+        answer = served.post({"id": "a0", "k": 20, "alias": "latest"})[1]
+    assert (answer["version"], answer["records"], answer["formed"], answer["exact"]) == ("3+4", 14, 10, True)
+
+    at_form = ServingForm.from_matrix(W[answer["formed"]])
+    form = CarriedForm.of(at_form, W[answer["formed"]].copy())
+    form.state_matrix[:] = W[answer["records"]]
+    names, block = items.block()
+    query = block.take([names.index("a0")])
+    root = inverse_roots(form.self_scores(query))
+    scores = against(form.fold(query), block)[0] * root * inverse_roots(at_form.self_scores(block))
+    known = dict(zip(names, scores.tolist(), strict=True))
+    del known["a0"]
+    best = sorted(known.items(), key=lambda one: -one[1])[:20]
+    np.testing.assert_allclose([hit["score"] for hit in answer["results"]], [s for _, s in best], rtol=1e-4)
+    assert {hit["id"] for hit in answer["results"][:15]} <= {name for name, _ in best}
 
 
 def test_a_searcher_without_a_version_is_503() -> None:

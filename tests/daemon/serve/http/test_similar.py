@@ -8,7 +8,7 @@ import pytest
 from tests.daemon.serve.http.clients import soon
 from tests.daemon.serve.http.toy import Served
 
-ORIGIN = {"version": "12+7", "base": 12, "records": 1234, "watermark": 1_700_000_000_000}
+ORIGIN = {"version": "12+7", "base": 12, "records": 1234, "formed": 1230, "watermark": 1_700_000_000_000}
 
 
 def test_by_id_the_nearest_come_first_and_the_object_itself_is_left_out(served: Served) -> None:
@@ -26,7 +26,7 @@ def test_a_score_is_the_exact_float32(served: Served) -> None:
 
 
 @pytest.mark.parametrize("alias", ["stable", "latest"])
-def test_every_answer_names_version_watermark_and_alias(served: Served, alias: str) -> None:
+def test_every_answer_names_version_form_watermark_and_alias(served: Served, alias: str) -> None:
     single = served.post({"id": "o1", "alias": alias})[1]
     batch = served.post({"queries": [{"id": "o1"}], "alias": alias}, "/v1/similar/batch")[1]
     get = served.ask("GET", f"/v1/similar?id=o1&alias={alias}")[1]
@@ -73,11 +73,19 @@ def test_a_batch_is_answered_in_order_and_a_bad_query_spoils_only_itself(served:
     status, answer = served.post({"queries": queries, "alias": "latest"}, "/v1/similar/batch")
     assert status == 200
     first, unknown, short, last = answer["answers"]
-    assert first == {"results": served.post({"id": "o1", "k": 2})[1]["results"]}
+    assert first == {"results": served.post({"id": "o1", "k": 2})[1]["results"], "exact": True}
     assert unknown["error"]["code"] == "unknown_object"
     assert unknown["error"]["field"] == "queries[1].id"
     assert short["error"]["field"] == "queries[2].x"
     assert len(last["results"]) == 1
+    assert last["exact"] is False
+
+
+def test_an_answer_says_whether_it_is_exact(served: Served) -> None:
+    for k in (3, 4):
+        single = served.post({"id": "o1", "k": k})[1]
+        get = served.ask("GET", f"/v1/similar?id=o1&k={k}")[1]
+        assert single["exact"] is get["exact"] is (k % 2 == 0)  # as the toy says
 
 
 def test_an_unknown_object_is_404_with_the_field(served: Served) -> None:

@@ -38,12 +38,14 @@ class ToyModel:
 
 @dataclass
 class ToySearcher:
-    """Inner products with ten objects; `gate` holds every pass while it is not set."""
+    """Inner products with ten objects; `gate` holds every pass while it is not set. Says of
+    answers to an even k that they are exact."""
 
     gate: threading.Event = field(default_factory=threading.Event)
     entered: threading.Event = field(default_factory=threading.Event)
     passes: list[list[Query]] = field(default_factory=list)
     model: ToyModel = field(default_factory=ToyModel)
+    formed: int = 1230
     fails: Callable[[Sequence[Query]], Exception | None] = lambda queries: None
 
     def __post_init__(self) -> None:
@@ -57,7 +59,8 @@ class ToySearcher:
         self.passes.append(list(queries))
         if (error := self.fails(queries)) is not None:
             raise error
-        return Answers(self.model, [self._one(query) for query in queries])
+        exact = [query.k % 2 == 0 for query in queries]
+        return Answers(self.model, [self._one(query) for query in queries], self.formed, exact)
 
     def _one(self, query: Query) -> Sequence[Hit] | Refused:
         if query.id is not None:

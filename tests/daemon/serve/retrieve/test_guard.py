@@ -106,6 +106,9 @@ def test_what_is_found_has_the_exact_score_and_no_dead_object(
     assert all(scores[hit.id] == hit.score for hit in found if hit.id in scores)
     filtered = [Query(id="a9", k=10, tags=frozenset({"none"}))]
     assert searcher.search_view(prepared, filtered).results[0] == []
+    named = [Query(id="a9", k=10, include=frozenset({"a1"}))]
+    assert searcher.search_view(prepared, [*query, *filtered, *named]).exact == [False, True, True]
+    assert searcher.search_view(exact, [*query, *filtered, *named]).exact == [True, True, True]
     gone = found[0].id
     items.remove([gone])
     again = searcher.search_view(prepared, query).results[0]
