@@ -4,8 +4,9 @@
 //     node similar.mjs FOLDER NAME OBJECTS.jsonl ID K --follow  again each time that NAME means another version
 //
 // FOLDER is the learner's checkpoint folder, NAME is stable, best, latest or a pinned name, and OBJECTS.jsonl is
-// the catalog, one {"id", "views": {view: [numbers] or {"indices", "values"}}} a line. What is read, and why it
-// may be trusted, is specified in checkpoints/FORMAT.md, "Reading a version from another language".
+// the catalog, one {"id", "x": vector} or {"id", "views": {view: vector}} a line, a vector being [numbers] or
+// {"indices", "values"}. What is read, and why it may be trusted, is specified in checkpoints/FORMAT.md, "Reading a
+// version from another language".
 
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
@@ -142,7 +143,7 @@ class Version {
       throw new Refused(`version ${manifest.number} has no serving form yet: the validator adds it`);
     }
     this.normalised = this.form === null || this.form.normalised.values[0] !== 0;
-    this.items = objects.map(({ id, views }) => ({ id, p: mapped(manifest.map, state, views) }));
+    this.items = objects.map(({ id, x, views = { x } }) => ({ id, p: mapped(manifest.map, state, views) }));
     for (const item of this.items) item.square = dot(this.fold(item.p), item.p);
   }
 

@@ -146,7 +146,8 @@ def main(root, name, objects):
     state = arrays_of(place, file["name"], file["size"], file["sha256"])
     B, U, l, normalised = form_of(root, manifest, state)
     with open(objects) as lines:
-        P = np.array([mapped(manifest, state, json.loads(line)["views"]) for line in lines])
+        objects = map(json.loads, lines)
+        P = np.array([mapped(manifest, state, one.get("views", one)) for one in objects])
     F = np.array([B @ q - U @ (l * (U.T @ q)) for q in P])
     own = np.array([f @ q for f, q in zip(F, P)])
     scores = F @ P.T

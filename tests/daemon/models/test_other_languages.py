@@ -31,6 +31,7 @@ DENSE = {
     "b": ViewConfig("standardise"),
     "c": ViewConfig("unit"),
 }
+UNNAMED = {"x": ViewConfig("unit")}
 MIXED = {"words": ViewConfig("tfidf"), "a": ViewConfig("identity")}
 
 
@@ -62,7 +63,8 @@ def write_objects(path: Path, names: list[str]) -> None:
                     views[name] = {"indices": indices, "values": rng.integers(1, 5, 4).tolist()}
                 else:
                     views[name] = np.round(x, 4).tolist()
-            file.write(json.dumps({"id": f"o{n}", "views": views}) + "\n")
+            features = views if list(views) == ["x"] else {"views": views}
+            file.write(json.dumps({"id": f"o{n}"} | features) + "\n")
 
 
 def open_shop(
@@ -104,6 +106,7 @@ FORMS = {
     "raw, maps not brought to unit length": (DENSE, False, ServingConfig(score="raw"), True),
     "sparse words": (MIXED, True, ServingConfig(), True),
     "not projected": (MIXED, True, ServingConfig(psd="off"), True),
+    "one view without a name": (UNNAMED, True, ServingConfig(), True),
 }
 
 
@@ -152,7 +155,10 @@ def node() -> str:
     return shutil.which("node") or str(Path(playwright.__file__).parent / "driver" / "node")
 
 
-@pytest.mark.parametrize("how", ["kept", "lanczos", "sparse words", "raw, maps not brought to unit length"])
+@pytest.mark.parametrize(
+    "how",
+    ["kept", "lanczos", "sparse words", "raw, maps not brought to unit length", "one view without a name"],
+)
 def test_the_example_in_javascript_gives_the_same_answers(tmp_path: Path, node: str, how: str) -> None:
     shop = open_shop(tmp_path, *FORMS[how])
     expected = shop.expected[1][3].astype(np.float64)
