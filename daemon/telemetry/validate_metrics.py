@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from daemon.telemetry.build import add_build_info
 
-ROLES = ("newest", "best", "zero", "shown_order")
 _JUDGE_EDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
@@ -20,14 +19,14 @@ class ValidateMetrics:
         self._measures = Gauge(
             "tripletd_holdout_map",
             "Holdout measure by kind, for the newest and best version, version 0, the shown order",
-            ["kind", "role"],
+            ["kind", "which"],
             registry=registry,
         )
         self._decision = Gauge(
-            "tripletd_holdout_decision", "Decision measure by version role", ["role"], registry=registry
+            "tripletd_holdout_decision", "Decision measure, for the same", ["which"], registry=registry
         )
         self._versions = Gauge(
-            "tripletd_judged_version", "Version number by role", ["role"], registry=registry
+            "tripletd_judged_version", "Version number, for the same", ["which"], registry=registry
         )
         self.judged = Counter("tripletd_judged_versions", "Versions judged", registry=registry)
         self.passed_over = Counter(
@@ -53,17 +52,21 @@ class ValidateMetrics:
         ProcessCollector(registry=registry)
         add_build_info(registry, "validate")
 
-    def record_measures(self, role: str, version: int | None, measures: Mapping[str, float | None]) -> None:
-        """Set the measures of the version in `role` (one of ROLES); values that are None are left out."""
+    def record_measures(self, which: str, version: int | None, measures: Mapping[str, float | None]) -> None:
+        """Set the measures of the "newest", "best" or "zero" version, or of the "shown_order".
+
+        The label is not `role`: that is what Prometheus is told of the whole process. Values that are None
+        are left out.
+        """
         if version is not None:
-            self._versions.labels(role).set(version)
+            self._versions.labels(which).set(version)
         for kind, value in measures.items():
             if value is None:
                 continue
             if kind == "decision":
-                self._decision.labels(role).set(value)
+                self._decision.labels(which).set(value)
             else:
-                self._measures.labels(kind, role).set(value)
+                self._measures.labels(kind, which).set(value)
 
     def record_skipped(self, by_reason: Mapping[str, int]) -> None:
         """Add impressions that could not be judged, by reason."""

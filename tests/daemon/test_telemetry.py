@@ -109,10 +109,10 @@ def test_validate_measures_by_kind_and_role() -> None:
     metrics.record_measures("best", 7, {"map_full": 0.4, "decision": 0.4, "map_clicks": None})
     metrics.record_skipped({"no_click": 3})
     found = samples(metrics.registry)
-    assert found["tripletd_holdout_map|kind=map_full|role=best"] == 0.4
-    assert found["tripletd_holdout_decision|role=best"] == 0.4
-    assert found["tripletd_judged_version|role=best"] == 7
-    assert "tripletd_holdout_map|kind=map_clicks|role=best" not in found
+    assert found["tripletd_holdout_map|kind=map_full|which=best"] == 0.4
+    assert found["tripletd_holdout_decision|which=best"] == 0.4
+    assert found["tripletd_judged_version|which=best"] == 7
+    assert "tripletd_holdout_map|kind=map_clicks|which=best" not in found
     assert found["tripletd_skipped_impressions_total|reason=no_click"] == 3
 
 

@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 import pytest
+import yaml
 from prometheus_client import CollectorRegistry
 
 from daemon.replica.model import ModelId
@@ -17,6 +18,7 @@ from daemon.telemetry.guard_metrics import GuardMetrics
 from daemon.telemetry.step_log_metrics import StepLogMetrics
 from tests.daemon.serve.test_serve_metrics import Items
 from tests.deploy.expressions import dashboard, expressions, labels_in, metrics_in, rules
+from tests.deploy.programs import DEPLOY
 
 ADDED = {"instance", "job", "role", "le", "alertname", "alertstate"}
 """Labels that come from Prometheus, from targets.yml, or with every histogram."""
@@ -49,6 +51,18 @@ def known() -> tuple[set[str], set[str]]:
             names.add(sample.name)
             labels |= set(sample.labels)
     return names, labels
+
+
+def test_no_series_has_a_label_that_prometheus_gives_its_target() -> None:
+    """Prometheus would rename it exported_..., and rules and panels would read the target's."""
+    targets = yaml.safe_load((DEPLOY / "prometheus" / "targets" / "host.yml").read_text())
+    given = {"job", "instance"}.union(*(group["labels"] for group in targets))
+    for registry in registries():
+        for family in registry.collect():
+            if family.name != "tripletd_build":  # says the same of itself
+                taken = {label for sample in family.samples for label in sample.labels}
+                taken |= set(getattr(registry._names_to_collectors.get(family.name), "_labelnames", ()))
+                assert not taken & given, family.name
 
 
 @pytest.mark.parametrize(("where", "expression"), list(expressions()))

@@ -103,5 +103,5 @@ def test_a_best_that_falls_below_version_0_is_told_and_kept(world, start):
     assert keep["best_holds"] is False
     assert keep["best_decision"] < keep["version_0"]["decision"]
     assert value("tripletd_best_holds") == 0
-    assert value("tripletd_holdout_decision", {"role": "best"}) == keep["best_decision"]
+    assert value("tripletd_holdout_decision", {"which": "best"}) == keep["best_decision"]
     assert aliases(world.ledger.entries()) == {"best": 1}

@@ -188,9 +188,9 @@ def test_metrics_show_newest_best_and_zero(world, start):
         pass
     value = bench.metrics.registry.get_sample_value
     keep = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"][-1].measures
-    assert value("tripletd_holdout_decision", {"role": "best"}) == keep["map_full"]
-    assert value("tripletd_holdout_decision", {"role": "zero"}) == keep["version_0"]["map_full"]
-    shown = {"kind": "map_shown", "role": "shown_order"}
+    assert value("tripletd_holdout_decision", {"which": "best"}) == keep["map_full"]
+    assert value("tripletd_holdout_decision", {"which": "zero"}) == keep["version_0"]["map_full"]
+    shown = {"kind": "map_shown", "which": "shown_order"}
     assert value("tripletd_holdout_map", shown) == keep["shown_order_map"]
-    assert value("tripletd_judged_version", {"role": "best"}) == 1
+    assert value("tripletd_judged_version", {"which": "best"}) == 1
     assert aliases(world.ledger.entries()) == {"best": 1}
