@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from checkpoints.errors import CheckpointError
 from checkpoints.publisher import Published
-from daemon.learn.applying.progress import RECORDS, Snapshot
+from daemon.learn.applying.progress import Snapshot
 from daemon.learn.observe import Observer
 from daemon.learn.steps.handover import Handover
 from daemon.learn.threads.errands import Errands
+from daemon.versions.counters import RECORDS, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Acknowledger:
 
     def captured(self, snapshot: Snapshot) -> None:
         """The step log is cut here, so that replicas of the version go on from it."""
-        self.handover.captured(int(snapshot.counters.get(RECORDS, 0)), snapshot.watermark)
+        self.handover.captured(counted(snapshot.counters, RECORDS), snapshot.watermark)
 
     def published(self, result: Published) -> None:
         """Show it; have its position noted, old versions pruned, learned records retained."""

@@ -12,12 +12,11 @@ from typing import Any
 
 import structlog
 
-from checkpoints import PAUSE, Ledger, LedgerEntry, Manifest, VersionStore, stop_in_force
+from checkpoints import PAUSE, Ledger, LedgerEntry, VersionStore, stop_in_force
 from checkpoints.errors import CheckpointError
-from daemon.learn.applying.apply import POISON, REJECTED
-from daemon.learn.applying.progress import RECORDS
 from daemon.learn.applying.ready import Ready
 from daemon.learn.poisongate import PoisonGate
+from daemon.versions.counters import POISON, REJECTED, counted, records_of
 
 LOOK_EVERY_S = 0.3
 LEARN = "learn"
@@ -115,17 +114,13 @@ def remember_poison(gate: PoisonGate, versions: VersionStore, newest: int, topic
             offsets = {p: at.next_offset for p, at in parent.positions.items()}
             if parent.stream.get(TOPIC_ID) != topic_id or gate.forgives(offsets):
                 break
-            records = _counted(version, RECORDS) - _counted(parent, RECORDS)
-            spans.append((records, _counted(version, POISON, REJECTED) - _counted(parent, POISON, REJECTED)))
+            dead = counted(version.counters, POISON, REJECTED) - counted(parent.counters, POISON, REJECTED)
+            spans.append((records_of(version) - records_of(parent), dead))
             version = parent
     except CheckpointError:  # pruned or damaged: what is known counts
         pass
     for records, dead in reversed(spans):
         gate.count(records, dead)
-
-
-def _counted(version: Manifest, *names: str) -> int:
-    return int(sum(version.counters.get(name, 0) for name in names))
 
 
 def _positions_of(pause: LedgerEntry, topic_id: str) -> dict[int, int]:

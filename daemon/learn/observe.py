@@ -23,6 +23,7 @@ from daemon.process.outside import Outside
 from daemon.process.standing import Standing
 from daemon.telemetry import LearnMetrics
 from daemon.versions.arrays import Arrays
+from daemon.versions.counters import records_of
 from streams.deadletter import DeadLetter
 
 DEAD_LINE_EVERY_S = 5.0
@@ -115,7 +116,7 @@ class Observer:
         log.info(
             "version written",
             version=number,
-            records=result.manifest.counters.get("records", 0),
+            records=records_of(result.manifest),
             updated=result.manifest.counters.get("updated", 0),
             seconds=round(result.seconds, 3),
             bytes=result.bytes,

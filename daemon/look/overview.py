@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkpoints import LedgerEntry, Manifest, aliases, names, pause_in_force, stop_in_force
+from daemon.versions.counters import APPLIED, DUPLICATE, POISON, REJECTED, counted
 
-_OUTCOMES = ("updated", "passive", "degenerate", "rejected")
-_DEAD = ("poison", "rejected")
+_OUTCOMES = (*APPLIED, REJECTED)
+_DEAD = (POISON, REJECTED)
 _REFUSED = "refused"
 
 
@@ -50,7 +51,7 @@ class Summary:
 
 def events_of(counters: Mapping[str, int | float]) -> int:
     """Events stepped over, whatever their outcome."""
-    return int(sum(counters.get(name, 0) for name in _OUTCOMES))
+    return counted(counters, *_OUTCOMES)
 
 
 def version_rows(
@@ -78,8 +79,8 @@ def version_rows(
             watermark=manifest.watermark,
             aliases=tuple(named.get(manifest.number, ())),
             measures=judged.get(manifest.number, {}),
-            duplicates=int(manifest.counters.get("duplicate", 0)),
-            dead_letters=int(sum(manifest.counters.get(name, 0) for name in _DEAD)),
+            duplicates=counted(manifest.counters, DUPLICATE),
+            dead_letters=counted(manifest.counters, *_DEAD),
             verdict=verdicts.get(manifest.number, ""),
         )
         for manifest in manifests

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints import Manifest
-
-_APPLIED = ("updated", "passive", "degenerate")
-_LOSS_SUM = "loss_sum"
-_RECORDS = "records"
+from daemon.versions.counters import APPLIED, LOSS_SUM, RECORDS, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +55,9 @@ def _place(manifest: Mapping[str, Any]) -> Place:
         parent=None if parent is None else int(parent),
         created=str(manifest["created"]),
         epoch=int(manifest["epoch"]),
-        records=int(counters.get(_RECORDS, 0)),
-        events=int(sum(counters.get(name, 0) for name in _APPLIED)),
-        loss_sum=float(counters.get(_LOSS_SUM, 0.0)),
+        records=counted(counters, RECORDS),
+        events=counted(counters, *APPLIED),
+        loss_sum=float(counters.get(LOSS_SUM, 0.0)),
         marks=tuple(_mark(entry) for entry in manifest["schedule"] if isinstance(entry, Mapping)),
     )
 

@@ -16,13 +16,13 @@ from daemon.replica.board import Board
 from daemon.replica.choose import Keep, Load, Seen, Served, choose
 from daemon.replica.desk import Desk
 from daemon.replica.line import REASONS, Lost
-from daemon.replica.loading import records_of
 from daemon.replica.model import ModelId
 from daemon.replica.refine import Work
 from daemon.replica.refusals import Refusals, Refused
 from daemon.replica.settings import Shelf
 from daemon.replica.stepping import NO_TIMES, Stepper, Told
 from daemon.replica.swapping import Swapper
+from daemon.versions.counters import records_of
 
 POLL_S = 0.05
 TURN_S = 0.05

@@ -11,8 +11,8 @@ import structlog
 
 from checkpoints.manifest import Manifest
 from daemon.replica.line import Line, Lost, Meaning
-from daemon.replica.loading import records_of
 from daemon.replica.settings import Steps
+from daemon.versions.counters import records_of
 from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, StreamError
 from streams.source import RecordBatch, Source
 from streams.steps.errors import BadSegment

@@ -18,6 +18,7 @@ from daemon.replica.model import ModelSpace
 from daemon.replica.refusals import Refused
 from daemon.replica.settings import Shelf
 from daemon.versions.arrays import MAP_PREFIX, WINDOW_PREFIX
+from daemon.versions.counters import records_of
 from daemon.versions.serving_form import DERIVED, make_form, settings_digest
 from learners.block import Float32s
 from learners.carried import Tangent
@@ -62,11 +63,6 @@ class State:
     def records(self) -> int:
         """Records applied since version 0."""
         return records_of(self.manifest)
-
-
-def records_of(manifest: Manifest) -> int:
-    """Records applied since version 0."""
-    return int(manifest.counters.get("records", 0))
 
 
 def check_manifest(manifest: Manifest, space: ModelSpace) -> None:

@@ -13,8 +13,8 @@ from daemon.objects.mapped import as_blocks
 from daemon.replica.desk import Desk
 from daemon.replica.line import Apply, Lost, Relabel
 from daemon.replica.listener import Listener
-from daemon.replica.loading import records_of
 from daemon.replica.model import ModelId
+from daemon.versions.counters import records_of
 from learners.block import Block
 from learners.errors import LearnerError
 from learners.steps import StepBatch

@@ -13,13 +13,12 @@ from daemon.validate.identity import IdentityForm, is_identity
 from daemon.validate.objects import MappedObjects
 from daemon.validate.scorer import Form, Scorer
 from daemon.versions.arrays import map_arrays
+from daemon.versions.counters import APPLIED, counted
 from daemon.versions.serving_form import serving_form
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
 from streams.space import SpaceSpec
-
-APPLIED = ("updated", "passive", "degenerate")
 
 
 class Refused(Exception):
@@ -41,7 +40,7 @@ class Candidate:
     @property
     def events(self) -> int:
         """Events applied up to it, rejected ones left out."""
-        return int(sum(self.manifest.counters.get(outcome, 0) for outcome in APPLIED))
+        return counted(self.manifest.counters, *APPLIED)
 
 
 class Shelf:

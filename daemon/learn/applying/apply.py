@@ -12,13 +12,10 @@ import numpy.typing as npt
 from daemon.learn.applying.progress import Applied
 from daemon.learn.applying.ready import Ready
 from daemon.learn.applying.state import State
+from daemon.versions.counters import DUPLICATE, POISON, REJECTED
 from learners.batch import TripletBatch
 from learners.outcome import Outcome, Reason, StepInfo
 from streams.deadletter import DeadLetter
-
-REJECTED = "rejected"
-POISON = "poison"
-DUPLICATE = "duplicate"
 
 
 @dataclass(frozen=True, slots=True)

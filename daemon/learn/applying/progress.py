@@ -16,9 +16,7 @@ import numpy.typing as npt
 
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
 from daemon.learn.applying.controls import damaged, moved
-
-RECORDS = "records"
-LOSS_SUM = "loss_sum"
+from daemon.versions.counters import LOSS_SUM, RECORDS, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Progress:
     @property
     def records(self) -> int:
         """Records passed since version 0, poison included: what `checkpoints.every_events` counts."""
-        return int(self.counters.get(RECORDS, 0))
+        return counted(self.counters, RECORDS)
 
     @property
     def moved(self) -> bool:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from checkpoints.manifest import Manifest
 from daemon.learn.applying.apply import Step
-from daemon.learn.applying.progress import RECORDS
 from daemon.learn.steps.applied import AppliedBatch, Captured, Durable
 from daemon.learn.steps.inbox import Inbox
 from daemon.versions.arrays import matrix_digest
+from daemon.versions.counters import records_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +36,4 @@ class Handover:
 
 def durable(version: Manifest) -> Durable:
     """What the step log says of a version."""
-    return Durable(version.number, int(version.counters.get(RECORDS, 0)), matrix_digest(version))
+    return Durable(version.number, records_of(version), matrix_digest(version))
