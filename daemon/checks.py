@@ -182,13 +182,15 @@ def _serve(config: Config) -> Iterator[Finding]:
 
 def serving_bytes(config: Config, dim: int) -> int:
     """Memory of the buffers of serve: two sides per alias, each W and, where the form has one, its matrix;
-    and for `latest`, followed by steps, one more W.
+    and for `latest`, followed by steps, one more W, and on each side what carries such a matrix on.
     """
     full = config.serving.psd == "full" or (
         config.serving.psd == "auto" and dim <= config.serving.full_max_dim
     )
     matrices = 2 * (2 if full else 1) * len(config.serve.aliases)
-    return 4 * dim * dim * (matrices + ("latest" in config.serve.aliases and config.steps.enabled))
+    if "latest" in config.serve.aliases and config.steps.enabled:
+        matrices += 3 if full else 1
+    return 4 * dim * dim * matrices
 
 
 def _http(config: Config) -> Iterator[Finding]:

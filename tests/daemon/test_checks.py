@@ -64,7 +64,7 @@ def test_dimensions_and_memory() -> None:
 def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
     config = load_config(None, wide, {})
-    assert serving_bytes(config, 1024) == 4 * 1024**2 * (2 * 2 * 2 + 1)
+    assert serving_bytes(config, 1024) == 4 * 1024**2 * (2 * 2 * 2 + 3)
     assert serving_bytes(config, 8192) == 4 * 8192**2 * (2 * 2 + 1)  # such a form has no matrix
     alone = load_config(None, {**wide, "serve.aliases": ["stable"]}, {})
     assert serving_bytes(alone, 1024) == 4 * 1024**2 * 4
