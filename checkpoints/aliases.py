@@ -17,6 +17,8 @@ BEST = "best"
 STABLE = "stable"
 FIRST = 0
 """The untrained version: what `stable` means while nothing was ever judged best."""
+MOST_DIGITS = 64
+"""Longest text that is read as a version's number: reading thousands of digits is an error of its own."""
 MOVES = ("PROMOTE", "ROLLBACK")
 STOP = "STOP"
 RESUME = "RESUME"
@@ -87,7 +89,8 @@ def meaning(
     if name == LATEST:
         return Meaning(name, max(versions, default=None), through=name)
     if name.isdecimal():
-        return Meaning(name, int(name) if int(name) in versions else None, through=name)
+        number = int(name) if len(name) <= MOST_DIGITS else None
+        return Meaning(name, number if number in versions else None, through=name)
     moved, through = moves(entries), name
     entry = moved.get(name)
     if name == STABLE and (entry is None or entry.version is None):

@@ -37,10 +37,12 @@ def learn(
             EX_USAGE,
         )
     effective = start_role("learn", config, set_)
+    from checkpoints.aliases import MOST_DIGITS
     from daemon.learn.role import run
     from daemon.learn.starting.options import LearnOptions
 
-    number = int(restart_from) if restart_from is not None and restart_from.isdecimal() else None
+    is_number = restart_from is not None and restart_from.isdecimal() and len(restart_from) <= MOST_DIGITS
+    number = int(restart_from) if restart_from is not None and is_number else None
     options = LearnOptions(
         exit_when_caught_up,
         start,

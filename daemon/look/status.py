@@ -13,6 +13,8 @@ from daemon.exits import UserError
 from daemon.look.live import is_role, live_metrics, not_ready
 from daemon.look.overview import VersionRow, summary, version_rows
 from daemon.look.readable import read_all
+from daemon.models.decide import in_doubt
+from daemon.models.look import look
 from daemon.versions.storage import open_for_reading
 from streams.ahead import past_gaps
 from streams.source import Source
@@ -74,7 +76,7 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
         picture["problems"].append(error.message)
         return None
     found = read_all(store, ledger)
-    picture["problems"] += found.notes
+    picture["problems"] += [*found.notes, *in_doubt(look(store, ledger))]
     newest = max(found.manifests, key=lambda one: one.number, default=None)
     rows = version_rows(found.manifests, found.entries, newest.number if newest else None)
     stands = summary(found.entries)

@@ -41,7 +41,7 @@ def no_such_version(name: int | str, kept: Sequence[int], field: str = "version"
     return Refused(
         "no_such_version",
         field,
-        f"there is no version {name}",
+        f"there is no version {str(name)[:80]}",
         f"versions: {known}; see `tripletd models list`",
     )
 

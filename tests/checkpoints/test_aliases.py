@@ -184,3 +184,8 @@ def test_a_ledger_tells_which_entries_it_cannot_read(tmp_path: Path) -> None:
     assert fresh.last() == 6
     (tmp_path / "ledger" / "0000000006.json").write_bytes(b"rubbish")
     assert Ledger(LocalStore(tmp_path)).unreadable() == [2, 4, 6]
+
+
+def test_a_text_of_thousands_of_digits_means_no_version() -> None:
+    assert resolve("9" * 5000, HERE, []) is None
+    assert (resolve("0005", HERE, []), resolve("6", HERE, [])) == (5, None)

@@ -177,7 +177,9 @@ def test_one_damaged_manifest_and_one_damaged_verdict_hide_nothing_else(
     rows = json.loads(ask(capsys, "models", "list", "--json"))
     assert [bool(row["damaged"]) for row in rows] == [False, False, True]
     noted = json.loads(ask(capsys, "status", "--json"))["problems"]
-    assert len(noted) == 2
+    assert len(noted) == 3
+    assert noted[2].startswith("stable is in doubt: ledger entries that cannot be read (1)")
+    assert "best is in doubt" not in ask(capsys, "status")  # it was moved after the lost entry
 
 
 def test_models_list_and_show(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,7 @@ def _take_in(batch: RecordBatch, found: ItemsRead, only: str | None) -> None:
     rows = zip(batch.offsets, batch.timestamps, batch.values, batch.keys, strict=True)
     for offset, time, value, key in rows:
         found.records += 1
-        if only is not None and key != only.encode():
+        if only is not None and key != only.encode("utf-8", "surrogatepass"):
             continue
         try:
             item = read_item(value, key)

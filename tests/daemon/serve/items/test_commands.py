@@ -11,6 +11,7 @@ import pytest
 
 from daemon.cli import main
 from daemon.config import load_config
+from daemon.exits import EX_USAGE
 from daemon.serve.items.build import build_catalog
 from streams.address import Address
 from streams.catalog import Catalog, save_catalog
@@ -165,6 +166,12 @@ def test_other_mistakes_are_told(folder, capsys):
     assert run(capsys, "put", "new.jsonl", "--to", "memory:shop")[0] == 64
     assert run(capsys, "list")[0] == 69
     assert run(capsys, "list", "--to", "nonsense")[0] == 78
+
+
+def test_an_id_that_is_not_utf8_is_one_that_nothing_has(folder, capsys):
+    run(capsys, "put", "new.jsonl")
+    code, _, err = run(capsys, "show", "a\udcff")
+    assert (code, "no record of 'a\\udcff'" in err) == (EX_USAGE, True)
 
 
 def test_records_that_are_no_items_are_counted(folder, capsys):
