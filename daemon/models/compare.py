@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from checkpoints import Damaged, Version, VersionStore
@@ -59,31 +60,48 @@ def compare(
     """
     old, new = (_load(versions, number) for number in pair)
     _same_space(old, new)
+    matrices = _W(old), _W(new)
     skipped = []
-    A, B = _W(old), _W(new)
-    changed = change(A, B, asked.entries, asked.directions)
-    spectra = spectrum(A), spectrum(B)
-    if not spectra[0].full:
-        skipped.append(
-            f"number of negative eigenvalues and effective rank: they need all {len(A)} eigenvalues, which "
-            f"are computed up to {FULL_UP_TO} dimensions; the ends are by Lanczos iteration"
-        )
     queries = None
     if asked.queries and objects is None:
         skipped.append("queries: no catalog is configured (catalog.path)")
     elif asked.queries and objects is not None:
         queries = _queries(versions, (old, new), serving, objects, asked)
-    name = feature_names(_fitted(old))
+    return diff_of(pair, matrices, _fitted(old), asked=asked, queries=queries, skipped=skipped)
+
+
+def diff_of(
+    pair: tuple[int, int],
+    matrices: tuple[Float32s, Float32s],
+    fitted: FittedSpaceMap,
+    *,
+    asked: Asked,
+    queries: Queries | None,
+    skipped: Sequence[str] = (),
+) -> Diff:
+    """The same of two W that are at hand, float32 [d, d] and left as they are, and of queries already asked.
+
+    fitted: the map of both. skipped: what is left out beside what the size of W leaves out.
+    """
+    changed = change(*matrices, asked.entries, asked.directions)
+    spectra = spectrum(matrices[0]), spectrum(matrices[1])
+    left_out = list(skipped)
+    if not spectra[0].full:
+        left_out.append(
+            f"number of negative eigenvalues and effective rank: they need all {spectra[0].dim} eigenvalues, "
+            f"which are computed up to {FULL_UP_TO} dimensions; the ends are by Lanczos iteration"
+        )
+    name = feature_names(fitted)
     return Diff(
         *pair,
-        len(A),
+        spectra[0].dim,
         changed.relative,
         changed.symmetric,
         steps_of(changed, name),
         turns_of(changed, name),
         spectra,
         queries,
-        tuple(skipped),
+        tuple(left_out),
     )
 
 

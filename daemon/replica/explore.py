@@ -13,6 +13,7 @@ from daemon.replica.settings import Hooks, Shelf
 from daemon.replica.side import Side
 from daemon.replica.status import NotServing
 from daemon.replica.view import View
+from learners.block import Float32s
 
 HOOKS = Hooks()
 
@@ -47,13 +48,29 @@ class Explorer:
         Raises NotServing with the reason when there is no such version, it is refused, or all places are
         being read.
         """
+        with self._held(number) as slot:
+            assert slot.side.view is not None
+            yield slot.side.view
+
+    @contextmanager
+    def read_state(self, number: int) -> Iterator[tuple[View, Float32s]]:
+        """The same, with the learner's W that it was made from: float32 [d, d], only to be read."""
+        with self._held(number) as slot:
+            assert slot.side.view is not None
+            yield slot.side.view, slot.side.buffers.W
+
+    def is_open(self, number: int) -> bool:
+        """Whether to read that version costs no loading now."""
+        return any(slot.number == number for slot in list(self._slots))
+
+    @contextmanager
+    def _held(self, number: int) -> Iterator[_Slot]:
         with self._loading:  # one load at a time; who is done reading does not wait for it
             slot = self._slot(number)
             with self._counting:
                 slot.readers += 1
         try:
-            assert slot.side.view is not None
-            yield slot.side.view
+            yield slot
         finally:
             with self._counting:
                 slot.readers -= 1

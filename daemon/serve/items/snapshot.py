@@ -107,7 +107,9 @@ class IndexSnapshot:
         None for an object that is not in the catalog; an empty `Display` where nothing is known of it.
         """
         found = self.find(object_id)
-        if found is None:
-            return None
-        packed = self.parts[found[0]].texts[found[1]]
-        return unpack_display(packed) if packed else self.shown.of(object_id) or Display()
+        return None if found is None else self.display_at(*found)
+
+    def display_at(self, part: int, row: int) -> Display:
+        """The same of a row of a part."""
+        packed = self.parts[part].texts[row]
+        return unpack_display(packed) if packed else self.shown.of(self.id_at(part, row)) or Display()

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+RETRY_AFTER_S = "2"
 POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -34,16 +35,19 @@ def answer(request: Request, body: bytes, content_type: str, tag: str | None = N
     return Response(body, media_type=content_type, headers=headers)
 
 
-def answer_json(request: Request, value: Any) -> Response:
+def answer_json(request: Request, value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
     """`value` as JSON; numbers that JSON cannot carry are a bug."""
     body = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(
         "utf-8", "replace"
     )
+    if status != HTTPStatus.OK:  # not yet what was asked for: never the same twice
+        return Response(body, status_code=status, media_type="application/json", headers=HEADERS)
     return answer(request, body, "application/json")
 
 
 def refuse(status: HTTPStatus, code: str, message: str, field: str = "", remedy: str = "") -> Response:
-    """`{"error": {code, message, field, remedy}}`."""
+    """`{"error": {code, message, field, remedy}}`; with 503 when to come again."""
     told = {"code": code, "message": message, "field": field, "remedy": remedy}
     body = json.dumps({"error": told}, ensure_ascii=False).encode("utf-8", "replace")
-    return Response(body, status_code=status, media_type="application/json", headers=HEADERS)
+    later = {"Retry-After": RETRY_AFTER_S} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return Response(body, status_code=status, media_type="application/json", headers={**HEADERS, **later})

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from daemon.look.curves_csv import to_csv
 from daemon.serve.page.answers import answer, answer_json, refuse
-from daemon.serve.page.asked import moment, number_or_none, text, whole
+from daemon.serve.page.asked import BadField, moment, number_or_none, text, whole
 from daemon.serve.page.cached import Cached
 from daemon.serve.page.history import HistoryReader, curves_data, versions_data
 from daemon.serve.page.images import kind_of
@@ -24,10 +24,11 @@ MOST_VERSIONS = 200
 MOST_OBJECTS = 50
 MOST_HITS = 50
 MOST_TEXT = 512
+MOST_DIGITS = 18
 
 
 class PageData:
-    """The endpoints; each is called in a thread. They raise BadField and CheckpointError."""
+    """The endpoints; each is called in a thread. They raise BadField, CannotAnswer and CheckpointError."""
 
     def __init__(self, sources: PageSources) -> None:
         self._sources = sources
@@ -94,6 +95,21 @@ class PageData:
             {"query": asdict(known[query]), "shared": shared(*hits), "left": answers[0], "right": answers[1]},
         )
 
+    def diff(self, request: Request) -> Response:
+        """What changed from `left` to `right`, aliases or versions; 202 while it is made: ask again."""
+        before, after = (self._number(request, name) for name in ("left", "right"))
+        if before == after:
+            raise BadField("right", f"both are version {before}: name another one")
+        found = self._sources.comparer.difference(before, after)
+        if found is None:
+            return answer_json(
+                request, {"state": "working", "diff": None, "objects": {}}, HTTPStatus.ACCEPTED
+            )
+        moved = () if found.queries is None else found.queries.moved
+        ids = dict.fromkeys(one for query in moved for one in (query.id, *query.entered, *query.left))
+        shown = {one.id: asdict(one) for one in self._sources.objects.shown(list(ids))}
+        return answer_json(request, {"state": "done", "diff": asdict(found), "objects": shown})
+
     def image(self, request: Request) -> Response:
         """The picture of the object `id`."""
         body = self._sources.objects.image(text(request.query_params, "id", MOST_TEXT))
@@ -101,6 +117,22 @@ class PageData:
         if body is None or kind is None:
             return refuse(HTTPStatus.NOT_FOUND, "no_image", "this object has no picture that is shown", "id")
         return answer(request, body, kind)
+
+    def _number(self, request: Request, name: str) -> int:
+        """The kept version that a side means; of an alias the one it goes on from."""
+        side = text(request.query_params, name, 64)
+        if side.isascii() and side.isdecimal() and len(side) <= MOST_DIGITS:
+            number: int | None = int(side)
+        else:
+            served = {one.alias: one.base for one in self._sources.served()}
+            if side not in served:
+                raise BadField(name, "expected a version number or a name that is served")
+            number = served[side]
+        if number is None:
+            raise CannotAnswer("not_serving", f"{side} answers with no version yet")
+        if number not in self._sources.versions.versions():
+            raise CannotAnswer("unknown_version", f"there is no version {number}, or it was pruned")
+        return number
 
     def _side(self, side: str, query: str, k: int) -> Found | CannotAnswer:
         try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -13,58 +14,94 @@ from checkpoints.errors import CheckpointError
 from daemon.serve.page.answers import answer, refuse
 from daemon.serve.page.asked import BadField
 from daemon.serve.page.endpoints import PageData
-from daemon.serve.page.sources import PageSources
+from daemon.serve.page.sources import CannotAnswer, PageSources
 from daemon.serve.page.static import INDEX, StaticFile, static_files
 
 Endpoint = Callable[[Request], Response]
+Handler = Callable[[Request], Awaitable[Response]]
+
+QUICK, LOOKS = 8, 4
+"""Threads for what reads memory and the store, and for what may load a version."""
+MOST_WAITING = 32
+"""Requests of one lane at once, most of them waiting for a thread; more are told to come again."""
+_STATUS = {
+    "unknown_version": HTTPStatus.NOT_FOUND,
+    "unknown_object": HTTPStatus.NOT_FOUND,
+    "not_serving": HTTPStatus.SERVICE_UNAVAILABLE,
+    "busy": HTTPStatus.SERVICE_UNAVAILABLE,
+}
 
 
 def page_routes(sources: PageSources) -> list[BaseRoute]:
     """Routes to mount at the application's root.
 
     `GET /` and `GET /page/{name}` (files known by name, held in memory), `GET /v1/page/overview`, `/curves`,
-    `/curves.csv`, `/series`, `/versions`, `/objects`, `/explore` (JSON) and `/image?id=`. No request names a
-    file. Every function blocks for a moment, so Starlette runs it in a thread.
+    `/curves.csv`, `/series`, `/versions`, `/objects`, `/explore`, `/diff` (JSON) and `/image?id=`. No request
+    names a file. What reads anything is done in threads: few, so that no number of people who look takes
+    more than these from those who ask.
     """
     files, data = static_files(), PageData(sources)
 
-    def index(request: Request) -> Response:
+    async def index(request: Request) -> Response:
         return _file(request, files[INDEX])
 
-    def static(request: Request) -> Response:
+    async def static(request: Request) -> Response:
         found = files.get(request.path_params["name"])
         return _not_here() if found is None else _file(request, found)
 
-    endpoints: dict[str, Endpoint] = {
+    quick: dict[str, Endpoint] = {
         "overview": data.overview,
         "curves": data.curves,
         "curves.csv": data.curves_csv,
         "series": data.series,
         "versions": data.versions,
-        "objects": data.objects,
-        "explore": data.explore,
         "image": data.image,
     }
+    looks: dict[str, Endpoint] = {"objects": data.objects, "explore": data.explore, "diff": data.diff}
+    lanes = ((_Lane(QUICK), quick), (_Lane(LOOKS), looks))
     return [
         Route("/", index, methods=["GET"]),
         Route("/page/{name:path}", static, methods=["GET"]),
-        *(Route(f"/v1/page/{name}", _answered(make), methods=["GET"]) for name, make in endpoints.items()),
+        *(
+            Route(f"/v1/page/{name}", lane.through(endpoint), methods=["GET"])
+            for lane, endpoints in lanes
+            for name, endpoint in endpoints.items()
+        ),
     ]
 
 
-def _answered(endpoint: Endpoint) -> Endpoint:
+class _Lane:
+    """At most so many endpoints at once, each in a thread; few more may wait."""
+
+    def __init__(self, threads: int) -> None:
+        self._limiter, self._waiting = CapacityLimiter(threads), 0
+
+    def through(self, endpoint: Endpoint) -> Handler:
+        """The endpoint as a handler of the event loop; what it raises becomes an answer."""
+
+        async def handler(request: Request) -> Response:
+            if self._waiting >= MOST_WAITING:
+                return refuse(HTTPStatus.SERVICE_UNAVAILABLE, "busy", "too many are looking at this page")
+            self._waiting += 1
+            try:
+                return await to_thread.run_sync(_answered, endpoint, request, limiter=self._limiter)
+            finally:
+                self._waiting -= 1
+
+        return handler
+
+
+def _answered(endpoint: Endpoint, request: Request) -> Response:
     """The errors of the asker, and of a store that cannot be read, as answers."""
-
-    def inner(request: Request) -> Response:
-        try:
-            return endpoint(request)
-        except BadField as error:
-            return refuse(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", str(error), error.field)
-        except CheckpointError as error:
-            told = f"the versions cannot be read now: {error}"
-            return refuse(HTTPStatus.SERVICE_UNAVAILABLE, "store", told)
-
-    return inner
+    try:
+        return endpoint(request)
+    except BadField as error:
+        return refuse(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid", str(error), error.field)
+    except CannotAnswer as error:
+        return refuse(_STATUS.get(error.code, HTTPStatus.UNPROCESSABLE_ENTITY), error.code, str(error))
+    except CheckpointError as error:
+        told = f"the versions cannot be read now: {error}"
+        return refuse(HTTPStatus.SERVICE_UNAVAILABLE, "store", told)
 
 
 def _file(request: Request, file: StaticFile) -> Response:

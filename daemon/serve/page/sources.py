@@ -12,6 +12,7 @@ from typing import Protocol
 
 from checkpoints import Ledger, VersionStore
 from daemon.look.series import Series
+from daemon.models.diff import Diff
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,17 @@ class Explorer(Protocol):
         ...
 
 
+class Comparer(Protocol):
+    """What changed between two kept versions, made in the background."""
+
+    def difference(self, before: int, after: int) -> Diff | None:
+        """The same as `tripletd models diff` tells, of the objects that are served; None while it is made.
+
+        Raises CannotAnswer: `busy` while two others are compared, or what went wrong.
+        """
+        ...
+
+
 class Objects(Protocol):
     """The objects that are served, as people see them."""
 
@@ -75,7 +87,10 @@ class Objects(Protocol):
         ...
 
     def some(self, text: str, most: int) -> Sequence[Shown]:
-        """At most `most` objects whose id or text contains `text` (any case); drawn at random for ""."""
+        """At most `most` objects whose id or text contains `text` (any case); drawn at random for "".
+
+        Raises CannotAnswer `busy`.
+        """
         ...
 
     def shown(self, ids: Sequence[str]) -> Sequence[Shown]:
@@ -100,5 +115,6 @@ class PageSources:
     series: Series
     served: Callable[[], Sequence[Served]]
     explorer: Explorer
+    comparer: Comparer
     objects: Objects
     aliases: Sequence[str]

@@ -20,6 +20,7 @@ from daemon.serve.items.catalog import CatalogStatus, ServingCatalog
 from daemon.serve.query import Answers, Query, Refused
 from daemon.serve.retrieve import AnnSettings, Guarded, Searcher
 from daemon.serve.wiring.watcher import Watcher
+from learners.maps import FittedSpaceMap
 from streams.open import open_source
 
 FOLLOWED = "latest"
@@ -30,9 +31,10 @@ log = structlog.get_logger("tripletd.serve")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The parts, once they are there."""
+    """The parts, once they are there. fitted: the map of every version that can be served."""
 
     space: ModelSpace
+    fitted: FittedSpaceMap
     catalog: ServingCatalog
     replicas: dict[str, Replica]
     searcher: Searcher
@@ -70,7 +72,8 @@ class Live:
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample)
         for alias in self._config.serve.aliases:
             replicas[alias] = Replica(alias, shelf, self._following(), hooks, self._steps(alias))
-        self.opened = Opened(space, catalog, replicas, searcher, Explorer(shelf, Hooks(searcher.prepare)))
+        explorer = Explorer(shelf, Hooks(searcher.prepare))
+        self.opened = Opened(space, fitted, catalog, replicas, searcher, explorer)
         catalog.listen(lambda snapshot: self._items_changed())
         catalog.start()
         for replica in replicas.values():

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
+from daemon.cli import main
+from daemon.exits import EX_OK
 from tests.browser.chromium import PATIENCE_MS, ChromiumMissing, browser
 from tests.daemon.serve.page.scene import picture
 from tests.daemon.serve.test_role import OBJECTS, Place, Role, wait
@@ -30,7 +32,8 @@ def role(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Role]:
     place.learn()
     started = place.start("serve")
     wait(lambda: started.get("/readyz")[0] == 200, started.said)
-    wait(lambda: started.get("/v1/similar?id=o1&alias=latest")[1]["base"] > 0, started.said)
+    # Readiness is that of the first alias; an answer of one that is still loading has no base.
+    wait(lambda: started.get("/v1/similar?id=o1&alias=latest")[1].get("base", 0) > 0, started.said)
     yield started
     place.end()
 
@@ -51,6 +54,24 @@ def test_a_side_that_is_not_there_is_told(role: Role, side: str, code: str) -> N
     _, told = role.get(f"/v1/page/explore?id=o3&left={side}&right=latest&k=5")
     assert told["left"]["code"] == code
     assert len(told["right"]["hits"]) == 5
+
+
+def test_what_changed_is_that_of_the_command(role: Role, capsys: pytest.CaptureFixture[str]) -> None:
+    path = "/v1/page/diff?left=0&right=latest"
+    wait(lambda: role.get(path)[0] == 200, role.said)
+    _, told = role.get(path)
+    file = role.log.parent / "tripletd.toml"
+    assert main(["models", "diff", "0", "1", "--json", "--most", "12", "--config", str(file)]) == EX_OK
+    same = json.loads(capsys.readouterr().out)
+    for name in ("before", "after", "steps", "relative", "spectra"):
+        assert told["diff"][name] == same[name], name
+    queries = told["diff"]["queries"]
+    assert queries["sampled"] == OBJECTS, "all of a small catalog"
+    assert queries["unchanged"] == same["queries"]["unchanged"]
+    assert queries["shared"] == pytest.approx(same["queries"]["shared"])
+    moved = {one["id"]: set(one["entered"]) for one in queries["moved"]}
+    assert moved == {one["id"]: set(one["entered"]) for one in same["queries"]["moved"]}
+    assert told["objects"]["o3"]["text"] == "coat 3"
 
 
 def test_objects_are_found_by_text_and_by_id(role: Role) -> None:

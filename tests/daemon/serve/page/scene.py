@@ -20,8 +20,10 @@ from starlette.applications import Starlette
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.look.rates import Reading
 from daemon.look.series import Series, Target
+from daemon.models.diff import Diff, MovedQuery, Queries, Step, Turn
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import CannotAnswer, Found, PageSources, Served, Shown
+from learners.spectrum import Spectrum
 
 OBJECTS = 40
 MARKUP = "<img src=x onerror=\"document.title='attacked'\"><script>document.title='attacked'</script>"
@@ -81,6 +83,29 @@ class Things:
         return self._pictures and number % 2 == 0
 
 
+class Compared:
+    """A comparer with one answer, which is there when it is asked for the second time."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def difference(self, before: int, after: int) -> Diff | None:
+        self.asked.append((before, after))
+        if self.asked.count((before, after)) < 2:
+            return None
+        spectra = tuple(
+            Spectrum(6, (top, 1.0), (low, 1.0), 2.5, 3.0, True, negatives, share, 5.5)
+            for top, low, negatives, share in ((1.0, 1.0, 0, 0.0), (2.5, -0.5, 1, 0.1))
+        )
+        moved = MovedQuery("object-3", 8, ("object-4", "object-12"), ("object-5", "object-6"))
+        queries = Queries(20, 0, 10, 0.95, 12, (moved,))
+        steps = (Step("colour[2]", f"shape[{MARKUP}]", 0.0, 1.5), Step("colour[1]", "colour[1]", 1.0, 0.2))
+        turns = (Turn(1.5, (("colour[2]", 0.7), ("shape[1]", -0.7))),)
+        return Diff(
+            before, after, 6, 0.5, 0.4, steps, turns, (spectra[0], spectra[1]), queries, ("one thing",)
+        )
+
+
 @dataclass
 class Scene:
     """The parts of one page; `roles` are the metrics that learn, validate and serve show."""
@@ -89,6 +114,7 @@ class Scene:
     objects: Things = field(default_factory=Things)
     roles: dict[str, Reading | None] = field(default_factory=lambda: dict.fromkeys(("learn", "validate")))
     served: list[Served] = field(default_factory=list)
+    compared: Compared = field(default_factory=Compared)
 
     def __post_init__(self) -> None:
         store = LocalStore(self.folder / "checkpoints")
@@ -101,7 +127,14 @@ class Scene:
     def sources(self) -> PageSources:
         """What the page is told from."""
         return PageSources(
-            self.versions, self.ledger, self.series, lambda: self.served, Lists(), self.objects, ["latest"]
+            versions=self.versions,
+            ledger=self.ledger,
+            series=self.series,
+            served=lambda: self.served,
+            explorer=Lists(),
+            comparer=self.compared,
+            objects=self.objects,
+            aliases=["latest"],
         )
 
     def learn(self) -> None:
@@ -137,9 +170,9 @@ class Scene:
         self.served = [Served("latest", "5+340", 5, 3140, moment - 300, now - 4.0)]
 
     @contextmanager
-    def page(self) -> Iterator[str]:
+    def page(self, sources: PageSources | None = None) -> Iterator[str]:
         """The page on a port of its own; its address."""
-        app = Starlette(routes=page_routes(self.sources))
+        app = Starlette(routes=page_routes(sources or self.sources))
         listening = socket.create_server(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

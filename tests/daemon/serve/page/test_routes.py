@@ -5,14 +5,19 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
 
-from tests.daemon.serve.page.scene import Scene
+from daemon.serve.page.routes import MOST_WAITING
+from daemon.serve.page.sources import Found, Served
+from tests.daemon.serve.page.scene import OBJECTS, Lists, Scene
 
 
 @pytest.fixture
@@ -162,6 +167,10 @@ def test_one_side_without_an_answer_leaves_the_other(address: str) -> None:
         ("series?after=soon", "after"),
         ("series?after=nan", "after"),
         (f"objects?text={'x' * 600}", "text"),
+        ("diff?left=0", "right"),
+        ("diff?left=0&right=0", "right"),
+        ("diff?left=nobody&right=0", "left"),
+        ("diff?left=0&right=%d9%a1", "right"),
     ],
 )
 def test_a_bad_parameter_is_refused_by_its_name(address: str, path: str, field: str) -> None:
@@ -192,3 +201,45 @@ def test_a_store_that_cannot_be_read_is_told_and_not_a_stack_trace(tmp_path: Pat
     with scene.page() as address:
         status, _, body = ask(address, "/v1/page/versions")
         assert (status, json.loads(body)["error"]["code"]) == (503, "store")
+
+
+def test_what_changed_is_made_once_asked_for_and_then_told(address: str, scene: Scene) -> None:
+    status, _, body = ask(address, "/v1/page/diff?left=0&right=latest")
+    assert (status, json.loads(body)["state"]) == (202, "working")
+    told = data(address, "diff?left=0&right=latest")
+    assert (told["state"], told["diff"]["before"], told["diff"]["after"]) == ("done", 0, 5)
+    assert told["diff"]["steps"][0]["after"] == 1.5
+    assert told["objects"]["object-12"]["has_image"]
+    assert scene.compared.asked == [(0, 5), (0, 5)]
+
+
+def test_versions_that_are_not_there_are_not_compared(address: str, scene: Scene) -> None:
+    status, _, body = ask(address, "/v1/page/diff?left=0&right=99")
+    assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_version")
+    scene.served = [Served("latest", None, None, None, None, None)]
+    status, headers, body = ask(address, "/v1/page/diff?left=0&right=latest")
+    assert (status, json.loads(body)["error"]["code"]) == (503, "not_serving")
+    assert headers["retry-after"] == "2"
+    assert scene.compared.asked == []
+
+
+def test_looks_that_hang_leave_the_rest_of_the_page(scene: Scene) -> None:
+    """More look at what never ends than there are threads: the numbers go on, one too many is told."""
+    over = threading.Event()
+
+    class Stuck(Lists):
+        def neighbours(self, side: str, query: str, k: int) -> Found:
+            over.wait(60)
+            return super().neighbours(side, query, k)
+
+    with (
+        scene.page(replace(scene.sources, explorer=Stuck())) as address,
+        ThreadPoolExecutor(MOST_WAITING + 1) as people,
+    ):
+        path = "/v1/page/explore?id=object-1&left=0&right=1"
+        looks = [people.submit(ask, address, path) for _ in range(MOST_WAITING + 1)]
+        told = next(iter(wait(looks, 60, FIRST_COMPLETED).done)).result()
+        assert (told[0], json.loads(told[2])["error"]["code"]) == (503, "busy")
+        assert data(address, "overview")["objects"] == OBJECTS
+        over.set()
+        assert sorted(look.result()[0] for look in looks) == [200] * MOST_WAITING + [503]
