@@ -36,7 +36,7 @@ def expressions() -> Iterator[tuple[str, str]]:
         for target in panel.get("targets", ()):
             yield panel["title"], target["expr"].replace("$__rate_interval", "1m")
     for one in dashboard()["annotations"]["list"]:
-        yield one["name"], one["expr"]
+        yield one["name"], one["target"]["expr"]
 
 
 def metrics_in(expression: str) -> set[str]:

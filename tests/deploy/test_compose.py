@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from daemon.config import load_config
+from daemon.serve.http.hosts import Hosts
 from daemon.process.leaving import ROLES
 from tests.deploy.programs import DEPLOY, ROOT
 
@@ -66,6 +67,16 @@ def test_every_role_runs_with_its_port_and_closed(services: dict[str, Any]) -> N
     assert broker.split(":")[0] in services
     assert f"PLAINTEXT://{broker}" == services["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     assert config.checkpoints.path.startswith("/var/lib/tripletd/")
+
+
+def test_serve_is_asked_by_names_that_it_knows(services: dict[str, Any]) -> None:
+    config = load_config(DEPLOY / "compose" / "tripletd.toml", environ={})
+    hosts = Hosts(config.http.hosts)
+    groups = yaml.safe_load((DEPLOY / "compose" / "targets.yml").read_text())
+    (scraped,) = [group["targets"][0] for group in groups if group["labels"]["role"] == "serve"]
+    assert hosts.know(scraped)
+    assert hosts.know(services["serve"]["ports"][0].rsplit(":", 1)[0])
+    assert not hosts.know("shop.example.org")
 
 
 def test_nothing_is_published_beyond_this_host(services: dict[str, Any]) -> None:

@@ -39,6 +39,7 @@ def test_every_panel_is_whole_and_lies_apart() -> None:
         refs = [target["refId"] for target in panel.get("targets", ())]
         assert len(set(refs)) == len(refs)
         assert all(target["expr"] for target in panel.get("targets", ()))
+        assert "calcs" in panel.get("options", {}).get("legend", {"calcs": []})  # Grafana requires the key
     for one, other in combinations([panel["gridPos"] for panel in panels], 2):
         beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
