@@ -129,8 +129,13 @@ class Journal:
         return written
 
     def _add(self, steps: Steps) -> list[Written]:
+        """Hold steps back until a segment is full. One that is told to end between two records does: behind
+        whole records no part of a record is taken in.
+        """
         size = size_of(steps)
-        written = self.flush() if self._pending_bytes + size > SEGMENT_BYTES else []
+        full = self._pending_bytes + size > SEGMENT_BYTES
+        whole = bool(self._pending) and self._pending[-1].last > self._pending[-1].first
+        written = self.flush() if full or (whole and steps.last == steps.first) else []
         self._pending.append(steps)
         self._pending_bytes += size
         return [*written, *self.flush()] if steps.project else written

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.learn.steps import assembling
+from daemon.learn.steps import assembling, journal
 from daemon.learn.steps.allowance import Allowance
 from daemon.learn.steps.applied import AppliedBatch, Captured, Durable
 from daemon.learn.steps.journal import Journal, Written
@@ -81,10 +81,10 @@ def summary(bodies: Sequence[Body]) -> list[object]:
 def test_replaying_what_is_told_gives_the_learners_matrix(
     kind: str, plan: list, piece: int, config: dict
 ) -> None:
-    before, assembling.SEGMENT_BYTES = assembling.SEGMENT_BYTES, piece
+    before, assembling.SEGMENT_BYTES, journal.SEGMENT_BYTES = assembling.SEGMENT_BYTES, piece, piece
     try:
         bench = Bench(kind, **config)
-        cuts = []
+        cuts, W_at = [], {}
         for what in plan:
             if what == "capture":
                 bench.capture()
@@ -93,15 +93,18 @@ def test_replaying_what_is_told_gives_the_learners_matrix(
                 bench.written += bench.journal.flush()
             else:
                 bench.apply(what)
+                W_at[bench.records] = bench.learner.W.tobytes()
         bench.written += bench.journal.flush()
     finally:
-        assembling.SEGMENT_BYTES = before
+        assembling.SEGMENT_BYTES = journal.SEGMENT_BYTES = before
     copy, at, found = Oasis(DIM, bench.learner.config), 0, []
     for body in bench.bodies()[1:]:
         assert isinstance(body, Steps)
         assert body.first == at
         at = body.last
         copy.replay(step_batch(body))
+        if body.last > body.first:
+            assert copy.W.tobytes() == W_at[body.last], "half of the next record is in it"
         if body.cut:
             found.append((body.last, copy.W.tobytes()))
     assert copy.W.tobytes() == bench.learner.W.tobytes()
