@@ -30,7 +30,8 @@ class LimitedConnection(HttpToolsProtocol):
         self._limits, self._metrics = limits, metrics
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
-        self._head = self._fields = 0  # bytes received of the header being read, and of its parts so far
+        # Bytes received that are no body: of a header, or what frames chunks and follows them; of its parts.
+        self._head = self._fields = 0
         self._in_body = self._is_over = False
         self._refused: tuple[str, Problem] | None = None
 
@@ -54,12 +55,11 @@ class LimitedConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
-        if not self._in_body:
-            if self._timer is None:
-                self._start_timer(self._limits.head_s)
-            self._head += len(data)
+        if not self._in_body and self._timer is None:
+            self._start_timer(self._limits.head_s)
+        self._head += len(data)
         super().data_received(data)
-        if not self._in_body and not self._is_over and self._head > self._limits.head_bytes:
+        if not self._is_over and self._head > self._limits.head_bytes:
             self._end("head_bytes", self._large_head())
 
     def on_message_begin(self) -> None:
@@ -69,6 +69,8 @@ class LimitedConnection(HttpToolsProtocol):
             self._start_timer(self._limits.head_s)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_body:
+            return  # behind a chunked body: a header was what was looked at before it
         super().on_header(name, value)
         self._fields += len(name) + len(value) + 4  # ": " and the line's end
 
@@ -81,6 +83,10 @@ class LimitedConnection(HttpToolsProtocol):
         self._in_body, self._head = True, 0
         self._start_timer(self._limits.body_s + _GRACE_S)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._in_body, self._head = False, 0

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("others")
 
 def test_a_header_that_never_ends_is_408(strict: Served) -> None:
     with strict.connect() as connection:
-        connection.sendall(b"POST /v1/similar HTTP/1.1\r\nHost: a\r\nX-a: ")
+        connection.sendall(b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nX-a: ")
         status, error = error_of(read_all(connection))
     assert (status, error["code"], error["field"]) == (408, "slow_header", "header")
 
@@ -41,7 +41,7 @@ def test_a_connection_that_never_asks_is_ended(strict: Served, piece: bytes) -> 
 @pytest.mark.parametrize("piece", [b"", b"\r\n"])
 def test_an_idle_connection_is_ended(strict: Served, piece: bytes) -> None:
     with strict.connect() as connection:
-        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         if piece:
             assert trickle(connection, piece) < 60
@@ -64,7 +64,7 @@ def test_a_body_that_trickles_is_408(strict: Served) -> None:
 
 def test_a_body_that_nobody_reads_may_not_trickle_for_ever(strict: Served) -> None:
     with strict.connect() as connection:
-        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n")
+        connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n")
         assert trickle(connection, b" ") < 100
 
 
@@ -78,14 +78,16 @@ def test_a_declared_body_beyond_the_limit_is_413_at_once(strict: Served) -> None
 def test_a_declared_length_of_a_thousand_digits(strict: Served) -> None:
     with strict.connect() as connection:
         connection.sendall(
-            b"POST /v1/similar HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"9" * 1000 + b"\r\n\r\n"
+            b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + b"9" * 1000 + b"\r\n\r\n"
         )
         assert error_of(read_all(connection))[0] in (400, 413)
 
 
 def test_an_endless_chunked_body_is_413(strict: Served) -> None:
     with strict.connect() as connection:
-        connection.sendall(b"POST /v1/similar HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(
+            b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
         chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
         sent = 0
         try:
@@ -162,3 +164,31 @@ def test_all_bodies_together_are_bounded(strict: Served) -> None:
             first.sendall(QUESTION + b" " * (500 - len(QUESTION)))
             assert first.recv(1000).startswith(b"HTTP/1.1 200")
         assert other.post(b" " * 9_000 + QUESTION)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [(b"0\r\n", b"X-a: b\r\n" * 100), (b"0\r\nX-a: ", b"a" * 1000), (b"0;a=", b"a" * 1000)],
+    ids=["trailers", "one trailer", "chunk extension"],
+)
+def test_what_follows_a_body_without_end_is_ended(strict: Served, start: bytes, piece: bytes) -> None:
+    before = strict.metric("tripletd_http_turned_away_total", limit="head_bytes")
+    with strict.connect() as connection:
+        head = b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head + b"2\r\n{}\r\n" + start)
+        sent = 0
+        with suppress(OSError):
+            for sent in range(20_000):
+                connection.sendall(piece)
+        read_all(connection)
+    assert sent < 19_999, "megabytes were taken in"
+    assert strict.metric("tripletd_http_turned_away_total", limit="head_bytes") == before + 1
+
+
+def test_trailers_are_no_headers(strict: Served) -> None:
+    with strict.connect() as connection:
+        head = b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        head += b"Transfer-Encoding: chunked\r\n\r\n"
+        body = b"%x\r\n%s\r\n0\r\nContent-Encoding: gzip\r\n\r\n" % (len(QUESTION), QUESTION)
+        connection.sendall(head + body)
+        assert read_all(connection).startswith(b"HTTP/1.1 200")
