@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from daemon.config.section import Section
-from daemon.config.types import Port
+from daemon.config.types import Names, Port
 
 ROLE_PORTS = ("learn_port", "validate_port", "serve_port")
 """The key of each role's port, in the order in which the roles are told of."""
+_HOST_NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 LEAST_TOKEN = 16
 """Characters of the shortest token that is taken: a shorter one can be guessed."""
 
@@ -22,6 +24,9 @@ class HttpConfig(Section):
     learn_port: Port = Field(9101, description="port of learn; 0 any free port, printed")
     validate_port: Port = Field(9102, description="port of validate; 0 any free port, printed")
     serve_port: Port = Field(9103, description="port of serve; 0 any free port, printed")
+    hosts: Names = Field(
+        [], description="names under which serve may be asked, beside addresses and localhost"
+    )
     token: SecretStr = Field(SecretStr(""), description="bearer token of what changes the served version")
 
     @model_validator(mode="after")
@@ -31,6 +36,16 @@ class HttpConfig(Section):
             if port == getattr(self, other) != 0:
                 raise ValueError(f"{one} and {other} are both {port}; give each its own, or 0 for a free one")
         return self
+
+    @field_validator("hosts")
+    @classmethod
+    def _plain_names(cls, names: list[str]) -> list[str]:
+        plain = [name.lower().removesuffix(".") for name in names]
+        if not all(name == "*" or _HOST_NAME.fullmatch(name) for name in plain):
+            raise ValueError(
+                'expected names such as "shop.example.org" or "*.example.org", or "*", without a port'
+            )
+        return plain
 
     @field_validator("token")
     @classmethod

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import Field, field_validator
 
 from daemon.config.section import Section
-from daemon.config.types import OptionalDuration, OptionalSize, PositiveDuration, PositiveSize
+from daemon.config.types import Names, OptionalDuration, OptionalSize, PositiveDuration, PositiveSize
 from daemon.config.units import parse_duration, parse_size
 
 SHORTEST_CADENCE_S, LONGEST_CADENCE_S = 0.01, 10.0
 _ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-
-
-def _split(value: Any) -> Any:
-    """A list, also as it is written in the environment and on the command line: `stable,latest`."""
-    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
 
 class StepsConfig(Section):
@@ -60,7 +55,7 @@ class StepsConfig(Section):
 class ServeConfig(Section):
     """[serve]: which versions are served, of which objects, and within which limits."""
 
-    aliases: Annotated[list[str], BeforeValidator(_split)] = Field(
+    aliases: Names = Field(
         ["stable", "latest"], description="names of versions to follow; the first answers where none is named"
     )
     look_every: PositiveDuration = Field("250ms", description="how often versions and verdicts are looked at")

@@ -1,10 +1,10 @@
-"""Texts with a form of their own in the configuration: durations, sizes, judgments; and ports."""
+"""Texts with a form of their own in the configuration: durations, sizes, judgments; ports, lists of names."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from daemon.config.units import parse_duration, parse_size
 
@@ -56,11 +56,17 @@ def _judgments(text: str) -> str:
     return text
 
 
+def _split(value: Any) -> Any:
+    """A list, also as it is written in the environment and on the command line: `stable,latest`."""
+    return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
+
+
 PositiveDuration = Annotated[str, AfterValidator(_positive_duration)]
 OptionalDuration = Annotated[str, AfterValidator(_optional_duration)]
 RecordSize = Annotated[str, AfterValidator(_record_size)]
 PositiveSize = Annotated[str, AfterValidator(_size)]
 OptionalSize = Annotated[str, AfterValidator(_optional_size)]
+Names = Annotated[list[str], BeforeValidator(_split)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic)]
 Judgments = Annotated[str, AfterValidator(_judgments)]

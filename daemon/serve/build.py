@@ -70,6 +70,7 @@ def build(stack: ExitStack, config: Config, outside: Outside, metrics: ServeMetr
         health=outside.health,
         registry=metrics.registry,
         token=config.http.token.get_secret_value(),
+        hosts=[config.http.host.lower(), *config.http.hosts],
         limits=limits_of(config.serve),
         page=page_routes(page_sources(config, versions, ledger, live, series)),
         pulse=outside.watchdog.watch("the search"),

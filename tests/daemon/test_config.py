@@ -71,6 +71,9 @@ def test_a_list_is_written_with_commas_where_there_is_no_toml() -> None:
     assert config.serve.aliases == ["latest", "best"]
     environ = {"TRIPLETD_SERVE__ALIASES": "latest"}
     assert load_config(None, environ=environ).serve.aliases == ["latest"]
+    environ = {"TRIPLETD_HTTP__HOSTS": "Shop.example.org., *.example.org,"}
+    assert load_config(None, environ=environ).http.hosts == ["shop.example.org", "*.example.org"]
+    assert load_config(None, environ={"TRIPLETD_HTTP__HOSTS": ""}).http.hosts == []
 
 
 def test_the_token_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
@@ -148,6 +151,9 @@ def test_a_space_without_views_says_what_to_add() -> None:
         ("[http]\nserve_port = 9101\n", "http: learn_port and serve_port are both 9101"),
         ('[http]\ntoken = "hunter2"\n', "http.token: expected at least 16 printable ASCII characters"),
         ('[http]\ntoken = "sixteen and more characters"\n', "http.token: expected at least 16"),
+        ('[http]\nhosts = ["shop.example.org:9103"]\n', "http.hosts: found"),
+        ('[http]\nhosts = ["http://shop"]\n', "without a port"),
+        ('[http]\nhosts = ["*shop"]\n', 'or "*.example.org"'),
         ('[steps]\nevery = "5ms"\n', 'steps.every: found "5ms"; expected a duration from 10ms to 10s'),
         ('[stream]\naddress = "log:a.log#t.steps"\n', "names a topic that goes with another one"),
         ("[serve]\naliases = []\n", "serve.aliases: found []; expected different names"),

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from daemon.config import load_config
-from daemon.serve.http.hosts import Hosts
 from daemon.process.leaving import ROLES
+from daemon.serve.http.hosts import Hosts
 from tests.deploy.programs import DEPLOY, ROOT
 
 COMPOSE = DEPLOY / "compose.yaml"

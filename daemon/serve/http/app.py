@@ -21,6 +21,7 @@ from daemon.serve.http.batching import Batcher
 from daemon.serve.http.body import Bodies
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.guard import Guard
+from daemon.serve.http.hosts import Hosts
 from daemon.serve.http.limits import Limits
 from daemon.serve.http.metrics import HttpMetrics
 from daemon.serve.http.openapi import Described
@@ -37,7 +38,8 @@ class Parts:
 
     `aliases`: names that may be asked, the first where none is named. `registry`: what /metrics shows; the
     HTTP side adds its own families to it. `token`: bearer token of what changes state, "" refuses all of
-    that. `page`: more routes, such as those of the page. `pulse`: sign of life of the compute thread.
+    that. `hosts`: names under which it may be asked, beside addresses and localhost. `page`: more routes,
+    such as those of the page. `pulse`: sign of life of the compute thread.
     """
 
     ports: Ports
@@ -45,6 +47,7 @@ class Parts:
     health: Health
     registry: CollectorRegistry
     token: str = field(default="", repr=False)
+    hosts: Sequence[str] = ()
     limits: Limits = field(default_factory=Limits)
     page: Sequence[BaseRoute] = ()
     pulse: Pulse | None = None
@@ -66,7 +69,7 @@ def create_app(parts: Parts) -> Starlette:
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, metrics=metrics, routes=paths)],
+        middleware=[Middleware(Guard, metrics=metrics, hosts=Hosts(parts.hosts), routes=paths)],
         exception_handlers={HTTPException: _not_routed},
     )
     app.router.redirect_slashes = False

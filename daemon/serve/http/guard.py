@@ -1,4 +1,4 @@
-"""Around the whole application: counts requests, and makes an answer of whatever goes wrong."""
+"""Around the whole application: whom it answers, what it counts, and an answer to whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from daemon.serve.http.errors import Problem
+from daemon.serve.http.hosts import Hosts
 from daemon.serve.http.metrics import HttpMetrics
 
 log = structlog.get_logger("tripletd.http")
@@ -19,11 +20,13 @@ class Guard:
     """ASGI middleware. A bug is answered 500 with an id under which the log has its trace.
 
     Args:
+        hosts: the names under which it may be asked.
         routes: paths of the application; any other is counted as "other", so that labels stay bounded.
     """
 
-    def __init__(self, app: ASGIApp, metrics: HttpMetrics, routes: Collection[str]) -> None:
-        self._app, self._metrics, self._routes = app, metrics, frozenset(routes)
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics, hosts: Hosts, routes: Collection[str]) -> None:
+        self._app, self._metrics, self._hosts = app, metrics, hosts
+        self._routes = frozenset(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -38,6 +41,7 @@ class Guard:
             await send(message)
 
         try:
+            self._hosts.check(scope)
             await self._app(scope, receive, watched)
         except Problem as problem:
             if status == 0:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 MAX_ID_BYTES = 512
 """As in the event format: no longer id can be in a catalog."""
 MAX_LIST = 10_000
+"""Entries of a list of ids or queries; serve.batch_max allows no more queries either."""
 MAX_VECTOR = 262_144
 """Numbers in one vector: as many as the largest event (1 MiB) has room for."""
 MAX_VIEWS = 32
@@ -108,7 +109,7 @@ class SimilarRequest(Question):
 class BatchRequest(Request):
     """Body of POST /v1/similar/batch: several queries, all answered by one model."""
 
-    queries: list[Question] = Field(min_length=1, fail_fast=True)
+    queries: list[Question] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
 
 

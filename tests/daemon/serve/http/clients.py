@@ -25,12 +25,16 @@ SHORT = Limits(
 
 def post(body: bytes, length: int | None = None, more: bytes = b"") -> bytes:
     size = len(body) if length is None else length
-    return b"POST /v1/similar HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n%s\r\n%s" % (size, more, body)
+    return b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%s\r\n%s" % (
+        size,
+        more,
+        body,
+    )
 
 
 def healthy(connection: socket.socket) -> bool:
     """Whether a question on this connection is answered; its answer is read whole."""
-    connection.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+    connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
     answer = b""
     while part := connection.recv(1000):
         answer += part

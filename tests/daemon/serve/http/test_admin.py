@@ -57,7 +57,12 @@ def test_without_the_token_nothing_happens(
 def test_two_tokens_are_not_one(served: Served) -> None:
     with served.connect() as connection:
         auth = b"Authorization: Bearer " + TOKEN.encode() + b"\r\n"
-        connection.sendall(b"POST /v1/models/gc HTTP/1.1\r\nContent-Length: 2\r\n" + auth + auth + b"\r\n{}")
+        connection.sendall(
+            b"POST /v1/models/gc HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
+            + auth
+            + auth
+            + b"\r\n{}"
+        )
         assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 

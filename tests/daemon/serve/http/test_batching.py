@@ -225,7 +225,10 @@ def test_a_client_that_hangs_up_does_not_hold_the_others() -> None:
     with running() as served:
         hold(served)
         body = json.dumps(QUESTION).encode()
-        request = b"POST /v1/similar HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+        request = b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (
+            len(body),
+            body,
+        )
         for _ in range(5):
             connection = served.connect()
             connection.sendall(request)
@@ -235,5 +238,5 @@ def test_a_client_that_hangs_up_does_not_hold_the_others() -> None:
         served.searcher.gate.set()
         assert [status for status, _ in crowd.join()] == [200, 200]
         with served.connect() as connection:
-            connection.sendall(request.replace(b"Host: a", b"Connection: close"))
+            connection.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
             assert read_all(connection).startswith(b"HTTP/1.1 200")

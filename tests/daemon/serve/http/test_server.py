@@ -81,7 +81,7 @@ def test_a_question_in_the_making_is_answered_before_the_end() -> None:
     with running(Limits(drain_s=5.0)) as served:
         served.searcher.gate.clear()
         with served.connect() as connection:
-            connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: a\r\n\r\n")
+            connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert served.searcher.entered.wait(10)
             served.server.stop()
             for _ in range(100):  # no new connection is taken
@@ -104,7 +104,7 @@ def test_a_stuck_question_does_not_hold_the_end() -> None:
     with running(Limits(drain_s=1.0, answer_s=60.0)) as served:
         served.searcher.gate.clear()
         with served.connect() as connection:
-            connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: a\r\n\r\n")
+            connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert served.searcher.entered.wait(10)
             served.server.close()
             assert soon(lambda: not served.server.alive(), 30)
@@ -132,7 +132,9 @@ def test_routes_of_the_page_are_served_with_the_same_care() -> None:
 
     def get(path: str) -> bytes:
         with socket.create_connection((HOST, server.port), timeout=10) as connection:
-            connection.sendall(f"GET {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+            connection.sendall(
+                f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+            )
             return read_all(connection)
 
     assert get("/").endswith(b"<p>hello")

@@ -67,7 +67,7 @@ def test_a_hundred_clients_that_hang_up_leave_nothing(strict: Served) -> None:
 
 def test_pipelined_questions_are_answered_in_order(strict: Served) -> None:
     with strict.connect() as connection:
-        ask = b"GET /v1/similar?id=o%d&k=1 HTTP/1.1\r\nHost: a\r\n%s\r\n"
+        ask = b"GET /v1/similar?id=o%d&k=1 HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
         connection.sendall(ask % (1, b"") + ask % (2, b"") + ask % (3, b"Connection: close\r\n"))
         answers = read_all(connection)
     found = [
@@ -81,7 +81,7 @@ def test_thousands_of_pipelined_questions_are_not_taken_in(strict: Served) -> No
     before = strict.metric("tripletd_http_turned_away_total", limit="pipelined")
     strict.searcher.gate.clear()
     with strict.connect() as connection:
-        connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: a\r\n\r\n" * 5_000)
+        connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5_000)
         read_all(connection)
     strict.searcher.gate.set()
     assert strict.metric("tripletd_http_turned_away_total", limit="pipelined") == before + 1
@@ -90,7 +90,7 @@ def test_thousands_of_pipelined_questions_are_not_taken_in(strict: Served) -> No
 def test_an_upgrade_is_not_taken(strict: Served) -> None:
     with strict.connect() as connection:
         connection.sendall(
-            b"GET /livez HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"GET /livez HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
         connection.settimeout(5)

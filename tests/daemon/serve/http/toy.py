@@ -188,6 +188,7 @@ def running(
     token: str = TOKEN,
     changes: Administration | None = None,
     searching: Searching | None = None,
+    hosts: Sequence[str] = (),
 ) -> Iterator[Served]:
     """A server on a free port; `changes` and `searching` in the places of the toys."""
     toy, administration, watched = ToySearcher(), ToyAdministration(), Watched()
@@ -198,6 +199,7 @@ def running(
         health,
         registry,
         token,
+        hosts,
         limits or Limits(),
     )
     server = serve(create_app(parts), HOST, 0)
