@@ -125,6 +125,12 @@ def test_many_unknown_fields_are_counted_not_listed(served: Served) -> None:
     assert answer["error"]["message"] == "100000 things are wrong"
 
 
+def test_a_batch_of_hundreds_of_thousands_is_not_looked_at_to_its_end(served: Served) -> None:
+    questions = [{"id": "o1"}] * 20_000 + [{"k": 0}] + [{"id": "o1"}] * 200_000
+    status, answer = served.post({"queries": questions}, BATCH)
+    assert (status, answer["error"]["field"]) == (422, "queries"), "the bad question in its middle was reached"
+
+
 def test_what_was_sent_is_not_repeated(served: Served) -> None:
     for body in ({"id": "o1", "k": "secret-7"}, {"x": ["secret-7"]}, {"id": {"a": "secret-7"}}):
         assert "secret-7" not in json.dumps(served.post(body)[1])
