@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -77,6 +78,19 @@ def test_serve_is_asked_by_names_that_it_knows(services: dict[str, Any]) -> None
     assert hosts.know(scraped)
     assert hosts.know(services["serve"]["ports"][0].rsplit(":", 1)[0])
     assert not hosts.know("shop.example.org")
+
+
+def test_the_broker_is_the_one_that_the_tests_run_with(services: dict[str, Any]) -> None:
+    pom = (ROOT / "tests" / "kafka" / "pom.xml").read_text()
+    (version,) = re.findall(r"kafka_2\.13</artifactId>\s*<version>([^<]+)", pom)
+    assert services["kafka"]["image"] == f"apache/kafka:{version}"
+
+
+def test_what_runs_for_ever_is_there_again_after_a_reboot(services: dict[str, Any]) -> None:
+    ends = {"topics", "feed"}
+    restarts = {name: one["restart"] for name, one in services.items()}
+    assert {name for name, restart in restarts.items() if restart == "no"} == ends
+    assert {restart for name, restart in restarts.items() if name not in ends} == {"unless-stopped"}
 
 
 def test_nothing_is_published_beyond_this_host(services: dict[str, Any]) -> None:
