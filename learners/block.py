@@ -58,6 +58,11 @@ class SparseBlock:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the indices and values of its rows, not of what a slice shares beside them."""
+        return 8 * int(self.indptr[-1] - self.indptr[0])
+
     def slice(self, start: int, stop: int) -> SparseBlock:
         """Rows start..stop-1 without copying; bounds as in Python slices of non-negative numbers."""
         start, stop = _bounds(start, stop, len(self))
@@ -120,6 +125,11 @@ class DenseBlock:
 
     def __len__(self) -> int:
         return int(self.values.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return self.values.nbytes
 
     def slice(self, start: int, stop: int) -> DenseBlock:
         """Rows start..stop-1 without copying; bounds as in Python slices of non-negative numbers."""

@@ -59,10 +59,7 @@ def psd_part(W: Float32s, power: float = 1.0) -> tuple[Float32s, Removed]:
     power that is not a finite number above 0.
     """
     _require(W.shape[0], power)
-    # A power of two brings W into range without a rounding: an extreme W overflows neither norm nor product.
-    scale = np.float32(2.0 ** np.frexp(np.abs(W).max(initial=0))[1].clip(-120, 126))
-    symmetric: Float32s = W / scale
-    symmetric = np.asarray((symmetric + symmetric.T) / 2, np.float32)
+    symmetric, scale = _in_range(W)
     rounding = _rounding(symmetric)
     with threadpool_limits(limits=1, user_api="blas"):
         values, vectors = symmetric_eigen(symmetric if power != 1 else symmetric.copy())
@@ -89,9 +86,7 @@ def psd_tangent(W: Float32s, power: float = 1.0) -> Float32s:
     of W for its use, and leaves a PSD matrix PSD where D is. How m moves is neglected. Errors as `psd_part`.
     """
     _require(W.shape[0], power)
-    scale = np.float32(2.0 ** np.frexp(np.abs(W).max(initial=0))[1].clip(-120, 126))
-    symmetric: Float32s = W / scale
-    symmetric = np.asarray((symmetric + symmetric.T) / 2, np.float32)
+    symmetric = _in_range(W)[0]  # P does not depend on the scale
     rounding = _rounding(symmetric)
     with threadpool_limits(limits=1, user_api="blas"):
         values, vectors = symmetric_eigen(symmetric)
@@ -119,6 +114,15 @@ def lanczos_negative_pairs(W: Float32s, k: int) -> tuple[Float32s, Float32s]:
         chosen = np.flatnonzero(values < -rounding)[:k]
         vectors = basis.T @ coordinates[:, chosen]
     return values[chosen].astype(np.float32), np.ascontiguousarray(vectors, np.float32)
+
+
+def _in_range(W: Float32s) -> tuple[Float32s, np.float32]:
+    """(sym(W) / scale, new; scale): a power of two, so that nothing is rounded and an extreme W overflows
+    neither norm nor product.
+    """
+    scale = np.float32(2.0 ** np.frexp(np.abs(W).max(initial=0))[1].clip(-120, 126))
+    scaled: Float32s = W / scale
+    return np.asarray((scaled + scaled.T) / 2, np.float32), scale
 
 
 def _rounding(W: Float32s) -> float:

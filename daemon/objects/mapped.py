@@ -15,7 +15,14 @@ from streams.vectors import Column, DenseColumn
 
 def as_blocks(views: Mapping[str, Column]) -> dict[str, Block]:
     """The same arrays under the learners' names."""
-    return {name: _as_block(column) for name, column in views.items()}
+    return {name: as_block(column) for name, column in views.items()}
+
+
+def as_block(column: Column) -> Block:
+    """The same rows under the learners' name."""
+    if isinstance(column, DenseColumn):
+        return DenseBlock(column.values)
+    return SparseBlock(column.indptr, column.indices, column.values, column.dim)
 
 
 def map_catalog(catalog: Catalog, fitted: FittedSpaceMap) -> Block:
@@ -37,9 +44,3 @@ def overlay(
     places = np.arange(len(rows), dtype=np.int64)
     places[named] = len(rows) + np.arange(len(from_catalog))
     return concatenate([mapped, from_catalog]).take(places)
-
-
-def _as_block(column: Column) -> Block:
-    if isinstance(column, DenseColumn):
-        return DenseBlock(column.values)
-    return SparseBlock(column.indptr, column.indices, column.values, column.dim)

@@ -11,12 +11,13 @@ from daemon.config.model import LearnerConfig
 from daemon.replica.loading import Buffers, State
 from daemon.replica.model import ModelId
 from daemon.replica.refusals import Refused
-from daemon.replica.view import Form, View
+from daemon.replica.view import View
 from daemon.versions.algorithms import learner_config_of, restored
 from learners.block import Block, SparseBlock
 from learners.carried import CarriedForm, Tangent
 from learners.errors import LearnerError
 from learners.protocol import Learner
+from learners.quadratic import Form
 from learners.serving import ServingForm
 from learners.steps import StepBatch
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.manifest import Manifest
-from daemon.objects.mapped import as_blocks
+from daemon.objects.mapped import as_block
 from daemon.replica.desk import Desk
 from daemon.replica.line import Apply, Lost, Relabel
 from daemon.replica.listener import Listener
@@ -96,9 +96,9 @@ class Stepper:
         return self._listener.lose("error")
 
     def _take(self, steps: Steps) -> Lost | None:
-        blocks = as_blocks({"query": steps.query, "error": steps.error})
+        query, error = as_block(steps.query), as_block(steps.error)
         try:
-            batch = StepBatch(steps.tau, blocks["query"], blocks["error"], steps.project)
+            batch = StepBatch(steps.tau, query, error, steps.project)
             if len(batch) or batch.project:
                 self._desk.take(batch)
         except (LearnerError, ValueError, np.linalg.LinAlgError):

@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from daemon.replica.model import ModelId
 from learners.block import Block, Float32s
-
-
-class Form(Protocol):
-    """A serving form: of a version, or carried on from one."""
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the mapped vectors."""
-
-    @property
-    def normalised(self) -> bool:
-        """Whether scores are divided by sqrt(S(q, q) S(p, p))."""
-
-    def fold(self, queries: Block) -> Float32s:
-        """S q of each row, float32 [m, d]."""
-
-    def self_scores(self, items: Block) -> Float32s:
-        """p^T S p of each row, clipped at 0, float32 [n]."""
+from learners.quadratic import Form
 
 
 @dataclass(frozen=True, slots=True)

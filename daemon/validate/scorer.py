@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,31 +11,13 @@ from numpy.typing import NDArray
 from daemon.validate.measures import Rows
 from daemon.validate.objects import MappedObjects
 from learners.block import Block, DenseBlock, Float32s
-from learners.quadratic import inverse_roots
+from learners.quadratic import Form, inverse_roots
 from learners.scores import against
 from streams.event import ObjectRef
 
 
 class NotFinite(Exception):
     """A score is NaN or infinite: the version cannot be ranked and must never be served."""
-
-
-class Form(Protocol):
-    """What is used of a serving form."""
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the vectors."""
-
-    @property
-    def normalised(self) -> bool:
-        """Whether scores are divided by the roots of the self scores."""
-
-    def fold(self, queries: Any) -> Float32s:
-        """S q for each query, float32 [n, d]."""
-
-    def self_scores(self, items: Any) -> Float32s:
-        """p^T S p for each item, float32 [n]."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,13 @@ from daemon.config.model import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.identity import IdentityForm, is_identity
 from daemon.validate.objects import MappedObjects
-from daemon.validate.scorer import Form, Scorer
+from daemon.validate.scorer import Scorer
 from daemon.versions.arrays import map_arrays
 from daemon.versions.counters import APPLIED, counted
 from daemon.versions.serving_form import serving_form
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap
+from learners.quadratic import Form
 from streams.catalog import Catalog
 from streams.space import SpaceSpec
 

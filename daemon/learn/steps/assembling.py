@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from daemon.learn.steps.applied import AppliedBatch
-from learners.block import Block, DenseBlock, SparseBlock, concatenate
+from daemon.objects.mapped import as_block
+from learners.block import Block, DenseBlock, concatenate
 from learners.outcome import Outcome
 from learners.steps import StepBatch, taken_steps
 from streams.steps.payload import layout_of
@@ -61,8 +62,8 @@ def merged(parts: Sequence[Steps]) -> Steps:
     if len(told) == 1:
         query, error, tau = told[0].query, told[0].error, told[0].tau
     else:
-        query = _column(concatenate([_block(part.query) for part in told]))
-        error = _column(concatenate([_block(part.error) for part in told]))
+        query = _column(concatenate([as_block(part.query) for part in told]))
+        error = _column(concatenate([as_block(part.error) for part in told]))
         tau = np.concatenate([part.tau for part in told])
     timestamps = np.concatenate([part.timestamps for part in parts])
     return Steps(
@@ -72,26 +73,13 @@ def merged(parts: Sequence[Steps]) -> Steps:
 
 def _pieces(taken: Sequence[StepBatch]) -> Iterator[StepBatch]:
     for steps in taken:
-        count = max(1, -(-_bytes(steps) // SEGMENT_BYTES))
+        count = max(1, -(-(steps.query.nbytes + steps.error.nbytes) // SEGMENT_BYTES))
         rows = max(1, -(-len(steps) // count))
         for start in range(0, max(1, len(steps)), rows):
             yield steps.slice(start, start + rows)
-
-
-def _bytes(steps: StepBatch) -> int:
-    return sum(
-        block.values.nbytes * (1 if isinstance(block, DenseBlock) else 2)
-        for block in (steps.query, steps.error)
-    )
 
 
 def _column(block: Block) -> Column:
     if isinstance(block, DenseBlock):
         return DenseColumn(block.values)
     return SparseColumn(block.indptr, block.indices, block.values, block.dim)
-
-
-def _block(column: Column) -> Block:
-    if isinstance(column, DenseColumn):
-        return DenseBlock(column.values)
-    return SparseBlock(column.indptr, column.indices, column.values, column.dim)

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 
 from daemon.learn.steps.applied import AppliedBatch, Item
-from learners.block import Block, DenseBlock
 
 MAX_BYTES = 64 << 20
 """Vectors that may wait; a batch above it is still taken when none waits."""
@@ -50,10 +49,5 @@ class Inbox:
 def _bytes(batch: AppliedBatch) -> int:
     if batch.triplets is None:
         return 0
-    return sum(map(_block_bytes, (batch.triplets.query, batch.triplets.clicked, batch.triplets.skipped)))
-
-
-def _block_bytes(block: Block) -> int:
-    if isinstance(block, DenseBlock):
-        return block.values.nbytes
-    return 8 * int(block.indptr[-1] - block.indptr[0])
+    triplets = batch.triplets
+    return triplets.query.nbytes + triplets.clicked.nbytes + triplets.skipped.nbytes
