@@ -78,7 +78,7 @@ def load_faiss() -> Any:
 
 
 def _units(items: DenseItems) -> NDArray[np.float32]:
-    """The items' directions; a row of zeros stays."""
+    """The items' directions; a row of zeros stays, and one that is too short for float32 becomes one."""
     norms = items.bounds[:, 1]
-    inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
+    inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > np.finfo(np.float32).tiny)
     return np.asarray(items.values * inverse[:, None].astype(np.float32), np.float32)

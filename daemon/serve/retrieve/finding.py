@@ -14,7 +14,8 @@ import numpy as np
 
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Hit, Query
-from daemon.serve.retrieve.part import Mask, ReadyPart, is_exact, search_part
+from daemon.serve.retrieve.guard import TOP
+from daemon.serve.retrieve.part import Mask, ReadyPart, search_part, width_for
 from learners.block import Float32s
 from learners.search import merge_topk, score_rows
 
@@ -34,22 +35,29 @@ class Scan:
     room: int
 
 
-def scans_of(queries: Sequence[Query]) -> list[Scan]:
-    """The scans that answer all queries which do not name what to include; pure."""
-    together: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
+def scans_of(queries: Sequence[Query], approximate: bool = False) -> list[Scan]:
+    """The scans that answer all queries which do not name what to include; pure.
+
+    approximate: how far a scan looks then depends on its room, so only queries that look as far share one:
+    what is found for a query never depends on those beside it.
+    """
+    together: dict[tuple[frozenset[str], frozenset[str], int], list[int]] = {}
     for place, query in enumerate(queries):
         if query.include is None:
             masked = query.exclude if len(query.exclude) > FEW else frozenset[str]()
-            together.setdefault((query.tags, masked), []).append(place)
+            reach = -(-_room(query) // (TOP + 1)) if approximate else 0
+            together.setdefault((query.tags, masked, reach), []).append(place)
     return [
-        Scan(tuple(places), tags, masked, max(queries[place].k + _spare(queries[place]) for place in places))
-        for (tags, masked), places in together.items()
+        Scan(tuple(places), tags, masked, max(_room(queries[place]) for place in places))
+        for (tags, masked, _), places in together.items()
     ]
 
 
-def _spare(query: Query) -> int:
-    """Hits that may have to be left out of an answer: the object itself, and the few that are excluded."""
-    return (query.id is not None) + (len(query.exclude) if len(query.exclude) <= FEW else 0)
+def _room(query: Query) -> int:
+    """Hits to look for, with those that may be left out of the answer: the object itself, and the few that
+    are excluded.
+    """
+    return query.k + (query.id is not None) + (len(query.exclude) if len(query.exclude) <= FEW else 0)
 
 
 def find(
@@ -58,10 +66,10 @@ def find(
     """The hits of each query. ready: the parts of the snapshot, in order; folded: float32 [len(queries),
     d]."""
     found: list[list[Hit]] = [[] for _ in queries]
-    for scan in scans_of(queries):
+    for scan in scans_of(queries, any(part.width is not None for part in ready)):
         allowed = _allowed(snapshot, scan.tags, scan.masked)
         part_answers = [
-            search_part(part, folded[list(scan.places)], mask, scan.room, bool(scan.tags))
+            search_part(part, folded[list(scan.places)], mask, scan.room, bool(scan.tags or scan.masked))
             for part, mask in zip(ready, allowed, strict=True)
         ]
         if part_answers:
@@ -75,7 +83,10 @@ def find(
 
 def finds_all(ready: Sequence[ReadyPart], query: Query) -> bool:
     """Whether `find` passes over no object for this query."""
-    return query.include is not None or all(is_exact(part, bool(query.tags)) for part in ready)
+    selective = bool(query.tags) or len(query.exclude) > FEW
+    return query.include is not None or all(
+        width_for(part, _room(query), selective) is None for part in ready
+    )
 
 
 def _allowed(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[str]) -> list[Mask | None]:

@@ -44,13 +44,18 @@ class Guarded:
     items: int = 0
 
 
+def saves(width: int, cells: int) -> bool:
+    """Whether a search of this many of all cells is worth it."""
+    return width * WORTH <= cells
+
+
 def choose_width(recall_at: Callable[[int], tuple[float, float]], cells: int, least: float) -> Guarded:
     """The narrowest width, doubled each time, whose recall is at least `least` even after its standard
     error is taken off; exact where none is worth it. recall_at: (recall, standard error) at a width.
     """
     attempts: list[tuple[int, float]] = []
     width = NARROWEST
-    while width * WORTH <= cells:
+    while saves(width, cells):
         recall, error = recall_at(width)
         attempts.append((width, recall))
         if recall - error >= least:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daemon.replica.view import View
 from daemon.serve.retrieve.ann import AnnIndex
+from daemon.serve.retrieve.guard import TOP, saves
 from learners.block import Block, DenseBlock, Float32s
 from learners.quadratic import inverse_roots
 from learners.search import DenseItems, Items, TopK, topk, topk_dense
@@ -93,14 +94,26 @@ def near_enough(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int
     return scores, rows
 
 
-def is_exact(ready: ReadyPart, selective: bool) -> bool:
-    """Whether a part is searched by `nearest`: where the guard wants it, and where a filter is selective,
-    for it may leave next to nothing in the cells that are searched.
+def width_for(ready: ReadyPart, k: int, selective: bool) -> int | None:
+    """Cells to search for k hits: in proportion to the hits that the guard has measured the recall of. None
+    for `nearest`: where the guard wants it, where so many cells save nothing, and where a filter is
+    selective, for it may leave next to nothing in the cells that are searched.
     """
-    return selective or ready.width is None
+    if selective or ready.width is None or ready.indexed.ann is None:
+        return None
+    width = ready.width * max(1, -(-k // (TOP + 1)))
+    return width if saves(width, len(ready.indexed.ann.centres)) else None
 
 
 def search_part(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int, selective: bool) -> TopK:
-    """The k best allowed items of each folded query, all of them or as many as `near_enough` finds."""
-    search = nearest if is_exact(ready, selective) else near_enough
-    return search(ready, folded, allowed, k)
+    """The k best allowed items of each folded query, all of them or as many as `near_enough` finds; never
+    fewer than k where the part has them.
+    """
+    width = width_for(ready, k, selective)
+    if width is None:
+        return nearest(ready, folded, allowed, k)
+    scores, rows = near_enough(replace(ready, width=width), folded, allowed, k)
+    short = (rows < 0).any(axis=1)
+    if short.any():
+        scores[short], rows[short] = nearest(ready, folded[short], allowed, k)
+    return scores, rows

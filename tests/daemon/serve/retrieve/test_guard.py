@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from daemon.exits import EX_UNAVAILABLE, UserError
+from daemon.replica.view import View
 from daemon.serve.query import Query, Refused
 from daemon.serve.retrieve import AnnSettings, Guarded, Searcher
 from daemon.serve.retrieve.guard import choose_width, recall
+from learners.block import Block
 from tests.daemon.serve.retrieve.makers import Floats, Items, OneReplica, learned, view_of
 
 DIM, TOLD, COUNT = 32, 24, 6000
@@ -115,6 +118,48 @@ def test_what_is_found_has_the_exact_score_and_no_dead_object(
     assert not isinstance(again, Refused)
     assert gone not in {hit.id for hit in again}
     assert len(again) == 10
+
+
+def test_as_many_hits_as_are_asked_for_are_found_whatever_is_left_out() -> None:
+    items = clustered()
+
+    def lookup(queries: Sequence[Query], snapshot: object) -> list[Block | Refused]:
+        names, block = items.block()
+        return [block.take([names.index(query.id or "")]) for query in queries]
+
+    searcher = Searcher({}, items.snapshot, lookup, AnnSettings(recall=0.9, least=1000))
+    view = view_of(np.eye(DIM, dtype=np.float32), 0)
+    norms = searcher.prepare(view)
+    (serial,) = norms.parts
+    narrowed = replace(norms, parts={serial: replace(norms.parts[serial], width=1)})
+    exactly = replace(norms, parts={serial: replace(norms.parts[serial], width=None)})
+    near, exact = (replace(view, prepared=one) for one in (narrowed, exactly))
+
+    def ids(view: View, *queries: Query) -> list[list[str]]:
+        results = searcher.search_view(view, queries).results
+        return [[hit.id for hit in one] for one in results if not isinstance(one, Refused)]
+
+    (order,) = ids(exact, Query(id="a9", k=3000))
+    seen = Query(id="a9", k=10, exclude=frozenset(order[:1000]))
+    (left,) = ids(near, seen)
+    assert left == order[1000:1010]
+    few, more, most = (Query(id="a9", k=k) for k in (10, 40, 3000))
+    assert ids(near, most) == [order], "wider than is worth it is exact"
+    assert searcher.search_view(near, [few, more, most, seen]).exact == [False, False, True, True]
+    assert ids(near, few, more, most) == [*ids(near, few), *ids(near, more), order]
+    assert len(set(ids(near, more)[0]) & set(order[:40])) > len(set(ids(near, few)[0]) & set(order[:10]))
+    items.remove(order[:500])  # more than the one cell holds
+    assert ids(near, few) == [order[500:510]]
+
+
+def test_objects_too_short_to_have_a_direction_spoil_no_index() -> None:
+    items = Items("dense", DIM)
+    values = np.random.default_rng(3).standard_normal((2000, DIM)).astype(np.float32)
+    values[7], values[8] = 0, 0
+    values[8, 0] = 1e-42
+    items.put([f"a{i}" for i in range(2000)], values)
+    searcher = Searcher({}, items.snapshot, lambda q, s: [], AnnSettings(least=1000))
+    assert len(searcher.prepare(view_of(np.eye(DIM, dtype=np.float32))).parts) == 1
 
 
 def test_the_narrowest_width_that_is_enough_is_taken() -> None:
