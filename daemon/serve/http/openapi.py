@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from daemon.serve.http.limits import Limits
 from daemon.telemetry.build import version
 
 _PLACE = "#/components/schemas/{model}"
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _TOKEN = "bearer"  # noqa: S105 - the name of the scheme
 
 
@@ -34,8 +36,10 @@ class Operation:
     token: bool = False
 
 
-_ASKING = (400, 404, 408, 413, 415, 422, 500, 503)
-_CHANGING = (400, 401, 403, 404, 408, 409, 413, 415, 422, 500, 503)
+_ANY = (400, 408, 421, 431, 500, 503)
+"""What may be said before it is looked at what is asked for; /livez and its like know no 421."""
+_ASKING = (*_ANY, 404, 413, 415, 422)
+_CHANGING = (*_ASKING, 401, 403, 409)
 OPERATIONS = (
     Operation("get", "/v1/similar", "Objects nearest to an object", schemas.SimilarAnswer, None, _ASKING),
     Operation(
@@ -54,8 +58,8 @@ OPERATIONS = (
         schemas.BatchRequest,
         _ASKING,
     ),
-    Operation("get", "/v1/versions", "What is served, what is kept", schemas.Versions, None, (500, 503)),
-    Operation("get", "/v1/openapi.json", "This document", None, None, (500,)),
+    Operation("get", "/v1/versions", "What is served, what is kept", schemas.Versions, None, _ANY),
+    Operation("get", "/v1/openapi.json", "This document", None, None, _ANY),
     Operation(
         "post",
         "/v1/models/promote",
@@ -123,8 +127,10 @@ def document(limits: Limits) -> dict[str, Any]:
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method] = _describe(operation)
     for path, summary in _PROBES:
-        text = {"description": "Text", "content": {"text/plain": {"schema": {"type": "string"}}}}
-        answers = {"200": text} if path == "/metrics" else {"200": text, "503": text}
+        answers = {"200": {"description": "Text", "content": _TEXT}, **_problems(_ANY)}
+        if path != "/metrics":
+            del answers["421"]
+            answers["503"]["content"] |= _TEXT
         paths[path] = {"get": {"summary": summary, "operationId": path[1:], "responses": answers}}
     return {
         "openapi": "3.1.0",
@@ -157,9 +163,20 @@ def _describe(operation: Operation) -> dict[str, Any]:
             for name, schema, told, required in _PARAMETERS
         ]
     good = {"description": "Done", "content": _json(operation.answer)}
-    bad = {"description": "What went wrong", "content": _json(schemas.ErrorAnswer)}
-    described["responses"] = {"200": good, **{str(status): bad for status in operation.errors}}
+    described["responses"] = {"200": good, **_problems(operation.errors)}
     return described
+
+
+def _problems(statuses: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """Responses by status, each with the common shape; what is worth another try says when."""
+    bad: dict[str, dict[str, Any]] = {
+        str(status): {"description": HTTPStatus(status).phrase, "content": _json(schemas.ErrorAnswer)}
+        for status in sorted(statuses)
+    }
+    bad["503"]["headers"] = {
+        "Retry-After": {"description": "Seconds until another try", "schema": {"type": "integer"}}
+    }
+    return bad
 
 
 def _json(model: type[BaseModel] | None) -> dict[str, Any]:

@@ -17,9 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
 from daemon.serve.http import HttpServer, Limits, Parts, Ports, create_app, serve
+from daemon.serve.http.openapi import document
 from daemon.serve.http.ports import Administration, Searching
 from daemon.serve.query import Answers, Hit, Model, Query, Refused
 from daemon.telemetry.health import Health
+from tests.daemon.serve.http.contract import Contract
 
 HOST = "127.0.0.1"
 TOKEN = "correct-horse-battery"
@@ -145,6 +147,7 @@ class Served:
     watched: Watched
     health: Health
     registry: CollectorRegistry
+    contract: Contract
 
     @property
     def port(self) -> int:
@@ -153,13 +156,15 @@ class Served:
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any, http.client.HTTPMessage]:
-        """Status, the JSON of the answer (else its text) and its headers."""
+        """Status, the JSON of the answer (else its text) and its headers; it must be as described."""
         sent = body if isinstance(body, bytes | str | None) else json.dumps(body)
         connection = http.client.HTTPConnection(HOST, self.port, timeout=10)
         try:
             connection.request(method, path, sent, dict(headers or {}))
             answer = connection.getresponse()
             text = answer.read().decode()
+            if method != "HEAD":
+                self.contract.check(method, path, answer.status, answer.headers, text)
             is_json = answer.headers.get("content-type") == "application/json"
             return answer.status, json.loads(text) if is_json and text else text, answer.headers
         finally:
@@ -204,7 +209,8 @@ def running(
     )
     server = serve(create_app(parts), HOST, 0)
     try:
-        yield Served(server, toy, administration, watched, health, registry)
+        contract = Contract(document(limits or Limits()))
+        yield Served(server, toy, administration, watched, health, registry, contract)
     finally:
         toy.gate.set()
         server.close()
