@@ -182,7 +182,12 @@ class ServingCatalog:
     def _poll(self, following: Following) -> RecordBatch | None:
         batch = following.topic.poll(POLL_RECORDS, 0.0 if self._merging else POLL_SECONDS)
         if following.topic.begun_anew:
-            self._index, self._anew = self._making(), True  # the old objects are served until it is read
+            try:
+                self._index, self._anew = self._making(), True  # the old objects are served until it is read
+            except Exception:
+                if batch is not None:
+                    following.topic.again(batch)
+                raise
             following.topic.begun_anew = False
         return batch
 

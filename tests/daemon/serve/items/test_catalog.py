@@ -212,6 +212,20 @@ def test_a_topic_made_anew_is_another_catalog(embedded):
     assert catalog.status().ready
 
 
+def test_a_topic_made_anew_while_the_file_cannot_be_read_loses_nothing(embedded, tmp_path):
+    embedded.send(put("old", dense(10)))
+    catalog = embedded.catalog()
+    until(lambda: "old" in numbers(catalog))
+    (tmp_path / "objects.jsonl").write_text("half a line of a file that is being writ")
+    delete_topic(embedded.address.items)
+    ensure_topic(embedded.address.items, 1)
+    embedded.send(put("new", dense(11)))
+    until(lambda: "CatalogError" in (catalog.status().trouble or ""))
+    assert numbers(catalog) == FILE | {"old": 10.0}
+    (tmp_path / "objects.jsonl").write_text(CATALOG)
+    until(lambda: numbers(catalog) == FILE | {"new": 11.0})
+
+
 def test_a_dead_letter_topic_that_is_missing_stops_nothing(embedded):
     delete_topic(embedded.address.dead)
     embedded.send(OutRecord(None, b"a"), put("b", dense(2)))
