@@ -43,6 +43,10 @@ class GatedFiles(Files):
             self._pass("write")
         super().write(fd, offset, data)
 
+    def read(self, fd: int, offset: int, into: Any) -> int:
+        self._pass("read")
+        return super().read(fd, offset, into)
+
     def fsync(self, fd: int) -> None:
         self._pass("fsync")
         super().fsync(fd)
@@ -88,6 +92,28 @@ def test_the_first_version_goes_into_a_file_that_was_made_ready(tmp_path: Path) 
     publish.prepare(live)
     publish.close()
     assert not any((tmp_path / "tmp").iterdir())  # what was made ready is dropped
+
+
+@pytest.mark.parametrize("then", ["begin", "close"])
+def test_a_file_that_is_being_made_ready_is_waited_for(tmp_path: Path, then: str) -> None:
+    files = GatedFiles("nothing yet")
+    versions = VersionStore(LocalStore(tmp_path, Fs(files, Folders())))
+    publish, live = AsyncPublisher(versions, versions.claim(), WAIT, copy_below=0), state(1, dim=200)
+    files.held = "read"  # it is made ready by reading it
+    publish.prepare(live)
+    assert files.reached.wait(WAIT)
+    waiting = threading.Thread(
+        target=publish.close if then == "close" else lambda: publish.begin(live, meta()), daemon=True
+    )
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive(), "two threads have the same file in hand"
+    files.gate.set()
+    waiting.join(WAIT)
+    if then == "begin":
+        assert isinstance(publish.drain(WAIT), Published)
+        publish.close()
+    assert not any((tmp_path / "tmp").iterdir())
 
 
 def test_one_at_a_time_and_each_result_once(publisher: tuple[AsyncPublisher, VersionStore]) -> None:
