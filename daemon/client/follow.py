@@ -14,10 +14,9 @@ from daemon.config import Config, load_config
 from daemon.config.model import ServingConfig
 from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.origin import read_space
-from daemon.replica.settings import Shelf, Steps
+from daemon.replica.settings import Shelf, steps_of
 from daemon.replica.status import NotServing
 from daemon.versions.serving_form import DERIVED
-from streams.open import open_source
 
 LOOK_S = 0.05
 """Between two looks while waiting for a first answer."""
@@ -42,7 +41,8 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
         time.sleep(LOOK_S)
     space, fitted = found
     serving = _settings(versions) if config is None else config.serving
-    model = Model(Shelf(versions, Ledger(store), space, serving), fitted, alias, _steps(config, alias))
+    steps = None if config is None else steps_of(config, alias)
+    model = Model(Shelf(versions, Ledger(store), space, serving), fitted, alias, steps)
     while model.status().model is None:
         if time.monotonic() > deadline:
             why = model.status().why_not_newer
@@ -90,10 +90,3 @@ def _settings(versions: VersionStore) -> ServingConfig:
         except (CheckpointError, KeyError, ValueError):
             continue  # the next older one tells it as well
     return ServingConfig.model_validate({})
-
-
-def _steps(config: Config | None, alias: str) -> Steps | None:
-    if config is None or alias != "latest" or not config.steps.enabled:
-        return None
-    topic = config.stream.to_address().steps
-    return lambda: open_source(topic)

@@ -22,10 +22,9 @@ from daemon.look.curve_picture import save_picture
 from daemon.look.curves import Curves
 from daemon.look.overview import events_of
 from daemon.objects.mapped import map_catalog
-from daemon.versions.arrays import map_arrays
+from daemon.versions.maps import read_map
 from daemon.versions.serving_form import serving_form
 from learners.block import Block
-from learners.maps import FittedSpaceMap
 from learners.serving import ServingForm
 from streams.event import ObjectRef
 from streams.routing import is_holdout, route_key
@@ -68,8 +67,7 @@ class Reporter:
         self._config = config
         self._versions = versions
         self._pack = pack
-        version = versions.load(0)
-        fitted = FittedSpaceMap.load(version.manifest.map["spec"], map_arrays(version.arrays))
+        _, fitted = read_map(versions, 0)
         self._catalog: Block = map_catalog(pack.catalog, fitted)
 
     def report(self, curves: Curves) -> Report:

@@ -20,7 +20,7 @@ from daemon.models.diff import (
 )
 from daemon.models.objects import Objects
 from daemon.models.refusal import Refused
-from daemon.versions.arrays import map_arrays
+from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
 from learners.block import Float32s
 from learners.change import change
@@ -67,7 +67,7 @@ def compare(
         skipped.append("queries: no catalog is configured (catalog.path)")
     elif asked.queries and objects is not None:
         queries = _queries(versions, (old, new), serving, objects, asked)
-    return diff_of(pair, matrices, _fitted(old), asked=asked, queries=queries, skipped=skipped)
+    return diff_of(pair, matrices, map_of(old), asked=asked, queries=queries, skipped=skipped)
 
 
 def diff_of(
@@ -152,7 +152,3 @@ def _W(version: Version) -> Float32s:
     if W is None:
         raise UserError(f"version {version.manifest.number} holds no matrix W", code=EX_DATAERR)
     return W
-
-
-def _fitted(version: Version) -> FittedSpaceMap:
-    return FittedSpaceMap.load(version.manifest.map.get("spec", {}), map_arrays(version.arrays))

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints import VersionStore
-from checkpoints.encoding import fresh
 from daemon.config.model import Config
 from daemon.objects.mapped import map_catalog
 from daemon.objects.space import space_of
-from daemon.versions.arrays import MAP_PREFIX, map_arrays
+from daemon.versions.maps import read_map
 from learners.block import Block
-from learners.maps import FittedSpaceMap
 from streams.catalog import load_catalog
 
 
@@ -33,7 +31,6 @@ def catalog_objects(config: Config, versions: VersionStore, number: int) -> Obje
     """
     if not config.catalog.path:
         return None
-    loaded = versions.load(number, lambda spec: fresh(spec) if spec.name.startswith(MAP_PREFIX) else None)
-    fitted = FittedSpaceMap.load(loaded.manifest.map.get("spec", {}), map_arrays(loaded.arrays))
+    _, fitted = read_map(versions, number)
     catalog = load_catalog(Path(config.catalog.path), space_of(config))
     return Objects(catalog.ids, map_catalog(catalog, fitted), fitted.id)

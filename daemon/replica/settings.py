@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from checkpoints.aliases import LATEST
 from checkpoints.ledger import Ledger
 from checkpoints.versions import VersionStore
-from daemon.config.model import ServingConfig
+from daemon.config.model import Config, ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.view import View
 from learners.block import Block
+from streams.open import open_source
 from streams.source import Source
 
 
@@ -74,3 +76,13 @@ class Hooks:
 
 Steps = Callable[[], Source]
 """Opens the topic of the step log. May raise StreamError: versions are then followed whole until it opens."""
+
+
+def steps_of(config: Config, alias: str) -> Steps | None:
+    """The steps by which `alias` is followed, None where it is followed version by version: `latest` alone
+    moves with every step, and only where `steps.enabled` says that they are published.
+    """
+    if alias != LATEST or not config.steps.enabled:
+        return None
+    topic = config.stream.to_address().steps
+    return lambda: open_source(topic)

@@ -12,11 +12,10 @@ from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.identity import IdentityForm, is_identity
 from daemon.validate.objects import MappedObjects
 from daemon.validate.scorer import Scorer
-from daemon.versions.arrays import map_arrays
 from daemon.versions.counters import APPLIED, counted
+from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
 from learners.errors import LearnerError
-from learners.maps import FittedSpaceMap
 from learners.quadratic import Form
 from streams.catalog import Catalog
 from streams.space import SpaceSpec
@@ -98,7 +97,7 @@ class Shelf:
 
     def _mapped(self, version: Version) -> MappedObjects:
         if self._objects is None or self._objects.map_id != version.manifest.map.get("id"):
-            fitted = FittedSpaceMap.load(version.manifest.map.get("spec", {}), map_arrays(version.arrays))
+            fitted = map_of(version)
             self._objects = MappedObjects(self._space, self._catalog, fitted)
         return self._objects
 

@@ -9,7 +9,8 @@ from checkpoints import Version
 from daemon.config.model import LearnerConfig
 from daemon.learn.applying.controls import Entry, repeats
 from daemon.versions.algorithms import restored
-from daemon.versions.arrays import Arrays, learner_arrays, map_arrays, pack, window_arrays
+from daemon.versions.arrays import Arrays, learner_arrays, pack, window_arrays
+from daemon.versions.maps import map_of
 from learners.maps import FittedSpaceMap
 from learners.protocol import Learner
 from streams.dedupe import IdWindow
@@ -38,7 +39,7 @@ class State:
         return cls(
             restored(config, learner_arrays(version.arrays)),
             IdWindow.from_arrays(config.dedupe_window, known),
-            FittedSpaceMap.load(version.manifest.map["spec"], map_arrays(version.arrays)),
+            map_of(version),
         )
 
     def obey(self, entry: Entry) -> None:

@@ -13,7 +13,7 @@ from daemon.replica.explore import Explorer
 from daemon.replica.model import ModelSpace
 from daemon.replica.origin import read_space
 from daemon.replica.replica import Replica
-from daemon.replica.settings import Following, Hooks, Shelf, Steps
+from daemon.replica.settings import Following, Hooks, Shelf, steps_of
 from daemon.replica.status import ReplicaStatus
 from daemon.serve.items.build import build_catalog
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog
@@ -21,10 +21,6 @@ from daemon.serve.query import Answers, Query, Refused
 from daemon.serve.retrieve import AnnSettings, Guarded, Searcher
 from daemon.serve.wiring.watcher import Watcher
 from learners.maps import FittedSpaceMap
-from streams.open import open_source
-
-FOLLOWED = "latest"
-"""The alias that moves with every step; the others move from version to version."""
 
 log = structlog.get_logger("tripletd.serve")
 
@@ -71,7 +67,7 @@ class Live:
         searcher = Searcher(replicas, catalog.snapshot, catalog.lookup, ann, self._guarded)
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample)
         for alias in self._config.serve.aliases:
-            replicas[alias] = Replica(alias, shelf, self._following(), hooks, self._steps(alias))
+            replicas[alias] = Replica(alias, shelf, self._following(), hooks, steps_of(self._config, alias))
         explorer = Explorer(shelf, Hooks(searcher.prepare))
         self.opened = Opened(space, fitted, catalog, replicas, searcher, explorer)
         catalog.listen(lambda snapshot: self._items_changed())
@@ -134,9 +130,3 @@ class Live:
     def _following(self) -> Following:
         serve = self._config.serve
         return Following(serve.look_every_s, serve.refine_every_s, serve.refine_share)
-
-    def _steps(self, alias: str) -> Steps | None:
-        if alias != FOLLOWED or not self._config.steps.enabled:
-            return None
-        topic = self._config.stream.to_address().steps
-        return lambda: open_source(topic)
