@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
-from checkpoints.errors import Damaged
+from checkpoints.errors import CheckpointError, Damaged, KeyExists
 from checkpoints.keys import HISTORY, folder, manifest_key
 from checkpoints.store import BlobStore
 from checkpoints.versions import VersionStore
@@ -39,9 +40,9 @@ def prune(
     Each version's manifest is appended to `history.jsonl` durably before anything of it is deleted; then
     the manifest goes first, so that no listed version ever lacks a file. The writer calls it, nobody else.
 
-    `protected` is read again, and `fence` called, before each deletion: a verdict that came meanwhile counts,
-    and a writer that was frozen here and succeeded stops, by the error that `fence` raises, after at most
-    the one deletion it was about to make.
+    `protected` is read again, and `fence` called, before each deletion, and `protected` once more after its
+    manifest went: a verdict that came meanwhile counts, and a writer that was frozen here and succeeded
+    stops, by the error that `fence` raises, after at most the one deletion it was about to make.
     """
     store = version_store.store
     gone = []
@@ -49,8 +50,7 @@ def prune(
         fence()
         store.append_line(HISTORY, _history_line(version_store, number))
         fence()
-        if number not in protected():
-            _delete(store, number)
+        if number not in protected() and _delete_unnamed(store, number, protected):
             gone.append(number)
     for number in plan_claims(version_store.listing.claims()):
         fence()
@@ -79,6 +79,29 @@ def _history_line(version_store: VersionStore, number: int) -> bytes:
     except Damaged as error:
         record = {"number": number, "damaged": str(error)}
     return json.dumps(record, separators=(",", ":")).encode()
+
+
+def _delete_unnamed(store: BlobStore, number: int, protected: Callable[[], Iterable[int]]) -> bool:
+    """Delete a version unless it has got a name meanwhile; whether it went.
+
+    Whoever names a version writes the name and then looks for the manifest. Here the manifest goes, and then
+    the names are looked at: so one sees the other, and a version that was named just now gets it back.
+    """
+    key, is_named = manifest_key(number), True
+    try:
+        manifest = [store.get(key)]
+    except CheckpointError:
+        manifest = []  # nothing that could be read again: nobody can have found it fit for a name
+    store.delete(key)
+    try:
+        is_named = bool(manifest) and number in protected()
+    finally:
+        if is_named and manifest:
+            with suppress(KeyExists):
+                store.put_new(key, manifest)
+    if not is_named:
+        _delete(store, number)
+    return not is_named
 
 
 def _delete(store: BlobStore, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,23 @@ def test_a_verdict_that_comes_while_pruning_still_protects(tmp_path: Path) -> No
 
     assert prune(versions, lambda: aliases(ledger.whole()).values(), 2, promote_2) == [1]
     assert versions.versions() == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_name_given_after_the_last_look_gives_the_version_back(tmp_path: Path, readable: bool) -> None:
+    versions, _ = five_versions(tmp_path)
+
+    def protected() -> list[int]:
+        if 1 in versions.versions():
+            return []
+        if not readable:
+            raise Damaged("malformed", "ledger/1", "is none")
+        return [1]
+
+    with nullcontext() if readable else pytest.raises(Damaged):
+        assert prune(versions, protected, 2, nobody_else) == [2]
+    assert versions.versions() == ([0, 1, 3, 4] if readable else [0, 1, 2, 3, 4])
+    assert versions.load(1).arrays.keys() == state(1).keys()
 
 
 def test_a_writer_that_was_succeeded_deletes_nothing_more(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import Ledger, LedgerEntry, LocalStore, VersionStore, history
+from checkpoints import Ledger, LedgerEntry, LocalStore, VersionStore, aliases, history
 from daemon.exits import UserError
 from daemon.models.actions import pin, promote
 from daemon.models.gc import gc, reasons
+from daemon.models.refusal import Refused
 
 from .shelf import Shelf
 
@@ -114,3 +115,32 @@ def test_two_at_once_delete_the_same_and_lose_no_history(tmp_path: Path) -> None
     lines = history(shelf.versions.store)
     assert [line["number"] for line in lines] == list(range(1, 38))
     assert all("schedule" in line for line in lines), "what a replay needs"
+
+
+class Late(LocalStore):
+    """Right before the manifest of version 1 is deleted, or right after, somebody promotes it."""
+
+    when = "before"
+
+    def delete(self, key: str) -> None:
+        """As everywhere."""
+        late = key.endswith("0000000001/manifest.json") and self.when
+        if late == "before":
+            self.when = ""
+            promote(VersionStore(LocalStore(self.root)), Ledger(LocalStore(self.root)), 1, by="ann")
+        super().delete(key)
+        if late == "after":
+            self.when = ""
+            with pytest.raises(Refused):
+                promote(VersionStore(LocalStore(self.root)), Ledger(LocalStore(self.root)), 1, by="ann")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_promotion_in_the_midst_of_a_deletion_holds_or_is_refused(tmp_path: Path, when: str) -> None:
+    shelf, store = Shelf(tmp_path, count=6), Late(tmp_path)
+    store.when = when
+    gone = gc(VersionStore(store), Ledger(store), 2).gone
+    stable = aliases(shelf.ledger.entries()).get("stable")
+    assert (gone, stable) == (((2, 3), 1) if when == "before" else ((1, 2, 3), None))
+    if stable is not None:
+        shelf.versions.load(stable)
