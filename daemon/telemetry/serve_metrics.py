@@ -60,6 +60,8 @@ class Items(Protocol):
     def removes(self) -> int: ...
     @property
     def dead(self) -> Mapping[str, int]: ...
+    @property
+    def unwritten(self) -> int: ...
 
 
 class ServeMetrics:
@@ -193,6 +195,11 @@ class _Items(Collector):
         for reason, count in found.dead.items():
             dead.add_metric([reason], count)
         yield dead
+        yield GaugeMetricFamily(
+            "tripletd_item_dead_letters_unwritten",
+            "Dead letters of items that their topic has not taken yet",
+            found.unwritten,
+        )
 
 
 class _Waiting(Collector):

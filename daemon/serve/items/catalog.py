@@ -43,9 +43,9 @@ class CatalogStatus:
     ready: everything that was in the topic when it was opened has been taken in (True at once without a
     topic). reason: why it is not, in words. map_id: of the map its vectors were made with. items: the living.
     nbytes: memory of all parts. puts, removes: good records since the start. dead: refused ones, by reason.
-    unwritten: dead letters lost because their topic could not be written. positions: next offset per
-    partition. behind: records not yet read, None while unknown. trouble: what the stream said last, None when
-    it answers. merges: since the start.
+    unwritten: dead letters that their topic has not taken yet. positions: next offset per partition. behind:
+    records not yet read, None while unknown. trouble: what the stream said last, None when it answers.
+    merges: since the start.
     """
 
     ready: bool
@@ -221,7 +221,7 @@ class ServingCatalog:
 
     def _keep_notes(self, following: Following) -> None:
         following.letters.flush()
-        if time.monotonic() >= self._note_at and following.letters.settled:
+        if time.monotonic() >= self._note_at and not following.letters.unwritten:
             self._note_at = time.monotonic() + LOOK_SECONDS
             following.topic.tidy()
 

@@ -36,13 +36,14 @@ class ItemLetters:
         self._next_try = 0.0
         self.counts: Counter[str] = Counter()
         """Refused records since the start, by reason."""
-        self.unwritten = 0
-        """Letters that found no room while their topic could not be written."""
+        self._left_out = 0
 
     @property
-    def settled(self) -> bool:
-        """Whether every letter is written."""
-        return not self._waiting and not self.unwritten
+    def unwritten(self) -> int:
+        """Letters that their topic has not taken: those that wait for it, and those that found no room; a
+        later start writes the latter, since how far was read is not noted as long as there are any.
+        """
+        return len(self._waiting) + self._left_out
 
     def add(self, letters: Iterable[DeadLetter], noted: Mapping[int, int]) -> None:
         """Count them, and keep for writing what is not below the noted positions."""
@@ -53,7 +54,7 @@ class ItemLetters:
             if len(self._waiting) < MOST_WAITING:
                 self._waiting.append(letter)
             else:
-                self.unwritten += 1
+                self._left_out += 1
 
     def flush(self) -> None:
         """Write what is waiting; where that fails it stays, and a later call tries again."""

@@ -25,6 +25,7 @@ class Items:
     puts: int = 9
     removes: int = 3
     dead: dict[str, int] = field(default_factory=lambda: {"wrong_dim": 2})
+    unwritten: int = 4
 
 
 def state(alias: str, model: ModelId | None) -> ReplicaStatus:
@@ -62,6 +63,7 @@ def test_what_is_served_is_asked_whenever_the_page_is_read() -> None:
     assert found['tripletd_step_log_fallbacks_total{alias="latest",reason="gap"}'] == 1
     assert found['tripletd_carried_error{alias="latest",kind="overlap"}'] == 0.99
     assert found['tripletd_item_dead_letters_total{reason="wrong_dim"}'] == 2
+    assert found["tripletd_item_dead_letters_unwritten"] == 4
     assert found['tripletd_events_unanswered{alias="stable"}'] == 7
     assert found['tripletd_event_to_served_seconds_count{alias="latest"}'] == 4
     assert found['tripletd_event_to_served_seconds_sum{alias="latest"}'] == 1.0
