@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from checkpoints import Ledger, LocalStore, VersionStore
+from daemon.demo.ending import unbroken
 from daemon.exits import EX_SOFTWARE, EX_TEMPFAIL, UserError
 from daemon.look.curve_reader import CurveReader
 from daemon.look.curves import Curves
@@ -92,23 +93,25 @@ class DemoRun:
         self, stack: ExitStack, name: str, words: list[str], stdin: IO[bytes] | None = None
     ) -> RoleProcess:
         log = stack.enter_context((self._folder / f"{name}.log").open("wb"))
-        role = RoleProcess(
-            name, [*words, "--config", str(self._settings)], prefix=False, stdin=stdin, log=log
-        )
-        stack.callback(_end, role)
+        words = [*words, "--config", str(self._settings)]
+        with unbroken():
+            role = RoleProcess(name, words, prefix=False, stdin=stdin, log=log)
+            stack.callback(_end, role)
         return role
 
     def _users(self, stack: ExitStack) -> subprocess.Popen[bytes]:
         words = ["--count", str(IMPRESSIONS), "--seed", str(self._seed)]
-        users = subprocess.Popen(
-            [sys.executable, "-P", "-m", "daemon.demo.users", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stack.enter_context((self._folder / "users.log").open("wb")),
-            process_group=0,
-            env=os.environ,
-        )
-        stack.callback(_end_users, users)
+        log = stack.enter_context((self._folder / "users.log").open("wb"))
+        with unbroken():
+            users = subprocess.Popen(
+                [sys.executable, "-P", "-m", "daemon.demo.users", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                process_group=0,
+                env=os.environ,
+            )
+            stack.callback(_end_users, users)
         return users
 
     def _refuse_failure(self, roles: dict[str, RoleProcess]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from daemon.config import load_config
+from daemon.demo.ending import ended_by_sigterm, unbroken
 from daemon.demo.pack_files import load_pack
 from daemon.demo.page import DISPLAY, Ports, free_ports, write_photos
 from daemon.demo.run import DemoRun
@@ -100,6 +101,20 @@ def test_a_demo_that_is_told_to_end_ends_all_that_it_started(tmp_path: Path) -> 
             assert _running(tmp_path) == []
         finally:
             demo.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_being_started_is_noted_before_the_demo_ends(number: signal.Signals) -> None:
+    noted = []
+
+    def start() -> None:
+        with ended_by_sigterm(), unbroken():
+            signal.raise_signal(number)
+            noted.append("started")
+
+    with pytest.raises((SystemExit, KeyboardInterrupt)):
+        start()
+    assert noted == ["started"]
 
 
 def test_a_demo_that_does_not_keep_serves_nothing(tmp_path: Path) -> None:
