@@ -210,6 +210,30 @@ def test_a_removal_counts_at_once_and_a_new_object_once_prepared() -> None:
     assert abs(names().index("new") - names().index("a1")) == 1  # the same vector, with a norm of its own
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_each_part_keeps_its_own_norms_when_another_one_has_died(kind: str, gone: int) -> None:
+    items, names = Items(kind), [[f"{part}{n}" for n in range(30)] for part in "abc"]
+    for scale, part in zip(
+        (1, 10, 100), names, strict=True
+    ):  # as large, so that nothing else tells them apart
+        items.put(part, rows(np.random.default_rng(scale), 30, DIM) * np.float32(scale))
+    view = view_of(learned(12))
+    searcher, _ = searcher_of(items, view)
+    serials = [part.serial for part in items.snapshot().parts]
+    items.remove(names[gone])
+    assert [part.serial for part in items.snapshot().parts] == serials[:gone] + serials[gone + 1 :]
+    left = [part for part in names if part is not names[gone]]
+    for queries in ([left[0][3]], [left[1][5], left[0][4]]):
+        answers = searcher.search("latest", [Query(id=name, k=20) for name in queries])
+        for name, hits in zip(queries, answers.results, strict=True):
+            scores = expected(items, view.form, name)
+            del scores[name]
+            agree(hits, scores, 20)
+            included = Query(id=name, k=20, include=frozenset(items.vectors))
+            assert searcher.search("latest", [included]).results[0] == hits
+
+
 class Counting:
     """A form that says how many items it was asked for the norms of."""
 
