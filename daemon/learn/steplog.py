@@ -20,7 +20,7 @@ from daemon.telemetry.step_log_metrics import StepLogMetrics
 from streams.address import Address
 from streams.open import open_sink, prepare_topic
 from streams.source import Sink
-from streams.steps.segment import BREAK_REASONS
+from streams.steps.segment import BREAK_REASONS, Place
 
 log = structlog.get_logger("tripletd.learn")
 
@@ -45,7 +45,8 @@ def step_log(
 
     def journal(max_record_bytes: int) -> Journal:
         allowance = Allowance(settings.max_rate_bytes, clock())
-        return Journal(origin.epoch.number, base, dim, max_record_bytes, allowance)
+        place = Place(origin.epoch.number, 0, base.number, origin.epoch.writer)
+        return Journal(place, base, dim, max_record_bytes, allowance)
 
     numbers = StepLogMetrics(metrics.registry, BREAK_REASONS)
     publisher = StepPublisher(

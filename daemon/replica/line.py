@@ -1,35 +1,38 @@
 """Where a replica stands in the step log, and what each segment means for it. Pure.
 
-A replica follows one writer epoch: it joins at the cut of the version it has loaded, takes every segment that
+A replica follows one writer: it joins at the cut of the version it has loaded, takes every segment that
 hangs on the one before, compares itself with each new base at that base's cut, and is lost as soon as
-something is missing or does not fit. Lost, it waits for a version to begin from.
+something is missing or does not fit. Lost, it waits for a version to begin from. Writers are known by their
+random tokens: what a learner of another checkpoint folder tells, now or before this folder was made, is
+passed by, whatever its epochs and version numbers are.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from streams.steps.segment import Base, Break, Segment, Steps
+from streams.steps.segment import Base, Break, Place, Segment, Steps
 
 CUTS_KEPT = 64
 """Cuts whose places are remembered: versions become durable within a few of them."""
+WRITERS_KEPT = 64
+"""Writers of the versions that were served, of whom others may take over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A place of the log where a version stands: the segment's epoch, number and chain value, the offset
-    after it, and the version that its writer began from where it is the first of its epoch.
+    """A place of the log where a version stands: the segment's place and chain value, the offset after it,
+    and the version that its writer began from where it is the first of its epoch.
 
     digest: of the replica's own W there, None where the replica only passed by.
     """
 
-    epoch: int
-    seq: int
+    place: Place
     chain: bytes
     next_offset: int
-    origin: int | None = None
+    origin: Base | None = None
     digest: str | None = None
 
 
@@ -81,21 +84,25 @@ class Line:
 
     def __init__(self) -> None:
         self.joined = self.lost = False
-        self._version = self._base_records = self._records = self._epoch = -1
-        self._at = Cut(-1, -1, b"", 0)
-        self._cuts: OrderedDict[tuple[int, int], Cut] = OrderedDict()
+        self._version = self._base_records = self._records = -1
+        self._whole = True  # what was taken ends between two records
+        self._author = ""
+        self._writers: deque[str] = deque(maxlen=WRITERS_KEPT)
+        self._at = Cut(Place(-1, -1, -1, ""), b"", 0)
+        self._cuts: OrderedDict[tuple[str, int], Cut] = OrderedDict()
 
-    def begin(self, version: int, records: int, epoch: int) -> int | None:
-        """Stand at a loaded version: its number, its records, the epoch that wrote it.
+    def begin(self, version: int, records: int, writer: str) -> int | None:
+        """Stand at a loaded version: its number, its records, the token of the writer that wrote it.
 
         The offset to read on from where its cut was passed by already; None: look for it, by `hear`.
         """
-        self._version, self._base_records, self._records, self._epoch = version, records, records, epoch
-        self.joined, self.lost = False, False
+        self._version, self._base_records, self._records, self._author = version, records, records, writer
+        self.joined, self.lost, self._whole = False, False, True
+        self._remember(writer)
         cuts = [cut for (_, at), cut in self._cuts.items() if at == records and self._begins_here(cut)]
         if not cuts:
             return None
-        self._join(max(cuts, key=lambda cut: cut.epoch))
+        self._join(max(cuts, key=lambda cut: cut.place.epoch))
         return self._at.next_offset
 
     def hear(self, segment: Segment, next_offset: int) -> Meaning:
@@ -105,22 +112,22 @@ class Line:
             self._note(cut[0], cut[1])
         if not self.joined:
             return self._look_for_the_cut(segment, cut)
-        place = segment.place
-        if place.epoch < self._at.epoch or (place.epoch == self._at.epoch and place.seq <= self._at.seq):
-            return None  # a writer that was succeeded, or a segment that was sent twice
-        if place.epoch > self._at.epoch:
+        place, at = segment.place, self._at
+        if place.writer != at.place.writer:
             return self._another_writer(segment, cut)
-        if place.seq != self._at.seq + 1:
+        if place.seq <= at.place.seq:
+            return None  # it was sent twice
+        if place.seq != at.place.seq + 1:
             return self._lose("gap")
-        if segment.before != self._at.chain:
+        if segment.before != at.chain:
             return self._lose("chain")
-        self._at = Cut(place.epoch, place.seq, segment.after, next_offset)
+        self._at = Cut(place, segment.after, next_offset)
         return self._next(segment.body)
 
     def at_cut(self, digest: str) -> None:
         """The replica's own W at the cut that it was just given to apply."""
-        key = (self._at.epoch, self._records)
-        self._note(self._records, replace(self._cuts[key], digest=digest))
+        key = (self._at.place.writer, self._records)
+        self._cuts[key] = replace(self._cuts[key], digest=digest)
 
     def lose(self, reason: str) -> Lost:
         """The replica could not do what it was told, or the log could not be read on."""
@@ -132,19 +139,22 @@ class Line:
         if cut is not None and cut[0] == self._base_records and self._begins_here(cut[1]):
             self._join(cut[1])
             return None
-        body, epoch = segment.body, segment.place.epoch
+        body, place = segment.body, segment.place
         passed = isinstance(body, Steps) and body.first >= self._base_records and body.last > body.first
-        if self._version >= 0 and epoch >= self._epoch and passed:
-            return self._lose("gap")
-        return None
+        named = isinstance(body, Base) and body.number == self._version and place.seq > 0
+        return self._lose("gap") if place.writer == self._author and (passed or named) else None
 
     def _another_writer(self, segment: Segment, cut: tuple[int, Cut] | None) -> Meaning:
-        """The first segment of a newer epoch says which version its writer began from."""
+        """A writer that has taken over says first which version it began from; all others are passed by:
+        those that were succeeded, and those of another folder.
+        """
         body = segment.body
         if cut is None or not isinstance(body, Base) or cut[1].origin is None:
-            return self._lose("gap")
-        mine = self._cuts.get((self._at.epoch, body.records))
-        here = self._records == body.records
+            return None
+        if segment.place.epoch <= self._at.place.epoch or body.writer not in self._writers:
+            return None
+        mine = self._cuts.get((self._at.place.writer, body.records))
+        here = self._whole and self._records == body.records
         if here and body.number == self._version:
             self._join(cut[1])
             return None
@@ -160,12 +170,16 @@ class Line:
             return self._compare(body)
         if body.first != self._records:
             return self._lose("gap")
+        if body.last > body.first:
+            self._whole = True
+        elif len(body) or body.project:
+            self._whole = False
         self._records = body.last
         return Apply(body)
 
     def _compare(self, base: Base) -> Meaning:
         """Whether the replica, when it stood at this version's cut, was that version."""
-        mine = self._cuts.get((self._at.epoch, base.records))
+        mine = self._cuts.get((self._at.place.writer, base.records))
         if mine is None:
             return None  # of before this replica joined
         if mine.chain != base.chain:
@@ -181,18 +195,26 @@ class Line:
     def _begins_here(self, cut: Cut) -> bool:
         """Whether the log goes on behind this cut from the loaded version, whose records it has."""
         if cut.origin is not None:
-            return cut.origin == self._version and cut.epoch >= self._epoch
-        return cut.epoch == self._epoch
+            return (cut.origin.number, cut.origin.writer) == (self._version, self._author)
+        return cut.place.writer == self._author
 
     def _join(self, cut: Cut) -> None:
-        self.joined, self._at, self._epoch = True, cut, cut.epoch
+        self.joined, self._at = True, cut
+        self._remember(cut.place.writer)
+
+    def _remember(self, writer: str) -> None:
+        if writer not in self._writers:
+            self._writers.append(writer)
 
     def _lose(self, reason: str, reload: int | None = None) -> Lost:
         self.joined, self.lost = False, True
         return Lost(reason, reload)
 
     def _note(self, records: int, cut: Cut) -> None:
-        self._cuts[cut.epoch, records] = cut
+        known = self._cuts.get((cut.place.writer, records))
+        if known is not None and (known.place, known.chain) == (cut.place, cut.chain):
+            cut = replace(cut, digest=known.digest)  # it was sent twice
+        self._cuts[cut.place.writer, records] = cut
         while len(self._cuts) > CUTS_KEPT:
             self._cuts.popitem(last=False)
 
@@ -201,7 +223,7 @@ def _cut(segment: Segment, next_offset: int) -> tuple[int, Cut] | None:
     """(records, cut) where a version stands at the end of this segment."""
     place, body = segment.place, segment.body
     if isinstance(body, Base) and place.seq == 0:
-        return body.records, Cut(place.epoch, 0, segment.after, next_offset, body.number)
+        return body.records, Cut(place, segment.after, next_offset, body)
     if isinstance(body, Steps) and body.cut:
-        return body.last, Cut(place.epoch, place.seq, segment.after, next_offset)
+        return body.last, Cut(place, segment.after, next_offset)
     return None

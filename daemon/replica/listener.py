@@ -62,7 +62,7 @@ class Listener:
     def begin(self, manifest: Manifest) -> None:
         """Go on from a version that was just loaded."""
         self._manifest = manifest
-        found = self._line.begin(manifest.number, records_of(manifest), manifest.epoch)
+        found = self._line.begin(manifest.number, records_of(manifest), manifest.writer)
         self._go_to("time" if found is None else found)
 
     def at_cut(self, digest: str) -> None:
@@ -118,7 +118,7 @@ class Listener:
         """Where the cut was looked for from the version's time on, look through all there is, once."""
         if self._begun != "time" or self._manifest is None:
             return False
-        self._line.begin(self._manifest.number, records_of(self._manifest), self._manifest.epoch)
+        self._line.begin(self._manifest.number, records_of(self._manifest), self._manifest.writer)
         self._go_to("earliest")
         return True
 

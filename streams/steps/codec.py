@@ -48,7 +48,8 @@ def encode_segment(place: Place, body: Body, before: bytes, max_record_bytes: in
     Raises BadSegment (too_large) when the payload is over `MAX_SEGMENT_BYTES` or the parts are over
     `MAX_PARTS`: make smaller segments.
     """
-    head = msgpack.packb({"epoch": place.epoch, "seq": place.seq, "run": place.run, **_describe(body)})
+    where = {"epoch": place.epoch, "seq": place.seq, "run": place.run, "writer": place.writer}
+    head = msgpack.packb({**where, **_describe(body)})
     payload = numbers.pack(body) if isinstance(body, Steps) else b""
     room = max_record_bytes - len(head) - ROOM
     parts = max(1, -(-len(payload) // max(1, room)))
@@ -88,14 +89,14 @@ def decode_segment(before: bytes, after: bytes, head: bytes, payload: bytes) -> 
     if link(before, head, payload) != after:
         raise BadSegment(BAD_HASH, "the bytes of a segment do not give its chain value")
     fields = Fields(head, MAX_HEAD_BYTES, "the header")
-    place = Place(fields.number("epoch"), fields.number("seq"), fields.number("run"))
+    at = fields.number("epoch"), fields.number("seq"), fields.number("run")
+    place = Place(*at, fields.hex_digest("writer"))
     kind = fields.one_of("kind", KINDS)
     if kind == "steps":
         body: Body = _steps(fields, payload)
     elif kind == "base":
-        body = Base(
-            fields.number("number"), fields.number("records"), fields.hash("at"), fields.hex_digest("digest")
-        )
+        which = fields.number("number"), fields.number("records")
+        body = Base(*which, fields.hash("at"), fields.hex_digest("digest"), fields.hex_digest("by"))
     else:
         body = Break(fields.number("records"), fields.one_of("reason", BREAK_REASONS))
     fields.nothing_left()
@@ -108,7 +109,7 @@ def _describe(body: Body) -> dict[str, Any]:
     """The header's fields of a body, in the order of the format."""
     if isinstance(body, Base):
         at = {"number": body.number, "records": body.records, "at": body.chain}
-        return {"kind": "base", **at, "digest": body.digest}
+        return {"kind": "base", **at, "digest": body.digest, "by": body.writer}
     if isinstance(body, Break):
         return {"kind": "break", "records": body.records, "reason": body.reason}
     layout = numbers.layout_of(body)

@@ -14,12 +14,14 @@ from streams.vectors import Column, Float32Array, Int64Array
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a segment belongs: writer epoch, number within it counted from 0, and the version that the
-    writer began from."""
+    """Where a segment belongs: writer epoch, number within it counted from 0, the version that the writer
+    began from, and the writer's random token (32 hex digits), as its manifests have it: the writers of two
+    checkpoint folders may both be at one epoch."""
 
     epoch: int
     seq: int
     run: int
+    writer: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,13 +53,14 @@ class Steps:
 @dataclass(frozen=True, slots=True)
 class Base:
     """A version is durable: its number, its records, the chain's value at its cut, and the xxh3_128 (hex) of
-    the bytes of the learner's matrix. Segment 0 of each epoch is the base that the writer began from, whose
-    chain value is `GENESIS`."""
+    the bytes of the learner's matrix, and the token of the writer that wrote it. Segment 0 of each epoch is
+    the base that the writer began from, whose chain value is `GENESIS`."""
 
     number: int
     records: int
     chain: bytes
     digest: str
+    writer: str
 
 
 @dataclass(frozen=True, slots=True)

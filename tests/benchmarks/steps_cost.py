@@ -34,7 +34,7 @@ from learners import Oasis, OasisConfig, TripletBatch
 from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink
 from streams.source import OutRecord
-from streams.steps.segment import BREAK_REASONS
+from streams.steps.segment import BREAK_REASONS, Place
 from tests.benchmarks import whole_path
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import DIM, NON_ZEROS, random_triplets
@@ -48,6 +48,7 @@ STEADY_SECONDS = 20.0
 WARM_SECONDS = 5.0
 START_SECONDS = 120.0
 EVERY_S = 0.1
+PLACE, BASE = Place(0, 0, 0, "0" * 32), Durable(0, 0, "0" * 32, "0" * 32)
 SETTING = f"d = {DIM:,}, {NON_ZEROS} non-zeros, every 100 ms, embedded log"
 
 
@@ -111,7 +112,7 @@ class Learning:
         publisher = StepPublisher(
             inbox,
             lambda: open_steps(address),
-            lambda most: Journal(0, Durable(0, 0, "0" * 32), DIM, most, Allowance(1 << 40, 0.0)),
+            lambda most: Journal(PLACE, BASE, DIM, most, Allowance(1 << 40, 0.0)),
             every_s=EVERY_S,
             metrics=StepLogMetrics(registry, BREAK_REASONS),
             clock=time.monotonic,

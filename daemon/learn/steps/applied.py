@@ -39,11 +39,12 @@ class Captured:
 @dataclass(frozen=True, slots=True)
 class Durable:
     """The version captured after `records` is durable under `number`; `digest`: xxh3_128 of the learner's
-    matrix."""
+    matrix; `writer`: token of the writer that wrote it."""
 
     number: int
     records: int
     digest: str
+    writer: str
 
 
 Item: TypeAlias = AppliedBatch | Captured | Durable

@@ -36,4 +36,4 @@ class Handover:
 
 def durable(version: Manifest) -> Durable:
     """What the step log says of a version."""
-    return Durable(version.number, records_of(version), matrix_digest(version))
+    return Durable(version.number, records_of(version), matrix_digest(version), version.writer)

@@ -39,11 +39,12 @@ class Written:
 class Journal:
     """The segments of one writer epoch, from its beginning. `lost`: the reason told when batches are missing.
 
-    base: the version that the writer begins from; dim: of the vectors; max_record_bytes: of the sink.
+    place: of segment 0; base: the version that the writer begins from; dim: of the vectors; max_record_bytes:
+    of the sink.
     """
 
     def __init__(
-        self, epoch: int, base: Durable, dim: int, max_record_bytes: int, allowance: Allowance
+        self, place: Place, base: Durable, dim: int, max_record_bytes: int, allowance: Allowance
     ) -> None:
         self.lost = QUEUE
         self.whole = True  # nothing is being left out
@@ -51,7 +52,7 @@ class Journal:
         self._dim = dim
         self._max_record_bytes = max_record_bytes
         self._allowance = allowance
-        self._place = Place(epoch, 0, base.number)
+        self._place = place
         self._chain = GENESIS
         self._records = base.records
         self._cuts: dict[int, bytes] = {}
@@ -61,7 +62,7 @@ class Journal:
     def begin(self) -> Written:
         """Segment 0: where the writer begins."""
         base = self._base
-        return self._write(Base(base.number, base.records, GENESIS, base.digest))
+        return self._write(Base(base.number, base.records, GENESIS, base.digest, base.writer))
 
     def take(self, item: Item, now: float) -> list[Written]:
         """What is to be written because of an item; steps wait for `flush` until a segment is full."""
@@ -73,7 +74,8 @@ class Journal:
         if chain is None:
             return []
         self._cuts = {records: at for records, at in self._cuts.items() if records > item.records}
-        return [*self.flush(), self._write(Base(item.number, item.records, chain, item.digest))]
+        told = Base(item.number, item.records, chain, item.digest, item.writer)
+        return [*self.flush(), self._write(told)]
 
     def flush(self) -> list[Written]:
         """Everything taken so far."""

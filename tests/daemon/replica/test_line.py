@@ -10,23 +10,33 @@ from streams.steps.chain import GENESIS
 from streams.steps.segment import Base, Break, Place, Segment, Steps
 from streams.vectors import DenseColumn
 
-EMPTY = DenseColumn(np.zeros((0, 2), np.float32))
 D1, D2 = "1" * 32, "2" * 32
+FIRST, FOREIGN = "a" * 32, "f" * 32
 
 
-def steps(first, last, cut=False):
-    return Steps(first, last, None, np.zeros(0, np.int64), np.zeros(0, np.float32), EMPTY, EMPTY, cut)
+def steps(first, last, cut=False, taken=0):
+    column = DenseColumn(np.ones((taken, 2), np.float32))
+    return Steps(first, last, None, np.zeros(0, np.int64), np.ones(taken, np.float32), column, column, cut)
+
+
+def writer_of(epoch):
+    return FIRST if epoch == 0 else f"{epoch}" * 32
+
+
+def base(number, records, chain, digest, writer=FIRST):
+    return Base(number, records, chain, digest, writer)
 
 
 class Log:
     """Numbers and chains segments, and hands them to a line."""
 
-    def __init__(self, line, epoch=0, run=0):
+    def __init__(self, line, epoch=0, run=0, writer=None):
         self.line, self.epoch, self.run, self.seq, self.chain, self.offset = line, epoch, run, 0, GENESIS, 0
+        self.writer = writer or writer_of(epoch)
 
     def __call__(self, body, lose=False):
-        before, self.chain = self.chain, bytes([self.epoch, self.seq] + [0] * 30)
-        segment = Segment(Place(self.epoch, self.seq, self.run), body, before, self.chain)
+        before, self.chain = self.chain, bytes([self.epoch, self.seq] + [ord(self.writer[0])] * 30)
+        segment = Segment(Place(self.epoch, self.seq, self.run, self.writer), body, before, self.chain)
         self.seq, self.offset = self.seq + 1, self.offset + 1
         return None if lose else self.line.hear(segment, self.offset)
 
@@ -40,8 +50,8 @@ def line():
 def log(line):
     """Version 0 loaded and its writer's first segment heard."""
     made = Log(line)
-    assert line.begin(0, 0, 0) is None
-    assert made(Base(0, 0, GENESIS, D1)) is None
+    assert line.begin(0, 0, FIRST) is None
+    assert made(base(0, 0, GENESIS, D1)) is None
     assert line.joined
     return made
 
@@ -57,17 +67,17 @@ def test_a_base_of_the_same_digest_relabels_and_another_digest_is_lost(line, log
     line.at_cut(D1)
     at = log.chain
     log(steps(10, 20))
-    assert log(Base(1, 10, at, D1)) == Relabel(1, 10)
+    assert log(base(1, 10, at, D1)) == Relabel(1, 10)
     log(steps(20, 30, cut=True))
     line.at_cut(D1)
-    assert log(Base(2, 30, log.chain, D2)) == Lost("digest", 2)
+    assert log(base(2, 30, log.chain, D2)) == Lost("digest", 2)
     assert line.lost
 
 
 def test_a_base_whose_cut_has_another_chain_is_lost(line, log):
     log(steps(0, 10, cut=True))
     line.at_cut(D1)
-    assert log(Base(1, 10, b"x" * 32, D1)) == Lost("chain", 1)
+    assert log(base(1, 10, b"x" * 32, D1)) == Lost("chain", 1)
 
 
 def test_what_is_missing_is_a_gap(line, log):
@@ -86,22 +96,22 @@ def test_a_break_is_lost_until_a_version_is_loaded_and_its_cut_is_remembered(lin
     assert log(Break(0, "queue")) == Lost("break")
     log(steps(40, 50, cut=True))
     behind = log.offset
-    assert log(Base(1, 50, log.chain, D1)) is None
-    assert line.begin(1, 50, 0) == behind
+    assert log(base(1, 50, log.chain, D1)) is None
+    assert line.begin(1, 50, FIRST) == behind
     assert line.joined
 
 
 def test_a_cut_of_another_writer_is_not_the_versions(line, log):
     log(steps(0, 10, cut=True))
-    assert line.begin(1, 10, 3) is None
+    assert line.begin(1, 10, FOREIGN) is None
     assert not line.joined
 
 
 def test_the_newest_writer_that_began_from_the_version_is_joined(line, log):
     log(steps(0, 10, cut=True))
     newer = Log(line, epoch=4, run=1)
-    newer(Base(1, 10, GENESIS, D1))
-    assert line.begin(1, 10, 0) == newer.offset
+    newer(base(1, 10, GENESIS, D1))
+    assert line.begin(1, 10, FIRST) == newer.offset
     body = steps(10, 12)
     assert newer(body) == Apply(body)
     assert log(steps(10, 11)) is None, "the writer that was succeeded"
@@ -110,9 +120,9 @@ def test_the_newest_writer_that_began_from_the_version_is_joined(line, log):
 @pytest.mark.parametrize(
     ("origin", "wanted"),
     [
-        (Base(0, 0, GENESIS, D1), Lost("writer", 0)),
-        (Base(2, 10, GENESIS, D2), Lost("writer", 2)),
-        (Base(2, 10, GENESIS, D1), Relabel(2, 10)),
+        (base(0, 0, GENESIS, D1), Lost("writer", 0)),
+        (base(2, 10, GENESIS, D2), Lost("writer", 2)),
+        (base(2, 10, GENESIS, D1), Relabel(2, 10)),
     ],
 )
 def test_another_writer_goes_on_from_its_own_version(line, log, origin, wanted):
@@ -124,17 +134,75 @@ def test_another_writer_goes_on_from_its_own_version(line, log, origin, wanted):
 def test_another_writer_that_goes_back_behind_the_served_version_is_waited_for(line, log):
     log(steps(0, 10, cut=True))
     line.at_cut(D1)
-    log(Base(3, 10, log.chain, D1))
-    assert Log(line, epoch=5, run=0)(Base(0, 0, GENESIS, D1)) == Lost("writer", None)
+    log(base(3, 10, log.chain, D1))
+    assert Log(line, epoch=5, run=0)(base(0, 0, GENESIS, D1)) == Lost("writer", None)
 
 
 def test_segments_sent_twice_are_passed_by(line, log):
     body = steps(0, 10)
     log(body)
-    again = Segment(Place(0, 1, 0), body, GENESIS, log.chain)
+    again = Segment(Place(0, 1, 0, FIRST), body, GENESIS, log.chain)
     assert line.hear(again, 9) is None
     more = steps(10, 11)
     assert log(more) == Apply(more)
+
+
+def test_a_successor_at_the_same_records_does_not_go_on_from_half_a_record(line, log):
+    log(steps(0, 10, cut=True))
+    line.at_cut(D1)
+    log(base(1, 10, log.chain, D1))
+    log(steps(10, 10, taken=1))  # and the writer dies
+    assert Log(line, epoch=2, run=1)(base(1, 10, GENESIS, D1)) == Lost("writer", 1)
+
+
+def test_a_successor_behind_a_whole_record_of_several_segments_is_joined(line, log):
+    log(steps(0, 0, taken=1))
+    log(steps(0, 10, taken=1))
+    log(steps(10, 10, cut=True))
+    line.at_cut(D1)
+    assert Log(line, epoch=2, run=1)(base(1, 10, GENESIS, D1)) == Relabel(1, 10)
+
+
+def test_a_cut_that_was_sent_twice_is_still_compared(line, log):
+    cut, before = steps(0, 10, cut=True), log.chain
+    log(cut)
+    line.at_cut(D1)
+    again = Segment(Place(0, 1, 0, FIRST), cut, before, log.chain)
+    assert line.hear(again, 9) is None
+    assert log(base(1, 10, log.chain, D1)) == Relabel(1, 10)
+
+
+def test_a_base_of_the_version_whose_cut_was_not_heard_is_a_gap(line, log):
+    line.begin(1, 10, FIRST)
+    assert log(base(1, 10, D1.encode(), D1)) == Lost("gap"), "the cut is before, and what came after it"
+
+
+@pytest.mark.parametrize("epoch", [0, 7])
+def test_a_writer_of_another_folder_is_passed_by(line, log, epoch):
+    other = Log(line, epoch, writer=FOREIGN)
+    assert other(base(0, 0, GENESIS, D1, FOREIGN)) is None
+    log(steps(0, 10, cut=True))
+    line.at_cut(D1)
+    at = log.chain
+    for body in (steps(0, 10, cut=True), base(1, 10, at, D1, FOREIGN), steps(10, 11), Break(11, "rate")):
+        assert other(body) is None
+    log(steps(10, 12))
+    assert log(base(1, 10, at, D1)) == Relabel(1, 10)
+    line.begin(1, 10, FIRST)
+    assert line.joined
+    assert other(steps(11, 12)) is None
+
+
+def test_the_cut_of_a_version_is_its_own_writers(line):
+    other, mine = Log(line, writer=FOREIGN), Log(line)
+    line.begin(0, 0, FIRST)
+    other(base(0, 0, GENESIS, D1, FOREIGN))
+    assert not line.joined
+    mine(base(0, 0, GENESIS, D1))
+    assert line.joined
+    assert other(steps(0, 10)) is None
+    successor = Log(line, epoch=3, run=0, writer="e" * 32)
+    assert successor(base(0, 0, GENESIS, D1, FOREIGN)) is None, "of the other folder's version 0"
 
 
 def test_every_reason_is_explained():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class World:
         self.W_at = {0: self.learner.W.copy()}
         self.records, self.watermark, self.parent = 0, None, None
         self.epoch = self.versions.claim()
-        self.place, self.chain = Place(0, 0, 0), GENESIS
+        self.place, self.chain = Place(0, 0, 0, self.epoch.writer), GENESIS
         self.publish(tell=False)
         self.restart_log(0)
 
@@ -90,7 +91,7 @@ class World:
     def base(self, manifest: Manifest, digest: str | None = None) -> None:
         """Tell the log that a version is durable."""
         own = next(spec.digest for spec in manifest.arrays if spec.name == "W")
-        self.send(Base(manifest.number, self.records, self.cut, digest or own))
+        self.send(Base(manifest.number, self.records, self.cut, digest or own, manifest.writer))
 
     def publish(self, tell: bool = True, **changes: Any) -> Manifest:
         """A version, told of at once."""
@@ -101,11 +102,13 @@ class World:
 
     def restart_log(self, number: int, epoch: int | None = None) -> None:
         """A writer of this epoch begins from a version."""
-        self.place = Place(self.epoch.number if epoch is None else epoch, 0, number)
+        at = self.epoch.number if epoch is None else epoch
+        self.place = Place(at, 0, number, self.epoch.writer)
         self.chain = GENESIS
         manifest = self.versions.manifest(number)
         digest = next(spec.digest for spec in manifest.arrays if spec.name == "W")
-        self.send(Base(number, int(manifest.counters["records"]), GENESIS, digest))
+        records = int(manifest.counters["records"])
+        self.send(Base(number, records, GENESIS, digest, manifest.writer))
 
     def restart(self, number: int) -> None:
         """Another learner takes over and goes on from a version."""
@@ -121,12 +124,12 @@ class World:
         encoded = encode_segment(self.place, body, self.chain, 1 << 20)
         self.sink.send([OutRecord(value) for value in encoded.records])
         self.chain = encoded.after
-        self.place = Place(self.place.epoch, self.place.seq + 1, self.place.run)
+        self.place = replace(self.place, seq=self.place.seq + 1)
 
     def skip_a_segment(self) -> None:
         """A segment that never arrives."""
         self.chain = encode_segment(self.place, Break(self.records, "rate"), self.chain, 1 << 20).after
-        self.place = Place(self.place.epoch, self.place.seq + 1, self.place.run)
+        self.place = replace(self.place, seq=self.place.seq + 1)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """State as a version has it, with a map and a window that a replica has no use for."""

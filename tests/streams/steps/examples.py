@@ -13,6 +13,7 @@ from streams.steps.segment import Base, Body, Break, Place, Segment, Steps
 from streams.vectors import Column, DenseColumn, SparseColumn
 
 DIGEST = "0123456789abcdef0123456789abcdef"
+WRITER, EARLIER = "ab" * 16, "cd" * 16
 
 
 def csr(rows: list[dict[int, float]], dim: int) -> SparseColumn:
@@ -44,10 +45,10 @@ BODIES: dict[str, Body] = {
     "csr": SPARSE,
     "dense": DENSE,
     "empty cut": EMPTY,
-    "base": Base(12, 13, bytes(range(32)), DIGEST),
+    "base": Base(12, 13, bytes(range(32)), DIGEST, EARLIER),
     "break": Break(13, "rate"),
 }
-PLACE = Place(epoch=3, seq=7, run=11)
+PLACE = Place(epoch=3, seq=7, run=11, writer=WRITER)
 ROOMY = 1 << 20
 
 
@@ -74,7 +75,7 @@ def plain(body: Body) -> dict[str, Any]:
         return fields | {"query": _rows(body.query), "error": _rows(body.error)}
     if isinstance(body, Base):
         at = {"number": body.number, "records": body.records, "at": body.chain.hex()}
-        return at | {"digest": body.digest}
+        return at | {"digest": body.digest, "by": body.writer}
     return {"records": body.records, "reason": body.reason}
 
 

@@ -24,10 +24,14 @@ def records(case) -> list[bytes]:
     return list(map(bytes.fromhex, case["records"]))
 
 
+def place_of(case) -> Place:
+    return Place(case["epoch"], case["seq"], case["run"], case["writer"])
+
+
 @pytest.mark.parametrize("case", VALID, ids=lambda case: case["name"])
 def test_bytes_mean_what_the_file_says(case) -> None:
     segment = one(records(case))
-    assert segment.place == Place(case["epoch"], case["seq"], case["run"])
+    assert segment.place == place_of(case)
     assert type(segment.body).__name__.lower() == case["kind"]
     assert plain(segment.body) == case["value"]
     assert segment.after.hex() == case["next"]
@@ -36,7 +40,7 @@ def test_bytes_mean_what_the_file_says(case) -> None:
 def test_the_segments_are_encoded_to_these_bytes_and_hang_on_one_chain() -> None:
     chain = GENESIS
     for case in VALID:
-        place, most = Place(case["epoch"], case["seq"], case["run"]), max(map(len, records(case)))
+        place, most = place_of(case), max(map(len, records(case)))
         room = 1 << 20 if len(case["records"]) == 1 else most_for(place, chain, len(case["records"]), most)
         encoded = encode_segment(place, BODY[case["name"]], chain, room)
         assert encoded.records == records(case)

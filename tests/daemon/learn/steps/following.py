@@ -62,7 +62,8 @@ def followed(
             continue
         body = segment.body
         if segment.place.seq == 0:
-            on = body == Base(manifest.number, records, GENESIS, array_digest(learner.W))
+            digest = array_digest(learner.W)
+            on = body == Base(manifest.number, records, GENESIS, digest, manifest.writer)
             cuts.clear()
         elif isinstance(body, Break):
             on = False

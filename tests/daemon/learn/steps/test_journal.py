@@ -15,7 +15,7 @@ from daemon.learn.steps.applied import AppliedBatch, Captured, Durable
 from daemon.learn.steps.journal import Journal, Written
 from learners import Oasis, OasisConfig
 from streams.steps.chain import GENESIS
-from streams.steps.segment import QUEUE, SINK, Base, Body, Segment, Steps
+from streams.steps.segment import QUEUE, SINK, Base, Body, Place, Segment, Steps
 from tests.learners.examples import triplets
 
 from .following import segments, step_batch
@@ -23,6 +23,8 @@ from .following import segments, step_batch
 DIM = 6
 ROOMY = 1 << 20
 PLENTY = 1 << 30
+MINE = "e" * 32
+PLACE, BASE = Place(2, 0, 4, MINE), Durable(4, 0, "0" * 32, "f" * 32)
 
 
 class Bench:
@@ -31,7 +33,7 @@ class Bench:
     def __init__(self, kind: str = "dense", rate: int = PLENTY, room: int = ROOMY, **config: object) -> None:
         self.learner = Oasis(DIM, OasisConfig(**config))  # type: ignore[arg-type]
         self.kind, self.records, self.seed = kind, 0, 0
-        self.journal = Journal(2, Durable(4, 0, "0" * 32), DIM, room, Allowance(rate, 0.0))
+        self.journal = Journal(PLACE, BASE, DIM, room, Allowance(rate, 0.0))
         self.written: list[Written] = [self.journal.begin()]
 
     def batch(self, events: int) -> AppliedBatch:
@@ -52,7 +54,7 @@ class Bench:
 
     def durable(self, number: int, records: int | None = None) -> None:
         at = self.records if records is None else records
-        self.written += self.journal.take(Durable(number, at, "1" * 32), 0.0)
+        self.written += self.journal.take(Durable(number, at, "1" * 32, MINE), 0.0)
 
     def told(self) -> list[Segment]:
         """What a reader hears, the chain checked."""
@@ -115,7 +117,8 @@ def test_replaying_what_is_told_gives_the_learners_matrix(
 def test_segment_0_is_the_version_the_writer_begins_from() -> None:
     (segment,) = Bench().told()
     assert (segment.place.epoch, segment.place.seq, segment.place.run) == (2, 0, 4)
-    assert segment.body == Base(4, 0, GENESIS, "0" * 32)
+    assert segment.place.writer == MINE
+    assert segment.body == Base(4, 0, GENESIS, "0" * 32, BASE.writer)
 
 
 def test_event_times_are_told_once_and_only_of_events_that_were_not_rejected() -> None:

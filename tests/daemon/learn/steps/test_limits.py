@@ -25,7 +25,7 @@ def test_an_inbox_takes_what_fits_and_marks_always() -> None:
     one = bench.batch(4)
     size = 3 * 4 * DIM * 4
     inbox = Inbox(max_bytes=size * 2)
-    for item in (one, Captured(1, None), one, one, Durable(1, 1, "")):
+    for item in (one, Captured(1, None), one, one, Durable(1, 1, "", "")):
         inbox.offer(item)
     assert inbox.left_out == 1
     assert [type(item).__name__ for item in inbox.take()] == [

@@ -21,7 +21,7 @@ from streams.source import OutRecord, TopicIdentity
 from streams.steps.segment import BREAK_REASONS, Steps
 
 from .following import bodies, segments
-from .test_journal import DIM, PLENTY, ROOMY, Bench, summary
+from .test_journal import BASE, DIM, MINE, PLACE, PLENTY, ROOMY, Bench, summary
 
 WAIT = 30.0
 
@@ -83,7 +83,7 @@ class Running(Bench):
         self.publisher = StepPublisher(
             self.inbox,
             self.log.open,
-            lambda most: Journal(2, Durable(4, 0, "0" * 32), DIM, most, Allowance(PLENTY, 0.0)),
+            lambda most: Journal(PLACE, BASE, DIM, most, Allowance(PLENTY, 0.0)),
             every_s=0.01,
             metrics=StepLogMetrics(self.registry, BREAK_REASONS),
             clock=time.monotonic,
@@ -95,7 +95,7 @@ class Running(Bench):
 
     def cut(self, number: int) -> None:
         self.inbox.offer(Captured(self.records, 1))
-        self.inbox.offer(Durable(number, self.records, "1" * 32))
+        self.inbox.offer(Durable(number, self.records, "1" * 32, MINE))
 
     def told(self) -> list:  # type: ignore[type-arg]
         return list(segments(self.log.values))
