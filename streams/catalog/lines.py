@@ -6,6 +6,7 @@ A vector is a list of numbers (dense) or `{"indices": [...], "values": [...]}` (
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 from streams.catalog.snapshot import Catalog, CatalogError
 from streams.space import UNNAMED_VIEW, SpaceSpec, ViewSpec
 from streams.vectors import Column, DenseColumn, SparseColumn, SparseVector, Vector
+
+FIELDS = ("id", "x", "views")
 
 _Row = dict[str, Vector]
 
@@ -27,11 +30,12 @@ def load_lines(path: Path, space: SpaceSpec | None, default_space: str) -> Catal
             if not line.strip():
                 continue
             try:
-                object_id, row = _read_line(line)
+                fields = read_fields(line, FIELDS)
+                row = read_features(fields)
                 _check_like_first(row, rows)
             except ValueError as error:
                 raise CatalogError(f"{path}, line {number}: {error}") from None
-            ids.append(object_id)
+            ids.append(fields["id"])
             rows.append(row)
     if not rows:
         raise CatalogError(f"{path}: no objects; write one JSON object per line")
@@ -40,7 +44,11 @@ def load_lines(path: Path, space: SpaceSpec | None, default_space: str) -> Catal
     return Catalog(ids, {name: _column(name, rows, space) for name in rows[0]}, space)
 
 
-def _read_line(line: bytes) -> tuple[str, _Row]:
+def read_fields(line: bytes, known: Sequence[str]) -> dict[str, Any]:
+    """The fields of a line about one object: `id`, a text that UTF-8 can write, and none that is not `known`.
+
+    Raises ValueError saying what is wrong, and the remedy.
+    """
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
@@ -49,15 +57,20 @@ def _read_line(line: bytes) -> tuple[str, _Row]:
         raise ValueError('needs an "id" that is a text; add it')
     if any("\ud800" <= character <= "\udfff" for character in fields["id"]):
         raise ValueError('"id" holds half a character (a lone surrogate), which UTF-8 cannot write')
-    unknown = sorted(set(fields) - {"id", "x", "views"})
+    unknown = sorted(set(fields) - set(known))
     if unknown:
-        raise ValueError(f"unknown key {unknown[0][:40]!a}; an object has id and x, or id and views")
+        raise ValueError(f"unknown key {unknown[0][:40]!a}; known are {', '.join(known)}")
+    return fields
+
+
+def read_features(fields: Mapping[str, Any]) -> dict[str, Vector]:
+    """The vectors of an object by view, from its `x` or its `views`; ValueError naming what is wrong."""
     if ("x" in fields) == ("views" in fields):
         raise ValueError('needs exactly one of "x" and "views"')
     views = {UNNAMED_VIEW: fields["x"]} if "x" in fields else fields["views"]
     if not isinstance(views, dict) or not views:
         raise ValueError('"views" is not an object of at least one view')
-    return fields["id"], {name: read_vector(name, raw) for name, raw in views.items()}
+    return {name: read_vector(name, raw) for name, raw in views.items()}
 
 
 def read_vector(name: str, raw: Any) -> Vector:

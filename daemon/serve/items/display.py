@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from daemon.exits import EX_DATAERR, UserError
+from streams.catalog.lines import read_fields
 from streams.idindex import IdColumn
 from streams.items import Display, check_display, pack_display, unpack_display
 from streams.packed import Packed
@@ -53,22 +53,16 @@ def load_display(path: str | Path) -> DisplayFile:
 
 def _read_line(line: bytes, place: str) -> tuple[str, bytes]:
     try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        raise _refused(place, "not JSON; write one object per line") from None
-    if not isinstance(fields, dict) or not isinstance(fields.get("id"), str) or not fields["id"]:
-        raise _refused(place, 'needs an "id" that is a text')
-    unknown = sorted(set(fields) - {"id", *FIELDS})
-    if unknown:
-        raise _refused(place, f"unknown key {unknown[0][:40]!a}; known are id, {', '.join(FIELDS)}")
-    try:
+        fields = read_fields(line, ("id", *FIELDS))
         if len(fields["id"].encode()) > MAX_TEXT_BYTES:
-            raise _refused(place, f"an id of more than {MAX_TEXT_BYTES} bytes")
+            raise ValueError(f"an id of more than {MAX_TEXT_BYTES} bytes")
         return fields["id"], pack_display(display_of(fields))
     except UnicodeEncodeError:
         raise _refused(place, "a text holds half a character (a lone surrogate)") from None
     except Poison as error:
         raise _refused(place, error.detail) from None
+    except ValueError as error:
+        raise _refused(place, str(error)) from None
 
 
 def display_of(fields: Mapping[str, Any]) -> Display:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +9,8 @@ from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.serve.items.decoding import fault
 from daemon.serve.items.display import FIELDS, display_of
 from streams.catalog import load_catalog
-from streams.catalog.lines import read_vector
+from streams.catalog.lines import FIELDS as FEATURES
+from streams.catalog.lines import read_features, read_fields
 from streams.codec import raw_vector
 from streams.event import ObjectRef
 from streams.items import ItemPut, ItemRemove, item_record
@@ -20,7 +20,7 @@ from streams.source import OutRecord
 from streams.space import UNNAMED_VIEW, SpaceSpec
 from streams.vectors import Column, DenseColumn, Float32Array, SparseVector, Vector
 
-KNOWN = ("id", "x", "views", *FIELDS)
+KNOWN = (*FEATURES, *FIELDS)
 
 Read = Callable[[int], None]
 """Is told how many bytes of the file have been read."""
@@ -67,25 +67,11 @@ def _lines(path: Path, space: SpaceSpec, read: Read) -> Iterator[OutRecord]:
 
 
 def _read_line(line: bytes) -> ItemPut:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        raise ValueError("not JSON; write one object per line") from None
-    if not isinstance(fields, dict) or not isinstance(fields.get("id"), str) or not fields["id"]:
-        raise ValueError('needs an "id" that is a text; add it')
-    unknown = sorted(set(fields) - set(KNOWN))
-    if unknown:
-        raise ValueError(f"unknown key {unknown[0][:40]!a}; known are {', '.join(KNOWN)}")
-    if ("x" in fields) == ("views" in fields):
-        raise ValueError('needs exactly one of "x" and "views"')
+    fields = read_fields(line, KNOWN)
+    views = read_features(fields)
     if "x" in fields:
-        ref = ObjectRef(fields["id"], x=read_vector(UNNAMED_VIEW, fields["x"]))
-    elif isinstance(fields["views"], dict):
-        vectors = {name: read_vector(name, raw) for name, raw in fields["views"].items()}
-        ref = ObjectRef(fields["id"], views=vectors)
-    else:
-        raise ValueError('"views" is not an object of views')
-    return ItemPut(ref, display_of(fields))
+        return ItemPut(ObjectRef(fields["id"], x=views[UNNAMED_VIEW]), display_of(fields))
+    return ItemPut(ObjectRef(fields["id"], views=views), display_of(fields))
 
 
 def _catalog(path: Path, space: SpaceSpec) -> Iterator[OutRecord]:
