@@ -50,6 +50,8 @@ class TagColumn:
             one = np.zeros(self._length, np.bool_)
             one[self._rows[first:last]] = True
             mask &= one
+            if not mask.any():  # thousands of tags may be asked for, and no row bears so many
+                break
         return mask
 
     def moved(self, places: NDArray[np.int32]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
