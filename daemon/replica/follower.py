@@ -130,8 +130,8 @@ class Follower:
             self._keep(decision)
 
     def _decide(self, seen: Seen, now: float) -> Keep | Load:
-        """`choose`, but for a version that the step log says to load again."""
-        reload, self._reload = self._reload, None
+        """`choose`, but for a version that the step log says to load again, until it is loaded."""
+        reload = self._reload
         if reload is not None and reload in seen.versions and reload not in seen.barred and self._served:
             return Load(reload, self._served.entry)
         return choose(self._alias, seen, self._served, self._awaits(seen, now))
@@ -163,7 +163,7 @@ class Follower:
             self._board.looked(str(refused), self._refusals.counts)
             self._look_at = now  # the next best is looked for at once
             return
-        self._served = Served(decision.number, decision.entry)
+        self._served, self._reload = Served(decision.number, decision.entry), None
         model = ModelId(manifest.number, 0, manifest.watermark, records_of(manifest))
         if self._stepper is not None:
             self._stepper.begin(manifest)

@@ -9,8 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from checkpoints.errors import Damaged
 from daemon.objects.mapped import as_blocks
-from daemon.replica import desk, follower
+from daemon.replica import desk, follower, refusals
 from daemon.replica.settings import Hooks
 from streams import memory
 from streams.source import OutRecord
@@ -251,6 +252,30 @@ def test_a_learner_killed_within_a_record_is_followed_without_its_half(world, st
     world.learn(30)
     serves(replica, "1+30")
     assert W_of(replica)[0].tobytes() == world.learner.W.tobytes()
+
+
+def test_the_version_to_begin_anew_from_is_tried_until_it_loads(world, started, monkeypatch):
+    monkeypatch.setattr(refusals, "FIRST_RETRY_S", 0.05)
+    replica = started()
+    world.learn(20)
+    manifest = world.publish()
+    serves(replica, "1")
+    world.learn(20)
+    serves(replica, "1+20")
+    whole, faults = world.versions.load, [Damaged("unreadable", "state", "cannot be read")] * 2
+
+    def load(number, *destination):
+        if faults and threading.current_thread().name == "replica-latest":
+            raise faults.pop()
+        return whole(number, *destination)
+
+    world.versions.load = load
+    world.restart(manifest.number)
+    serves(replica, "1")
+    world.learn(30)
+    serves(replica, "1+30")
+    assert W_of(replica)[0].tobytes() == world.learner.W.tobytes()
+    assert not faults
 
 
 def test_a_cut_that_was_sent_twice_needs_no_load(world, started):
