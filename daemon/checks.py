@@ -184,9 +184,9 @@ def serving_bytes(config: Config, dim: int) -> int:
     """Memory of the buffers of serve: two sides per alias, each W and, where the form has one, its matrix;
     and for `latest`, followed by steps, one more W, and on each side what carries such a matrix on.
     """
-    full = config.serving.psd == "full" or (
-        config.serving.psd == "auto" and dim <= config.serving.full_max_dim
-    )
+    from daemon.versions.serving_form import has_matrix
+
+    full = has_matrix(config.serving, dim)
     matrices = 2 * (2 if full else 1) * len(config.serve.aliases)
     if "latest" in config.serve.aliases and config.steps.enabled:
         matrices += 3 if full else 1

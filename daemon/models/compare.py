@@ -55,8 +55,7 @@ def compare(
 
     Memory: both W, and one serving form after the other (1.4 GB at 10,000 dimensions). Time: seconds up to
     2,000 dimensions; at 10,000 about 20 s, and with queries a minute, most of it for serving forms that the
-    validator has not kept. Raises UserError where
-    one does not load, or where their spaces differ.
+    validator has not kept. Raises UserError where one does not load, or where their spaces differ.
     """
     old, new = (_load(versions, number) for number in pair)
     _same_space(old, new)

@@ -19,7 +19,7 @@ from daemon.replica.refusals import Refused
 from daemon.replica.settings import Shelf
 from daemon.versions.arrays import MAP_PREFIX, WINDOW_PREFIX
 from daemon.versions.counters import records_of
-from daemon.versions.serving_form import DERIVED, make_form, settings_digest
+from daemon.versions.serving_form import DERIVED, has_matrix, make_form, settings_digest
 from learners.block import Float32s
 from learners.carried import Tangent
 from learners.errors import LearnerError
@@ -42,7 +42,7 @@ class Buffers:
     @classmethod
     def of(cls, dim: int, serving: ServingConfig, carried: bool = False) -> Buffers:
         """Buffers for versions of this dimension, touched, so that their memory is there from now on."""
-        full = dim > 1 and (serving.psd == "full" or (serving.psd == "auto" and dim <= serving.full_max_dim))
+        full = has_matrix(serving, dim)
         matrix, P = (_touched(dim) if wanted else None for wanted in (full, full and carried))
         return cls(_touched(dim), matrix, P)
 

@@ -16,30 +16,9 @@ from daemon.telemetry.build import add_build_info
 from daemon.telemetry.histogram import ArrayHistograms
 
 FRESHNESS_EDGES = (
-    *(
-        0.05,
-        0.1,
-        0.15,
-        0.2,
-        0.25,
-        0.3,
-        0.4,
-        0.5,
-        0.6,
-        0.7,
-        0.8,
-        0.9,
-        1.0,
-        1.25,
-        1.5,
-        2.0,
-        3.0,
-        5.0,
-        10.0,
-        30.0,
-    ),
-    *(60.0, 120.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0),
-)
+    0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0,
+    60.0, 120.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0,
+)  # fmt: skip
 """Bounds in seconds: fine where `latest` lives, and up to a day for versions that people promote."""
 
 

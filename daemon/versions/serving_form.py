@@ -75,9 +75,14 @@ def make_form(W: Float32s, number: int, config: ServingConfig) -> ServingForm:
             f"(at most {MAX_FULL_DIM})",
             'set serving.psd to "auto" or "lanczos"',
         )
-    full_up_to = {"full": dim, "lanczos": 0, "auto": config.full_max_dim}[config.psd]
+    full_up_to = dim if has_matrix(config, dim) else 0
     pairs = min(config.lanczos_pairs, dim - 1)
     return ServingForm.from_matrix(W, normalised, full_up_to, pairs, config.power)
+
+
+def has_matrix(config: ServingConfig, dim: int) -> bool:
+    """Whether the form of a trained W of this dimension is a second matrix: by a full decomposition."""
+    return dim > 1 and (config.psd == "full" or (config.psd == "auto" and dim <= config.full_max_dim))
 
 
 def power_of(config: ServingConfig) -> float:

@@ -17,8 +17,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 SMALLEST_STEP = np.float32(2.0**-120)
 """How far below the worst kept score a bound must lie to be left out: beyond what is lost where float32
-numbers
-underflow (2^-149 each), and nothing beside any score of ordinary size."""
+numbers underflow (2^-149 each), and nothing beside any score of ordinary size."""
 
 
 @inlined

@@ -4,10 +4,9 @@
 
 Products of float32 numbers are summed in float64 in the order of the row's entries, scaled in float64,
 rounded once and kept within +-3.4e38. Nothing else decides: neither how many queries are asked at once, nor
-the kind of
-block (a dense row and the sparse row of the same numbers score alike to the bit), nor the quick scan, which
-only leaves out what provably cannot be among the best. scale is 1 / norm of the item for a normalised
-score, 0 for an item without a norm, which then scores 0.
+the kind of block (a dense row and the sparse row of the same numbers score alike to the bit), nor the quick
+scan, which only leaves out what provably cannot be among the best. scale is 1 / norm of the item for a
+normalised score, 0 for an item without a norm, which then scores 0.
 
 Rows come descending by score, equal scores by ascending row.
 """
