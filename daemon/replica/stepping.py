@@ -44,6 +44,7 @@ class Stepper:
         self._desk, self._listener, self._told, self._heard = desk, listener, told, heard
         self._version = self._base_records = self._total = 0
         self._watermark: int | None = None
+        self._held = self._held_ms = 0  # most records, newest event time of any state that was shown
         self._pending = _Pending([])
 
     @property
@@ -67,6 +68,7 @@ class Stepper:
         self._version, self._total = manifest.number, records_of(manifest)
         self._base_records, self._watermark = self._total, manifest.watermark
         self._pending = _Pending([])
+        self._hold()
         self._listener.begin(manifest)
 
     def turn(self, timeout_s: float, now: float) -> Lost | None:
@@ -107,7 +109,7 @@ class Stepper:
         self._heard(batch.query)
         pending = self._pending
         pending.taken = True
-        pending.times.append(steps.timestamps)
+        pending.times.append(self._new_times(steps))
         if steps.last > steps.first:
             pending.whole = True
         elif len(batch) or batch.project:
@@ -124,10 +126,23 @@ class Stepper:
         self._pending = _Pending([])
         if pending.taken:
             self._desk.flip_steps(self.model)
+            self._hold()
             self._told(self.model, "steps", np.concatenate([NO_TIMES, *pending.times]))
         if pending.relabelled:
             self._desk.relabel(self.model)
             self._told(self.model, "relabel", NO_TIMES)
+
+    def _new_times(self, steps: Steps) -> NDArray[np.int64]:
+        """Its event times but for those of events that were shown before: after a fall back the log is read
+        again from a version on, and a learner that began anew learns the same events again.
+        """
+        if steps.first >= self._held:
+            return steps.timestamps
+        return steps.timestamps[steps.timestamps > self._held_ms]
+
+    def _hold(self) -> None:
+        self._held = max(self._held, self._total)
+        self._held_ms = max(self._held_ms, self._watermark or 0)
 
     def _discard(self) -> None:
         """What was taken last is part of a record, or does not fit: nobody sees it."""
