@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from daemon.process.watchdog import Pulse
 from daemon.serve.http.errors import Problem
@@ -23,6 +24,10 @@ from daemon.serve.query import Answers, Query
 
 _JOIN_S = 1.0
 Outcome = Answers | Exception
+
+
+class _NobodyWaits(Exception):
+    """The search is ended: all who asked have been answered otherwise."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,6 +107,12 @@ class Batcher:
             message = f"there was no answer within {self._limits.answer_s:g} s"
             raise Problem(503, "too_slow", message, None, "come again later", retry_after=True) from None
 
+    def _look(self, jobs: Sequence[Job]) -> None:
+        """Between two scans of a pass: the thread lives, and somebody still waits for what it does."""
+        self._pulse.beat("searching")
+        if not any(_waited_for(job) for job in jobs):
+            raise _NobodyWaits
+
     def _enqueue(self, job: Job) -> None:
         with self._changed:
             if self._closing:
@@ -116,8 +127,7 @@ class Batcher:
 
     def _run(self) -> None:
         while (jobs := self._next_pass()) is not None:
-            now = time.monotonic()
-            wanted = [job for job in jobs if job.deadline > now and not job.future.done()]
+            wanted = [job for job in jobs if _waited_for(job)]
             if wanted:
                 self._pulse.beat("searching")
                 _deliver(self._answer(wanted))
@@ -141,7 +151,9 @@ class Batcher:
         queries = [query for job in jobs for query in job.queries]
         self._metrics.pass_queries.observe(len(queries))
         try:
-            answers = self._searcher.search(jobs[0].alias, queries)
+            answers = self._searcher.search(jobs[0].alias, queries, partial(self._look, jobs))
+        except _NobodyWaits:
+            return []
         except Exception as error:  # noqa: BLE001 - whoever asked is told, and the thread lives on
             if len(jobs) == 1:
                 return [(jobs[0], error)]
@@ -153,6 +165,10 @@ class Batcher:
             shared.append((job, mine))
             start = own.stop
         return list(shared)
+
+
+def _waited_for(job: Job) -> bool:
+    return job.deadline > time.monotonic() and not job.future.done()
 
 
 def _deliver(outcomes: Sequence[tuple[Job, Outcome]]) -> None:

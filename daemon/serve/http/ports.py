@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,8 +12,11 @@ from daemon.serve.query import Answers, Model, Query
 class Searching(Protocol):
     """Finds nearest objects; called from one thread only."""
 
-    def search(self, alias: str, queries: Sequence[Query]) -> Answers:
-        """All answers from one view of the alias' model. Raises Refused when nothing can be answered."""
+    def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
+        """All answers from one view of the alias' model. Raises Refused when nothing can be answered.
+
+        `between` is called before each scan of the items; what it raises ends the search.
+        """
         ...
 
 

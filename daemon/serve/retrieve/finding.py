@@ -7,7 +7,7 @@ the same score.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,12 +61,18 @@ def _room(query: Query) -> int:
 
 
 def find(
-    snapshot: IndexSnapshot, ready: Sequence[ReadyPart], queries: Sequence[Query], folded: Float32s
+    snapshot: IndexSnapshot,
+    ready: Sequence[ReadyPart],
+    queries: Sequence[Query],
+    folded: Float32s,
+    between: Callable[[], None] = lambda: None,
 ) -> list[list[Hit]]:
-    """The hits of each query. ready: the parts of the snapshot, in order; folded: float32 [len(queries),
-    d]."""
+    """The hits of each query. ready: the parts of the snapshot, in order; folded: float32 [len(queries), d];
+    between: called before each scan, and what it raises is raised.
+    """
     found: list[list[Hit]] = [[] for _ in queries]
     for scan in scans_of(queries, any(part.width is not None for part in ready)):
+        between()
         allowed = _allowed(snapshot, scan.tags, scan.masked)
         part_answers = [
             search_part(part, folded[list(scan.places)], mask, scan.room, bool(scan.tags or scan.masked))
@@ -77,6 +83,7 @@ def find(
                 found[place] = list(_hits(snapshot, queries[place], zip(*best, strict=True)))
     for place, query in enumerate(queries):
         if query.include is not None:
+            between()
             found[place] = _of_included(snapshot, ready, query, folded[place])
     return found
 

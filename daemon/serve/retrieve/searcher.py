@@ -82,19 +82,26 @@ class Searcher:
             return None
         return part.vectors.take(np.linspace(0, len(part) - 1, min(most, len(part))).astype(np.int64))
 
-    def search(self, alias: str, queries: Sequence[Query]) -> Answers:
-        """All answers from one view of the alias' model. Raises Refused when nothing can be answered."""
+    def search(
+        self, alias: str, queries: Sequence[Query], between: Callable[[], None] = lambda: None
+    ) -> Answers:
+        """All answers from one view of the alias' model. Raises Refused when nothing can be answered.
+
+        between: called before each scan of the items; what it raises ends the search.
+        """
         replica = self._replicas.get(alias)
         if replica is None:
             served = ", ".join(self._replicas)
             raise Refused("unknown_alias", "no such alias is served", "alias", f"served: {served}", NOT_FOUND)
         try:
             with replica.read() as view:
-                return self.search_view(view, queries)
+                return self.search_view(view, queries, between)
         except NotServing as error:
             raise Refused("not_serving", str(error), "alias", "ask again shortly", NOT_YET) from error
 
-    def search_view(self, view: View, queries: Sequence[Query]) -> Answers:
+    def search_view(
+        self, view: View, queries: Sequence[Query], between: Callable[[], None] = lambda: None
+    ) -> Answers:
         """The same for a view at hand, such as that of any version; prepares it on the spot if need be."""
         norms, newest = self._norms(view), self._snapshot()
         snapshot = newest if norms.cover(newest) else norms.snapshot
@@ -102,7 +109,7 @@ class Searcher:
             remedy = "ask again shortly; else start `tripletd serve` again"
             raise Refused("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
         ready = _ready(norms, snapshot)
-        results = _answer(view, snapshot, ready, queries, self._lookup(queries, snapshot))
+        results = _answer(view, snapshot, ready, queries, self._lookup(queries, snapshot), between=between)
         return Answers(view.model, results, view.formed, [finds_all(ready, query) for query in queries])
 
     def _norms(self, view: View) -> Norms:
@@ -121,6 +128,8 @@ def _answer(
     ready: Sequence[ReadyPart],
     queries: Sequence[Query],
     vectors: Sequence[Block | Refused],
+    *,
+    between: Callable[[], None] = lambda: None,
 ) -> list[Sequence[Hit] | Refused]:
     """Hits, or why there are none, per query."""
     results: list[Sequence[Hit] | Refused] = [one if isinstance(one, Refused) else () for one in vectors]
@@ -135,7 +144,7 @@ def _answer(
             "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"
         )
     asked = [place for place, good in zip(places, usable, strict=True) if good]
-    hits = find(snapshot, ready, [queries[place] for place in asked], folded[usable])
+    hits = find(snapshot, ready, [queries[place] for place in asked], folded[usable], between)
     for place, found in zip(asked, hits, strict=True):
         results[place] = found
     return results

@@ -76,13 +76,13 @@ class Live:
             replica.start()
         log.info("opened", space=space.space, dim=space.dim, aliases=list(replicas))
 
-    def search(self, alias: str, queries: Sequence[Query]) -> Answers:
+    def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
         """All answers from one model of the alias; Refused 503 while there is none."""
         if self.opened is None:
             raise Refused(
                 "not_serving", "there is no version yet", remedy="start `tripletd learn`", status=503
             )
-        return self.opened.searcher.search(alias, queries)
+        return self.opened.searcher.search(alias, queries, between)
 
     def statuses(self) -> list[ReplicaStatus]:
         """How each alias stands."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +30,8 @@ class Both:
 
     searcher: Searcher
 
-    def search(self, alias: str, queries: Sequence[Query]) -> Answers:
-        return self.searcher.search("latest", queries)
+    def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
+        return self.searcher.search("latest", queries, between)
 
 
 @dataclass

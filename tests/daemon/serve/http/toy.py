@@ -55,9 +55,10 @@ class ToySearcher:
         self.items = np.random.default_rng(0).standard_normal((10, DIM)).astype(np.float32)
         self.ids = [f"o{n}" for n in range(10)]
 
-    def search(self, alias: str, queries: Sequence[Query]) -> Answers:
+    def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
         self.entered.set()
         self.gate.wait(30)
+        between()
         self.passes.append(list(queries))
         if (error := self.fails(queries)) is not None:
             raise error
@@ -158,7 +159,7 @@ class Served:
     ) -> tuple[int, Any, http.client.HTTPMessage]:
         """Status, the JSON of the answer (else its text) and its headers; it must be as described."""
         sent = body if isinstance(body, bytes | str | None) else json.dumps(body)
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=10)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=30)
         try:
             connection.request(method, path, sent, dict(headers or {}))
             answer = connection.getresponse()
@@ -174,7 +175,7 @@ class Served:
         return self.ask("POST", path, body)[:2]
 
     def connect(self) -> socket.socket:
-        return socket.create_connection((HOST, self.port), timeout=10)
+        return socket.create_connection((HOST, self.port), timeout=30)
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples with these labels."""
