@@ -64,7 +64,7 @@ def create_app(parts: Parts) -> Starlette:
         yield
         batcher.close()
 
-    routes = [*_routes(parts, batcher), *parts.page]
+    routes = [*_routes(parts, batcher, Bodies(limits, metrics)), *parts.page]
     paths = [route.path for route in routes if isinstance(route, Route) and "{" not in route.path]
     app = Starlette(
         routes=routes,
@@ -77,8 +77,8 @@ def create_app(parts: Parts) -> Starlette:
     return app
 
 
-def _routes(parts: Parts, batcher: Batcher) -> list[Route]:
-    ports, bodies = parts.ports, Bodies(parts.limits)
+def _routes(parts: Parts, batcher: Batcher, bodies: Bodies) -> list[Route]:
+    ports = parts.ports
     similar = Similar(batcher, ports.watching, parts.aliases, bodies, parts.limits)
     models = Models(ports.administration, TokenGuard(parts.token), bodies)
     probes = Probes(parts.health, parts.registry)

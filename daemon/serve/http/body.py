@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from daemon.serve.http.errors import Problem, from_validation
 from daemon.serve.http.limits import Limits
+from daemon.serve.http.metrics import HttpMetrics
 
 AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
 
@@ -19,9 +20,10 @@ AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
 class Bodies:
     """All bodies that are being read or worked on; what they became takes some 16 times their size."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, metrics: HttpMetrics) -> None:
         self._limits = limits
         self._held = 0
+        metrics.bodies.set_function(lambda: self._held)
 
     @asynccontextmanager
     async def read(self, request: Request, model: type[AnyRequest]) -> AsyncIterator[AnyRequest]:

@@ -29,6 +29,11 @@ class HttpMetrics:
             ["limit"],
             registry=registry,
         )
+        self.bodies = Gauge(
+            "tripletd_http_bodies_bytes",
+            "Bodies of requests that are being read or worked on",
+            registry=registry,
+        )
         self.waiting = Gauge("tripletd_http_waiting_queries", "Queries waiting", registry=registry)
         self.pass_queries = Histogram(
             "tripletd_http_pass_queries", "Queries that shared a pass", buckets=_QUERIES, registry=registry

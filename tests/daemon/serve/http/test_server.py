@@ -78,7 +78,7 @@ def test_the_port_is_free_again_and_the_threads_are_gone() -> None:
 
 
 def test_a_question_in_the_making_is_answered_before_the_end() -> None:
-    with running(Limits(drain_s=5.0)) as served:
+    with running(Limits(drain_s=60.0, answer_s=60.0)) as served:
         served.searcher.gate.clear()
         with served.connect() as connection:
             connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
