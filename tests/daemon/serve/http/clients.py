@@ -21,7 +21,7 @@ SMALL = Limits(
     batch_max=256,
     results_max=100_000,
 )
-"""Small sizes. No time is short unless a test is about it: a machine with other things to do stops clients."""
+"""Small sizes. No time is short unless a test is about it: a busy machine stops clients as well."""
 
 
 def post(body: bytes, length: int | None = None, more: bytes = b"") -> bytes:
