@@ -49,7 +49,7 @@ class Model:
             raise ValueError(f"expected one query, not {len(block)}: ask one by one, or see `scores`")
         with self._replica.read() as view:
             folded, scale, model, formed = view.fold(block), self._scale(own, view), view.model, view.formed
-            scores, rows = topk(folded, own.search, scale, None, k)
+            scores, rows = topk(folded, own.search, scale, None, min(k, len(own)))
             if scale is not None:
                 scores *= inverse_roots(view.self_scores(block))[:, None]
         found = tuple(int(row) for row in rows[0] if row >= 0)

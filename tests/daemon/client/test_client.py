@@ -7,8 +7,7 @@ import json
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from learners.block import DenseBlock
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps.space import ViewConfig
+from tests.waiting import until
 
 DIM = 6
 ITEMS = 40
@@ -92,13 +92,6 @@ def model(shop: Shop) -> Iterator[Model]:
         yield followed
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.02)
-
-
 def test_the_three_lines_of_the_docstring_in_a_process_of_their_own(shop: Shop) -> None:
     shop.promote(2)
     doc = daemon.client.__doc__ or ""
@@ -140,6 +133,12 @@ def test_an_answer_names_its_version_and_watermark(shop: Shop, model: Model) -> 
     scores = model.scores(vectors(ITEMS, seed=2), items)
     np.testing.assert_allclose(scores, shop.expected(3), atol=1e-5)
     assert len(model.similar(vectors(1, seed=9), items, k=1000)) == ITEMS
+
+
+def test_all_there_are_can_be_asked_for(model: Model) -> None:
+    items = model.items(vectors(ITEMS, seed=2))
+    assert len(model.similar(vectors(1, seed=3)[0], items, k=10**12)) == ITEMS
+    assert len(model.similar(vectors(1, seed=3)[0], items, k=0)) == 0
 
 
 def test_the_name_goes_where_people_move_it(shop: Shop, model: Model) -> None:
