@@ -1,4 +1,9 @@
-"""Who may change what is served: whoever has the token."""
+"""Who may change what is served: whoever has the token.
+
+It is looked for in one header alone, which a browser sends to another origin only when that one allows it
+(Fetch standard, CORS-safelisted request-headers), and we allow nobody: no cookie, no field of a form, no
+address can stand in for it. So the type of a body need not be looked at to tell pages from programs.
+"""
 
 from __future__ import annotations
 

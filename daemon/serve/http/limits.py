@@ -1,4 +1,12 @@
-"""How much of anything one asker may take."""
+"""How much of anything askers may take, alone and together.
+
+There is no share per asker, and so no 429: who an asker is, only whoever stands in front can tell, because
+behind a proxy all come from one address. A rate for each belongs there. What is bounded here keeps one asker
+from being felt by others for longer than its own requests take: a request has at most `batch_max` queries and
+`results_max` results, a connection answers one request at a time, and what waits is answered in order, with
+other aliases in between. When `queue` or `connections` are full, whoever comes next is told so at once, 503
+with Retry-After, which a client, a proxy and a load balancer all understand as: later, or elsewhere.
+"""
 
 from __future__ import annotations
 
