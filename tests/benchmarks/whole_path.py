@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ from streams.open import ensure_topic, open_sink
 from streams.source import OutRecord
 from streams.vectors import SparseVector
 from tests.benchmarks.harness import Figure, ratio_figure
+from tests.benchmarks.places import free_port, rss_anon
 from tests.benchmarks.triplets import DIM, random_triplets
 
 FOLDER = Path("bench-run") / "whole-path"
@@ -110,7 +110,7 @@ def memory_figure() -> Figure:
     peak = 0
     with learning("3s", "--exit-when-caught-up") as (process, _port):
         while process.poll() is None:
-            peak = max(peak, _rss_anon(process.pid))
+            peak = max(peak, rss_anon(process.pid))
             time.sleep(0.01)
     w_bytes = DIM * DIM * 4
     value = round((peak - BASE_BYTES) / w_bytes, 3)
@@ -126,7 +126,7 @@ def learning(
     """A real `tripletd learn` on the stream, from its beginning, in a store of its own."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(FOLDER / "checkpoints", ignore_errors=True)
-    port = _free_port()
+    port = free_port()
     settings = FOLDER / "tripletd.toml"
     settings.write_text(
         f"""[stream]
@@ -163,20 +163,6 @@ def applied(port: int) -> float:
         return 0.0
     counts = re.findall(r'^tripletd_events_total\{outcome="\w+"\} (\S+)', text, re.M)
     return float(sum(map(float, counts)))
-
-
-def _rss_anon(pid: int) -> int:
-    try:
-        found = re.search(r"^RssAnon:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
-    except OSError:
-        return 0
-    return int(found.group(1)) * 1024 if found else 0
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wire(batch: TripletBatch, number: int) -> bytes:

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from daemon.process.signals import Signals
 from daemon.up.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
 from daemon.up.roleprocess import TRIPLETD, RoleProcess
 from daemon.up.supervise import RoleSpec, Supervisor
+from tests.waiting import until
 
 PYTHON = (sys.executable,)
 ROOT = Path(__file__).parents[2]
@@ -154,7 +153,7 @@ def test_a_stop_reaches_every_role_and_the_stubborn_are_killed(tmp_path: Path) -
     signals = Signals()
 
     def stop_when_ready() -> None:
-        wait_for(ready.exists)
+        until(ready.exists)
         signals.request_stop()
 
     threading.Thread(target=stop_when_ready).start()
@@ -211,10 +210,10 @@ def test_a_child_ends_gently_when_its_parent_is_killed(tmp_path: Path) -> None:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         try:
-            wait_for(ready.exists)
+            until(ready.exists)
         finally:
             parent.kill()
-    wait_for(lambda: not alive(pid))
+    until(lambda: not alive(pid))
     assert marker.read_text() == "stopped gently"
 
 
@@ -307,13 +306,6 @@ def test_sigusr2_shows_the_stacks_and_nothing_ends(signalled: Any) -> None:
     signalled.stdin.close()
     assert signalled.wait(10) == 0
     assert "most recent call first" in signalled.stderr.read()
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:

@@ -14,8 +14,9 @@ from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.exits import EX_OK
 from daemon.up.supervise import RoleSpec
-from tests.daemon.serve.test_role import Role, wait
+from tests.daemon.serve.test_role import Role
 from tests.daemon.test_supervise import supervise
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """
@@ -87,7 +88,7 @@ def test_up_serves_what_it_learns_and_stops_with_0(tmp_path: Path) -> None:
         running = subprocess.Popen(words, cwd=ROOT, stderr=log)
     try:
         told = Role(running, tmp_path / "up.log")
-        wait(lambda: {"learn", "validate", "serve"} <= told.ready(), told.said)
+        until(lambda: {"learn", "validate", "serve"} <= told.ready(), told.said)
         assert told.stop() == EX_OK
     finally:
         running.kill()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tests.benchmarks.places import free_port
 from tests.daemon.serve.test_role import Place
 from tests.deploy.expressions import RULES, expressions, rules
 from tests.deploy.programs import DEPLOY, program
+from tests.waiting import until
 
 PROMETHEUS = DEPLOY / "prometheus"
 PATIENCE_S = 60.0
@@ -97,7 +97,7 @@ def prometheus(folder: Path, targets: dict[str, str]) -> Iterator[Running]:
         process = subprocess.Popen([program("prometheus"), *options], cwd=folder, stderr=log)
     try:
         running = Running(port)
-        await_that(lambda: answers(running), lambda: (folder / "prometheus.log").read_text()[-2000:])
+        until(lambda: answers(running), lambda: (folder / "prometheus.log").read_text()[-2000:])
         yield running
     finally:
         process.terminate()
@@ -109,13 +109,6 @@ def answers(running: Running) -> bool:
         return bool(running.up())
     except OSError:
         return False
-
-
-def await_that(so: Callable[[], Any], told: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not so():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -131,17 +124,15 @@ def test_a_real_prometheus_scrapes_the_roles_and_tells_when_one_dies(place: Plac
     targets = {role: running.url().removeprefix("http://") for role, running in roles.items()}
     (tmp_path / "prometheus").mkdir()
     with prometheus(tmp_path / "prometheus", targets) as running:
-        await_that(lambda: running.up() == {"learn": "up", "serve": "up"}, running.up)
+        until(lambda: running.up() == {"learn": "up", "serve": "up"}, running.up)
         serving = 'tripletd_serving{alias="latest"} == 1'
-        await_that(lambda: running.ask("query", query=serving)["result"], roles["serve"].said)
-        await_that(
-            lambda: running.ask("query", query="tripletd_events_total > 0")["result"], roles["learn"].said
-        )
+        until(lambda: running.ask("query", query=serving)["result"], roles["serve"].said)
+        until(lambda: running.ask("query", query="tripletd_events_total > 0")["result"], roles["learn"].said)
         for where, expression in expressions():
             assert "result" in running.ask("query", query=expression), where
-        await_that(lambda: not running.firing(), running.firing)
+        until(lambda: not running.firing(), running.firing)
         roles["learn"].process.kill()
-        await_that(
+        until(
             lambda: (
                 ("TripletdRoleDown", "learn")
                 in [(one["alertname"], one.get("role")) for one in running.firing()]

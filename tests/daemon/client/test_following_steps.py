@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +18,9 @@ from learners.carried import CarriedForm
 from learners.quadratic import inverse_roots
 from learners.scores import against
 from tests.daemon.learn.conftest import DIM, Site, make_events
+from tests.waiting import until
 
 HOW = {"steps__every": "10ms"}
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.05)
 
 
 def shop(folder: Path) -> tuple[Site, Path]:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +27,7 @@ from daemon.demo.visitor import visitor
 from daemon.exits import EX_OK, UserError
 from daemon.serve.items.display import load_display
 from daemon.serve.page.images import ImageFolder
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 WAIT_SECONDS = 60.0
@@ -95,7 +95,7 @@ def test_a_demo_that_is_told_to_end_ends_all_that_it_started(tmp_path: Path) -> 
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as demo:
         try:
-            _wait(lambda: len(_running(tmp_path)) >= 5)  # demo, serve, learn, validate, feed
+            until(lambda: len(_running(tmp_path)) >= 5)  # demo, serve, learn, validate, feed
             demo.send_signal(signal.SIGTERM)
             assert demo.wait(WAIT_SECONDS) == EX_OK
             assert _running(tmp_path) == []
@@ -201,13 +201,6 @@ def _running(folder: Path) -> list[int]:
             if entry.name.isdecimal() and str(folder).encode() in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
     return found
-
-
-def _wait(until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not until():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _asked(ports: Ports, path: str) -> tuple[int, bytes]:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tests.daemon.kafka.shop import Shop
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import fresh_topic
 from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.waiting import until
 
 pytestmark = ONE_AT_A_TIME
 
@@ -46,13 +47,6 @@ def start(shop: Shop, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "daemon", *words, "--config", str(shop.file)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-
-def wait_for(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come"
-        time.sleep(0.05)
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> str:
@@ -100,14 +94,14 @@ def test_validate_outlasts_a_broker_that_does_not_answer(frozen_shop: Shop) -> N
     assert (shop.feed(400), shop.learn()) == (EX_OK, EX_OK)
     validating = start(shop, "validate")
     try:
-        wait_for("a verdict", lambda: bool(shop.ledger.entries()))
+        until(shop.ledger.entries, "a verdict")
         node.freeze()
         time.sleep(3.0)  # several of its calls end in vain
         assert validating.poll() is None
         node.thaw()
         assert (shop.feed(400, 1), shop.learn()) == (EX_OK, EX_OK)
         newest = shop.versions.versions()[-1]
-        wait_for("the next verdict", lambda: newest in {one.version for one in shop.ledger.entries()})
+        until(lambda: newest in {one.version for one in shop.ledger.entries()}, "the next verdict")
     finally:
         validating.terminate()
         _, err = validating.communicate(timeout=WAIT_SECONDS)

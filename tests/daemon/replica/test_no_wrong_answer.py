@@ -17,8 +17,9 @@ from daemon.versions.serving_form import settings_digest
 from learners.block import Block
 from learners.quadratic import inverse_roots
 from learners.scores import against
+from tests.waiting import until
 
-from .world import World, serves, until
+from .world import World, serves
 
 K = 5
 

@@ -13,8 +13,9 @@ from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, Hooks, Shelf
 from streams.open import open_source
 from tests.daemon.learn.conftest import Site, make_events, with_nan
+from tests.waiting import until
 
-from .world import QUICK, until
+from .world import QUICK
 
 
 class Followed:

@@ -20,8 +20,9 @@ from daemon.replica.status import NotServing
 from daemon.versions.arrays import pack
 from daemon.versions.serving_form import settings_digest
 from learners import SpaceMap, ViewConfig, as_block
+from tests.waiting import until
 
-from .world import SPACE, World, serves, until
+from .world import SPACE, World, serves
 
 
 @pytest.fixture

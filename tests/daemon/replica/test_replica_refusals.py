@@ -13,8 +13,9 @@ from checkpoints.sealed import seal
 from daemon.replica import refusals
 from daemon.replica.refusals import REASONS, Refusals, Refused
 from daemon.replica.settings import Hooks
+from tests.waiting import until
 
-from .world import World, serves, until
+from .world import World, serves
 
 
 @pytest.fixture

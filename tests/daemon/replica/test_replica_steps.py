@@ -16,8 +16,9 @@ from daemon.replica.settings import Hooks
 from streams import memory
 from streams.source import OutRecord
 from streams.steps.segment import Break
+from tests.waiting import until
 
-from .world import World, column_of, serves, until
+from .world import World, column_of, serves
 
 
 @pytest.fixture(params=["dense", "sparse"])
@@ -446,6 +447,28 @@ def test_who_is_told_of_flips_hears_each_event_time_once_and_in_order(world):
     totals = [flip.model.total for flip in told]
     assert totals == sorted(totals)
     assert {flip.result for flip in told} <= {"version", "steps", "relabel", "refine"}
+
+
+def test_an_event_is_told_once_though_the_log_is_read_again_or_it_is_learned_again(world, monkeypatch):
+    monkeypatch.setattr(follower, "PATIENCE_S", 0.2)
+    told = []
+    replica = world.replica(hooks=Hooks(flipped=told.append))
+    replica.start()
+    try:
+        serves(replica, "0")
+        world.learn(20)
+        manifest = world.capture()  # nobody says that it is durable: it will be loaded
+        world.learn(20)
+        serves(replica, "1+20")
+        assert replica.status().swaps["version"] == 2
+        world.restart(manifest.number)  # and the last 20 are learned again
+        world.learn(20)
+        world.learn(10)
+        serves(replica, "1+30")
+    finally:
+        replica.close()
+    times = np.concatenate([flip.event_times for flip in told])
+    assert times.tolist() == [1_000_001 + n for n in range(50)]
 
 
 def test_falling_back_carries_the_form_on_instead_of_making_one(world):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +27,7 @@ from streams.steps.chain import GENESIS
 from streams.steps.codec import encode_segment
 from streams.steps.segment import Base, Body, Break, Place, Steps
 from streams.vectors import Column, DenseColumn, SparseColumn
+from tests.waiting import until
 
 SPACE, MAP = "things", "m" * 64
 QUICK = Following(look_every_s=0.02, refine_every_s=0.05, refine_share=1.0, drain_s=0.2)
@@ -190,17 +189,6 @@ class World:
 
     def _oasis(self) -> OasisConfig:
         return OasisConfig(self.config.C, self.config.symmetric, self.config.psd_every)
-
-
-def until(condition: Callable[[], Any], what: str = "", seconds: float = 20.0) -> Any:
-    """Wait until it holds, at most so long."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.005)
 
 
 def serves(replica: Replica, text: str) -> ModelId:

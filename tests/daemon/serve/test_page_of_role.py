@@ -13,7 +13,8 @@ from daemon.cli import main
 from daemon.exits import EX_OK
 from tests.browser.chromium import PATIENCE_MS, ChromiumMissing, browser
 from tests.daemon.serve.page.scene import picture
-from tests.daemon.serve.test_role import OBJECTS, Place, Role, wait
+from tests.daemon.serve.test_role import OBJECTS, Place, Role
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +32,9 @@ def role(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Role]:
     place.feed(80, seed=3)
     place.learn()
     started = place.start("serve")
-    wait(lambda: started.get("/readyz")[0] == 200, started.said)
+    until(lambda: started.get("/readyz")[0] == 200, started.said)
     # Readiness is that of the first alias; an answer of one that is still loading has no base.
-    wait(lambda: started.get("/v1/similar?id=o1&alias=latest")[1].get("base", 0) > 0, started.said)
+    until(lambda: started.get("/v1/similar?id=o1&alias=latest")[1].get("base", 0) > 0, started.said)
     yield started
     place.end()
 
@@ -58,7 +59,7 @@ def test_a_side_that_is_not_there_is_told(role: Role, side: str, code: str) -> N
 
 def test_what_changed_is_that_of_the_command(role: Role, capsys: pytest.CaptureFixture[str]) -> None:
     path = "/v1/page/diff?left=0&right=latest"
-    wait(lambda: role.get(path)[0] == 200, role.said)
+    until(lambda: role.get(path)[0] == 200, role.said)
     _, told = role.get(path)
     file = role.log.parent / "tripletd.toml"
     assert main(["models", "diff", "0", "1", "--json", "--most", "12", "--config", str(file)]) == EX_OK
@@ -89,7 +90,7 @@ def test_a_picture_outside_the_folder_is_not_given(role: Role) -> None:
 
 
 def test_the_overview_tells_this_role_and_those_that_are_not_there(role: Role) -> None:
-    wait(lambda: role.get("/v1/page/overview")[1]["sampled"] is not None, role.said)
+    until(lambda: role.get("/v1/page/overview")[1]["sampled"] is not None, role.said)
     _, told = role.get("/v1/page/overview")
     assert {one["role"]: one["answers"] for one in told["roles"]} == {
         "learn": False,

@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import pytest
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 from tests.daemon.kept import Kept
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 OBJECTS, DIM = 40, 6
@@ -99,7 +100,7 @@ class Role:
         return self.log.read_text()
 
     def url(self) -> str:
-        wait(lambda: '"url"' in self.said() or self.process.poll() is not None, self.said)
+        until(lambda: '"url"' in self.said() or self.process.poll() is not None, self.said)
         found = re.search(r'"url": "(http://[^"]+)"', self.said())
         assert found is not None, self.said()
         return found[1]
@@ -127,13 +128,6 @@ class Role:
         return self.process.wait(PATIENCE_S)
 
 
-def wait(until: Callable[[], Any], told: Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not until():
-        assert time.monotonic() < deadline, told()
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path)
@@ -150,9 +144,9 @@ def test_it_waits_for_a_version_then_answers_and_ends_with_0(place: Place) -> No
     assert (status, body["error"]["code"]) == (503, "not_serving")
     place.feed(60, seed=1)
     place.learn()
-    wait(lambda: role.get("/readyz")[0] == 200, role.said)
+    until(lambda: role.get("/readyz")[0] == 200, role.said)
     number = place.newest().number
-    wait(lambda: role.get("/v1/similar?id=o3&k=2&alias=latest")[1]["base"] == number, role.said)
+    until(lambda: role.get("/v1/similar?id=o3&k=2&alias=latest")[1]["base"] == number, role.said)
     status, body = role.get("/v1/similar?id=o3&k=2&alias=latest")
     assert (status, body["version"], len(body["results"])) == (200, str(number), 2)
     assert body["records"] == place.newest().counters["records"]
@@ -170,15 +164,15 @@ def test_a_click_reaches_an_answer_while_learn_runs(place: Place) -> None:
     place.feed(40, seed=1)
     place.learn()
     serve, learn = place.start("serve"), place.start("learn")
-    wait(lambda: serve.get("/readyz")[0] == 200 and learn.get("/readyz")[0] == 200, serve.said)
-    wait(lambda: serve.get("/v1/similar?id=o3&alias=latest")[0] == 200, serve.said)
+    until(lambda: serve.get("/readyz")[0] == 200 and learn.get("/readyz")[0] == 200, serve.said)
+    until(lambda: serve.get("/v1/similar?id=o3&alias=latest")[0] == 200, serve.said)
     before = serve.get("/v1/similar?id=o3&alias=latest")[1]["records"]
     place.feed(30, seed=2)
 
     def all_in() -> bool:
         return bool(serve.get("/v1/similar?id=o3&alias=latest")[1]["records"] > before)
 
-    wait(all_in, serve.said)
+    until(all_in, serve.said)
     served = serve.get("/v1/similar?id=o3&alias=latest")[1]
     assert served["version"].startswith(f"{served['base']}+")  # no version was written meanwhile
     counted = re.findall(
@@ -193,7 +187,7 @@ def test_a_promoted_version_is_swapped_in_by_http_with_the_token(place: Place) -
     place.learn()
     token = "correct-horse-battery-staple"
     role = place.start("serve", env={"TRIPLETD_HTTP__TOKEN": token})
-    wait(lambda: role.get("/readyz")[0] == 200, role.said)
+    until(lambda: role.get("/readyz")[0] == 200, role.said)
     number = place.newest().number
     asked = urllib.request.Request(
         role.url() + "/v1/models/promote",
@@ -202,7 +196,7 @@ def test_a_promoted_version_is_swapped_in_by_http_with_the_token(place: Place) -
     )
     with urllib.request.urlopen(asked, timeout=30) as answer:
         assert json.loads(answer.read())["after"] == number
-    wait(lambda: role.get("/v1/similar?id=o3")[1]["base"] == number, role.said)
+    until(lambda: role.get("/v1/similar?id=o3")[1]["base"] == number, role.said)
     assert token not in role.said()
     assert role.stop() == EX_OK
 
@@ -214,7 +208,7 @@ def test_reload_changes_the_level_and_names_what_needs_a_restart(place: Place) -
     changed = place.file.read_text().replace('look_every = "50ms"', 'look_every = "60ms"')
     place.file.write_text(changed)
     role.process.send_signal(signal.SIGHUP)
-    wait(lambda: "not taken over while running" in role.said(), role.said)
+    until(lambda: "not taken over while running" in role.said(), role.said)
     assert "serve.look_every" in role.said()
     assert role.stop() == EX_OK
 

@@ -22,6 +22,7 @@ from streams.source import OutRecord
 from tests.kafka.fixtures import ONE_AT_A_TIME
 from tests.streams.kafka.conftest import ENOUGH_S, PATIENCE_S, drain, leave, sockets, within
 from tests.streams.kafka.segments import cut
+from tests.waiting import until
 
 pytestmark = ONE_AT_A_TIME
 
@@ -163,10 +164,7 @@ def test_no_socket_is_left_after_close(place):
     assert sockets() > before
     source.close()
     sink.close()
-    deadline = time.monotonic() + ENOUGH_S
-    while sockets() > before:  # librdkafka closes them in threads of its own
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: sockets() <= before)  # librdkafka closes them in threads of its own
 
 
 def test_a_restart_changes_the_leader_epoch_and_nothing_else(own, place_in):

@@ -19,19 +19,12 @@ from daemon.telemetry.step_log_metrics import StepLogMetrics
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable, TopicMissing
 from streams.source import OutRecord, TopicIdentity
 from streams.steps.segment import BREAK_REASONS, Steps
+from tests.waiting import until
 
 from .following import bodies, segments
 from .test_journal import BASE, DIM, MINE, PLACE, PLENTY, ROOMY, Bench, summary
 
 WAIT = 30.0
-
-
-def until(happened: Callable[[], object]) -> None:
-    """Wait until something has happened."""
-    end = time.monotonic() + WAIT
-    while not happened():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.005)
 
 
 class Log:

@@ -19,6 +19,7 @@ from streams.errors import OffsetExpired, StreamUnavailable
 from streams.source import RecordBatch, Source
 from streams.space import SpaceSpec, ViewSpec
 from tests.daemon.learn.conftest import DIM, Site, make_events
+from tests.waiting import until
 
 DECODER = BatchDecoder(SpaceSpec("default", (ViewSpec("x", "dense", DIM),)), None, "triplets")
 
@@ -69,17 +70,10 @@ def reader_of(source: object, most: int = 10, pulse: Pulse | None = None) -> Ite
         reader.ended(30.0)
 
 
-def wait_for(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_batches_come_in_order_and_read_ahead_is_bounded() -> None:
     source = Scripted(one_record)
     with reader_of(source) as reader:
-        wait_for(lambda: source.polls == QUEUED_BATCHES + 1)
+        until(lambda: source.polls == QUEUED_BATCHES + 1)
         time.sleep(0.05)
         assert source.polls == QUEUED_BATCHES + 1  # one waits for room
         seen = []
@@ -95,9 +89,9 @@ def test_a_loop_that_stands_still_for_long_misses_nothing(monkeypatch: pytest.Mo
     monkeypatch.setattr(reader_module, "POLL_SECONDS", 0.001)
     pulse = Pulse("reader")
     with reader_of(Scripted(one_record), pulse=pulse) as reader:
-        wait_for(reader._queue.full)
+        until(reader._queue.full)
         before = pulse.beats
-        wait_for(lambda: pulse.beats > before + 20)  # it has tried in vain to hand over many times
+        until(lambda: pulse.beats > before + 20)  # it has tried in vain to hand over many times
         seen = [reader.get(5.0).polled.offsets[0] for _ in range(10)]
     assert seen == list(range(1, 11))
 
@@ -122,7 +116,7 @@ def test_unavailable_storage_is_waited_for() -> None:
         return one_record(number)
 
     with reader_of(Scripted(poll)) as reader:
-        wait_for(lambda: reader.trouble is not None)
+        until(lambda: reader.trouble is not None)
         assert reader.get(10.0) is not None
         assert reader.trouble is None
 
@@ -164,12 +158,12 @@ def test_only_a_poll_in_hand_counts_as_silence() -> None:
 
     source = Scripted(stuck)
     with reader_of(source, pulse=pulse):
-        wait_for(lambda: source.polls == 3)
+        until(lambda: source.polls == 3)
         beats = pulse.beats
         time.sleep(0.05)
         assert (pulse.beats, pulse.doing, pulse.is_patient) == (beats, "poll", False)
         release.set()
-        wait_for(lambda: pulse.beats > beats + 10)
+        until(lambda: pulse.beats > beats + 10)
 
 
 def test_what_was_reached_is_told_once_all_of_it_was_taken() -> None:
@@ -180,10 +174,10 @@ def test_what_was_reached_is_told_once_all_of_it_was_taken() -> None:
 
     source = Scripted(poll, reached=4)
     with reader_of(source) as reader:
-        wait_for(lambda: source.polls > 2)
+        until(lambda: source.polls > 2)
         assert reader.reached() is None
         assert reader.get(5.0) is not None
-        wait_for(lambda: reader.reached() == {0: 4})
+        until(lambda: reader.reached() == {0: 4})
 
 
 def test_polls_grow_from_small_and_shrink_for_long_records() -> None:

@@ -16,6 +16,7 @@ from daemon.learn.threads.letters import Letters
 from daemon.process.watchdog import Pulse
 from streams.deadletter import DeadLetter
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable
+from tests.waiting import until
 
 
 class Asked:
@@ -45,21 +46,14 @@ def end(errands: Errands) -> None:
     assert errands.ended(30.0)
 
 
-def wait_for(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 def test_bounds_are_asked_for_at_once_and_again_when_hurried() -> None:
     source = Asked(lambda number: {0: (0, number)})
     errands = errands_of(source)
-    wait_for(lambda: errands.seen is not None)
+    until(lambda: errands.seen is not None)
     first = errands.seen
     assert first is not None
     errands.hurry()
-    wait_for(lambda: errands.seen is not first)
+    until(lambda: errands.seen is not first)
     assert errands.seen is not None
     assert errands.seen.at > first.at
     assert errands.seen.bounds == {0: (0, 2)}
@@ -74,11 +68,11 @@ def test_a_stream_that_is_away_is_told_of_and_asked_again() -> None:
         return {0: (0, 9)}
 
     errands = errands_of(Asked(bounds))
-    wait_for(lambda: errands.trouble is not None)
+    until(lambda: errands.trouble is not None)
     assert errands.seen is None
     errands.check()
     errands.hurry()
-    wait_for(lambda: errands.trouble is None)
+    until(lambda: errands.trouble is None)
     assert errands.seen is not None
     end(errands)
 
@@ -103,7 +97,7 @@ def test_only_the_newest_version_is_tidied_up_after_and_the_last_one_before_the_
     errands = errands_of(Asked(lambda _: {}), tidy)
     versions: list[Any] = ["1", "2", "3", "4"]
     errands.published(versions[0])
-    wait_for(lambda: tidied)
+    until(lambda: tidied)
     for version in versions[1:]:
         errands.published(version)
     assert not errands.settle(0.01)

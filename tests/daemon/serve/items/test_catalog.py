@@ -27,6 +27,7 @@ from streams.open import TopicLimits, create_topic, delete_topic, ensure_topic, 
 from streams.source import OutRecord
 from tests.daemon.serve.items.objects import DENSE, contents, dense, identity, put, remove
 from tests.kafka.control import create_topic as create_kafka_topic
+from tests.waiting import until
 
 CATALOG = """\
 {"id": "file 1", "x": [1, 1, 2, 3]}
@@ -86,14 +87,6 @@ class Shop:
                     assert letter.topic == self.address.items.topic
                     found.append((letter.offset, letter.reason))
         return found
-
-
-def until(happened, patience: float = PATIENCE) -> None:
-    """Wait for something of another thread, in bounded time."""
-    deadline = time.monotonic() + patience
-    while not happened():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
 
 
 def numbers(catalog: ServingCatalog) -> dict[str, float]:

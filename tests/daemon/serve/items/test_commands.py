@@ -21,7 +21,8 @@ from streams.open import delete_topic, open_sink, open_source
 from streams.source import OutRecord
 from streams.vectors import DenseColumn
 from tests.daemon.serve.items.objects import DENSE, contents, identity
-from tests.daemon.serve.items.test_catalog import numbers, until
+from tests.daemon.serve.items.test_catalog import numbers
+from tests.waiting import until
 
 CONFIG = """
 [stream]

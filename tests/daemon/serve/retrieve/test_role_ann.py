@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from daemon.exits import EX_OK, EX_UNAVAILABLE
-from tests.daemon.serve.test_role import ROOT, Place, wait
+from tests.daemon.serve.test_role import ROOT, Place
+from tests.waiting import until
 
 ON = ("--set", "serve.ann=on")
 
@@ -26,7 +27,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 def test_it_answers_with_faiss(place: Place) -> None:
     pytest.importorskip("faiss")
     role = place.start("serve", *ON)
-    wait(lambda: role.get("/readyz")[0] == 200, role.said)
+    until(lambda: role.get("/readyz")[0] == 200, role.said)
     assert len(role.get("/v1/similar?id=o3&k=2")[1]["results"]) == 2
     assert (
         'tripletd_ann_guards_total{result="exact"} 0.0' in role.get("/metrics")[1]
