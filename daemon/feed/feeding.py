@@ -11,9 +11,9 @@ from pathlib import Path
 from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.feed.interrupts import Interrupted, Interrupts
-from daemon.feed.patience import PatientSink
 from daemon.feed.report import FeedReport
 from daemon.objects.space import space_of
+from daemon.patience import PatientSink
 from daemon.retention import retain_after_feed
 from streams.address import Address
 from streams.catalog import Catalog, load_catalog

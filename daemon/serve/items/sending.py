@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 
 from daemon.exits import EX_USAGE, UserError
-from daemon.feed.patience import PatientSink
+from daemon.patience import PatientSink
 from streams.address import Address
 from streams.errors import StreamError
 from streams.open import compact, open_sink, prepare_topic

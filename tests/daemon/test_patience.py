@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from daemon.feed.interrupts import Interrupted, Interrupts
-from daemon.feed.patience import GIVE_UP_SECONDS, RETRY_SECONDS, PatientSink
+from daemon.patience import GIVE_UP_SECONDS, RETRY_SECONDS, PatientSink
 from streams.address import parse_address
 from streams.errors import LogMismatch, StreamUnavailable
 from streams.open import ensure_topic, open_sink, open_source

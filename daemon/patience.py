@@ -1,4 +1,4 @@
-"""Feeding through a stream's short absences: what could not be written is sent again until it is."""
+"""Writing through a stream's short absences: what could not be written is sent again until it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streams.source import OutRecord, Sink, TopicIdentity
 
 RETRY_SECONDS = 0.5
 GIVE_UP_SECONDS = 120.0
-"""Longer than a broker takes to restart; then feed ends and tells how to go on."""
+"""Longer than a broker takes to restart; then the command ends and tells how to go on."""
 
 
 class PatientSink:
