@@ -20,9 +20,11 @@ class StepsConfig(Section):
 
     enabled: bool = Field(True, description="publish applied steps; false: replicas see whole versions alone")
     every: PositiveDuration = Field("100ms", description="time between two segments, 10ms to 10s")
-    max_rate: PositiveSize = Field("64MiB", description="most bytes per second; more is left out, as a break")
+    max_rate: PositiveSize = Field("32MiB", description="most bytes per second; more is left out, as a break")
     retention: OptionalDuration = Field("1h", description="drop segments older than this; empty keeps all")
-    retention_bytes: OptionalSize = Field("1GiB", description="drop the oldest segments above this size")
+    retention_bytes: OptionalSize = Field(
+        "1GiB", description="drop the oldest segments above this size; most bytes between two versions"
+    )
 
     @field_validator("every")
     @classmethod

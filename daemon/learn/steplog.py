@@ -44,7 +44,7 @@ def step_log(
     inbox, base, dim = Inbox(), durable(origin.base), origin.state.learner.dim
 
     def journal(max_record_bytes: int) -> Journal:
-        allowance = Allowance(settings.max_rate_bytes, clock())
+        allowance = Allowance(settings.max_rate_bytes, clock(), settings.retention_size)
         place = Place(origin.epoch.number, 0, base.number, origin.epoch.writer)
         return Journal(place, base, dim, max_record_bytes, allowance)
 

@@ -1,4 +1,4 @@
-"""How many bytes per second may be published. Pure."""
+"""How many bytes may be published: per second, and between two versions. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ BURST_SECONDS = 2.0
 
 
 class Allowance:
-    """A bucket that fills with `rate` bytes per second, up to `BURST_SECONDS` of them."""
+    """A bucket that fills with `rate` bytes per second, up to `BURST_SECONDS` of them.
 
-    def __init__(self, rate: int, now: float) -> None:
-        self._rate = rate
+    between: most bytes between two durable versions, None for any number: what retention cannot remove, since
+    replicas of the last version need it, must not fill a disk while no version becomes durable.
+    """
+
+    def __init__(self, rate: int, now: float, between: int | None = None) -> None:
+        self._rate, self._between = rate, between
         self._held = rate * BURST_SECONDS
         self._at = now
+        self._taken = 0
+
+    def version(self) -> None:
+        """A version is durable: what was taken before it is counted no more."""
+        self._taken = 0
 
     def take(self, size: int, now: float) -> bool:
         """Whether `size` bytes may go; they are counted then. A full bucket lets any size go."""
@@ -21,5 +30,8 @@ class Allowance:
         self._at = now
         if size > self._held and self._held < full:
             return False
+        if self._between is not None and self._taken and self._taken + size > self._between:
+            return False
         self._held -= size
+        self._taken += size
         return True

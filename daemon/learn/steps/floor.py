@@ -8,6 +8,8 @@ from streams.steps.segment import Base, Body, Steps
 
 BASES_KEPT = 2
 """Should the newest version be damaged, replicas begin at the one before."""
+CUTS_KEPT = 64
+"""Captured versions that may still become durable, as the journal keeps them."""
 
 
 class Floor:
@@ -21,6 +23,8 @@ class Floor:
         """A segment was written, its first record at `offset`."""
         if isinstance(body, Steps) and body.cut:
             self._cuts[body.last] = offset
+            while len(self._cuts) > CUTS_KEPT:
+                self._cuts.pop(next(iter(self._cuts)))
         elif isinstance(body, Base):
             self._bases.append(self._cuts.pop(body.records, offset))
             self._cuts = {records: at for records, at in self._cuts.items() if records > body.records}

@@ -74,6 +74,7 @@ class Journal:
         if chain is None:
             return []
         self._cuts = {records: at for records, at in self._cuts.items() if records > item.records}
+        self._allowance.version()
         told = Base(item.number, item.records, chain, item.digest, item.writer)
         return [*self.flush(), self._write(told)]
 

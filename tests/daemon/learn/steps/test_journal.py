@@ -30,10 +30,17 @@ PLACE, BASE = Place(2, 0, 4, MINE), Durable(4, 0, "0" * 32, "f" * 32)
 class Bench:
     """A learner whose batches go to a journal, and everything that the journal wrote."""
 
-    def __init__(self, kind: str = "dense", rate: int = PLENTY, room: int = ROOMY, **config: object) -> None:
+    def __init__(
+        self,
+        kind: str = "dense",
+        rate: int = PLENTY,
+        room: int = ROOMY,
+        between: int | None = None,
+        **config: object,
+    ) -> None:
         self.learner = Oasis(DIM, OasisConfig(**config))  # type: ignore[arg-type]
         self.kind, self.records, self.seed = kind, 0, 0
-        self.journal = Journal(PLACE, BASE, DIM, room, Allowance(rate, 0.0))
+        self.journal = Journal(PLACE, BASE, DIM, room, Allowance(rate, 0.0, between))
         self.written: list[Written] = [self.journal.begin()]
 
     def batch(self, events: int) -> AppliedBatch:
@@ -196,6 +203,22 @@ def test_above_the_rate_steps_are_left_out() -> None:
     bench.apply(9, now=2.0)
     bench.capture()
     assert summary(bench.bodies()) == ["base 4", (0, 10, False), "break rate", (30, 30, True)]
+
+
+def test_between_two_versions_no_more_than_so_much_is_told() -> None:
+    bench = Bench(between=300)
+    for _ in range(4):
+        bench.apply(3)
+    bench.capture()
+    bench.apply(3)
+    bench.capture()
+    bench.durable(5)
+    bench.apply(3)
+    bench.written += bench.journal.flush()
+    assert summary(bench.bodies()) == [
+        "base 4", (0, 4, False), "break rate", (16, 16, True), "break rate", (20, 20, True), "base 5",
+        (20, 24, False),
+    ]  # fmt: skip
 
 
 def test_what_the_log_refuses_is_taken_back_and_the_chain_goes_on_before_it() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from daemon.learn.steps.allowance import BURST_SECONDS, Allowance
 from daemon.learn.steps.applied import Captured, Durable
-from daemon.learn.steps.floor import Floor
+from daemon.learn.steps.floor import CUTS_KEPT, Floor
 from daemon.learn.steps.inbox import MAX_MARKS, Inbox
+from streams.steps.segment import Base
 
 from .test_journal import DIM, Bench, summary
 
@@ -18,6 +19,33 @@ def test_an_allowance_saves_up_and_runs_out() -> None:
     assert not allowance.take(60, 1.0)
     assert allowance.take(1_000_000, 100.0), "more than the bucket holds goes when it is full"
     assert not allowance.take(1, 101.0)
+
+
+def test_while_no_version_becomes_durable_no_more_than_so_much_is_published() -> None:
+    allowance = Allowance(1000, 0.0, between=150)
+    assert allowance.take(100, 0.0)
+    assert not allowance.take(60, 100.0)
+    assert allowance.take(50, 100.0)
+    assert not allowance.take(1, 1000.0)
+    allowance.version()
+    assert allowance.take(150, 1000.0)
+
+
+def test_cuts_of_versions_that_never_become_durable_are_not_kept_for_ever() -> None:
+    floor, bench = Floor(), Bench()
+    for _ in range(200):
+        bench.apply(1)
+        bench.capture()
+    for offset, written in enumerate(bench.written):
+        floor.sent(written.body, offset)
+    assert len(floor._cuts) <= CUTS_KEPT
+    assert len(bench.journal._cuts) <= CUTS_KEPT
+    bench.durable(5)
+    floor.sent(bench.written[-1].body, len(bench.written))
+    bench.durable(5, records=2)
+    assert isinstance(bench.written[-1].body, Base), "the newest cuts are known"
+    assert bench.written[-1].body.number == 5
+    assert len(bench.written) == 202, "and the oldest are not"
 
 
 def test_an_inbox_takes_what_fits_and_marks_always() -> None:
