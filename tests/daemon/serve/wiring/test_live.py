@@ -1,0 +1,90 @@
+"""What serve says of a version whose objects are mapped otherwise, which it cannot take over while it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daemon.config import load_config
+from daemon.replica.status import ReplicaStatus
+from daemon.serve.wiring.live import Live
+from daemon.serve.wiring.watcher import Watcher
+from learners.block import DenseBlock
+from learners.maps import SpaceMap
+from learners.maps.space import ViewConfig
+from tests.daemon.client.test_client import DIM, Shop, vectors
+
+ALIASES = ["stable", "latest"]
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.02)
+
+
+@contextmanager
+def serving(shop: Shop) -> Iterator[Live]:
+    """What serves this folder; it is open."""
+    settings = {
+        "stream.address": f"log:{shop.folder.parent}/clicks.log",
+        "space.views.x.dim": DIM,
+        "checkpoints.path": str(shop.folder),
+        "serve.look_every": "20ms",
+        "steps.enabled": False,
+    }
+    config = load_config(None, settings, {})
+    watcher = Watcher(ALIASES, lambda *told: None, 60.0)
+    live = Live(config, shop.versions, shop.ledger, watcher, lambda guarded: None)
+    with closing(live):
+        live.open_when_there()
+        until(lambda: live.opened is not None and live.items() is not None)
+        yield live
+
+
+def status(live: Live, alias: str) -> ReplicaStatus:
+    (found,) = [one for one in live.statuses() if one.alias == alias]
+    return found
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """Version 1 with the old map, version 2 with another one."""
+    shop = Shop(tmp_path)
+    shop.add(attach=True)
+    return shop
+
+
+def remapped(shop: Shop) -> None:
+    """From now on versions map objects otherwise."""
+    shop.space = SpaceMap({"x": ViewConfig("standardise")}).fit({"x": DenseBlock(vectors(50, seed=3))})
+
+
+def test_the_old_map_answers_on_and_it_says_what_to_do(shop: Shop) -> None:
+    with serving(shop) as live:
+        until(lambda: live.not_ready() is None and status(live, "latest").model is not None)
+        remapped(shop)
+        number = shop.add(np.eye(DIM))
+        until(lambda: "start it again" in status(live, "latest").why_not_newer)
+        assert f"version {number}" in status(live, "latest").why_not_newer
+        assert status(live, "latest").refusals == {"other_map": 1}
+        assert live.not_ready() is None, "it answers as before"
+        assert status(live, "latest").model is not None
+    with serving(shop) as live:
+        until(lambda: str(status(live, "latest").model) == str(number))
+
+
+def test_where_nothing_can_answer_readiness_says_why(shop: Shop) -> None:
+    shop.promote(1)
+    remapped(shop)
+    shop.add(np.eye(DIM))
+    with serving(shop) as live:
+        until(lambda: "another map" in (live.not_ready() or ""))
+        assert (live.not_ready() or "").startswith("stable: version 1: ")
+        until(lambda: status(live, "latest").model is not None)
