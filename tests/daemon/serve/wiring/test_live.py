@@ -1,4 +1,4 @@
-"""What serve says of a version whose objects are mapped otherwise, which it cannot take over while it runs."""
+"""What serve says of a version whose objects are mapped otherwise, which it cannot take over as it runs."""
 
 from __future__ import annotations
 
