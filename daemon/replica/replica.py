@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -52,13 +52,12 @@ class Replica:
     ) -> None:
         if steps is not None and alias != LATEST:
             raise ValueError(f"only {LATEST} can be followed step by step, not {alias}")
+        self._alias, self._hooks, self._stepping = alias, hooks, steps is not None
+        self._board, self._stop = Board(alias), threading.Event()
         dim = shelf.space.dim
-        self._alias, self._hooks = alias, hooks
-        self._board = Board(alias)
-        buffers = [Buffers.of(dim, shelf.serving, carried=steps is not None) for _ in range(2)]
-        self._sides = Sides(*map(Side, buffers))
+        self._sides = Sides(*(Side(Buffers.of(dim, shelf.serving, self._stepping)) for _ in range(2)))
         desk = Desk(self._sides, following.drain_s)
-        swapper = Swapper(shelf, hooks, self._sides, desk, steps is not None)
+        swapper = Swapper(shelf, hooks, self._sides, desk, self._stepping)
         self._follower = Follower(
             alias=alias,
             shelf=shelf,
@@ -68,10 +67,9 @@ class Replica:
             board=self._board,
             told=self._tell,
         )
-        spare = None if steps is None else empty_aligned((dim, dim), np.dtype(np.float32))
         self._refiner = Refiner(
             sides=self._sides,
-            spare=spare,
+            spare=empty_aligned((dim, dim), np.dtype(np.float32)) if self._stepping else None,
             serving=shelf.serving,
             hooks=hooks,
             following=following,
@@ -80,12 +78,7 @@ class Replica:
         if steps is not None:
             listener = Listener(alias, steps)
             self._follower.follow(Stepper(desk, listener, self._follower.shown, self._refiner.heard))
-        self._stepping = steps is not None
-        self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._follow, name=f"replica-{alias}", daemon=True),
-            threading.Thread(target=self._refiner.run, name=f"refine-{alias}", daemon=True),
-        ]
+        self._threads = [_thread(self._follow, "replica", alias), _thread(self._refiner.run, "refine", alias)]
 
     def start(self) -> None:
         """Begin to follow; returns at once. `status().model` says when something is served."""
@@ -131,3 +124,7 @@ class Replica:
             self._hooks.flipped(Flip(self._alias, model, result, times))
         except Exception:
             log.exception("who is told of flips failed", alias=self._alias)
+
+
+def _thread(body: Callable[[], None], name: str, alias: str) -> threading.Thread:
+    return threading.Thread(target=body, name=f"{name}-{alias}", daemon=True)
