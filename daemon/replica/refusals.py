@@ -22,8 +22,8 @@ REASONS: Mapping[str, str] = {
     "not_finite": "it holds numbers that are not finite",
     "other_shape": "its matrix has another shape than what is served",
     "other_map": "its objects are mapped by another map than what is served, which is that of the version "
-    "that was newest when serving started; start it again for a newer one, or serve this one from a folder of "
-    "its own",
+    "that was newest when serving started; start it again for a newer one, or serve this one from a folder "
+    "of its own",
     "other_space": "it was learned in another space than what is served",
     "older": "it is older than what is served, and no verdict moved the name back to it",
     "form": "its serving form cannot be made",
