@@ -107,8 +107,8 @@ def test_the_three_lines_of_the_docstring_in_a_process_of_their_own(shop: Shop) 
         "sys.exit(' '.join({'kafka', 'starlette', 'uvicorn'} & set(sys.modules)) or None)",
     ]
     done = subprocess.run(
-        # -P: in an editable install the folder `checkpoints` here would hide the package of that name
-        [sys.executable, "-P", "-c", "\n".join(program)],
+        # the folder `checkpoints` here, first on the path, must not hide the package of that name
+        [sys.executable, "-c", "\n".join(program)],
         cwd=shop.folder.parent, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
