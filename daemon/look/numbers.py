@@ -9,6 +9,7 @@
 | `validate.holdout_loss`, `validate.drifts` | of the best version; drifts since the role began | now |
 | `serve.requests` | questions/s, single and batches | 10 s |
 | `serve.latency_p50`, `serve.latency_p99` | seconds of a single question | 60 s |
+| `serve.dead.REASON` | item records refused since the role began | now |
 | `serve.fresh_p50.ALIAS`, `serve.fresh_p99.ALIAS` | seconds, event to first answer that used it | 60 s |
 
 A number that nothing is known of is left out. Readings are of one process, oldest first.
@@ -62,6 +63,8 @@ def _validate(readings: Readings) -> Iterator[tuple[str, float]]:
 def _serve(readings: Readings) -> Iterator[tuple[str, float]]:
     now, before = readings[-1][1], _since(readings, QUANTILE_SECONDS)[1]
     yield "requests", _asked(readings)
+    for labels, count in labelled(now, "tripletd_item_dead_letters_total"):
+        yield f"dead.{labels.get('reason', '')}", count
     aliases = sorted({labels.get("alias", "") for labels, _ in labelled(now, f"{FRESHNESS}_count")})
     for name, q in (("p50", 0.5), ("p99", 0.99)):
         yield f"latency_{name}", quantile_between(before, now, REQUESTS, QUESTIONS[0], q)

@@ -15,6 +15,8 @@ from daemon.look.readable import read_all
 MOST_POINTS = 1500
 """Of one line of one measure; longer ones are thinned evenly, their last point kept."""
 MOST_MOVES = 12
+MOST_KEPT = 500
+"""Versions offered to be compared, the newest ones."""
 _DECISION = "decision"
 
 
@@ -73,6 +75,7 @@ def versions_data(history: History, before: int | None, most: int) -> dict[str, 
         ],
         "more": max(len(shown) - most, 0),
         "count": len(numbers),
+        "kept": [number for number in numbers if number in history.rows][:MOST_KEPT],
         "moves": [
             {"at": one.at, "kind": one.kind, "alias": one.alias, "version": one.version}
             | {"by": one.by, "reason": one.reason}

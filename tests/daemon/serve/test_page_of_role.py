@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from daemon.cli import main
 from daemon.exits import EX_OK
 from tests.browser.chromium import PATIENCE_MS, ChromiumMissing, browser
+from tests.daemon.serve.page.opening import wait_for_pictures
 from tests.daemon.serve.page.scene import picture
 from tests.daemon.serve.test_role import OBJECTS, Place, Role
 from tests.waiting import until
@@ -111,7 +112,7 @@ def test_the_page_shows_it(role: Role) -> None:
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.goto(f"{role.url()}/")
             expect(page.locator(".side .hit")).to_have_count(20)
-            page.wait_for_function("[...document.images].every((one) => one.complete)")
+            wait_for_pictures(page)
             expect(page.locator("#served-table tbody tr")).to_have_count(2)
             expect(page.locator("#loss-chart")).to_have_attribute("data-points", re.compile("[1-9]"))
             expect(page.locator("#measure-chart")).to_contain_text("begins with the first judged version")

@@ -6,20 +6,23 @@ import { short } from "./format.js";
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const FONT = '12px system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif';
+const known = (one) => one !== null && one !== undefined;
 
 /**
  * A chart in `host`. `lines(data)` gives the series: {label, colour (a name of the style sheet), dash, points, width,
  * format}; `time`: x is Unix seconds, else a count; `low`: 0 keeps the axis at zero; `axis`: how its values are
- * written; `where`: how the place under the cursor is written; `log`: the axis is logarithmic. The legend tells the
- * values under the cursor, else the last ones.
+ * written; `where`: how the place under the cursor is written; `rest`: what stands there without one; `log`: the axis
+ * is logarithmic. The legend tells the values under the cursor, else the last ones. Arrow keys move the cursor.
  */
 export class Chart {
-  constructor(host, { time = false, low = null, log = false, axis = short, where = short, range = null }) {
-    Object.assign(this, { host, time, low, log, axis, where, range });
+  constructor(host, { time = false, low = null, log = false, axis = short, where = short, rest = "", range = null }) {
+    Object.assign(this, { host, time, low, log, axis, where, rest, range, ink, font: FONT });
     this.plot = null;
     this.shape = "";
-    new ResizeObserver(() => this.resize()).observe(host);
+    new ResizeObserver(() => requestAnimationFrame(() => this.resize())).observe(host);
     dark.addEventListener("change", () => { this.shape = ""; if (this.shown) this.show(...this.shown); });
+    host.addEventListener("keydown", (event) => this.move(event));
+    host.addEventListener("blur", () => this.plot?.setCursor({ left: -10, top: -10 }));
   }
 
   /** Draw `data` ([x, y...], aligned) as `lines`; `told` says the same in words. */
@@ -35,7 +38,8 @@ export class Chart {
     }
     this.host.setAttribute("role", "img");
     this.host.setAttribute("aria-label", told);
-    this.host.dataset.points = String(data.slice(1).flat().filter((value) => value !== null && value !== undefined).length);
+    this.host.tabIndex = 0;
+    this.host.dataset.points = String(data.slice(1).flat().filter(known).length);
   }
 
   /** Nothing to draw: `element` stands there instead. */
@@ -44,8 +48,18 @@ export class Chart {
     this.shown = null;
     this.host.removeAttribute("role");
     this.host.removeAttribute("aria-label");
+    this.host.removeAttribute("tabindex");
     this.host.dataset.points = "0";
     this.host.replaceChildren(element);
+  }
+
+  /** The series as they are drawn: {text, stroke, dash}. */
+  legend() {
+    const [data, lines] = this.shown;
+    return lines.map(({ label, colour, dash = [], format }, place) => {
+      const last = data[place + 1].findLast(known);
+      return { text: `${label} ${known(last) ? (format ?? this.axis)(last) : "–"}`, stroke: ink(colour), dash };
+    });
   }
 
   clear() {
@@ -59,25 +73,40 @@ export class Chart {
     if (this.plot !== null && this.plot.width !== this.host.clientWidth) this.plot.setSize(this.size());
   }
 
+  /** The cursor one value on or back, to an end, or away. */
+  move(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+    if (this.plot === null || (step === undefined && event.key !== "Escape")) return;
+    event.preventDefault();
+    if (step === undefined) return this.plot.setCursor({ left: -10, top: -10 });
+    const [xs, { min, max }] = [this.plot.data[0], this.plot.scales.x];
+    const [low, high] = [xs.findIndex((x) => x >= min), xs.findLastIndex((x) => x <= max)];
+    const at = this.plot.cursor.idx ?? (step > 0 ? low - 1 : high + 1);
+    const next = Math.min(Math.max(at + step, low), high);
+    this.plot.setCursor({ left: this.plot.valToPos(xs[next], "x"), top: 0 });
+  }
+
   /** Of the drawing alone; the legend comes below it. */
   size() {
-    return { width: this.host.clientWidth, height: parseFloat(getComputedStyle(this.host).minHeight) };
+    return { width: this.host.clientWidth, height: parseFloat(getComputedStyle(this.host).getPropertyValue("--drawn")) };
   }
 
   options(lines) {
     const axis = { stroke: ink("soft"), font: FONT, grid: { stroke: ink("grid"), width: 1 }, ticks: { show: false } };
     const xs = (_, values) => values.map(short);
+    const dashes = lines.map(({ dash = [] }) => (dash.length === 0 ? "solid" : dash[0] > 4 ? "dashed" : "dotted"));
     return {
       ...this.size(),
       padding: [8, 18, 0, 0],
       cursor: { points: { size: 7 }, drag: { x: true, y: false } },
+      legend: { markers: { dash: (_, place) => dashes[place - 1] } },
       scales: { x: { time: this.time, range: this.range }, y: this.log ? { distr: 3 } : { range: (_, low, high) => this.margins(low, high) } },
       axes: [
         { ...axis, space: 70, size: 28, ...(this.time ? { values: clockTicks } : { values: xs }) },
-        { ...axis, size: 56, values: (_, values) => values.map((value) => (value === null ? "" : this.axis(value))) },
+        { ...axis, size: 56, values: (_, values, place, space, step) => values.map((value) => (value === null ? "" : this.axis(value, step))) },
       ],
       series: [
-        { label: this.time ? "at" : "events", value: (plot, x, place, at) => this.where(at === null ? plot.data[0].at(-1) : x) },
+        { label: this.time ? "at" : "events", value: (plot, x, place, at) => (at === null ? this.rest || this.where(plot.data[0].at(-1)) : this.where(x)) },
         ...lines.map((line) => this.series(line)),
       ],
     };
@@ -89,10 +118,9 @@ export class Chart {
       label, stroke, dash, width: star ? 0 : width, spanGaps: !this.time,
       points: star ? { show: true, size: 12, fill: stroke } : points ? { show: true, size: 5, fill: stroke } : { show: false },
       value: (plot, y, place, at) => {
-        const known = (one) => one !== null && one !== undefined;
         // Of a history the newest value there is; what a role said before it went is not its value now.
         const told = at !== null ? y : this.time ? plot.data[place].at(-1) : plot.data[place].findLast(known);
-        return told === null || told === undefined ? "–" : (format ?? this.axis)(told);
+        return known(told) ? (format ?? this.axis)(told) : "–";
       },
     };
   }

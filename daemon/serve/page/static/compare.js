@@ -6,6 +6,7 @@ import { measure } from "./format.js";
 
 const PICK_MS = 250;
 const LOAD_MS = 60000;
+const BUSY_MS = 3000;
 
 export class Compare {
   constructor() {
@@ -15,18 +16,21 @@ export class Compare {
     find("ask").addEventListener("submit", (event) => event.preventDefault());
     find("object").addEventListener("input", () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.pick(find("object").value.trim()), PICK_MS); });
     find("random").addEventListener("click", () => { find("object").value = ""; this.pick("", true); });
-    for (const name of ["left", "right", "k"]) find(name).addEventListener("change", () => { this.sides[name] = find(name).value; this.compare(); });
+    for (const name of ["left", "right", "k"]) find(name).addEventListener("change", () => { this.sides[name] = find(name).value; this.sidesChanged(find("left").value, find("right").value); this.compare(); });
+    this.sidesChanged = () => {};
   }
 
-  /** Offer `aliases` and the kept versions as sides, and choose an object once there are any. */
-  offer(aliases, versions, objects) {
-    const numbers = versions.filter((one) => one.kept).map((one) => String(one.number));
+  /** Offer `aliases` and the `kept` versions as sides, and choose an object once there are any. */
+  offer(aliases, kept, objects) {
+    const numbers = kept.map(String);
     const names = [...aliases, ...(numbers.includes("0") ? [] : ["0"]), ...numbers];
     const key = names.join();
-    if (key !== this.key && numbers.length + aliases.length > 0) {
+    const choosing = ["left", "right"].includes(document.activeElement?.id);
+    if (key !== this.key && !choosing && numbers.length + aliases.length > 0) {
       this.key = key;
       this.fill("left", names, "0");
       this.fill("right", names, aliases.includes("latest") ? "latest" : aliases[0] ?? names[0]);
+      this.sidesChanged(find("left").value, find("right").value);
     }
     if (objects === 0) {
       find("sides").replaceChildren(empty("Appears when the server has objects to compare: name a catalog file, or put items with tripletd items put."));
@@ -47,15 +51,15 @@ export class Compare {
     try {
       const { objects } = await get("objects", { text, limit: 16 });
       if (turn !== this.asked) return;
-      find("choices").replaceChildren(...(objects.length ? objects.map((one) => this.choice(one)) : [make("li", { class: "why" }, text ? `No object's id or text contains “${text}”.` : "There are no objects yet.")]));
+      find("choices").replaceChildren(...(objects.length ? objects.map((one) => this.choice(one)) : [make("li", { class: "why" }, text ? `No object's id or text contains “${text}”, as far as two seconds of searching went.` : "There are no objects yet.")]));
       if (objects.length && (go || objects[0].id === text)) this.choose(objects[0].id);
     } catch (error) {
-      find("choices").replaceChildren(make("li", { class: "why", role: "alert" }, `The objects cannot be listed: ${error.message}`));
+      if (turn === this.asked) find("choices").replaceChildren(make("li", { class: "why", role: "alert" }, `The objects cannot be listed: ${error.message}`));
     }
   }
 
   choice(one) {
-    const button = make("button", { type: "button", "aria-pressed": String(one.id === this.chosen), title: one.id }, picture(one), make("span", {}, one.text || one.id));
+    const button = make("button", { type: "button", "aria-pressed": String(one.id === this.chosen), title: one.id }, picture(one) ?? noPicture(), make("span", {}, one.text || one.id));
     button.addEventListener("click", () => this.choose(one.id));
     button.dataset.id = one.id;
     return make("li", {}, button);
@@ -67,13 +71,15 @@ export class Compare {
     this.compare();
   }
 
-  async compare() {
+  async compare(again = 5) {
     if (this.chosen === null) return;
     const turn = (this.turn = (this.turn ?? 0) + 1);
     find("sides").setAttribute("aria-busy", "true");
     try {
       const found = await get("explore", { id: this.chosen, left: find("left").value, right: find("right").value, k: find("k").value }, LOAD_MS);
       if (turn === this.turn) this.show(found);
+      const busy = [found.left, found.right].some((one) => one.code === "busy");
+      if (busy && turn === this.turn && again > 0) setTimeout(() => { if (turn === this.turn) this.compare(again - 1); }, BUSY_MS);
     } catch (error) {
       if (turn === this.turn) find("sides").replaceChildren(empty(`No comparison: ${error.message}`));
     } finally {
@@ -84,7 +90,7 @@ export class Compare {
   show(found) {
     const hits = Math.max(found.left.hits.length, found.right.hits.length);
     const same = found.left.hits.length && found.right.hits.length ? `${found.shared} of ${hits} are in both lists` : "";
-    find("query").replaceChildren(picture(found.query) ?? "", make("div", {}, make("strong", {}, found.query.text || found.query.id),
+    find("query").replaceChildren(...[picture(found.query)].filter(Boolean), make("div", {}, make("strong", { title: found.query.id }, found.query.text || found.query.id),
       make("p", { class: "quiet" }, found.query.text ? `${found.query.id} · ` : "", same)));
     find("sides").replaceChildren(side(found.left, found.right), side(found.right, found.left));
   }
@@ -112,12 +118,12 @@ function moved(hit) {
   return by > 0 ? ["up", `▲ ${by}`, `${by} higher than in the other list`] : ["down", `▼ ${-by}`, `${-by} lower than in the other list`];
 }
 
-/** Its text stands beside it, so it has no other. */
-function picture(one) {
+/** The picture of an object, null without one. Its text stands beside it, so it has no other. */
+export function picture(one) {
   if (!one.has_image) return null;
   const image = make("img", { class: "thumb", src: imageOf(one.id), alt: "" });
   image.addEventListener("error", () => image.replaceWith(noPicture()));
   return image;
 }
 
-const noPicture = () => make("div", { class: "thumb", "aria-hidden": "true" }, "–");
+const noPicture = () => make("div", { class: "thumb", "aria-hidden": "true" }, "no picture");

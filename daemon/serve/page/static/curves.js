@@ -1,8 +1,9 @@
 // Learning curves: one measure by version with its reference lines, and the training loss.
 
 import { Chart, join } from "./charts.js";
-import { empty, find, make } from "./dom.js";
+import { empty, find, make, refill } from "./dom.js";
 import { count, measure } from "./format.js";
+import { save } from "./picture.js";
 
 const LOSS = "training_loss";
 const NOTES = {
@@ -16,9 +17,12 @@ export class Curves {
     this.data = null;
     const where = (x) => `${count(x)}${this.named.has(x) ? ` (version ${this.named.get(x)})` : ""}`;
     this.named = new Map();
-    this.measure = new Chart(find("measure-chart"), { axis: measure, where });
-    this.loss = new Chart(find("loss-chart"), { axis: measure, where });
+    const about = { axis: measure, where, rest: "newest of each" };
+    this.measure = new Chart(find("measure-chart"), about);
+    this.loss = new Chart(find("loss-chart"), about);
     this.select = find("kind");
+    find("measure-png").addEventListener("click", () => save(this.measure, `curve-${this.select.value}`, find("measure-title").textContent, `Over events learned; ${find("measure-note").textContent}`));
+    find("loss-png").addEventListener("click", () => save(this.loss, "curve-training_loss", "Training loss by version", "Over events learned; mean hinge loss of each version's events, before their steps."));
     this.select.addEventListener("change", () => this.draw());
   }
 
@@ -29,7 +33,7 @@ export class Curves {
     this.data = data;
     const kinds = data.kinds.filter((kind) => kind.name !== LOSS);
     const chosen = this.select.value;
-    this.select.replaceChildren(...kinds.map((kind) => make("option", { value: kind.name }, kind.title)));
+    refill(this.select, kinds.map((kind) => kind.name), () => kinds.map((kind) => make("option", { value: kind.name }, kind.title)));
     this.select.parentElement.hidden = kinds.length === 0;
     if (kinds.some((kind) => kind.name === chosen)) this.select.value = chosen;
     this.draw();
@@ -42,6 +46,7 @@ export class Curves {
     }
     const kind = by.get(this.select.value);
     find("measure-title").textContent = kind?.title ?? "Measure by version";
+    find("measure-png").disabled = !kind?.lines.length;
     if (kind === undefined || kind.lines.length === 0) {
       this.measure.blank(empty("The curve begins with the first judged version. Start tripletd validate; it needs a holdout stream, which tripletd feed makes."));
       find("measure-note").textContent = "";
@@ -50,6 +55,7 @@ export class Curves {
       find("measure-note").textContent = this.note(kind);
     }
     const loss = by.get(LOSS);
+    find("loss-png").disabled = !loss?.lines.length;
     if (!loss || loss.lines.length === 0) {
       this.loss.blank(empty("Appears with the second version that tripletd learn writes."));
     } else {

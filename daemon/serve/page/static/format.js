@@ -5,17 +5,24 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 /** 1234567 -> "1,234,567". */
 export const count = (value) => whole.format(value);
 
-/** 25847 -> "25.8k": for axes and tiles. */
-export function short(value) {
+/** 25847 -> "25.8k": for axes (as exact as their `step` needs) and tiles. */
+export function short(value, step) {
   const size = Math.abs(value);
-  for (const [step, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
-    if (size >= step) return `${trim(value / (unit === "k" ? 1e3 : step), 1)}${unit}`;
+  for (const [from, one, unit] of [[1e12, 1e12, "T"], [1e9, 1e9, "G"], [1e6, 1e6, "M"], [1e4, 1e3, "k"]]) {
+    if (size >= from) return `${trim(value / one, step === undefined ? 1 : decimals(step / one))}${unit}`;
   }
+  if (step !== undefined) return trim(value, decimals(step)).replace(/^(-?\d)(\d{3})$/, "$1,$2");
   return size >= 100 || Number.isInteger(value) ? whole.format(value) : trim(value, size >= 10 ? 1 : 2);
 }
 
-/** A measure between 0 and about 1. */
-export const measure = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
+/** A measure between 0 and about 1, to three places; on an axis as exact as its `step` needs. */
+export const measure = (value, step) => (value === null || value === undefined ? "–" : value.toFixed(step === undefined ? 3 : decimals(step)));
+
+/** A number of any size, to `digits` places that count: 0.01234 -> "0.0123". */
+export const figure = (value, digits = 3) => (value === null || value === undefined ? "–" : Math.abs(value) >= 1e5 ? short(value) : String(Number(value.toPrecision(digits))));
+
+/** 0.9512 -> "95.1 %". */
+export const share = (value) => (value === null || value === undefined ? "–" : `${trim(100 * value, value < 0.1 ? 2 : 1)} %`);
 
 /** Seconds -> "0.42 s", "380 ms", "3 m 20 s", "2 h". */
 export function span(seconds) {
@@ -59,6 +66,11 @@ export function ago(seconds, now) {
 export function parse(text) {
   const at = Date.parse(text);
   return Number.isNaN(at) ? null : at / 1000;
+}
+
+/** Places after the point that tell values a `step` apart. */
+function decimals(step) {
+  return Math.min(Math.max(Math.ceil(-Math.log10(step) - 1e-9), 0), 8);
 }
 
 function trim(value, digits) {

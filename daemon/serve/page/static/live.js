@@ -2,19 +2,21 @@
 
 import { Chart } from "./charts.js";
 import { empty, find, make, refill } from "./dom.js";
+import { hint } from "./hints.js";
 import { ago, count, measure, short, span } from "./format.js";
 
 const HOUR = 3600;
 const LEAST = 30;
 const CARDS = [
-  { title: "Events learned", role: "learn", names: { "learn.events": "events/s" }, low: 0, format: (v) => `${short(v)} events/s`, lacks: "Appears while tripletd learn runs." },
-  { title: "Lag", role: "learn", names: { "learn.lag_events": "events" }, low: 0, format: (v) => `${short(v)} events`, also: "learn.lag_seconds", lacks: "Appears while tripletd learn runs and its stream can be read." },
-  { title: "Training loss", role: "learn", names: { "learn.loss": "hinge loss" }, format: measure, lacks: "Appears while tripletd learn learns events: the mean over 10 s." },
-  { title: "Freshness: click to first answer that used it", role: "serve", prefixes: { "serve.fresh_p50.": "median, ", "serve.fresh_p99.": "p99, " }, log: true, format: span, lacks: "Appears when events are learned and somebody asks: nothing was both learned and used in an answer in this window." },
-  { title: "Time to answer", role: "serve", names: { "serve.latency_p50": "median", "serve.latency_p99": "p99" }, low: 0, format: span, rate: "serve.requests", lacks: "Appears with the first requests to /v1/similar." },
-  { title: "Drift: holdout loss of the best version", role: "validate", names: { "validate.holdout_loss": "loss" }, format: measure, drifts: "validate.drifts", lacks: "Appears while tripletd validate runs and the best version was judged." },
+  { title: "Events learned", hint: "events", role: "learn", names: { "learn.events": "events/s" }, low: 0, format: (v) => `${short(v)} events/s`, lacks: "Appears while tripletd learn runs." },
+  { title: "Lag", hint: "lag", role: "learn", names: { "learn.lag_events": "events" }, low: 0, format: (v) => `${short(v)} events`, also: "learn.lag_seconds", lacks: "Appears while tripletd learn runs and its stream can be read." },
+  { title: "Training loss", hint: "training", role: "learn", names: { "learn.loss": "hinge loss" }, format: measure, lacks: "Appears while tripletd learn learns events: the mean over 10 s." },
+  { title: "Freshness: from click to answer", hint: "freshness", role: "serve", prefixes: { "serve.fresh_p50.": "median, ", "serve.fresh_p99.": "p99, " }, log: true, format: span, lacks: "Appears when events are learned and somebody asks: nothing was both learned and used in an answer in this window." },
+  { title: "Time to answer", hint: "latency", role: "serve", names: { "serve.latency_p50": "median", "serve.latency_p99": "p99" }, low: 0, format: span, rate: "serve.requests", lacks: "Appears with the first requests to /v1/similar." },
+  { title: "Drift: loss on held-out clicks", hint: "drift", role: "validate", names: { "validate.holdout_loss": "loss" }, format: measure, drifts: "validate.drifts", lacks: "Appears while tripletd validate runs and the best version was judged." },
 ];
-const COLOURS = ["accent", "second", "third", "good"];
+const COLOURS = ["accent", "second", "third", "reference"];
+const DEAD = /^(learn|serve)\.dead\./;
 
 export class Live {
   constructor() {
@@ -25,12 +27,12 @@ export class Live {
     this.cards = CARDS.map((card) => this.card(card));
     this.dead = make("div", {});
     find("live-cards").append(...this.cards.map((card) => card.place),
-      make("div", { class: "card row" }, make("div", { class: "head" }, make("h3", {}, "Dead letters by reason")), this.dead));
+      make("div", { class: "card row" }, make("div", { class: "head" }, make("h3", {}, "Dead letters by reason ", hint("dead", "Dead letters by reason"))), this.dead));
   }
 
   card(about) {
     const [host, value] = [make("div", { class: "chart" }), make("span", { class: "value" })];
-    const place = make("div", { class: "card" }, make("div", { class: "head" }, make("h3", {}, about.title), value), host);
+    const place = make("div", { class: about.prefixes ? "card many" : "card" }, make("div", { class: "head" }, make("h3", {}, `${about.title} `, hint(about.hint, about.title)), value), host);
     const range = () => [this.first(), this.last()];
     const chart = new Chart(host, { time: true, low: about.low ?? null, log: about.log ?? false, axis: about.format === span ? span : about.format === measure ? measure : short, range, where: (at) => new Date(at * 1000).toLocaleTimeString("en-GB") });
     return { ...about, place, value, chart };
@@ -72,7 +74,7 @@ export class Live {
     if (!overview) return;
     const roles = new Map(overview.roles.map((role) => [role.role, role]));
     for (const card of this.cards) this.drawCard(card, roles.get(card.role), overview);
-    this.drawDead(overview.numbers, roles.get("learn"), overview.now);
+    this.drawDead(overview.numbers, roles.get("learn"));
   }
 
   drawCard(card, role, overview) {
@@ -84,9 +86,18 @@ export class Live {
       card.chart.blank(empty(stale ? `tripletd ${card.role} does not answer. ${card.lacks}` : card.lacks));
       return;
     }
-    const lines = known.map(([, label], place) => ({ label, colour: COLOURS[place % COLOURS.length], format: card.format }));
+    const lines = known.map(([name, label], place) => ({ label, ...this.look(card, name, place), format: card.format }));
     const words = `${card.title}: ${known.map(([name, label]) => `${label} ${this.newest(name, card.format)}`).join(", ")}`;
     card.chart.show([this.times, ...known.map(([name]) => this.values.get(name))], lines, words);
+  }
+
+  /** One colour for each name that is served, its p99 dashed; else one colour per line. */
+  look(card, name, place) {
+    const dash = name.includes("p99") ? [6, 4] : [];
+    if (!card.prefixes) return { colour: COLOURS[place % COLOURS.length], dash };
+    const aliases = this.overview.aliases;
+    const at = Math.max(aliases.findIndex((alias) => name.endsWith(`.${alias}`)), 0);
+    return { colour: COLOURS[at % COLOURS.length], dash };
   }
 
   /** [name, label] of the card's numbers that have a value in the window. */
@@ -101,7 +112,7 @@ export class Live {
 
   told(card, overview, gone) {
     if (gone) return gone.seen === null ? "" : `last ${ago(gone.seen, overview.now)}`;
-    const parts = Object.keys(card.names ?? {}).slice(0, 1).map((name) => overview.numbers[name]).filter((v) => v !== undefined).map(card.format);
+    const parts = Object.keys(card.names ?? {}).slice(0, 1).map((name) => overview.numbers[name]).filter((v) => v !== undefined).map((v) => card.format(v));
     if (card.also && overview.numbers[card.also] !== undefined) parts.push(`${span(overview.numbers[card.also])} behind`);
     if (card.rate && overview.numbers[card.rate] !== undefined) parts.push(`${short(overview.numbers[card.rate])} requests/s`);
     if (card.drifts && overview.numbers[card.drifts] !== undefined) {
@@ -116,17 +127,18 @@ export class Live {
     return value === undefined ? "not known" : format(value);
   }
 
-  drawDead(numbers, learn, now) {
-    const known = Object.entries(numbers).filter(([name, value]) => name.startsWith("learn.dead.") && value > 0);
+  drawDead(numbers, learn) {
+    const known = Object.entries(numbers).filter(([name, value]) => DEAD.test(name) && value > 0);
     known.sort((one, other) => other[1] - one[1]);
     refill(this.dead, [known, learn?.answers], () => {
       if (known.length === 0) {
-        return [empty(learn?.answers ? "None since tripletd learn began: every record could be learned from." : "Counted while tripletd learn runs; tripletd deadletters shows those that were kept.")];
+        return [empty(learn?.answers ? "None since the roles began: every record could be used." : "None in this server; those of learning are counted while tripletd learn runs. tripletd deadletters shows those that were kept.")];
       }
       return [make("ul", { class: "bars" }, ...known.map(([name, value]) => {
         const bar = make("i", { "aria-hidden": "true" });
         bar.style.width = `${(100 * value) / known[0][1]}%`;
-        return make("li", {}, make("span", {}, name.slice("learn.dead.".length).replaceAll("_", " ")), make("span", { class: "value" }, count(value)), bar);
+        const [role, , reason] = name.split(".");
+        return make("li", {}, make("span", {}, reason.replaceAll("_", " "), make("span", { class: "quiet" }, role === "serve" ? " (item)" : " (event)")), make("span", { class: "value" }, count(value)), bar);
       }))];
     });
   }

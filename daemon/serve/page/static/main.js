@@ -1,19 +1,24 @@
 // Starts everything: asks the server again and again, and says so when it no longer answers.
 
 import { get, repeat } from "./api.js";
+import { Changes } from "./changes.js";
 import { Compare } from "./compare.js";
 import { Curves } from "./curves.js";
 import { find } from "./dom.js";
 import { moment } from "./format.js";
+import { hints } from "./hints.js";
 import { Live } from "./live.js";
-import { showRoles, showServed, showTiles } from "./top.js";
+import { showRoles, showServed, Tiles } from "./top.js";
 import { Versions } from "./versions.js";
 
 const LIVE_SECONDS = 2;
 const LATE = 8; // samples that may be missing before the live numbers are told to be old
 const HISTORY_SECONDS = 4;
 
-const [curves, live, versions, compare] = [new Curves(), new Live(), new Versions(), new Compare()];
+hints();
+const [tiles, curves, live, versions, compare] = [new Tiles(), new Curves(), new Live(), new Versions(), new Compare()];
+const changes = new Changes((id) => compare.choose(id));
+compare.sidesChanged = (left, right) => changes.reset(left, right);
 let overview = null;
 let history = null;
 const troubles = new Map();
@@ -23,13 +28,14 @@ async function now() {
   overview = told;
   live.add(samples);
   showRoles(told);
-  showTiles(told, history?.curves);
+  tiles.show(told, history?.curves);
   showServed(told);
   live.draw(told);
+  if (history) versions.show(history.versions, told.served);
   const late = told.sampled === null || told.now - told.sampled > LATE * told.every;
   find("clock").textContent = `as of ${moment(late ? told.sampled ?? told.now : told.now, told.now)}`;
   find("clock").classList.toggle("late", late);
-  if (history) compare.offer(told.aliases, history.versions.versions, told.objects);
+  if (history) compare.offer(told.aliases, history.versions.kept, told.objects);
 }
 
 async function past() {
@@ -38,8 +44,8 @@ async function past() {
   curves.show(found);
   versions.show(rows, overview?.served);
   if (overview) {
-    showTiles(overview, found);
-    compare.offer(overview.aliases, rows.versions, overview.objects);
+    tiles.show(overview, found);
+    compare.offer(overview.aliases, rows.kept, overview.objects);
   }
 }
 

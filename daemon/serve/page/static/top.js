@@ -2,8 +2,11 @@
 
 import { find, make, refill } from "./dom.js";
 import { ago, count, measure, moment, short, span } from "./format.js";
+import { hint } from "./hints.js";
 
 const STATES = { ready: "ready", waiting: "not ready", gone: "does not answer" };
+const DEAD = /^(learn|serve)\.dead\./;
+const TILES = [["events", "Events learned"], ["lag", "Lag"], ["freshness", "Freshness, p99"], ["served", "Served"], ["best", "Best version"], ["dead", "Dead letters"]];
 
 function state(role) {
   return role.answers ? (role.not_ready === null ? "ready" : "waiting") : "gone";
@@ -17,68 +20,101 @@ export function showRoles(overview) {
     }));
 }
 
-export function showTiles(overview, curves) {
+/** The numbers at a glance: places that stay, and texts that change in them. */
+export class Tiles {
+  constructor() {
+    this.places = new Map(TILES.map(([name, title]) => {
+      const parts = { name: make("span", {}, title), value: make("span", {}, "–"), unit: make("small", {}), more: make("dd", { class: "more" }, "\u00a0") };
+      const place = make("div", { class: "none", data: { tile: name } }, make("dt", {}, parts.name, " ", hint(name, title)), make("dd", {}, parts.value, parts.unit), parts.more);
+      find("tiles").append(place);
+      return [name, { place, ...parts }];
+    }));
+  }
+
+  show(overview, curves) {
+    const told = tiles(overview, curves);
+    for (const [name, { value, unit = "", more = "", title, known = true }] of Object.entries(told)) {
+      const tile = this.places.get(name);
+      tile.place.classList.toggle("none", !known);
+      write(tile.value, value);
+      write(tile.unit, unit);
+      write(tile.more, more || "\u00a0");
+      tile.more.title = more;
+      if (title) write(tile.name, title);
+    }
+  }
+}
+
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function tiles(overview, curves) {
   const numbers = overview.numbers;
   const learn = overview.roles.find((role) => role.role === "learn");
   const quiet = learn?.answers ? "nothing yet" : learn?.seen ? `learn last answered ${ago(learn.seen, overview.now)}` : "learn does not answer";
-  const dead = Object.entries(numbers).filter(([name]) => name.startsWith("learn.dead."));
-  const letters = dead.reduce((sum, [, value]) => sum + value, 0);
-  const tiles = [
-    tile("Events learned", numbers["learn.events"], (v) => [short(v), " events/s"], quiet, numbers["learn.loss"] === undefined ? "" : `training loss ${measure(numbers["learn.loss"])}`),
-    tile("Lag", numbers["learn.lag_events"], (v) => [short(v), v === 1 ? " event" : " events"], quiet, numbers["learn.lag_seconds"] === undefined ? "" : `${span(numbers["learn.lag_seconds"])} behind`),
-    freshness(numbers),
-    served(overview),
-    best(curves),
-    tile("Dead letters", learn?.answers ? letters : undefined, (v) => [count(v), ""], quiet, dead.length > 1 ? `${count(dead.filter(([, v]) => v > 0).length)} reasons` : "since learn began"),
-  ];
-  refill(find("tiles"), tiles, () => tiles.map(([name, value, unit, more, known]) => make("div", { class: known ? null : "none" },
-    make("dt", {}, name), make("dd", {}, value, make("small", {}, unit)), make("dd", { class: "more" }, more || "\u00a0"))));
+  const tile = (value, written, unit, more) => (value === undefined ? nothing(quiet) : { value: written(value), unit, more });
+  const { "learn.loss": loss, "learn.lag_seconds": behind, "learn.lag_events": lag } = numbers;
+  return {
+    events: tile(numbers["learn.events"], short, " events/s", loss === undefined ? "" : `training loss ${measure(loss)}`),
+    lag: tile(lag, short, lag === 1 ? " event" : " events", behind === undefined ? "" : `${span(behind)} behind`),
+    freshness: freshness(numbers),
+    served: served(overview),
+    best: best(curves),
+    dead: dead(numbers, quiet),
+  };
 }
 
-function tile(name, value, written, quiet, more) {
-  return value === undefined ? [name, "–", "", quiet, false] : [name, ...written(value), more, true];
+const nothing = (more) => ({ value: "–", more, known: false });
+
+function dead(numbers, quiet) {
+  const known = Object.entries(numbers).filter(([name]) => DEAD.test(name));
+  if (known.length === 0) return nothing(quiet);
+  const reasons = known.filter(([, value]) => value > 0).length;
+  const sum = known.reduce((total, [, value]) => total + value, 0);
+  return { value: sum >= 1e6 ? short(sum) : count(sum), unit: sum === 1 ? " record" : " records", more: reasons > 1 ? `${count(reasons)} reasons` : "since the roles began" };
 }
 
 function freshness(numbers) {
   const found = Object.entries(numbers).filter(([name]) => name.startsWith("serve.fresh_p99."));
   const latest = found.find(([name]) => name.endsWith(".latest")) ?? found[0];
-  if (!latest) return ["Freshness, p99", "–", "", "no new event was used in an answer in the last minute", false];
+  if (!latest) return nothing("no new click in an answer for a minute");
   const alias = latest[0].slice("serve.fresh_p99.".length);
-  return ["Freshness, p99", span(latest[1]), "", `${alias}; median ${span(numbers[`serve.fresh_p50.${alias}`])}`, true];
+  return { value: span(latest[1]), more: `${alias}; median ${span(numbers[`serve.fresh_p50.${alias}`])}` };
 }
 
 function served(overview) {
   const first = overview.served.find((one) => one.alias === "latest" && one.model !== null) ?? overview.served.find((one) => one.model !== null);
-  if (!first) return ["Served", "–", "", overview.served[0]?.why || "no version yet", false];
+  if (!first) return nothing(overview.served[0]?.why || "no version yet");
   const others = overview.served.filter((one) => one !== first && one.model !== null).map((one) => `${one.alias} ${one.model}`);
-  return [`Served as ${first.alias}`, first.model, "", others.join(", ") || `since ${moment(first.since, overview.now)}`, true];
+  return { title: `Served as ${first.alias}`, value: first.model, more: others.join(", ") || `since ${moment(first.since, overview.now)}` };
 }
 
 function best(curves) {
   const kind = curves?.kinds[0];
-  if (!curves?.best || !kind) return ["Best version", "–", "", "none judged yet", false];
+  if (!curves?.best || !kind) return nothing("none judged yet");
   for (const line of kind.lines) {
     const place = line.versions.indexOf(curves.best.version);
     if (place >= 0) {
       const reference = line.reference[place];
-      return ["Best version", String(curves.best.version), "", `${measure(line.values[place])}${reference === null ? "" : `, version 0 ${measure(reference)}`}`, true];
+      return { value: String(curves.best.version), more: `${measure(line.values[place])}${reference === null ? "" : `; version 0: ${measure(reference)}`}` };
     }
   }
-  return ["Best version", String(curves.best.version), "", `after ${count(curves.best.events)} events`, true];
+  return { value: String(curves.best.version), more: `after ${short(curves.best.events)} events` };
 }
 
 export function showServed(overview) {
   const body = find("served-table").tBodies[0];
-  const rows = overview.served.map((one) => [one.alias, one.model, one.since === null ? "" : `${moment(one.since, overview.now)}, ${ago(one.since, overview.now)}`,
+  const rows = overview.served.map((one) => [one.alias, one.model, one.since === null ? "" : moment(one.since, overview.now), one.since === null ? "" : ago(one.since, overview.now),
     one.watermark === null ? "none yet" : ago(one.watermark / 1000, overview.now), fresh(overview.numbers, one.alias), one.why]);
   refill(body, rows, () => rows.length === 0
     ? [make("tr", {}, make("td", { colspan: 6, class: "why" }, "Nothing is served yet."))]
-    : rows.map(([alias, model, since, event, seconds, why]) => make("tr", {},
+    : rows.map(([alias, model, since, age, event, seconds, why]) => make("tr", {},
       make("th", { scope: "row" }, alias),
       make("td", { data: { label: "model" } }, model ?? "–"),
-      make("td", { data: { label: "since" } }, since || "–"),
+      make("td", { data: { label: "since" } }, since || "–", age ? make("span", { class: "quiet" }, ` ${age}`) : null),
       make("td", { data: { label: "newest event" } }, event),
-      make("td", { data: { label: "freshness" } }, seconds),
+      make("td", { data: { label: "freshness, median / p99" } }, seconds),
       make("td", { class: "why" }, why || (model === null ? "waits for a version" : "up to date")))));
 }
 

@@ -26,7 +26,7 @@ export class Versions {
     this.data = data;
     const names = new Map();
     for (const one of served ?? []) if (one.base !== null) names.set(one.base, [...(names.get(one.base) ?? []), one.alias]);
-    find("versions-count").textContent = data.count ? `${count(data.count)} written, ${count(data.versions.filter((one) => one.kept).length)} of those shown are kept` : "";
+    find("versions-count").textContent = data.count ? `${count(data.count)} written, ${count(data.kept.length)} kept` : "";
     refill(find("versions-table").tBodies[0], [data.versions, [...names]], () => data.versions.length
       ? data.versions.map((one) => row(one, names.get(one.number) ?? [], data.versions.some((other) => other.number > one.number && other.verdict)))
       : [make("tr", {}, make("td", { colspan: 6, class: "why" }, "Version 0 appears when tripletd learn starts; every later one with its verdict."))]);
@@ -54,8 +54,8 @@ function row(version, served, passed) {
 }
 
 function chips(version, served) {
-  const found = version.names.map((name) => make("span", { class: name === "best" ? "chip good" : "chip" }, name));
-  if (served.length) found.push(make("span", { class: "chip dull" }, `served as ${served.join(", ")}`));
+  const found = version.names.map((name) => make("span", { class: name === "best" ? "chip good" : "chip", title: name }, name));
+  if (served.length) found.push(make("span", { class: "chip dull", title: served.join(", ") }, `served as ${served.join(", ")}`));
   if (version.behind) found.push(make("span", { class: "chip warn" }, "left behind"));
   if (version.damaged) found.push(make("span", { class: "chip bad" }, "damaged"));
   if (!version.kept) found.push(make("span", { class: "chip dull" }, "pruned"));

@@ -1,4 +1,4 @@
-"""The page in a real browser: what people see and do, at the width of a desk and of a phone.
+"""The page in a real browser: what people see, at the width of a desk and of a phone.
 
 Screenshots of each width, light and dark, are left in `.cache/page/` to be looked at.
 """
@@ -6,66 +6,13 @@ Screenshots of each width, light and dark, are left in `.cache/page/` to be look
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import PATIENCE_MS, ChromiumMissing, browser
+from tests.daemon.serve.page.opening import WIDTHS, fits, opened, photograph, points, wait_for_pictures
 from tests.daemon.serve.page.scene import Scene, Things
-
-PICTURES = Path(__file__).parents[4] / ".cache" / "page"
-WIDTHS = {"desktop": (1440, 900), "phone": (390, 844)}
-FOCUSED = "document.activeElement.id || document.activeElement.tagName"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    try:
-        with browser() as started:
-            yield started
-    except ChromiumMissing as problem:
-        pytest.skip(str(problem))
-
-
-@pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    made = Scene(tmp_path)
-    made.learn()
-    made.run()
-    return made
-
-
-@contextmanager
-def opened(chromium: Browser, address: str, width: str = "desktop", scheme: str = "light") -> Iterator[Page]:
-    """The page, opened; complaints of the browser and requests to anybody else fail the test at its end."""
-    wide, high = WIDTHS[width]
-    context = chromium.new_context(viewport={"width": wide, "height": high}, color_scheme=scheme)  # type: ignore[arg-type]
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
-    complaints: list[str] = []
-    asked: list[str] = []
-    page.on(
-        "console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None
-    )
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    try:
-        page.goto(address)
-        yield page
-        assert complaints == []
-        assert [url for url in asked if not url.startswith(f"{address}/")] == []
-    finally:
-        context.close()
-
-
-def points(page: Page, chart: str) -> Locator:
-    """The chart once it has drawn something."""
-    drawn = page.locator(f"#{chart}")
-    expect(drawn).to_have_attribute("data-points", re.compile(r"[1-9]\d*"))
-    return drawn
 
 
 def colours(page: Page, chart: str) -> int:
@@ -92,10 +39,10 @@ def test_everything_is_shown_at_any_width(chromium: Browser, scene: Scene, width
         expect(page.locator("#served-table tbody")).to_contain_text("5+340")
         expect(page.locator(".side .hit")).to_have_count(20)
         expect(page.locator("#versions-table tbody tr")).to_have_count(6)
-        page.wait_for_function("[...document.images].every((one) => one.complete && one.naturalWidth)")
-        assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width][0]
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=PICTURES / f"{width}-{scheme}.png", full_page=True)
+        wait_for_pictures(page)
+        assert page.evaluate("[...document.images].every((one) => one.naturalWidth)")
+        assert fits(page, width)
+        photograph(page, f"{width}-{scheme}")
 
 
 def test_curves_have_their_reference_lines_and_what_was_left_behind(chromium: Browser, scene: Scene) -> None:
@@ -156,56 +103,6 @@ def test_live_numbers_that_nobody_renews_are_told_to_be_old(chromium: Browser, t
         expect(page.locator("#clock")).to_contain_text("as of 2001-09-09")
 
 
-def test_two_lists_side_by_side_with_what_moved(chromium: Browser, scene: Scene) -> None:
-    with scene.page() as address, opened(chromium, address) as page:
-        page.get_by_label("Object", exact=True).fill("number 12")
-        page.locator("#choices button", has_text="coat number 12").click()
-        page.get_by_label("Results").select_option("5")
-        left, right = page.locator(".side").first, page.locator(".side").last
-        expect(left.locator("h3")).to_have_text("version 0")
-        expect(right.locator("h3")).to_have_text("latest: version 5+340")
-        expect(left.locator(".hit .label")).to_have_text([f"coat number {n}" for n in (13, 14, 15, 16, 17)])
-        expect(right.locator(".hit .label")).to_have_text([f"coat number {n}" for n in (15, 18, 21, 24, 27)])
-        expect(right.locator(".hit").first).to_have_attribute("data-move", "up")
-        expect(right.locator(".hit .move").first).to_have_text("▲ 2")
-        expect(left.locator(".hit").first).to_have_attribute("data-move", "only")
-        expect(page.locator("#query")).to_contain_text("1 of 5 are in both lists")
-        expect(left.locator("img.thumb")).to_have_count(2)
-        page.get_by_label("Left").select_option("1")
-        expect(left.locator("h3")).to_have_text("version 1")
-        expect(left.locator(".hit .label").first).to_have_text("coat number 14")
-
-
-def test_what_an_object_says_is_text_and_never_markup(chromium: Browser, scene: Scene) -> None:
-    with scene.page() as address, opened(chromium, address) as page:
-        page.get_by_label("Object", exact=True).fill("onerror")
-        page.locator("#choices button", has_text="onerror").click()
-        expect(page.locator("#query strong")).to_contain_text("<script>")
-        page.get_by_label("Object", exact=True).fill("object-2")
-        expect(page.locator(".side .hit .label").first).to_contain_text("<script>")
-        assert page.title() == "tripletd"
-
-
-def test_all_of_it_can_be_reached_with_the_keyboard(chromium: Browser, scene: Scene) -> None:
-    with scene.page() as address, opened(chromium, address) as page:
-        expect(page.locator("#choices button").first).to_be_visible()
-        page.keyboard.press("Tab")
-        expect(page.locator(".skip")).to_be_focused()
-        reached = set()
-        for _ in range(60):
-            page.keyboard.press("Tab")
-            reached.add(page.evaluate(FOCUSED))
-        assert {"kind", "window", "object", "random", "left", "right", "k"} <= reached
-        page.locator("#choices button").nth(2).focus()
-        page.keyboard.press("Enter")
-        expect(page.locator("#choices button").nth(2)).to_have_attribute("aria-pressed", "true")
-        unnamed = page.evaluate(
-            "[...document.querySelectorAll('input, select, button')].filter((one) =>"
-            " !one.labels?.length && !one.textContent.trim() && !one.ariaLabel).length"
-        )
-        assert unnamed == 0
-
-
 @pytest.mark.parametrize("width", list(WIDTHS))
 def test_an_empty_installation_says_what_will_appear(chromium: Browser, tmp_path: Path, width: str) -> None:
     scene = Scene(tmp_path, objects=Things(0))
@@ -218,9 +115,8 @@ def test_an_empty_installation_says_what_will_appear(chromium: Browser, tmp_path
         expect(page.locator("#versions-table")).to_contain_text(
             "Version 0 appears when tripletd learn starts"
         )
-        assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width][0]
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=PICTURES / f"{width}-empty.png", full_page=True)
+        assert fits(page, width)
+        photograph(page, f"{width}-empty")
 
 
 def test_a_server_that_is_gone_leaves_what_was_shown_and_says_so(chromium: Browser, scene: Scene) -> None:
@@ -242,4 +138,4 @@ def test_texts_without_pictures_are_lists(chromium: Browser, tmp_path: Path) -> 
     with scene.page() as address, opened(chromium, address, "phone") as page:
         expect(page.locator(".side .hits.texts .hit")).to_have_count(20)
         expect(page.locator("img")).to_have_count(0)
-        assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS["phone"][0]
+        assert fits(page, "phone")
