@@ -53,20 +53,6 @@ class VersionStore:
                 continue
         return None
 
-    def manifests(self, report: Report | None = None) -> list[Manifest]:
-        """Every version's manifest, ascending; `report` is told of those that cannot be read.
-
-        A version pruned meanwhile is left out without a word. Raises Damaged when nothing can be listed.
-        """
-        found = []
-        for number in self.listing.candidates():
-            try:
-                found.append(self.manifest(number))
-            except Damaged as error:
-                if report is not None and number in self.listing.candidates():
-                    report(error)
-        return found
-
     def load(self, number: int, destination: Destination = fresh) -> Version:
         """Version `number`, every size and hash verified while reading, without a second copy.
 
