@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -18,15 +17,9 @@ from learners.block import DenseBlock
 from learners.maps import SpaceMap
 from learners.maps.space import ViewConfig
 from tests.daemon.client.test_client import DIM, Shop, vectors
+from tests.waiting import until
 
 ALIASES = ["stable", "latest"]
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.02)
 
 
 @contextmanager
