@@ -108,7 +108,8 @@ class Freshness:
 
     def cut(self, total: int) -> None:
         """A version stands at `total` records: an alias may come to stand there."""
-        self._cuts.add(total)
+        if self._groups and total >= self._groups[0][0]:
+            self._cuts.add(total)
 
     def begin(self, total: int) -> None:
         """What the state at `total` records holds was there before anybody could ask: it is not counted."""

@@ -106,6 +106,20 @@ def test_every_event_is_counted_once_and_nearly_exactly(steps: list[tuple[int, i
     assert sorted(age for age in counted if age <= freshness.FINE_S) == young
 
 
+def test_versions_without_events_to_wait_for_are_not_remembered() -> None:
+    account = begun()
+    for total in range(1000):
+        account.cut(total)
+    account.learned(2000, ms(NOW), NOW)
+    for total in range(1000, 1900):
+        account.cut(total)
+    assert account._cuts == set()
+    account.cut(2000)
+    account.learned(3000, ms(NOW), NOW)
+    account.cut(3000)
+    assert account._cuts == {2000, 3000}
+
+
 def test_the_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(freshness, "MOST_TIMES", 5000)
     rng, account = np.random.default_rng(1), begun()

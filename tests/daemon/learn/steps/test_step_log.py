@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -133,6 +134,27 @@ def test_a_step_log_that_stands_still_changes_nothing_and_nobody_waits_for_it(
         release.set()
     ours, theirs = (site.versions.load(site.newest().number).arrays for site in (usual, stuck))
     assert ours["W"].tobytes() == theirs["W"].tobytes()
+
+
+@pytest.mark.parametrize("what", ["rubbish", "a folder", "a pipe", "a damaged log"])
+def test_whatever_lies_where_the_step_log_should_be_the_learner_learns(new_site: Sites, what: str) -> None:
+    site, short = new_site(log=True), {"checkpoints__every_events": 20, "steps__retention_bytes": "1B"}
+    site.feed(make_events(60))
+    path = Path(site.address.steps.path)
+    if what == "rubbish":
+        path.write_bytes(b"rubbish" * 5000)
+    elif what == "a folder":
+        path.mkdir()
+    elif what == "a pipe":
+        os.mkfifo(path)
+    else:
+        assert site.learn(**short) == EX_OK
+        path.write_bytes(path.read_bytes()[:100] + b"rubbish" * 5000)
+        sink = open_sink(site.address)
+        sink.send([OutRecord(value) for value in make_events(60, seed=1)])
+        sink.close()
+    assert site.learn(**short) == EX_OK
+    assert site.newest().counters["records"] == (120 if what == "a damaged log" else 60)
 
 
 def test_retention_leaves_what_a_replica_of_the_last_version_but_one_needs(new_site: Sites) -> None:
