@@ -30,7 +30,7 @@ export class Compare {
       this.key = key;
       this.fill("left", names, "0");
       this.fill("right", names, aliases.includes("latest") ? "latest" : aliases[0] ?? names[0]);
-      this.sidesChanged(find("left").value, find("right").value);
+      if (numbers.length > 0) this.sidesChanged(find("left").value, find("right").value);
     }
     if (objects === 0) {
       find("sides").replaceChildren(empty("Appears when the server has objects to compare: name a catalog file, or put items with tripletd items put."));

@@ -1,0 +1,84 @@
+"""What changed between two versions, for the page: in the background, one at a time, kept, on a budget."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daemon.models.diff import Diff
+from daemon.serve.page.sources import CannotAnswer
+from daemon.serve.wiring.apart import Allowance
+from daemon.serve.wiring.comparing import KEPT, PageComparer
+from daemon.serve.wiring.live import Live
+from tests.daemon.client.test_client import DIM, Shop
+from tests.daemon.serve.wiring.test_live import serving
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    """Versions that stretch one direction more and more."""
+    shop = Shop(tmp_path)
+    for number in range(KEPT + 2):
+        shop.add(np.diag([1.0 + number, *[1.0] * (DIM - 1)]).astype(np.float32), attach=True)
+    with serving(shop) as live:
+        yield live
+
+
+def made(comparer: PageComparer, before: int, after: int) -> Diff:
+    deadline = time.monotonic() + PATIENCE_S
+    while (found := comparer.difference(before, after)) is None:
+        assert time.monotonic() < deadline, "it is never made"
+        time.sleep(0.01)
+    return found
+
+
+def test_it_is_made_in_the_background_and_kept(live: Live) -> None:
+    comparer = PageComparer(live, Allowance())
+    assert comparer.difference(0, 3) is None
+    found = made(comparer, 0, 3)
+    (step,) = found.steps
+    assert step.after - step.before == pytest.approx(2.0)
+    assert comparer.difference(0, 3) is found
+    for before in range(1, KEPT + 1):
+        made(comparer, before, before + 1)
+    assert comparer.difference(0, 3) is None, "the oldest one was let go"
+
+
+def test_one_at_a_time_and_the_rest_is_told_to_come_again(live: Live) -> None:
+    go_on = threading.Event()
+
+    class Slow(Allowance):
+        @contextmanager
+        def spending(self) -> Iterator[None]:
+            go_on.wait(PATIENCE_S)
+            yield
+
+    comparer = PageComparer(live, Slow())
+    assert comparer.difference(0, 1) is None
+    assert comparer.difference(0, 1) is None
+    with pytest.raises(CannotAnswer, match="two other versions") as refused:
+        comparer.difference(0, 2)
+    assert refused.value.code == "busy"
+    go_on.set()
+    made(comparer, 0, 1)
+    made(comparer, 0, 2)
+
+
+def test_what_went_wrong_is_told_once_to_who_asked_for_it(live: Live) -> None:
+    comparer = PageComparer(live, Allowance())
+    with pytest.raises(CannotAnswer, match="999 cannot be opened"):
+        made(comparer, 0, 999)
+    assert comparer.difference(0, 999) is None, "it is tried again"
+    with pytest.raises(CannotAnswer, match="999"):
+        made(comparer, 0, 999)
+    with pytest.raises(CannotAnswer, match="limited") as refused:
+        made(PageComparer(live, Allowance(most=0.0)), 0, 1)
+    assert refused.value.code == "busy"
