@@ -9,19 +9,19 @@ from dataclasses import dataclass
 class ModelId:
     """Which state an answer was computed with.
 
-    version: the newest version (base) at or before that state. records: events of the log applied behind the
-    version, 0 at it. watermark: newest event time in the state, ms since the epoch, None before any event.
+    version: the newest version (base) at or before that state. behind: records applied since that version, 0
+    at it. watermark: newest event time in the state, ms since the epoch, None before any event.
     total: records applied since version 0, which orders the states of one line: "12+3400" and "13+200" may be
     the same one. `str` is "12" at a version and "12+3400" behind it.
     """
 
     version: int
-    records: int = 0
+    behind: int = 0
     watermark: int | None = None
     total: int = 0
 
     def __str__(self) -> str:
-        return f"{self.version}+{self.records}" if self.records else str(self.version)
+        return f"{self.version}+{self.behind}" if self.behind else str(self.version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Watcher:
         with self._lock:
             for account in self._accounts.values():
                 account.learned(model.total, flip.event_times, now_ms)
-                account.cut(model.total - model.records)
+                account.cut(model.total - model.behind)
             if flip.alias not in self._begun:
                 self._begun.add(flip.alias)
                 self._accounts[flip.alias].begin(model.total)

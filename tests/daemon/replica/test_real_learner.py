@@ -31,7 +31,7 @@ class Followed:
 
     def flipped(self, flip: Flip) -> None:
         self.told.append(flip)
-        if flip.result == "relabel" and flip.model.records == 0:
+        if flip.result == "relabel" and flip.model.behind == 0:
             with self.replica.read() as view:
                 W = self.site.versions.load(flip.model.version).arrays["W"]
                 self.equal.append(view.form.state_matrix.tobytes() == W.tobytes())
@@ -87,5 +87,5 @@ def test_where_the_learner_publishes_no_steps_versions_are_followed(tmp_path: Pa
         reached = followed.reach()
     finally:
         followed.replica.close()
-    assert reached.records == 0
+    assert reached.behind == 0
     assert followed.replica.status().following == "versions"
