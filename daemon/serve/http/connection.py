@@ -8,36 +8,37 @@ and what ends a connection is said in the same JSON as everything else.
 from __future__ import annotations
 
 import asyncio
+import sys
 from http import HTTPStatus
 from typing import Any, NoReturn
 
+import httptools
 from pydantic_core import to_json
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
 from daemon.serve.http.limits import Limits
 from daemon.serve.http.metrics import HttpMetrics
+from daemon.serve.http.writing import TimedWriting
 
 MOST_PIPELINED = 32
+_OF_UPGRADES = (b"connection", b"upgrade", b"http2-settings")
 _GRACE_S = 1.0  # the application's own limit on a body comes first: it has the better answer
 
 
-class LimitedConnection(HttpToolsProtocol):
+class LimitedConnection(TimedWriting):
     """HTTP/1.1 of one client within `limits`."""
 
     def __init__(self, *args: Any, limits: Limits, metrics: HttpMetrics, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._limits, self._metrics = limits, metrics
+        super().__init__(*args, limits=limits, metrics=metrics, **kwargs)
         self._timer: asyncio.TimerHandle | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
         # Bytes received that are no body: of a header, or what frames chunks and follows them; of its parts.
         self._head = self._fields = 0
         self._in_body = self._is_over = False
+        self._data = b""
         self._refused: tuple[str, Problem] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(0)  # so that any byte that is not taken at once starts the timer
         self._metrics.connections.set(len(self.connections))
         if len(self.connections) > self._limits.connections:
             message = f"{self._limits.connections} connections are open already"
@@ -58,7 +59,9 @@ class LimitedConnection(HttpToolsProtocol):
         if not self._in_body and self._timer is None:
             self._start_timer(self._limits.head_s)
         self._head += len(data)
+        self._data = data
         super().data_received(data)
+        self._data = b""
         if not self._is_over and self._head > self._limits.head_bytes:
             self._end("head_bytes", self._large_head())
 
@@ -80,6 +83,10 @@ class LimitedConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_PIPELINED:  # one read has room for thousands, each with its own state
             message = f"more than {MOST_PIPELINED} requests before the first was answered"
             self._refuse("pipelined", Problem(400, "pipelined", message, "request", "wait for answers"))
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise ValueError("this is no proxy")
+            return  # `_unsupported_upgrade_warning` begins it anew
         self._in_body, self._head = True, 0
         self._start_timer(self._limits.body_s + _GRACE_S)
         super().on_headers_complete()
@@ -89,25 +96,36 @@ class LimitedConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._in_body, self._head = False, 0
         self._stop_timer()
         super().on_message_complete()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer a request that would upgrade as if it had not asked (RFC 9110, section 7.8): the parser took
+        what follows its header for another protocol, so it is parsed again without those fields.
+        """
+        error = sys.exception()
+        assert isinstance(error, httptools.HttpParserUpgrade)
+        kept = [(name, value) for name, value in self.headers if name not in _OF_UPGRADES]
+        words = (value.lower() for name, value in self.headers if name == b"connection")
+        if any(b"close" in value for value in words):
+            kept.append((b"connection", b"close"))
+        line = b"%s %s HTTP/%s" % (
+            self.parser.get_method(),
+            self.url,
+            self.parser.get_http_version().encode(),
+        )
+        self.parser = httptools.HttpRequestParser(self)
+        head = b"\r\n".join([line, *(b"%s: %s" % field for field in kept), b"", b""])
+        self._data = head + self._data[error.args[0] :]
+        super().data_received(self._data)
 
     def send_400_response(self, msg: str) -> None:
         """What is not HTTP, in the common shape."""
         bad = Problem(400, "bad_http", "this is not valid HTTP/1.1", "request", "send an HTTP/1.1 request")
         self._end(*(self._refused or ("bad_http", bad)))
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        if self._write_timer is None:
-            self._write_timer = self.loop.call_later(self._limits.write_s, self._not_reading)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
 
     def _refuse(self, limit: str, problem: Problem) -> NoReturn:
         self._refused = (limit, problem)
@@ -128,20 +146,20 @@ class LimitedConnection(HttpToolsProtocol):
         message = f"the {place} was not complete after {seconds:g} s"
         self._end(f"slow_{place}", Problem(408, f"slow_{place}", message, place, "send it faster"))
 
-    def _not_reading(self) -> None:
-        self._metrics.record_turned_away("slow_reader")
-        self.transport.abort()
-
     def _large_head(self) -> Problem:
         message = f"request line and headers are larger than {self._limits.head_bytes} bytes"
         return Problem(431, "header_too_large", message, "header", "send fewer and shorter headers")
 
     def _end(self, limit: str, problem: Problem) -> None:
-        """Say why and close; only close where another answer of this connection is not complete."""
+        """Say why and close; only close where another answer of this connection is not complete, or begun."""
         self._is_over = True
         self._metrics.record_turned_away(limit)
         self._stop_timer()
-        if self.cycle is None or self.cycle.response_complete:
+        cycle = self.cycle
+        in_its_body = cycle is not None and cycle.more_body and not (self.pipeline or cycle.response_started)
+        if in_its_body:
+            cycle.disconnected = True  # what would be answered is answered here
+        if cycle is None or cycle.response_complete or in_its_body:
             self.transport.write(_raw(problem))
         self.transport.close()
 

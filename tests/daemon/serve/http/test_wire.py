@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 import pytest
 
@@ -85,6 +86,30 @@ def test_thousands_of_pipelined_questions_are_not_taken_in(strict: Served) -> No
         read_all(connection)
     strict.searcher.gate.set()
     assert strict.metric("tripletd_http_turned_away_total", limit="pipelined") == before + 1
+
+
+def test_a_request_that_would_upgrade_is_answered_as_if_it_did_not(strict: Served) -> None:
+    wish = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+    question = post(QUESTION).replace(b"\r\n\r\n", b"\r\n" + wish + b"\r\n", 1)
+    last = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close, Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    with strict.connect() as connection:
+        connection.sendall(question + question[:-5])
+        time.sleep(0.1)
+        connection.sendall(question[-5:] + last)
+        answers = read_all(connection).split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"200"] * 3
+    assert b'"results"' in answers[0]
+    assert answers[1].split(b"took_ms")[0][-40:] == answers[0].split(b"took_ms")[0][-40:]
+    assert answers[2].endswith(b"ok\n")
+
+
+@pytest.mark.parametrize("body", [b"-1\r\n", b"2\r\nabcdef\r\n", b"f" * 20 + b"\r\n", b"2;\x00\r\n"])
+def test_a_body_that_is_no_chunks_is_400(strict: Served, body: bytes) -> None:
+    with strict.connect() as connection:
+        head = b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head + body)
+        status, error = error_of(read_all(connection))
+    assert (status, error["code"]) == (400, "bad_http")
 
 
 def test_an_upgrade_is_not_taken(strict: Served) -> None:
