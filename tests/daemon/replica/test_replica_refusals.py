@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -124,27 +126,29 @@ def test_another_space(world, serving):
     refused(world, serving, "other_space")
 
 
-def test_a_future_format(world, serving):
-    world.learn(20)
+@contextmanager
+def spoilt_manifest(world) -> Iterator[Path]:
+    """The manifest of version 2, written just now, to be changed before any replica sees it."""
     looked = world.versions.listing.versions
     world.versions.listing.versions = lambda: [0, 1]
     world.capture(tell=False)
     path = world.root / "versions" / f"{2:010d}" / "manifest.json"
     path.chmod(0o600)
-    path.write_bytes(seal(unsealed(path) | {"format": 99}))
+    yield path
     world.versions.listing.versions = looked
+
+
+def test_a_future_format(world, serving):
+    world.learn(20)
+    with spoilt_manifest(world) as path:
+        path.write_bytes(seal(unsealed(path) | {"format": 99}))
     refused(world, serving, "future_format")
 
 
 def test_a_damaged_manifest(world, serving):
     world.learn(20)
-    looked = world.versions.listing.versions
-    world.versions.listing.versions = lambda: [0, 1]
-    world.capture(tell=False)
-    path = world.root / "versions" / f"{2:010d}" / "manifest.json"
-    path.chmod(0o600)
-    path.write_bytes(path.read_bytes()[:40])
-    world.versions.listing.versions = looked
+    with spoilt_manifest(world) as path:
+        path.write_bytes(path.read_bytes()[:40])
     until(lambda: serving.status().refusals, str(serving.status()))
     assert set(serving.status().refusals) <= {"malformed", "altered", "truncated"}
     still_answers(world, serving)
