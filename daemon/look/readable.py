@@ -25,16 +25,25 @@ class Readable:
         return max([*self.damaged, *(one.number for one in self.manifests)], default=None)
 
 
-def read_all(versions: VersionStore, ledger: Ledger) -> Readable:
-    """Read every manifest and entry. Raises Damaged only when nothing can be listed."""
+def read_all(versions: VersionStore, ledger: Ledger, known: dict[int, Manifest] | None = None) -> Readable:
+    """Read every manifest and entry. Raises Damaged only when nothing can be listed.
+
+    known: manifests by number that are not read again, since they never change; brought up to date.
+    """
     entries, notes = read_entries(ledger)
-    manifests, damaged = [], {}
-    for number in versions.listing.candidates():
+    known = {} if known is None else known
+    damaged, candidates = {}, versions.listing.candidates()
+    for gone in known.keys() - set(candidates):
+        del known[gone]
+    for number in candidates:
+        if number in known:
+            continue
         try:
-            manifests.append(versions.manifest(number))
+            known[number] = versions.manifest(number)
         except Damaged as error:
             if number in versions.listing.candidates():  # else pruned meanwhile
                 damaged[number] = str(error)
+    manifests = [known[number] for number in candidates if number in known]
     kept = [one for one in manifests if one.kind == "version"]
     return Readable(kept, entries, damaged, [*damaged.values(), *notes])
 

@@ -35,11 +35,15 @@ def answer(request: Request, body: bytes, content_type: str, tag: str | None = N
     return Response(body, media_type=content_type, headers=headers)
 
 
-def answer_json(request: Request, value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
+def json_of(value: Any) -> bytes:
     """`value` as JSON; numbers that JSON cannot carry are a bug."""
-    body = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode(
-        "utf-8", "replace"
-    )
+    told = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return told.encode("utf-8", "replace")
+
+
+def answer_json(request: Request, value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    """`value` as JSON, by `json_of`."""
+    body = json_of(value)
     if status != HTTPStatus.OK:  # not yet what was asked for: never the same twice
         return Response(body, status_code=status, media_type="application/json", headers=HEADERS)
     return answer(request, body, "application/json")

@@ -11,13 +11,21 @@ T = TypeVar("T")
 
 
 class Cached(Generic[T]):
-    """What `make` gives, kept for `seconds`; askers that come while it is made wait for it."""
+    """What `make` gives, kept for `seconds`; askers that come while it is made wait for it.
+
+    What takes long to make is kept longer: making it takes at most `share` of the time.
+    """
 
     def __init__(
-        self, make: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic
+        self,
+        make: Callable[[], T],
+        seconds: float,
+        share: float = 0.05,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make = make
         self._seconds = seconds
+        self._share = share
         self._clock = clock
         self._lock = threading.Lock()
         self._known: tuple[float, T] | None = None
@@ -25,6 +33,9 @@ class Cached(Generic[T]):
     def get(self) -> T:
         """The value; raises what `make` raises, and keeps nothing then."""
         with self._lock:
-            if self._known is None or self._clock() - self._known[0] >= self._seconds:
-                self._known = (self._clock(), self._make())
+            began = self._clock()
+            if self._known is None or began >= self._known[0]:
+                made = self._make()
+                ended = self._clock()
+                self._known = ended + max(self._seconds, (ended - began) / self._share), made
             return self._known[1]

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from daemon.look.curves_csv import to_csv
-from daemon.serve.page.answers import answer, answer_json, refuse
+from daemon.serve.page.answers import answer, answer_json, json_of, refuse
 from daemon.serve.page.asked import BadField, moment, number_or_none, text, whole
 from daemon.serve.page.cached import Cached
-from daemon.serve.page.history import HistoryReader, curves_data, versions_data
+from daemon.serve.page.history import History, HistoryReader, curves_data, versions_data
 from daemon.serve.page.images import kind_of
 from daemon.serve.page.sides import ranked, shared
 from daemon.serve.page.sources import CannotAnswer, Found, PageSources, Shown
@@ -33,6 +33,7 @@ class PageData:
     def __init__(self, sources: PageSources) -> None:
         self._sources = sources
         self._history = Cached(HistoryReader(sources.versions, sources.ledger).read, HISTORY_SECONDS)
+        self._drawn: tuple[History, bytes] | None = None
 
     def overview(self, request: Request) -> Response:
         """Roles, what each alias answers with, the newest live numbers and when they were taken, objects."""
@@ -53,7 +54,7 @@ class PageData:
 
     def curves(self, request: Request) -> Response:
         """Learning curves, as `curves_data`."""
-        return answer_json(request, curves_data(self._history.get().curves))
+        return answer(request, self._curves(self._history.get()), "application/json")
 
     def curves_csv(self, request: Request) -> Response:
         """The same as a table, every version and measure."""
@@ -133,6 +134,12 @@ class PageData:
         if number not in self._sources.versions.versions():
             raise CannotAnswer("unknown_version", f"there is no version {number}, or it was pruned")
         return number
+
+    def _curves(self, history: History) -> bytes:
+        """The curves as JSON, put into words once per history: there may be a megabyte of them."""
+        if self._drawn is None or self._drawn[0] is not history:
+            self._drawn = history, json_of(curves_data(history.curves))
+        return self._drawn[1]
 
     def _side(self, side: str, query: str, k: int) -> Found | CannotAnswer:
         try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from checkpoints import Ledger, LedgerEntry, VersionStore
+from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore
 from daemon.look.curve_reader import CurveReader
 from daemon.look.curves import LOSS_TITLE, TITLES, Curves, Line, Point
 from daemon.look.overview import VersionRow, version_rows
-from daemon.look.readable import read_all
+from daemon.look.readable import Readable, read_all
 
 MOST_POINTS = 1500
 """Of one line of one measure; longer ones are thinned evenly, their last point kept."""
@@ -37,15 +37,26 @@ class HistoryReader:
         self._versions = versions
         self._ledger = ledger
         self._curves = CurveReader(versions, ledger)
+        self._manifests: dict[int, Manifest] = {}
+        self._last: tuple[Readable, History] | None = None
+        self._lost: list[str] = []
 
     def read(self) -> History:
-        """As it is now. Damaged when nothing can be listed."""
-        curves = self._curves.read()
-        found = read_all(self._versions, self._ledger)
-        rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
-        moves = [entry for entry in found.entries if entry.kind != "KEEP"]
-        newest_first = tuple(reversed(moves[-MOST_MOVES:]))
-        return History(curves, {row.number: row for row in rows}, newest_first, found.notes)
+        """As it is now; the very object of the last time where nothing has changed. Damaged when nothing can
+        be listed.
+        """
+        found = read_all(self._versions, self._ledger, self._manifests)
+        lost = [note for note in found.notes if note not in found.damaged.values()]  # each is told once
+        self._lost += lost
+        if self._last is None or lost or replace(found, notes=[]) != self._last[0]:
+            rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
+            moves = [entry for entry in found.entries if entry.kind != "KEEP"]
+            newest_first = tuple(reversed(moves[-MOST_MOVES:]))
+            by_number = {row.number: row for row in rows}
+            notes = [*found.damaged.values(), *self._lost]
+            history = History(self._curves.read(), by_number, newest_first, notes)
+            self._last = replace(found, notes=[]), history
+        return self._last[1]
 
 
 def curves_data(curves: Curves) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import { bytes, count, measure, moment, parse } from "./format.js";
 
 const FIRST = 12;
 const STEP = 50;
+const NOTES = 5;
 
 export class Versions {
   constructor() {
@@ -33,6 +34,7 @@ export class Versions {
     const more = find("more");
     more.hidden = data.more === 0 || this.wanted >= 200;
     more.textContent = `Show older versions (${count(data.more)} more)`;
+    refill(find("notes"), data.notes, () => data.notes.slice(0, NOTES).map((note) => make("li", {}, `Cannot be read: ${note}`)));
     refill(find("moves"), data.moves, () => data.moves.length
       ? data.moves.map(move)
       : [make("li", { class: "why" }, "None yet: promotions, rollbacks, stops and resumes appear here.")]);
