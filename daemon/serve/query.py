@@ -79,6 +79,8 @@ class Answers:
     computed. Equal to `model.total` where that is a whole version; else, with b for `formed` and t for
     `model.total`, a score is that of the form of W_b carried over to W_t (`learners.carried` says how),
     divided by the object's norm under the form of W_b: with b, t and the step log it can be computed again.
+    (Until the next form is made, b is a state of the line that the learner has left when it has just begun
+    anew from an older version; it may then exceed t.)
     exact[i]: whether every object was looked at; False where an approximate search took part, which finds
     most of the k best. The score of a hit is the same either way.
     """
