@@ -76,8 +76,9 @@ class Answers:
 
     results[i]: at most k hits, descending by score, or the `Refused` of query i alone: one bad question
     never spoils the others of its batch. formed: records since version 0 at which the form of the scores was
-    computed. Equal to `model.total` where that is a whole version; else, with b for `formed` and t for
-    `model.total`, a score is that of the form of W_b carried over to W_t (`learners.carried` says how),
+    computed: those of the model where versions are served whole. Where steps are followed it may lie before
+    `model.total`, also when the model has just come to be called a version. Then, with b for `formed` and t
+    for `model.total`, a score is that of the form of W_b carried over to W_t (`learners.carried` says how),
     divided by the object's norm under the form of W_b: with b, t and the step log it can be computed again.
     (Until the next form is made, b is a state of the line that the learner has left when it has just begun
     anew from an older version; it may then exceed t.)

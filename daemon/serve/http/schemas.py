@@ -145,8 +145,8 @@ class Origin(Answer):
     base: int = Field(description="the newest version at or before the model's state")
     records: int = Field(description="records applied since version 0")
     formed: int = Field(
-        description="records at which the serving form and the norms of objects were computed; from there to "
-        "`records` the form is carried over; equal to `records` when a whole version answers"
+        description="records at which the serving form and the norms of objects were computed; equal to "
+        "`records`, except where steps are followed (latest): from here to there the form is carried over"
     )
     watermark: int | None = Field(description="newest event time learned, Unix milliseconds")
     alias: str
