@@ -9,12 +9,11 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from daemon.failures import as_user_error
 from daemon.serve.http.aside import Aside
 from daemon.serve.http.auth import TokenGuard
 from daemon.serve.http.body import Bodies
 from daemon.serve.http.changes import Collected, GcRequest, Moved, PinRequest, PromoteRequest, RollbackRequest
-from daemon.serve.http.errors import JSON, from_user_error
+from daemon.serve.http.errors import JSON, from_failure
 from daemon.serve.http.ports import Administration
 
 _PATIENCE_S = 60.0  # a promotion reads and verifies a whole version
@@ -58,8 +57,8 @@ class Models:
         try:
             done = await self._aside.run(action)
         except Exception as error:
-            told = as_user_error(error)
-            if told is None:
+            problem = from_failure(error)
+            if problem is None:
                 raise
-            raise from_user_error(told) from None
+            raise problem from None
         return Response(answer.model_validate(done).model_dump_json(), media_type=JSON)

@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError
+from daemon.failures import as_user_error
 from daemon.models.refusal import Refused as NotMoved
 from daemon.serve.http.schemas import MARKS
 from daemon.serve.query import Refused
@@ -81,6 +82,12 @@ def from_refusal(refused: Refused, prefix: str = "") -> Problem:
         refused.remedy,
         retry_after=refused.status == 503,
     )
+
+
+def from_failure(error: Exception) -> Problem | None:
+    """What the store, or whoever changes it, raised; None for a bug."""
+    told = as_user_error(error)
+    return None if told is None else from_user_error(told)
 
 
 def from_user_error(error: UserError) -> Problem:

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from daemon.serve.http.aside import Aside
-from daemon.serve.http.errors import JSON
+from daemon.serve.http.errors import JSON, from_failure
 from daemon.serve.http.ports import Overviews
 from daemon.serve.http.schemas import Versions
 
@@ -21,5 +21,11 @@ class VersionList:
 
     async def get(self, request: Request) -> Response:
         """GET /v1/versions"""
-        found = Versions.model_validate(await self._aside.run(self._overviews.versions))
+        try:
+            found = Versions.model_validate(await self._aside.run(self._overviews.versions))
+        except Exception as error:
+            problem = from_failure(error)
+            if problem is None:
+                raise
+            raise problem from None
         return Response(found.model_dump_json(), media_type=JSON)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from checkpoints import Damaged
 from tests.daemon.serve.http.clients import soon
-from tests.daemon.serve.http.toy import Served
+from tests.daemon.serve.http.toy import Served, ToyOverviews, running
 
 ORIGIN = {"version": "12+7", "base": 12, "records": 1234, "formed": 1230, "watermark": 1_700_000_000_000}
 
@@ -110,6 +113,22 @@ def test_versions_are_listed(served: Served) -> None:
     assert status == 200
     assert answer["aliases"][0]["version"] == "12+7"
     assert answer["versions"] == [{"version": 12, "names": []}]
+
+
+def test_versions_that_cannot_be_listed_are_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(self: ToyOverviews) -> dict[str, Any]:
+        raise Damaged("unreadable", "checkpoints/versions", "cannot be read: Input/output error", "the disk")
+
+    monkeypatch.setattr(ToyOverviews, "versions", unreadable)
+    with running() as served:
+        status, answer, headers = served.ask("GET", "/v1/versions")
+        assert (status, answer["error"]["code"], answer["error"]["remedy"]) == (
+            503,
+            "store_unavailable",
+            "the disk",
+        )
+        assert headers["retry-after"] == "1"
+        assert served.metric("tripletd_http_bugs_total") == 0
 
 
 def test_health_and_metrics_are_on_the_same_port(served: Served) -> None:
