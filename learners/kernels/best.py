@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,11 +13,16 @@ from learners.kernels.compile import POINTERS_OUT, ROWS_OUT, inlined, kernel
 from numba import types  # isort: skip
 
 PLACES_OUT = types.int64[:, ::1]
+MASK = types.Array(types.boolean, 1, "C", readonly=True)
+BEST = types.Tuple((ROWS_OUT, PLACES_OUT, POINTERS_OUT))
 LARGEST = float(np.finfo(np.float32).max)
 
 SMALLEST_STEP = np.float32(2.0**-120)
 """How far below the worst kept score a bound must lie to be left out: beyond what is lost where float32
 numbers underflow (2^-149 each), and nothing beside any score of ordinary size."""
+
+Best: TypeAlias = tuple[Any, Any, Any]
+"""scores float32 [m, k], rows int64 [m, k], counts int64 [m]: the heaps of m queries."""
 
 
 @inlined

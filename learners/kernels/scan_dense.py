@@ -17,15 +17,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from learners.kernels.best import PLACES_OUT, bar, offer, rounded
+from learners.kernels.best import BEST, MASK, Best, bar, offer, rounded
 from learners.kernels.codes import dot_codes
 from learners.kernels.compile import (
     FLOATS,
     FLOATS_OUT,
     POINTERS,
-    POINTERS_OUT,
     ROWS,
-    ROWS_OUT,
     inlined,
     kernel,
 )
@@ -35,9 +33,7 @@ from numba import types  # isort: skip
 
 BYTES = types.Array(types.int8, 2, "C", readonly=True)
 WORDS = types.Array(types.int16, 2, "C", readonly=True)
-MASK = types.Array(types.boolean, 1, "C", readonly=True)
 BOUNDS = types.Array(types.float64, 2, "C", readonly=True)
-BEST = types.Tuple((ROWS_OUT, PLACES_OUT, POINTERS_OUT))
 CODED = types.Tuple((ROWS, BYTES, BOUNDS))
 
 AHEAD = 8
@@ -49,9 +45,6 @@ LINE, LINES = 64, 512
 Coded: TypeAlias = tuple[Any, Any, Any]
 """rows float32 [n, d], codes int8 [n, p], bounds float64 [n, 3]: step, norm and norm of the rest of each
 row."""
-
-Best: TypeAlias = tuple[Any, Any, Any]
-"""scores float32 [m, k], rows int64 [m, k], counts int64 [m]: the heaps of m queries."""
 
 
 @kernel(types.int64(ROWS, types.int8[:, ::1], types.float64[:, ::1]))

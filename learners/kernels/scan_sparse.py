@@ -12,16 +12,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from learners.kernels.best import PLACES_OUT, bar, offer, rounded
+from learners.kernels.best import BEST, MASK, Best, bar, offer, rounded
 from learners.kernels.compile import (
     CSR,
     DOUBLES_OUT,
     FLOATS,
     FLOATS_OUT,
     POINTERS,
-    POINTERS_OUT,
     ROWS,
-    ROWS_OUT,
     Csr,
     inlined,
     kernel,
@@ -30,19 +28,14 @@ from learners.kernels.lanes import QUERIES, dot_entries, dot_queries, reached
 
 from numba import types  # isort: skip
 
-MASK = types.Array(types.boolean, 1, "C", readonly=True)
 SHORTS = types.Array(types.uint16, 1, "C", readonly=True)
 LONGS = types.Array(types.uint32, 1, "C", readonly=True)
-BEST = types.Tuple((ROWS_OUT, PLACES_OUT, POINTERS_OUT))
 
 Padded: TypeAlias = tuple[Any, Any, Any, Any, Any]
 """pointers int64 [n + 1], columns uint16 or uint32, values float32, radius float32 [n], order int64 [n]: row
 order[i] lies at place i, padded as `learners.kernels.lanes` wants it; its quick product with f is wrong by at
 most radius[i] ||f||, but for underflow. Rows of equal length lie together, so that the processor foresees
 where each ends."""
-
-Best: TypeAlias = tuple[Any, Any, Any]
-"""scores float32 [m, k], rows int64 [m, k], counts int64 [m]: the heaps of m queries."""
 
 
 def _pad(dim: int, rows: Csr, pointers: Any, order: Any, columns: Any, values: Any, norms: Any) -> int:
