@@ -102,7 +102,7 @@ export class Chart {
       legend: { markers: { dash: (_, place) => dashes[place - 1] } },
       scales: { x: { time: this.time, range: this.range }, y: this.log ? { distr: 3 } : { range: (_, low, high) => this.margins(low, high) } },
       axes: [
-        { ...axis, space: 70, size: 28, ...(this.time ? { values: clockTicks } : { values: xs }) },
+        { ...axis, space: 70, size: 28, ...(this.time ? { values: clockTicks } : { values: xs, label: "events learned", labelSize: 18, labelGap: 0, labelFont: FONT }) },
         { ...axis, size: 56, values: (_, values, place, space, step) => values.map((value) => (value === null ? "" : this.axis(value, step))) },
       ],
       series: [

@@ -21,8 +21,8 @@ export class Curves {
     this.measure = new Chart(find("measure-chart"), about);
     this.loss = new Chart(find("loss-chart"), about);
     this.select = find("kind");
-    find("measure-png").addEventListener("click", () => save(this.measure, `curve-${this.select.value}`, find("measure-title").textContent, `Over events learned; ${find("measure-note").textContent}`));
-    find("loss-png").addEventListener("click", () => save(this.loss, "curve-training_loss", "Training loss by version", "Over events learned; mean hinge loss of each version's events, before their steps."));
+    find("measure-png").addEventListener("click", () => save(this.measure, `curve-${this.select.value}`, find("measure-title").textContent, find("measure-note").textContent));
+    find("loss-png").addEventListener("click", () => save(this.loss, "curve-training_loss", "Training loss by version", "Mean hinge loss of each version's events, before their steps."));
     this.select.addEventListener("change", () => this.draw());
   }
 
@@ -98,11 +98,10 @@ export class Curves {
     const parts = [`${count(this.data.judged)} judged versions`];
     const best = this.bestOf(kind);
     if (best) {
-      parts.push(`best is version ${best.version} after ${count(best.events)} events: ${measure(best.value)}${best.reference === null ? "" : `, version 0 ${measure(best.reference)} on the same window`}`);
+      parts.push(`best is version ${best.version} after ${count(best.events)} events: ${measure(best.value)}${best.reference === null ? "" : `; version 0: ${measure(best.reference)} on the same questions`}`);
     }
     if (kind.lines.length > 1) parts.push("paler lines were left behind by going back to an older version");
     if (this.data.stopped_by) parts.push(`learning was stopped by ${this.data.stopped_by}`);
-    if (NOTES[kind.name]) parts.push(NOTES[kind.name].replace(/\.$/, ""));
-    return `${parts.join("; ")}.`;
+    return `${parts.join("; ")}.${NOTES[kind.name] ? ` ${NOTES[kind.name]}` : ""}`;
   }
 }
