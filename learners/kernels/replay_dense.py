@@ -7,10 +7,19 @@ from typing import Any
 import numpy as np
 
 from learners.kernels.checks import NONE, scan_dense
-from learners.kernels.compile import FLOATS, ROWS, ROWS_OUT, kernel
+from learners.kernels.compile import FLOATS, ROWS, ROWS_OUT, inlined, kernel
 from learners.kernels.dense_rows import add, add_symmetric
 
 from numba import types  # isort: skip
+
+
+@inlined
+def _finite(error: Any, row: int) -> bool:
+    """Whether c - s holds finite numbers: it may be twice as large as a vector."""
+    for column in range(error.shape[1]):
+        if not np.isfinite(error[row, column]):
+            return False
+    return True
 
 
 @kernel(types.int64(ROWS_OUT, types.boolean, FLOATS, ROWS, ROWS))
@@ -22,9 +31,7 @@ def replay_dense(W: Any, symmetric: bool, tau: Any, query: Any, error: Any) -> i
     """
     for t in range(len(tau)):
         reason, _ = scan_dense(query, t)
-        if reason == NONE:
-            reason, _ = scan_dense(error, t)
-        if reason != NONE or not np.isfinite(tau[t]):
+        if reason != NONE or not _finite(error, t) or not np.isfinite(tau[t]):
             return t
         if symmetric:
             add_symmetric(W, tau[t], query, t, error[t])

@@ -35,8 +35,13 @@ CSR_OUT = types.Tuple((POINTERS_OUT, INDICES_OUT, FLOATS_OUT))
 def _sound(dim: int, tau: Any, query: Csr, error: Csr, row: int) -> bool:
     """Whether a step can be taken: indices that stay inside W, finite numbers."""
     reason, _ = scan_sparse(dim, query, row)
-    if reason == NONE:
-        reason, _ = scan_sparse(dim, error, row)
+    previous = np.int64(-1)
+    e_ptr, e_ind, e_val = error
+    for place in range(e_ptr[row], e_ptr[row + 1]):  # c - s may be twice as large as a vector
+        index = np.int64(e_ind[place])
+        if index <= previous or index >= dim or not np.isfinite(e_val[place]):
+            return False
+        previous = index
     return bool(reason == NONE and np.isfinite(tau))
 
 

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import BlockError, DenseBlock, Oasis, SparseBlock, StepBatch, StepInfo, as_block, taken_steps
+from learners import (
+    BlockError,
+    DenseBlock,
+    Oasis,
+    SparseBlock,
+    StepBatch,
+    StepInfo,
+    TripletBatch,
+    as_block,
+    taken_steps,
+)
 
 from .examples import block, dense, rows, triplets
 from .test_laws import CONFIGS, DIM, EVERY, KINDS, spoiled
@@ -51,6 +61,19 @@ def test_the_error_is_clicked_minus_skipped_of_the_events_that_updated(kind: str
     expected = dense(batch.clicked).astype(np.float32) - dense(batch.skipped).astype(np.float32)
     assert np.array_equal(dense(steps.error), expected[updated])
     assert np.array_equal(dense(steps.query), dense(batch.query)[updated])
+
+
+@KINDS
+def test_the_largest_difference_that_a_step_takes_is_replayed(kind: str) -> None:
+    far = np.zeros((1, DIM), np.float32)
+    far[0, 1] = 1e18
+    parts = [block(rows, kind) for rows in (far * np.float32(1e-36), -far, far)]
+    learner, copy = Oasis(DIM), Oasis(DIM)
+    batch = TripletBatch(*parts)
+    (steps,) = taken_steps(batch, learner.learn_many(batch))
+    assert dense(steps.error).min() < -1e18, "beyond what a vector may hold"
+    copy.replay(steps)
+    assert copy.W.tobytes() == learner.W.tobytes()
 
 
 def test_a_projection_is_told_at_its_place_also_when_nothing_updated_before_it() -> None:
