@@ -16,10 +16,10 @@ from numba import types  # isort: skip
 @inlined
 def _finite(error: Any, row: int) -> bool:
     """Whether c - s holds finite numbers: it may be twice as large as a vector."""
+    finite = True
     for column in range(error.shape[1]):
-        if not np.isfinite(error[row, column]):
-            return False
-    return True
+        finite &= np.isfinite(error[row, column])
+    return finite
 
 
 @kernel(types.int64(ROWS_OUT, types.boolean, FLOATS, ROWS, ROWS))
