@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +27,7 @@ from streams.source import OutRecord
 from streams.steps.segment import Base, Segment, Steps
 from streams.vectors import SparseVector
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
+from tests.waiting import until
 
 from .following import bodies, followed, segments, values_of
 
@@ -192,17 +192,12 @@ def test_a_learner_process_tells_its_steps_while_it_runs(new_site: Sites) -> Non
     words += ["--set", "checkpoints.every_events=100", "--set", "steps.every=20ms"]
     process = subprocess.Popen([sys.executable, "-m", "daemon", "learn", *words], cwd=ROOT)
     try:
-        end = time.monotonic() + 120
-        while _records_told(site) == 0:
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: _records_told(site) > 0 or process.poll() is not None)
+        assert process.poll() is None
         sink = open_sink(site.address)
         sink.send([OutRecord(value) for value in make_events(30, seed=1)])
         sink.close()
-        while _last_told(site) < 230:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: _last_told(site) >= 230)
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == EX_OK

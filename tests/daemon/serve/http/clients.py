@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
 
 from daemon.serve.http import Limits
 
@@ -53,11 +52,3 @@ def is_ended(connection: socket.socket, piece: bytes) -> bool:
             return True
         time.sleep(0.05)
     return False
-
-
-def soon(holds: Callable[[], bool], seconds: float) -> bool:
-    """Whether it holds within that time."""
-    end = time.monotonic() + seconds
-    while not (held := holds()) and time.monotonic() < end:
-        time.sleep(0.01)
-    return held

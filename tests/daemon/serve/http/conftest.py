@@ -8,8 +8,9 @@ from http.client import HTTPException
 
 import pytest
 
-from tests.daemon.serve.http.clients import QUESTION, SMALL, soon
+from tests.daemon.serve.http.clients import QUESTION, SMALL
 from tests.daemon.serve.http.toy import Served, running
+from tests.waiting import until
 
 LIMITED = ("strict", "no_time_for_heads", "no_time_for_bodies")
 
@@ -48,9 +49,9 @@ def others(request: pytest.FixtureRequest) -> Iterator[None]:
     for name in set(LIMITED) & set(request.fixturenames):
         served: Served = request.getfixturevalue(name)
         connections = "tripletd_http_connections"
-        assert soon(lambda: served.metric(connections) == 0, 30), "a connection is left open"
+        until(lambda: served.metric(connections) == 0, "a connection is left open")
         # Connections that were closed before they were accepted may still have to be.
-        assert soon(lambda: answers(served), 30)
+        until(lambda: answers(served))
 
 
 def answers(served: Served) -> bool:

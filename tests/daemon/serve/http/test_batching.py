@@ -19,8 +19,8 @@ from daemon.serve.http.batching import Batcher, Job, take_pass
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.metrics import HttpMetrics
 from daemon.serve.query import Answers, Query, Refused
-from tests.daemon.serve.http.clients import soon
 from tests.daemon.serve.http.toy import Served, ToySearcher, read_all, running
+from tests.waiting import until
 
 QUESTION = {"x": [1, 2, 3, 4]}
 
@@ -236,7 +236,7 @@ def test_a_long_search_shows_life_and_ends_when_nobody_waits() -> None:
         for _ in range(2):
             with pytest.raises(Problem, match="no answer within"):
                 await batcher.ask("latest", [Query(id="o1")])
-            assert soon(lambda: pulse.is_patient, 10), "it goes on for nobody"
+            until(lambda: pulse.is_patient, "it goes on for nobody")
         assert pulse.beats > 10
         batcher.close()
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.serve.http.clients import QUESTION, SMALL, healthy, is_ended, post, soon
+from tests.daemon.serve.http.clients import QUESTION, SMALL, healthy, is_ended, post
 from tests.daemon.serve.http.toy import HOST, Served, error_of, read_all, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("others")
 
@@ -157,8 +158,8 @@ def test_a_reader_that_does_not_read_is_ended() -> None:
                 sent += 1
             return served.metric("tripletd_http_turned_away_total", limit="slow_reader") == 1
 
-        assert soon(is_turned_away, 60)
-        assert soon(lambda: served.metric("tripletd_http_connections") == 0, 30)
+        until(is_turned_away)
+        until(lambda: served.metric("tripletd_http_connections") == 0)
 
 
 def test_all_bodies_together_are_bounded() -> None:
@@ -169,7 +170,7 @@ def test_all_bodies_together_are_bounded() -> None:
 
         with served.connect() as first, served.connect() as second:
             first.sendall(post(b" " * 9_000, 9_500))  # waits for its last bytes
-            assert soon(lambda: held() == 9_000, 30)
+            until(lambda: held() == 9_000)
             second.sendall(post(b" " * 4_000))
             answer = read_all(second)
             status, error = error_of(answer)
@@ -178,7 +179,7 @@ def test_all_bodies_together_are_bounded() -> None:
             first.sendall(QUESTION + b" " * (500 - len(QUESTION)))
             assert first.recv(1000).startswith(b"HTTP/1.1 200")
         assert served.post(b" " * 9_000 + QUESTION)[0] == 200
-        assert soon(lambda: held() == 0, 30)
+        until(lambda: held() == 0)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from starlette.routing import Route
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.serve.http import Limits, Parts, Ports, create_app, serve
 from daemon.telemetry.health import Health
-from tests.daemon.serve.http.clients import soon
 from tests.daemon.serve.http.toy import (
     HOST,
     ToyAdministration,
@@ -27,6 +26,7 @@ from tests.daemon.serve.http.toy import (
     read_all,
     running,
 )
+from tests.waiting import until
 
 
 def parts(**more: object) -> Parts:
@@ -107,7 +107,7 @@ def test_a_stuck_question_does_not_hold_the_end() -> None:
             connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert served.searcher.entered.wait(10)
             served.server.close()
-            assert soon(lambda: not served.server.alive(), 30)
+            until(lambda: not served.server.alive())
 
 
 def test_routes_of_the_page_are_served_with_the_same_care() -> None:

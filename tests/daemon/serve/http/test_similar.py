@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from checkpoints import Damaged
-from tests.daemon.serve.http.clients import soon
 from tests.daemon.serve.http.toy import Served, ToyOverviews, running
+from tests.waiting import until
 
 ORIGIN = {"version": "12+7", "base": 12, "records": 1234, "formed": 1230, "watermark": 1_700_000_000_000}
 
@@ -155,5 +155,5 @@ def test_requests_are_counted_by_route_and_unknown_paths_share_one_label(served:
     served.ask("GET", "/nowhere")
     served.ask("GET", "/somewhere/else")
     # A request is counted once its answer has left, so its asker may be quicker.
-    assert soon(lambda: count(route="/v1/similar", status="200") == asked + 1, 10)
-    assert soon(lambda: count(route="other", status="404") == other + 2, 10)
+    until(lambda: count(route="/v1/similar", status="200") == asked + 1)
+    until(lambda: count(route="other", status="404") == other + 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from daemon.serve.wiring.comparing import KEPT, PageComparer
 from daemon.serve.wiring.live import Live
 from tests.daemon.client.test_client import DIM, Shop
 from tests.daemon.serve.wiring.test_live import serving
+from tests.waiting import until
 
 PATIENCE_S = 30.0
 
@@ -33,10 +33,8 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 
 def made(comparer: PageComparer, before: int, after: int) -> Diff:
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := comparer.difference(before, after)) is None:
-        assert time.monotonic() < deadline, "it is never made"
-        time.sleep(0.01)
+    found = until(lambda: comparer.difference(before, after))
+    assert found is not None
     return found
 
 
