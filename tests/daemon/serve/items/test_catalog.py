@@ -246,10 +246,10 @@ def test_listeners_hear_every_snapshot_and_may_fail(embedded):
     assert serials == sorted(set(serials))
 
 
-def test_readers_see_whole_snapshots_while_two_write(shop, monkeypatch):
+def test_readers_see_whole_snapshots_while_two_write(embedded, monkeypatch):
     """A writer sends 20 objects at once, all with one number: no snapshot has some of them and not others."""
     monkeypatch.setattr(catalog_module, "GATHER_SECONDS", 0.001)
-    catalog = shop.catalog(**{"serve.catalog": ""})
+    catalog = embedded.catalog(**{"serve.catalog": ""})
     until(lambda: catalog.status().ready)
     done, faults, looks = threading.Event(), [], [0]
     turns = 40
@@ -266,7 +266,7 @@ def test_readers_see_whole_snapshots_while_two_write(shop, monkeypatch):
                     faults.append(held)
 
     def write(writer):
-        with closing(open_sink(shop.address.items)) as sink:
+        with closing(open_sink(embedded.address.items)) as sink:
             for turn in range(turns):
                 sink.send([put(f"{writer} {n}", dense(turn)) for n in range(20)])
 
