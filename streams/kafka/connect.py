@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from streams.address import Address
+from streams.kafka import message_classes as _message_classes  # noqa: F401  before any thread asks
 from streams.kafka.answering import answering
 from streams.kafka.bounded import call_within
 from streams.kafka.settings import KafkaSettings

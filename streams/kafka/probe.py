@@ -9,6 +9,7 @@ import time
 from typing import Any, Self
 
 from streams.errors import StreamUnavailable
+from streams.kafka import message_classes as _message_classes  # noqa: F401  before any thread asks
 from streams.kafka.settings import KafkaSettings
 from streams.kafka.tls import client_context
 
