@@ -138,6 +138,17 @@ def test_another_writer_that_goes_back_behind_the_served_version_is_waited_for(l
     assert Log(line, epoch=5, run=0)(base(0, 0, GENESIS, D1)) == Lost("writer", None)
 
 
+def test_a_succeeded_writer_that_only_now_begins_to_tell_is_passed_by(line, log):
+    log(steps(0, 10, cut=True))
+    line.at_cut(D1)
+    newer = Log(line, epoch=5, run=1)
+    newer(base(1, 10, GENESIS, D1))
+    late = Log(line, epoch=3, run=0)
+    assert late(base(0, 0, GENESIS, D1)) is None
+    body = steps(10, 12)
+    assert newer(body) == Apply(body)
+
+
 def test_segments_sent_twice_are_passed_by(line, log):
     body = steps(0, 10)
     log(body)
