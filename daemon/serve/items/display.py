@@ -18,21 +18,21 @@ FIELDS = ("title", "text", "image", "tags")
 
 
 class DisplayFile:
-    """Display data by id, packed; empty without a file."""
+    """Display data by id, packed; empty without a file. ids, packed: its rows, in the order of the file."""
 
     def __init__(self, found: Mapping[str, bytes] | None = None) -> None:
         """found: packed display data by id."""
         entries = found or {}
-        self._ids = IdColumn(Packed.of_texts(entries))
-        self._packed = Packed.of(list(entries.values()))
+        self.ids = IdColumn(Packed.of_texts(entries))
+        self.packed = Packed.of(list(entries.values()))
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
     def of(self, object_id: str) -> Display | None:
         """What the file says of an object, or None."""
-        row = int(self._ids.rows_of(Packed.of([object_id.encode("utf-8", "surrogatepass")]))[0])
-        return None if row < 0 else unpack_display(self._packed[row])
+        row = int(self.ids.rows_of(Packed.of([object_id.encode("utf-8", "surrogatepass")]))[0])
+        return None if row < 0 else unpack_display(self.packed[row])
 
 
 def load_display(path: str | Path) -> DisplayFile:

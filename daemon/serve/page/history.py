@@ -74,17 +74,20 @@ def curves_data(curves: Curves) -> dict[str, Any]:
 
 
 def versions_data(history: History, before: int | None, most: int) -> dict[str, Any]:
-    """The newest `most` versions below `before`, newest first, pruned ones included; and the newest moves."""
+    """The newest `most` versions below `before`, newest first, pruned ones included, and of all others those
+    that bear a name; and the newest moves.
+    """
     points = {point.version: point for line in history.curves.lines for point in line.points}
     behind = {point.version for line in history.curves.lines[1:] for point in line.points}
     numbers = sorted({*points, *history.rows}, reverse=True)
     shown = [number for number in numbers if before is None or number < before]
+    named = [n for n in shown[most:] if before is None and n in history.rows and history.rows[n].aliases]
     return {
         "versions": [
             _version(number, points.get(number), history.rows.get(number), number in behind)
-            for number in shown[:most]
+            for number in [*shown[:most], *named]
         ],
-        "more": max(len(shown) - most, 0),
+        "more": max(len(shown) - most - len(named), 0),
         "count": len(numbers),
         "kept": [number for number in numbers if number in history.rows][:MOST_KEPT],
         "moves": [

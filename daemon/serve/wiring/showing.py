@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from daemon.serve.items.searching import matching
 from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
 from daemon.serve.page.images import ImageFolder
 from daemon.serve.page.sources import CannotAnswer, Shown
@@ -17,9 +18,8 @@ SEARCH_SECONDS = 2.0
 """Longest search through the texts of all objects; what it has found by then is shown."""
 TURN_SECONDS = 3.0
 """Longest wait for another search."""
-SLICE = 64
-"""Rows that are read in one go, a fraction of a millisecond: then the interpreter is left to who answers."""
 PAUSE_SECONDS = 0.0005
+"""After each slice: the interpreter is left to who answers sooner than it would be taken away."""
 TRIES = 4
 """Random rows drawn per object wanted: some are dead."""
 
@@ -99,31 +99,17 @@ def search(snapshot: IndexSnapshot, text: str, most: int) -> list[str]:
     found: dict[str, None] = {}
     if snapshot.find(text) is not None:
         found[text] = None
-    for object_id in _containing(snapshot, text.casefold(), time.monotonic() + SEARCH_SECONDS):
-        if len(found) >= most:
+    until = time.monotonic() + SEARCH_SECONDS
+    for object_id in matching(snapshot, text):
+        if object_id is not None:
+            found[object_id] = None
+        elif time.monotonic() < until:
+            time.sleep(PAUSE_SECONDS)
+            continue
+        if object_id is None or len(found) >= most:
             break
-        found[object_id] = None
     return list(found)
 
 
 def _lives(part: IndexPart, row: int) -> bool:
     return part.alive is None or bool(part.alive[row])
-
-
-def _containing(snapshot: IndexSnapshot, wanted: str, until: float) -> Iterator[str]:
-    """Ids of living objects that `wanted` is in, slice by slice, until the time is over."""
-    for number, part in enumerate(snapshot.parts):
-        for start in range(0, len(part), SLICE):
-            if time.monotonic() > until:
-                return
-            time.sleep(
-                PAUSE_SECONDS
-            )  # not held back by the interpreter's switch interval: the lock is free now
-            for row in range(start, min(start + SLICE, len(part))):
-                if not _lives(part, row):
-                    continue
-                object_id = snapshot.id_at(number, row)
-                display = snapshot.display_at(number, row)
-                told = (object_id, display.title or "", display.text or "")
-                if any(wanted in one.casefold() for one in told):
-                    yield object_id

@@ -33,7 +33,9 @@ export class Compare {
       if (numbers.length > 0) this.sidesChanged(find("left").value, find("right").value);
     }
     if (objects === 0) {
-      find("sides").replaceChildren(empty("Appears when the server has objects to compare: name a catalog file, or put items with tripletd items put."));
+      find("sides").replaceChildren(empty(kept.length === 0
+        ? "Appears with the first version, which tripletd learn writes when it starts."
+        : "Appears when the server has objects to compare: name a catalog file, or put items with tripletd items put."));
     } else if (this.chosen === null && this.asked === 0) {
       this.pick("", true);
     }

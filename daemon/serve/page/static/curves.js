@@ -48,7 +48,7 @@ export class Curves {
     find("measure-title").textContent = kind?.title ?? "Measure by version";
     find("measure-png").disabled = !kind?.lines.length;
     if (kind === undefined || kind.lines.length === 0) {
-      this.measure.blank(empty("The curve begins with the first judged version. Start tripletd validate; it needs a holdout stream, which tripletd feed makes."));
+      this.measure.blank(empty("The curve begins with the first judged version: tripletd validate judges them, on the holdout stream that tripletd feed makes."));
       find("measure-note").textContent = "";
     } else {
       this.measure.show(...this.lines(kind, true));

@@ -19,7 +19,7 @@ export function short(value, step) {
 export const measure = (value, step) => (value === null || value === undefined ? "–" : value.toFixed(step === undefined ? 3 : decimals(step)));
 
 /** A number of any size, to `digits` places that count: 0.01234 -> "0.0123". */
-export const figure = (value, digits = 3) => (value === null || value === undefined ? "–" : Math.abs(value) >= 1e5 ? short(value) : String(Number(value.toPrecision(digits))));
+export const figure = (value, digits = 3) => (value === null || value === undefined ? "–" : Math.abs(value) >= 1e5 ? short(value) : String(Number(value.toPrecision(digits))).replace("-", "−"));
 
 /** 0.9512 -> "95.1 %". */
 export const share = (value) => (value === null || value === undefined ? "–" : `${trim(100 * value, value < 0.1 ? 2 : 1)} %`);

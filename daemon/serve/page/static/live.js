@@ -15,6 +15,8 @@ const CARDS = [
   { title: "Time to answer", hint: "latency", role: "serve", names: { "serve.latency_p50": "median", "serve.latency_p99": "p99" }, low: 0, format: span, rate: "serve.requests", lacks: "Appears with the first requests to /v1/similar." },
   { title: "Drift: loss on held-out clicks", hint: "drift", role: "validate", names: { "validate.holdout_loss": "loss" }, format: measure, drifts: "validate.drifts", lacks: "Appears while tripletd validate runs and the best version was judged." },
 ];
+/** The name that is served, of a number of it; the median before the p99. */
+const ending = (name) => name.split(".").slice(2).join(".") + name;
 const COLOURS = ["accent", "second", "third", "reference"];
 const DEAD = /^(learn|serve)\.dead\./;
 
@@ -107,6 +109,7 @@ export class Live {
     for (const [prefix, label] of Object.entries(card.prefixes ?? {})) {
       for (const name of this.values.keys()) if (name.startsWith(prefix)) named.push([name, label + name.slice(prefix.length)]);
     }
+    if (card.prefixes) named.sort(([one], [other]) => (ending(one) < ending(other) ? -1 : 1)); // each name's together
     return named.filter(([name]) => this.values.get(name)?.some((value, place) => value !== null && place >= from));
   }
 

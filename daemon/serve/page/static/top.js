@@ -61,15 +61,15 @@ function tiles(overview, curves) {
     freshness: freshness(numbers),
     served: served(overview),
     best: best(curves),
-    dead: dead(numbers, quiet),
+    dead: dead(numbers, learn?.answers, quiet),
   };
 }
 
 const nothing = (more) => ({ value: "–", more, known: false });
 
-function dead(numbers, quiet) {
+function dead(numbers, counted, quiet) {
   const known = Object.entries(numbers).filter(([name]) => DEAD.test(name));
-  if (known.length === 0) return nothing(quiet);
+  if (known.length === 0 && !counted) return nothing(quiet);
   const reasons = known.filter(([, value]) => value > 0).length;
   const sum = known.reduce((total, [, value]) => total + value, 0);
   return { value: sum >= 1e6 ? short(sum) : count(sum), unit: sum === 1 ? " record" : " records", more: reasons > 1 ? `${count(reasons)} reasons` : "since the roles began" };

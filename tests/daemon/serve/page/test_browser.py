@@ -111,7 +111,7 @@ def test_an_empty_installation_says_what_will_appear(chromium: Browser, tmp_path
         expect(page.locator("#measure-chart")).to_contain_text("begins with the first judged version")
         expect(page.locator("#live-cards .empty").first).to_contain_text("tripletd learn does not answer")
         expect(page.locator("#served-table")).to_contain_text("Nothing is served yet")
-        expect(page.locator("#sides")).to_contain_text("when the server has objects")
+        expect(page.locator("#sides")).to_contain_text("Appears with the first version")
         expect(page.locator("#versions-table")).to_contain_text(
             "Version 0 appears when tripletd learn starts"
         )
