@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints import Ledger, LedgerEntry, LocalStore, VersionStore, aliases, history
+from checkpoints import Damaged, Ledger, LedgerEntry, LocalStore, VersionStore, aliases, history
 from daemon.exits import UserError
 from daemon.models.actions import pin, promote
 from daemon.models.gc import gc, reasons
@@ -144,3 +144,20 @@ def test_a_promotion_in_the_midst_of_a_deletion_holds_or_is_refused(tmp_path: Pa
     assert (gone, stable) == (((2, 3), 1) if when == "before" else ((1, 2, 3), None))
     if stable is not None:
         shelf.versions.load(stable)
+
+
+class Torn(LocalStore):
+    """While the first version is being deleted, an entry comes that cannot be read."""
+
+    def append_line(self, key: str, line: bytes) -> None:
+        """As everywhere."""
+        super().append_line(key, line)
+        (self.root / "ledger" / "0000000002.json").write_bytes(b"half an ent")
+
+
+def test_an_entry_that_cannot_be_read_ends_the_deletion_under_way(tmp_path: Path) -> None:
+    shelf, store = Shelf(tmp_path, count=6), Torn(tmp_path)
+    promote(shelf.versions, shelf.ledger, 2, by="ann")
+    with pytest.raises(Damaged, match=r"0000000002\.json"):
+        gc(VersionStore(store), Ledger(store), 2)
+    assert shelf.versions.versions() == list(range(6))
