@@ -130,8 +130,11 @@ def test_a_verdict_that_comes_while_pruning_still_protects(tmp_path: Path) -> No
     def promote_2() -> None:
         ledger.append({"kind": "PROMOTE", "alias": "best", "version": 2})
 
+    manifest = tmp_path / "versions" / "0000000002" / "manifest.json"
+    before = manifest.stat().st_mtime_ns
     assert prune(versions, lambda: aliases(ledger.whole()).values(), 2, promote_2) == [1]
     assert versions.versions() == [0, 2, 3, 4]
+    assert manifest.stat().st_mtime_ns == before, "it was away for a moment"
 
 
 @pytest.mark.parametrize("readable", [True, False])
