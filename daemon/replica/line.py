@@ -189,7 +189,7 @@ class Line:
         return self._relabel(base) if mine.digest == base.digest else self._lose("digest", base.number)
 
     def _relabel(self, base: Base) -> Relabel:
-        self._version, self._base_records = base.number, base.records
+        self._version = base.number
         return Relabel(base.number, base.records)
 
     def _begins_here(self, cut: Cut) -> bool:

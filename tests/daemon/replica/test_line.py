@@ -183,9 +183,10 @@ def test_a_cut_that_was_sent_twice_is_still_compared(line, log):
     assert log(base(1, 10, log.chain, D1)) == Relabel(1, 10)
 
 
-def test_a_base_of_the_version_whose_cut_was_not_heard_is_a_gap(line, log):
+@pytest.mark.parametrize("body", [base(1, 10, D1.encode(), D1), steps(10, 12)])
+def test_what_comes_behind_a_cut_that_was_not_heard_is_a_gap(line, log, body):
     line.begin(1, 10, FIRST)
-    assert log(base(1, 10, D1.encode(), D1)) == Lost("gap"), "the cut is before, and what came after it"
+    assert log(body) == Lost("gap"), "the cut is before, and what came after it"
 
 
 @pytest.mark.parametrize("epoch", [0, 7])
