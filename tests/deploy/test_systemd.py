@@ -76,6 +76,7 @@ def test_services_fit_the_roles(name: str) -> None:
     assert {int(code) for code in found["RestartPreventExitStatus"].split()} == FATAL
     stuck = parse_duration(StreamConfig.model_validate({}).stuck_after)
     assert float(found["WatchdogSec"]) >= 2 * stuck  # the role's own watchdog is the first to act
+    assert float(found["TimeoutStartSec"]) >= 600  # a first start compiles, perhaps on a busy machine
     role = name.removeprefix("tripletd-").removesuffix("@.service")
     instance = "%i" if role in ROLES else "tripletd"
     command = role if role in ROLES else "up"
