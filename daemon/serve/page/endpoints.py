@@ -123,16 +123,15 @@ class PageData:
         """The kept version that a side means; of an alias the one it goes on from."""
         side = text(request.query_params, name, 64)
         if side.isascii() and side.isdecimal() and len(side) <= MOST_DIGITS:
-            number: int | None = int(side)
-        else:
-            served = {one.alias: one.base for one in self._sources.served()}
-            if side not in served:
-                raise BadField(name, "expected a version number or a name that is served")
-            number = served[side]
+            if int(side) not in self._history.get().rows:
+                raise CannotAnswer("unknown_version", f"there is no version {int(side)}, or it was pruned")
+            return int(side)
+        served = {one.alias: one.base for one in self._sources.served()}
+        if side not in served:
+            raise BadField(name, "expected a version number or a name that is served")
+        number = served[side]
         if number is None:
             raise CannotAnswer("not_serving", f"{side} answers with no version yet")
-        if number not in self._sources.versions.versions():
-            raise CannotAnswer("unknown_version", f"there is no version {number}, or it was pruned")
         return number
 
     def _curves(self, history: History) -> bytes:

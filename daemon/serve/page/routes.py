@@ -20,8 +20,9 @@ from daemon.serve.page.static import INDEX, StaticFile, static_files
 Endpoint = Callable[[Request], Response]
 Handler = Callable[[Request], Awaitable[Response]]
 
-QUICK, LOOKS = 8, 4
-"""Threads for what reads memory and the store, and for what may load a version."""
+QUICK, LOOKS = 2, 4
+"""Threads for what reads memory and the store (few: they take turns at the interpreter with those that
+answer), and for what mostly waits for a look of its own."""
 MOST_WAITING = 32
 """Requests of one lane at once, most of them waiting for a thread; more are told to come again."""
 _STATUS = {
@@ -56,8 +57,9 @@ def page_routes(sources: PageSources) -> list[BaseRoute]:
         "series": data.series,
         "versions": data.versions,
         "image": data.image,
+        "diff": data.diff,
     }
-    looks: dict[str, Endpoint] = {"objects": data.objects, "explore": data.explore, "diff": data.diff}
+    looks: dict[str, Endpoint] = {"objects": data.objects, "explore": data.explore}
     lanes = ((_Lane(QUICK), quick), (_Lane(LOOKS), looks))
     return [
         Route("/", index, methods=["GET"]),
