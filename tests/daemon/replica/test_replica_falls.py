@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+from scipy import sparse
 
 from daemon.replica import desk, follower
 from daemon.replica.settings import Hooks
+from learners import as_block
 from streams import memory
-from streams.steps.segment import Break
+from streams.steps.segment import Break, Steps
 from tests.waiting import until
 
 from .watching import W_of, formed_at, goes_on, in_two, lost
-from .world import World, serves
+from .world import World, column_of, serves
 
 
 def test_a_missing_segment_is_a_gap_and_the_last_good_state_answers_until_the_next_version(world, started):
@@ -178,6 +180,43 @@ def test_a_break_within_a_record_drops_its_half(world, started):
     until(lambda: replica.status().swaps.get("refine", 0) > refined, "what is prepared can be made anew")
     assert W_of(replica)[0].tobytes() == world.W_at[20].tobytes()
     goes_on(world, replica)
+
+
+def test_of_steps_that_fail_midway_nothing_is_shown(world, started):
+    replica = started()
+    serves(replica, "0")
+    held, send = [], world.sink.send
+    world.sink.send = held.extend
+    world.learn(20)
+    values = np.ones((2, world.dim), np.float32)
+    values[1, 0] = 2e18  # the first of these is taken, the second is more than a step takes
+    rows = column_of(as_block(values if world.kind == "dense" else sparse.csr_array(values)))
+    world.send(Steps(20, 25, 1, np.zeros(0, np.int64), np.full(2, 0.1, np.float32), rows, rows))
+    world.sink.send = send
+    send(held)  # in one poll
+    lost(replica, "steps")
+    W, model = W_of(replica)
+    assert W.tobytes() == world.W_at[model.total].tobytes()
+    goes_on(world, replica)
+
+
+def test_a_version_loaded_within_a_record_brings_its_events_unseen(world, monkeypatch):
+    monkeypatch.setattr(follower, "PATIENCE_S", 0.1)
+    told = []
+    replica = world.replica(hooks=Hooks(flipped=told.append))
+    replica.start()
+    try:
+        world.learn(20)
+        serves(replica, "0+20")
+        in_two(world)
+        manifest = world.capture(tell=False)
+        serves(replica, str(manifest.number))
+        world.publish()
+        goes_on(world, replica)
+    finally:
+        replica.close()
+    times = np.concatenate([flip.event_times for flip in told]) - 1_000_001
+    assert times.tolist() == [*range(20), *range(40, 50)]
 
 
 def test_a_refused_load_within_a_record_leaves_the_log(world, started, monkeypatch):
