@@ -8,7 +8,7 @@ from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, Outcome, Reason, StepInfo
 from learners.protocol import Learner
-from learners.psd import factor, lanczos_negative_pairs, project_psd, symmetry_index
+from learners.psd import factor, lanczos_negative_pairs, project_psd
 from learners.serving import ServingForm
 from learners.steps import StepBatch, taken_steps
 
@@ -43,6 +43,5 @@ __all__ = [
     "factor",
     "lanczos_negative_pairs",
     "project_psd",
-    "symmetry_index",
     "taken_steps",
 ]

@@ -1,4 +1,4 @@
-"""The positive semi-definite part of a learned W, and what tells how far W is from it.
+"""The positive semi-definite part of a learned W, and what was taken away to get it.
 
 PSD projection in the Frobenius norm: sym(W) without its negative eigenpairs. Up to `MAX_FULL_DIM` dimensions
 all of them are found by a full eigendecomposition; beyond that the most negative ones by Lanczos iteration.
@@ -142,17 +142,6 @@ def factor(W: Float32s) -> Float32s:
     with threadpool_limits(limits=1, user_api="blas"):
         values, vectors = eigh(_symmetric_part(W), subset_by_value=(rounding, np.inf), overwrite_a=True)
     return np.ascontiguousarray((vectors * np.sqrt(values)).T, np.float32)
-
-
-def symmetry_index(W: Float32s) -> float:
-    """rho(W) = ||sym(W)||_F^2 / ||W||_F^2, in [0, 1], 1 for a symmetric W; the papers see 0.94. 1 for W =
-    0."""
-    symmetric = total = 0.0
-    for rows, columns in tiles(W.shape[0]):
-        tile = W[rows, columns].astype(np.float64)
-        total += float(np.sum(tile * tile))
-        symmetric += float(np.sum(np.square((tile + W[columns, rows].T) / 2)))
-    return symmetric / total if total else 1.0
 
 
 def _require(dim: int, power: float) -> None:

@@ -19,7 +19,6 @@ from learners import (
     factor,
     lanczos_negative_pairs,
     project_psd,
-    symmetry_index,
 )
 from learners.psd import psd_part
 
@@ -110,18 +109,6 @@ def test_factor_embeds_with_the_learned_inner_product() -> None:
     A = factor(W)
     np.testing.assert_allclose(A.T @ A, project_psd(W), atol=1e-4)
     assert A.shape[0] == np.sum(np.linalg.eigvalsh((W + W.T).astype(float)) > 1e-5)
-
-
-def test_symmetry_index_from_none_to_all() -> None:
-    W = learned()
-    expected = np.sum(((W + W.T) / 2) ** 2) / np.sum(W**2)
-    assert symmetry_index(W) == pytest.approx(expected, rel=1e-5)
-    assert symmetry_index(project_psd(W)) == 1
-    assert symmetry_index(W - W.T) == 0
-    assert symmetry_index(np.zeros((2, 2), np.float32)) == 1
-    large = np.zeros((1100, 1100), np.float32)
-    large[0, 1099] = 1
-    assert symmetry_index(large) == pytest.approx(0.5)
 
 
 def test_dimensions_too_large_to_decompose_are_refused() -> None:
