@@ -135,6 +135,22 @@ def test_an_answer_names_its_version_and_watermark(shop: Shop, model: Model) -> 
     assert len(model.similar(vectors(1, seed=9), items, k=1000)) == ITEMS
 
 
+def test_the_norms_are_those_of_the_items_asked_for(shop: Shop) -> None:
+    shop.promote(3)
+    with follow(shop.folder) as model:
+        given = [vectors(ITEMS, seed=2), vectors(ITEMS, seed=4)]
+        kept = [model.items(own) for own in given]
+
+        def prepared() -> int:
+            with model._replica.read() as view:
+                return len(view.prepared or ())
+
+        until(lambda: prepared() == 2)
+        for items, own in zip(kept, given, strict=True):
+            query = vectors(1, seed=3)[0]
+            assert list(model.similar(query, items, k=5)) == list(model.similar(query, own, k=5))
+
+
 def test_all_there_are_can_be_asked_for(model: Model) -> None:
     items = model.items(vectors(ITEMS, seed=2))
     assert len(model.similar(vectors(1, seed=3)[0], items, k=10**12)) == ITEMS
