@@ -39,6 +39,19 @@ def test_W_is_the_learners_bit_for_bit_at_every_base_and_in_between(world, start
     assert status.fallbacks == {}
 
 
+def test_a_base_that_comes_alone_renames_what_answers(world, started):
+    replica = started()
+    world.learn(20)
+    serves(replica, "0+20")
+    flips = replica.status().swaps["steps"]
+    manifest = world.capture()
+    until(lambda: replica.status().swaps["steps"] > flips, "the cut was heard")
+    assert str(W_of(replica)[1]) == "0+20"
+    world.base(manifest)
+    serves(replica, "1")
+    assert str(W_of(replica)[1]) == "1"
+
+
 def test_both_sides_hold_the_same_after_settling(world, started):
     replica = started()
     world.learn(30)
