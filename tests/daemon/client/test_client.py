@@ -146,9 +146,13 @@ def test_the_norms_are_those_of_the_items_asked_for(shop: Shop) -> None:
                 return len(view.prepared or ())
 
         until(lambda: prepared() == 2)
+        query = shop.space.transform({"x": DenseBlock(vectors(1, seed=3))})
+        form = make_form(shop.versions.load(3).arrays["W"], 3, SETTINGS)
         for items, own in zip(kept, given, strict=True):
-            query = vectors(1, seed=3)[0]
-            assert list(model.similar(query, items, k=5)) == list(model.similar(query, own, k=5))
+            expected = form.scores(query, shop.space.transform({"x": DenseBlock(own)}))
+            np.testing.assert_allclose(model.scores(vectors(1, seed=3), items), expected, atol=1e-5)
+            found = model.similar(vectors(1, seed=3)[0], items, k=5)
+            assert list(found.rows) == np.argsort(-expected[0], kind="stable")[:5].tolist()
 
 
 def test_all_there_are_can_be_asked_for(model: Model) -> None:
