@@ -219,6 +219,22 @@ def test_a_version_loaded_within_a_record_brings_its_events_unseen(world, monkey
     assert times.tolist() == [*range(20), *range(40, 50)]
 
 
+def test_a_refused_load_leaves_the_followed_state_as_it_was(world, started, monkeypatch):
+    monkeypatch.setattr(follower, "PATIENCE_S", 0.1)
+    replica = started()
+    world.learn(20)
+    serves(replica, "0+20")
+    world.learner.W[0, 0], kept = np.nan, world.learner.W[0, 0]
+    world.capture(tell=False)
+    until(lambda: replica.status().refusals.get("not_finite"))
+    world.learner.W[0, 0] = kept
+    for total in (30, 40):
+        world.learn(10)
+        serves(replica, f"0+{total}")
+        assert W_of(replica)[0].tobytes() == world.learner.W.tobytes()
+    assert replica.status().fallbacks == {}
+
+
 def test_a_refused_load_within_a_record_leaves_the_log(world, started, monkeypatch):
     monkeypatch.setattr(follower, "PATIENCE_S", 0.2)
     replica = started()
