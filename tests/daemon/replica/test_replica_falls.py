@@ -178,7 +178,6 @@ def test_a_break_within_a_record_drops_its_half(world, started):
     refined = replica.status().swaps.get("refine", 0)
     replica.prepare_again()
     until(lambda: replica.status().swaps.get("refine", 0) > refined, "what is prepared can be made anew")
-    assert W_of(replica)[0].tobytes() == world.W_at[20].tobytes()
     goes_on(world, replica)
 
 
