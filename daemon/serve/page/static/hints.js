@@ -18,7 +18,7 @@ const WORDS = {
   compare: "The objects nearest to one object, under two versions or names side by side. ▲ and ▼ tell by how many places an object stands higher or lower than in the other list. The number beside the rank is the similarity: 1 is the same.",
   diff: "What learning did between the two: pairs of features whose similarity changed most, the directions along which similarity rose or fell, the spectrum of the symmetric part of the matrix W, and how the top 10 of up to 100 objects moved. Made on request, one comparison at a time, beside the answers: seconds, up to a minute at 10,000 dimensions.",
   versions: "Every version that was written, newest first, with its verdict. Events learned: since version 0. Decision measure: what promotes a version, with what version 0 reaches on the same questions in brackets. Training loss: of the events since the version before. Left behind: learning went back to an older one and on from there. Pruned: its files are gone, its history stays.",
-  moves: "Promotions, rollbacks, pins, stops and resumes, newest first, with the reason and who or what decided.",
+  moves: "Promotions, rollbacks, pins, stops and resumes, newest first, with the reason and who or what decided. Patience: learning was stopped because no version had a new best for as long as validate.patience allows.",
 };
 
 /** A button that explains `name`; `title` is what it stands beside. */
