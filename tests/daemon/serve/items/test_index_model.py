@@ -153,6 +153,21 @@ def test_what_dies_while_it_is_merged_is_dead_in_the_merged_part():
     assert len(found) == 39
 
 
+def test_what_dies_in_a_part_that_lives_on_while_it_is_merged_is_dead():
+    index = ItemIndex("map", DisplayFile(), TINY)
+    for first in (0, 5):
+        index.apply(changes({f"item {n}": (dense(n), Display()) for n in range(first, first + 5)}))
+    assert index.work()
+    assert index.work(), "begun, not finished"
+    index.apply(changes({"item 2": (dense(77), Display())}, ["item 7"]))
+    while index.work():
+        pass
+    assert {one: row[0] for one, row in contents(index.snapshot).items()} == {
+        f"item {n}": 77 if n == 2 else n for n in range(10) if n != 7
+    }
+    assert index.merges > 0
+
+
 def test_a_part_that_died_as_a_whole_while_it_was_merged_stays_away():
     index = ItemIndex("map", DisplayFile(), TINY)
     index.apply(changes({"a": (dense(1), Display())}))
