@@ -132,6 +132,7 @@ def test_filters_leave_what_remains_of_the_whole_order(kind: str) -> None:
         (ask(k=3, exclude=most), names - most),
         (ask(k=9, tags=frozenset({"red", "big"})), big_red),
         (ask(k=9, tags=frozenset({"red", "big"}), include=some), big_red & some),
+        (ask(k=1000, tags=frozenset({"red", "big"})), big_red),
         (ask(k=9, tags=frozenset({"unknown"})), set()),
         (ask(k=9, include=frozenset()), set()),
     ):
