@@ -205,6 +205,23 @@ def test_a_topic_made_anew_is_another_catalog(embedded):
     assert catalog.status().ready
 
 
+def test_a_topic_made_anew_is_served_once_it_is_read_whole(embedded, monkeypatch):
+    monkeypatch.setattr(topic_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(catalog_module, "POLL_RECORDS", 2)
+    embedded.send(put("old", dense(10)))
+    catalog = embedded.catalog(start=False)  # its thread's turns are taken here, one by one
+    until(lambda: catalog._turn() or "old" in numbers(catalog))
+    delete_topic(embedded.address.items)
+    ensure_topic(embedded.address.items, 1)
+    embedded.send(*(put(f"new {n}", dense(n)) for n in range(9)))
+    seen = []
+    until(lambda: catalog._turn() or seen.append(set(numbers(catalog))) or "new 8" in seen[-1])
+    new = {f"new {n}" for n in range(9)}
+    assert [one for one in seen if one & new not in (set(), new)] == []
+    assert seen[-1] == FILE.keys() | new
+    catalog._following.topic.close()
+
+
 def test_a_topic_made_anew_while_the_file_cannot_be_read_loses_nothing(embedded, tmp_path):
     embedded.send(put("old", dense(10)))
     catalog = embedded.catalog()
