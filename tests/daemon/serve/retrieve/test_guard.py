@@ -143,6 +143,9 @@ def test_as_many_hits_as_are_asked_for_are_found_whatever_is_left_out() -> None:
     seen = Query(id="a9", k=10, exclude=frozenset(order[:1000]))
     (left,) = ids(near, seen)
     assert left == order[1000:1010]
+    four = replace(norms, parts={serial: replace(norms.parts[serial], width=4)})
+    (left,) = ids(replace(view, prepared=four), replace(seen, exclude=frozenset(order[:260])))
+    assert left == order[260:270], "what the cells still hold is not the best there is"
     few, more, most = (Query(id="a9", k=k) for k in (10, 40, 3000))
     assert ids(near, most) == [order], "wider than is worth it is exact"
     assert searcher.search_view(near, [few, more, most, seen]).exact == [False, False, True, True]
