@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from daemon.learn.steps import assembling, journal
@@ -86,6 +86,8 @@ def summary(bodies: Sequence[Body]) -> list[object]:
     piece=st.sampled_from([1, 200, 1 << 20]),
     config=st.sampled_from([{}, {"symmetric": "online"}, {"psd_every": 5}]),
 )
+@example(plan=[3, 9, 3], piece=1 << 20, config={"psd_every": 5})
+@example(plan=[1, 9], piece=400, config={})
 @settings(max_examples=60, deadline=None)
 def test_replaying_what_is_told_gives_the_learners_matrix(
     kind: str, plan: list, piece: int, config: dict
@@ -93,7 +95,7 @@ def test_replaying_what_is_told_gives_the_learners_matrix(
     before, assembling.SEGMENT_BYTES, journal.SEGMENT_BYTES = assembling.SEGMENT_BYTES, piece, piece
     try:
         bench = Bench(kind, **config)
-        cuts, W_at = [], {}
+        cuts, W_at, times = [], {}, []
         for what in plan:
             if what == "capture":
                 bench.capture()
@@ -101,6 +103,7 @@ def test_replaying_what_is_told_gives_the_learners_matrix(
             elif what == "flush":
                 bench.written += bench.journal.flush()
             else:
+                times += range(100 * (bench.seed + 1), 100 * (bench.seed + 1) + what)
                 bench.apply(what)
                 W_at[bench.records] = bench.learner.W.tobytes()
         bench.written += bench.journal.flush()
@@ -118,6 +121,7 @@ def test_replaying_what_is_told_gives_the_learners_matrix(
             found.append((body.last, copy.W.tobytes()))
     assert copy.W.tobytes() == bench.learner.W.tobytes()
     assert found == cuts
+    assert [time for body in bench.bodies()[1:] for time in body.timestamps] == times, "each once"
     assert at == bench.records
 
 

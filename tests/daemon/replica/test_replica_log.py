@@ -1,0 +1,49 @@
+"""Where a replica reads in the step log: behind the cut wherever it is, and in a topic that was made anew."""
+
+from __future__ import annotations
+
+from daemon.replica import follower, listener
+from streams import memory
+
+from .watching import W_of, goes_on, lost
+from .world import serves
+
+
+def test_a_cut_from_long_before_its_version_was_written_is_found(world, started, monkeypatch):
+    monkeypatch.setattr(listener, "BACK_MS", -60_000)  # as if the version had taken a minute to be written
+    world.learn(20)
+    world.publish()
+    world.learn(5)
+    replica = started()
+    serves(replica, "1")
+    world.learn(5)
+    serves(replica, "1+10")
+    assert W_of(replica)[0].tobytes() == world.learner.W.tobytes()
+    assert replica.status().fallbacks == {}
+
+
+def test_a_base_alone_tells_that_its_cut_was_before(world, started, monkeypatch):
+    world.learn(20)
+    manifest = world.capture()
+    world.learn(5)
+    monkeypatch.setattr(listener, "BACK_MS", -60_000)
+    replica = started()
+    serves(replica, "1")
+    world.base(manifest)  # and then nobody clicks
+    serves(replica, "1+5")
+
+
+def test_a_topic_that_was_made_anew_is_left_and_the_next_version_is_loaded_at_once(
+    world, started, monkeypatch
+):
+    monkeypatch.setattr(follower, "PATIENCE_S", 1e6)
+    replica = started()
+    world.learn(20)
+    serves(replica, "0+20")
+    memory.delete_topic(world.topic, "steps")
+    memory.ensure_topic(world.topic, "steps", 1)
+    world.sink = memory.MemorySink(world.topic, "steps")
+    lost(replica, "log")
+    world.learn(10)
+    assert str(W_of(replica)[1]) == "0+20"
+    goes_on(world, replica)
