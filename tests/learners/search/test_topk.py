@@ -165,6 +165,34 @@ def test_scores_below_float32_are_the_least_there_is_and_tie(kind: str, queries:
     assert np.all(scores == -np.finfo(np.float32).max)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("queries", [1, 3])
+def test_products_below_float32_count_where_the_scale_is_large(kind: str, queries: int) -> None:
+    rng = np.random.default_rng(16)
+    part = block(rows(rng, 300, 30, 1.0) * np.float32(1e-25), kind)
+    folded, scale = rows(rng, queries, 30, 1.0) * np.float32(1e-24), np.full(300, 1e38, np.float32)
+    found = topk(folded, as_items(part), scale, None, 5)
+    assert len(set(found[0][0])) == 5
+    same(found, plain_topk(folded, part, scale, None, 5))
+
+
+def test_codes_of_many_large_numbers_do_not_overflow() -> None:
+    items = np.ones((40, 1000), np.float32) * np.linspace(1, 2, 40, dtype=np.float32)[:, None]
+    found = topk(np.ones((2, 1000), np.float32), as_items(block(items, "dense")), None, None, 3)[1]
+    assert found.tolist() == [[39, 38, 37]] * 2
+
+
+def test_a_score_that_is_rounded_up_to_another_ties_with_it() -> None:
+    """Both have exact codes, so that nothing but the rounding of the score is between bound and score."""
+    items, folded = np.zeros((6, 9), np.float32), np.full((1, 9), 32767, np.float32)
+    items[[2, 5], :8], folded[0, 8] = 127, 1
+    items[2, 8], items[5, 8] = 3, 4  # 33291275, a half that is rounded to even, and 33291276
+    dense = as_items(block(items, "dense"))
+    assert isinstance(dense, DenseItems)
+    scores, found = topk_dense(folded, dense, None, None, 1, among=np.array([5, 2]))
+    assert (scores.tolist(), found.tolist()) == ([[33291276]], [[2]])
+
+
 @pytest.mark.parametrize(("kind", "most"), [("sparse", 1e-4), ("dense", 0.02)])
 def test_bounds_are_narrow(kind: str, most: float) -> None:
     """Bounds that let everything through would be right and slow."""
