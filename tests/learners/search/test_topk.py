@@ -193,6 +193,17 @@ def test_a_score_that_is_rounded_up_to_another_ties_with_it() -> None:
     assert (scores.tolist(), found.tolist()) == ([[33291276]], [[2]])
 
 
+def test_scores_that_are_rounded_to_the_smallest_number_tie() -> None:
+    items = np.zeros((6, 3), np.float32)
+    items[2, 0], items[5, 0] = 0.9, 1.2
+    dense = as_items(block(items, "dense"))
+    assert isinstance(dense, DenseItems)
+    smallest = np.finfo(np.float32).smallest_subnormal
+    scale = np.full(6, smallest, np.float32)
+    found = topk_dense(np.ones((1, 3), np.float32), dense, scale, None, 1, among=np.array([5, 2]))
+    assert (found[0].tolist(), found[1].tolist()) == ([[float(smallest)]], [[2]])
+
+
 @pytest.mark.parametrize(("kind", "most"), [("sparse", 1e-4), ("dense", 0.02)])
 def test_bounds_are_narrow(kind: str, most: float) -> None:
     """Bounds that let everything through would be right and slow."""
