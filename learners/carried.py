@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from learners.block import Block, DenseBlock, Float32s, as_block
+from learners.pieces import Pieces, batches, whole
 from learners.psd import psd_tangent
 from learners.quadratic import (
     Form,
@@ -91,17 +92,17 @@ class CarriedForm:
         remove_pairs(folded, block, self.correction_vectors, self.correction_values)
         return folded
 
-    def self_scores(self, items: Any) -> Float32s:
-        """p^T S p for each item, clipped at 0, float32 [n]; summed in float64."""
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]; summed in float64. `pieces` changes no bit."""
         block = as_block(items, self.dim)
         if self.tangent is None:
-            products = self_products(self.state_matrix, block)
-            products -= pair_products(block, self.correction_vectors, self.correction_values)
+            products = self_products(self.state_matrix, block, pieces)
+            products -= pair_products(block, self.correction_vectors, self.correction_values, pieces)
         else:
-            products = self_products(self.tangent.constant, block)
-            for part in row_blocks(len(block), self.dim):
-                turned = DenseBlock(times(block.slice(part.start, part.stop), self.tangent.P))
-                products[part] += self_products(self.state_matrix, turned)
+            products = self_products(self.tangent.constant, block, pieces)
+            for batch in batches(len(block), 2 * self.dim**2, pieces):
+                turned = DenseBlock(times(block.slice(batch.start, batch.stop), self.tangent.P))
+                products[batch] += self_products(self.state_matrix, turned)
         return np.maximum(products, 0).astype(np.float32)
 
     def scores(self, queries: Any, items: Any) -> Float32s:

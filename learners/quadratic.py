@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from learners.block import Block, DenseBlock, Float32s, as_block
 from learners.kernels.fold import fold_symmetric_sparse, self_products_sparse
+from learners.pieces import Pieces, batches, whole
 from learners.scores import against, row_blocks, times
 
 
@@ -30,6 +31,13 @@ class Form(Protocol):
         """p^T S p for each item, clipped at 0, float32 [n]."""
 
 
+class FormInPieces(Form, Protocol):
+    """A form whose long computations can be cut."""
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]; `pieces` changes no bit."""
+
+
 def fold_symmetric(W: Float32s, block: Block) -> Float32s:
     """sym(W) q for each row q, float32 [n, d], without forming sym(W). Raises BlockError on a bad index."""
     if isinstance(block, DenseBlock):
@@ -40,17 +48,19 @@ def fold_symmetric(W: Float32s, block: Block) -> Float32s:
     return folded
 
 
-def self_products(base: Float32s, block: Block) -> NDArray[np.float64]:
-    """p^T base p for each row p, float64 [n]. Raises BlockError on a bad index."""
-    products = np.empty(len(block), np.float64)
+def self_products(base: Float32s, block: Block, pieces: Pieces = whole) -> NDArray[np.float64]:
+    """p^T base p for each row p, float64 [n]; `pieces` changes no bit. Raises BlockError on a bad index."""
+    products = np.zeros(len(block), np.float64)
     if isinstance(block, DenseBlock):
-        for part in row_blocks(len(block), block.dim):
-            rows = block.values[part]
-            products[part] = np.einsum("nd,nd->n", rows @ base, rows, dtype=np.float64)
+        for batch in batches(len(block), block.dim**2, pieces):
+            rows = block.values[batch]
+            products[batch] = np.einsum("nd,nd->n", rows @ base, rows, dtype=np.float64)
     else:
         columns = block.checked_csr().tocsc()
         by_column = (columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data)
-        self_products_sparse(base, block.kernel_rows(), by_column, products)
+        for piece in pieces(block.dim):
+            span = (piece.start, piece.stop)
+            self_products_sparse(base, span, block.kernel_rows(), by_column, products)
     return products
 
 
@@ -64,9 +74,16 @@ def remove_pairs(folded: Float32s, block: Block, vectors: Float32s, values: Floa
             folded[row] -= vectors @ along
 
 
-def pair_products(block: Block, vectors: Float32s, values: Float32s) -> NDArray[np.float64]:
-    """p^T U diag(values) U^T p for each row p, float64 [n]."""
-    return np.square(times(block, vectors).astype(np.float64)) @ values
+def pair_products(
+    block: Block, vectors: Float32s, values: Float32s, pieces: Pieces = whole
+) -> NDArray[np.float64]:
+    """p^T U diag(values) U^T p for each row p, float64 [n]; `pieces` changes no bit."""
+    products = np.zeros(len(block), np.float64)
+    if len(values):
+        for batch in batches(len(block), block.dim * len(values), pieces):
+            along = times(block.slice(batch.start, batch.stop), vectors)
+            products[batch] = np.square(along.astype(np.float64)) @ values
+    return products
 
 
 def score_pairs(form: Form, queries: Any, items: Any) -> Float32s:

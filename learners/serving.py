@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from learners.block import Float32s, as_block
 from learners.errors import StateError
+from learners.pieces import Pieces, whole
 from learners.psd import MAX_FULL_DIM, Removed, lanczos_negative_pairs, psd_part
 from learners.quadratic import fold_symmetric, pair_products, remove_pairs, score_pairs, self_products
 from learners.scores import times
@@ -95,11 +96,11 @@ class ServingForm:
         remove_pairs(folded, block, self.correction_vectors, self.correction_values)
         return folded
 
-    def self_scores(self, items: Any) -> Float32s:
-        """p^T S p for each item, clipped at 0, float32 [n]; summed in float64."""
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]; summed in float64. `pieces` changes no bit."""
         block = as_block(items, self.dim)
-        products = self_products(self.matrix if self.matrix is not None else self._state(), block)
-        products -= pair_products(block, self.correction_vectors, self.correction_values)
+        products = self_products(self.matrix if self.matrix is not None else self._state(), block, pieces)
+        products -= pair_products(block, self.correction_vectors, self.correction_values, pieces)
         return np.maximum(products, 0).astype(np.float32)
 
     def scores(self, queries: Any, items: Any) -> Float32s:

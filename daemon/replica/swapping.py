@@ -19,6 +19,8 @@ from daemon.replica.sides import Sides
 from daemon.versions.serving_form import power_of
 
 Result = TypeVar("Result")
+REST_S = 0.002
+"""At most between two phases of a swap, so that those who answer meanwhile get the processor."""
 
 log = structlog.get_logger("tripletd.replica")
 
@@ -42,6 +44,8 @@ class Swapper:
         self._desk.spoil()
         side, active = self._sides.idle, self._sides.active
         state = _timed(seconds, "load", lambda: load_state(self._shelf, number, side.buffers))
+        if active.view is not None:
+            time.sleep(min(seconds["load"], REST_S))
         if self._stepping and active.view is not None and active.view.formed > 0:
             _timed(seconds, "follow", lambda: side.carry_to(state, active))
         else:

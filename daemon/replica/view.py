@@ -7,7 +7,8 @@ from typing import Any
 
 from daemon.replica.model import ModelId
 from learners.block import Block, Float32s
-from learners.quadratic import Form
+from learners.pieces import Pieces, whole
+from learners.quadratic import FormInPieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class View:
 
     model: ModelId
     map_id: str
-    form: Form
+    form: FormInPieces
     formed: int
     prepared: Any = None
 
@@ -40,6 +41,7 @@ class View:
         """S q for each mapped query, float32 [m, d]; the inner product with an item is its raw score."""
         return self.form.fold(queries)
 
-    def self_scores(self, items: Block) -> Float32s:
-        """p^T S p for each mapped item, clipped at 0, float32 [n]: the square of its norm."""
-        return self.form.self_scores(items)
+    def self_scores(self, items: Block, pieces: Pieces = whole) -> Float32s:
+        """p^T S p for each mapped item, clipped at 0, float32 [n]: the square of its norm. `pieces` changes
+        no bit."""
+        return self.form.self_scores(items, pieces)

@@ -66,17 +66,17 @@ def fold_symmetric_sparse(W: Any, dim: Any, rows: Csr, out: Any) -> None:
                 out[n, column] += half * W[start_of_row + np.uint64(column)]
 
 
-@kernel(types.void(ROWS, CSR, CSR, DOUBLES_OUT))
-def self_products_sparse(W: Any, rows: Csr, columns: Csr, out: Any) -> None:
-    """out[n] = p_n^T W p_n in float64 for checked CSR rows p_n; out float64 [n], overwritten.
+@kernel(types.void(ROWS, types.UniTuple(types.int64, 2), CSR, CSR, DOUBLES_OUT))
+def self_products_sparse(W: Any, span: tuple[int, int], rows: Csr, columns: Csr, out: Any) -> None:
+    """out[n] += what the rows of W within span add to p_n^T W p_n, for checked CSR rows p_n; out float64 [n].
 
     columns: the same matrix by columns (CSC: pointers, row numbers, values), so that each row of W is read
-    once and stays in the cache for all items that need it.
+    once and stays in the cache for all items that need it. All rows of W in order, in however many calls,
+    give the same bits.
     """
     indptr, indices, values = rows
     starts, owners, weights = columns
-    out[:] = 0
-    for row in range(W.shape[0]):
+    for row in range(span[0], span[1]):
         for entry in range(starts[row], starts[row + 1]):
             n = owners[entry]
             dot = np.float64(0.0)

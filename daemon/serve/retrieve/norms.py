@@ -16,6 +16,7 @@ from daemon.serve.retrieve.buffers import Buffers
 from daemon.serve.retrieve.guard import QUERIES, TOP, Guarded, choose_width, recall
 from daemon.serve.retrieve.part import Indexed, ReadyPart, folded_queries, near_enough, nearest
 from learners.block import Block, Float32s
+from learners.pieces import Pieces, whole
 from learners.quadratic import inverse_roots
 from learners.search import DenseItems, as_items
 
@@ -37,16 +38,19 @@ class Norms:
 
 
 class Preparer:
-    """Makes norms. Items and approximate indexes are made once per part, whatever the models that share
-    them, and go when no norms refer to them any more; arrays of norms are used again. Any thread.
+    """Makes norms, in `pieces`. Items and approximate indexes are made once per part, whatever the models
+    that share them, and go when no norms refer to them any more; arrays of norms are used again. Any thread.
     """
 
     def __init__(
-        self, ann: AnnSettings | None = None, observe: Callable[[Guarded], None] | None = None
+        self,
+        ann: AnnSettings | None = None,
+        observe: Callable[[Guarded], None] | None = None,
+        pieces: Pieces = whole,
     ) -> None:
         if ann is not None:
             load_faiss()
-        self._ann, self._observe = ann, observe
+        self._ann, self._observe, self._pieces = ann, observe, pieces
         self._indexed: WeakValueDictionary[int, Indexed] = WeakValueDictionary()
         self._buffers = Buffers()
         self._lock = threading.Lock()
@@ -67,7 +71,7 @@ class Preparer:
         if view.normalised:
             scale = self._buffers.take(len(part))
             if not _gathered(part, before, scale):
-                _compute(view, part.vectors, scale)
+                _compute(view, part.vectors, scale, self._pieces)
             ready = replace(ready, scale=scale)
         if ready.indexed.ann is not None and self._ann is not None:
             if view.normalised:
@@ -107,10 +111,10 @@ def _gathered(part: IndexPart, before: Mapping[int, ReadyPart], scale: Float32s)
     return bool(sources) and start == len(scale)
 
 
-def _compute(view: View, vectors: Block, scale: Float32s) -> None:
+def _compute(view: View, vectors: Block, scale: Float32s, pieces: Pieces) -> None:
     for start in range(0, len(vectors), SLICE):
         rows = vectors.slice(start, start + SLICE)
-        scale[start : start + len(rows)] = inverse_roots(view.self_scores(rows))
+        scale[start : start + len(rows)] = inverse_roots(view.self_scores(rows, pieces))
 
 
 def _guard(view: View, part: IndexPart, ready: ReadyPart, least: float) -> Guarded:

@@ -16,6 +16,7 @@ from daemon.serve.retrieve.ann import AnnSettings
 from daemon.serve.retrieve.finding import find, finds_all
 from daemon.serve.retrieve.guard import Guarded
 from daemon.serve.retrieve.norms import Norms, Preparer
+from daemon.serve.retrieve.pace import Pace
 from daemon.serve.retrieve.part import ReadyPart, folded_queries
 from learners.block import Block, concatenate
 
@@ -34,7 +35,8 @@ class Replicas(Protocol):
 
 
 class Searcher:
-    """Answers queries under the aliases of `replicas`. Any thread; it keeps no state of a search.
+    """Answers queries under the aliases of `replicas`. Any thread; of a search it keeps only when
+    it was, since `prepare` gives way while questions come.
 
     snapshot: gives the newest state of the catalog. lookup: finds the vectors of queries. ann: approximate
     search where it is worth it and the recall guard lets it, None for exact search alone. observe: hears
@@ -57,7 +59,8 @@ class Searcher:
         observe: Callable[[Guarded], None] | None = None,
     ) -> None:
         self._replicas, self._snapshot, self._lookup = replicas, snapshot, lookup
-        self._preparer = Preparer(ann, observe)
+        self._pace = Pace()
+        self._preparer = Preparer(ann, observe, self._pace.pieces)
 
     def prepare(self, view: View) -> Norms:
         """What `view.prepared` is to be: the norms of all items. Called off the path."""
@@ -89,6 +92,7 @@ class Searcher:
 
         between: called before each scan of the items; what it raises ends the search.
         """
+        self._pace.asked()
         replica = self._replicas.get(alias)
         if replica is None:
             served = ", ".join(self._replicas)

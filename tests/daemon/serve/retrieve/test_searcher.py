@@ -14,6 +14,7 @@ from daemon.serve.retrieve.finding import FEW
 from daemon.serve.retrieve.norms import Norms
 from learners import ServingForm
 from learners.carried import CarriedForm
+from learners.pieces import Pieces
 from learners.search import as_items, topk
 from tests.daemon.serve.retrieve.makers import (
     DIM,
@@ -244,9 +245,9 @@ class Counting:
         self.dim, self.normalised = form.dim, form.normalised
         self.fold = form.fold
 
-    def self_scores(self, items: object) -> object:
+    def self_scores(self, items: object, pieces: Pieces) -> object:
         self.asked += len(items)  # type: ignore[arg-type]
-        return self.form.self_scores(items)
+        return self.form.self_scores(items, pieces)
 
 
 def test_norms_are_computed_once_per_form_and_gathered_for_merged_parts() -> None:
@@ -271,6 +272,18 @@ def test_norms_are_computed_once_per_form_and_gathered_for_merged_parts() -> Non
         assert np.array_equal(fresh.parts[part.serial].scale, kept[part.serial])  # type: ignore[arg-type]
     searcher.prepare(replace(replica.view, prepared=merged, formed=99))  # another form: nothing is kept
     assert form.asked > total * 2
+
+
+def test_norms_are_made_in_pieces_that_rest_once_somebody_has_asked() -> None:
+    items = several_parts("dense")
+    searcher, _ = searcher_of(items, view_of(learned(11)))
+    slept = list[float]()
+    searcher._pace._sleep = slept.append  # type: ignore[method-assign,assignment]
+    searcher.prepare(view_of(learned(12)))
+    assert slept == []
+    searcher.search("latest", [Query(id="a1", k=1)])
+    searcher.prepare(view_of(learned(12)))
+    assert len(slept) >= len(items.snapshot().parts)
 
 
 def test_parts_are_made_ready_once_for_all_models_and_go_with_the_last() -> None:
