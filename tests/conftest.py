@@ -3,7 +3,6 @@ silence.
 """
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,11 +21,13 @@ from tests.nothing_skipped import (  # noqa: F401
     pytest_terminal_summary,
 )
 
+HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
 
 @pytest.fixture(autouse=True)
-def signals_as_they_were() -> Iterator[None]:
-    """A role that a test runs in this process leaves handlers by which a later signal would end all tests."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
+def signals_as_they_were() -> None:
+    """A role that ran in this process, for a test or a fixture before this test, has left handlers by which a
+    signal would end all tests.
+    """
+    for number, handler in HANDLERS.items():
         signal.signal(number, handler)
