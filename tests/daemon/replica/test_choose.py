@@ -25,6 +25,7 @@ def seen(versions=(0, 1, 2, 3), entries=(), barred=None):
         ("latest", seen(barred={3: "torn"}), Served(1), Load(2)),
         ("latest", seen(barred={3: "torn"}), Served(2), Keep("torn")),
         ("latest", seen(barred={3: "torn", 2: "NaN"}), None, Load(1)),
+        ("latest", seen(versions=(0, 1, 3), barred={3: "torn"}), Served(2), Keep("torn")),
         ("latest", seen(versions=()), None, Keep("latest means no version that is there")),
         ("latest", seen(versions=()), Served(3), Keep()),
         ("best", seen(entries=[move(1, 2, "best")]), None, Load(2, 1)),

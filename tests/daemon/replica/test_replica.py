@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import tracemalloc
 
 import numpy as np
@@ -107,6 +108,7 @@ def test_a_reader_who_never_leaves_is_named_and_nobody_waits_for_him_without_end
         world.learn(20)
         with replica.read() as view:  # others are answered, by the newest state that could be reached
             assert str(view.model) == "0+20"
+        time.sleep(0.6)  # some turns of the follower, none of which may touch what is read
         leave.set()
         serves(replica, "0+40")
         assert replica.status().stuck == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from daemon.replica import follower, listener
 from streams import memory
+from tests.waiting import until
 
 from .watching import W_of, goes_on, lost
 from .world import serves
@@ -16,8 +17,8 @@ def test_a_cut_from_long_before_its_version_was_written_is_found(world, started,
     world.learn(5)
     replica = started()
     serves(replica, "1")
-    world.learn(5)
-    serves(replica, "1+10")
+    until(lambda: replica.status().following == "steps" or world.learn(5))  # the first may come too early
+    serves(replica, f"1+{world.records - 20}")
     assert W_of(replica)[0].tobytes() == world.learner.W.tobytes()
     assert replica.status().fallbacks == {}
 
@@ -29,8 +30,21 @@ def test_a_base_alone_tells_that_its_cut_was_before(world, started, monkeypatch)
     monkeypatch.setattr(listener, "BACK_MS", -60_000)
     replica = started()
     serves(replica, "1")
-    world.base(manifest)  # and then nobody clicks
+    until(lambda: replica.status().following == "steps" or world.base(manifest))  # and nobody clicks
     serves(replica, "1+5")
+
+
+def test_while_the_log_is_lost_a_newer_version_is_loaded_without_waiting_for_its_base(
+    world, started, monkeypatch
+):
+    monkeypatch.setattr(follower, "PATIENCE_S", 1e6)
+    replica = started()
+    world.learn(20)
+    serves(replica, "0+20")
+    world.skip_a_segment()
+    world.learn(20)
+    lost(replica, "gap")
+    goes_on(world, replica)
 
 
 def test_a_topic_that_was_made_anew_is_left_and_the_next_version_is_loaded_at_once(

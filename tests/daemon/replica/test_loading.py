@@ -1,0 +1,59 @@
+"""What is loaded holds finite numbers everywhere, and brings its own form where none is worth carrying on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from daemon.replica import loading
+from daemon.replica.loading import Buffers, check_finite, load_form, load_state
+from daemon.replica.refusals import Refused
+from daemon.replica.settings import Following
+
+from .watching import formed_at
+from .world import World, serves
+
+
+@pytest.mark.parametrize("row", [0, 255, 256, 599])
+def test_a_number_that_is_not_finite_is_found_in_every_row(row):
+    matrix = np.zeros((600, 600), np.float32)
+    check_finite(matrix, "W")
+    matrix[row, 599] = np.inf
+    with pytest.raises(Refused) as refused:
+        check_finite(matrix, "W")
+    assert refused.value.reason == "not_finite"
+
+
+def test_a_form_that_comes_out_with_nan_is_refused(monkeypatch):
+    world = World()
+    world.learn(20)
+    world.publish()
+    made = loading.make_form
+
+    def spoiled(*how):
+        form = made(*how)
+        return replace(form, matrix=np.full_like(form.matrix, np.nan))
+
+    monkeypatch.setattr(loading, "make_form", spoiled)
+    buffers = Buffers.of(world.dim, world.serving)
+    load_state(world.shelf, 1, buffers)
+    with pytest.raises(Refused) as refused:
+        load_form(world.shelf, 1, buffers)
+    assert refused.value.reason == "not_finite"
+
+
+def test_the_form_of_the_untrained_version_is_not_carried_on_to_a_loaded_one(world):
+    replica = world.replica(following=Following(look_every_s=0.02, refine_every_s=1e6))
+    replica.start()
+    try:
+        world.learn(20)
+        serves(replica, "0+20")
+        world.skip_a_segment()
+        world.learn(20)
+        world.publish()
+        serves(replica, "1")
+        assert formed_at(replica) == 40
+    finally:
+        replica.close()
