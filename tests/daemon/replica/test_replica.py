@@ -112,6 +112,7 @@ def test_a_reader_who_never_leaves_is_named_and_nobody_waits_for_him_without_end
         leave.set()
         serves(replica, "0+40")
         assert replica.status().stuck == ()
+        assert replica.status().fallbacks == {}
         reader.join(10)
         assert stayed == [True]
     finally:
