@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from daemon.replica import loading
 from daemon.replica.loading import Buffers, check_finite, load_form, load_state
 from daemon.replica.refusals import Refused
-from daemon.replica.settings import Following
+from daemon.replica.settings import Following, Hooks
+from tests.waiting import until
 
 from .watching import formed_at
 from .world import World, serves
@@ -56,4 +58,34 @@ def test_the_form_of_the_untrained_version_is_not_carried_on_to_a_loaded_one(wor
         serves(replica, "1")
         assert formed_at(replica) == 40
     finally:
+        replica.close()
+
+
+def test_what_was_prepared_of_a_version_is_not_given_to_the_next_one(world):
+    inside, go_on = threading.Event(), threading.Event()
+
+    def prepare(view):
+        if threading.current_thread().name.startswith("refine"):
+            inside.set()
+            go_on.wait(10)
+        return str(view.model)
+
+    replica = world.replica(steps=False, hooks=Hooks(prepare=prepare))
+    replica.start()
+    try:
+        serves(replica, "0")
+        replica.prepare_again()
+        assert inside.wait(10)
+        world.learn(20)
+        world.publish(tell=False)
+        serves(replica, "1")
+        go_on.set()
+        until(lambda: not replica._follower._work and replica._sides.drain(0), "the work was looked at")
+        replica.prepare_again()  # and once more, so that a turn has passed
+        until(lambda: replica.status().swaps.get("refine"))
+        with replica.read() as view:
+            assert (str(view.model), view.prepared) == ("1", "1")
+        assert replica.status().swaps["refine"] == 1, "that of version 0 was dropped"
+    finally:
+        go_on.set()
         replica.close()
