@@ -9,12 +9,14 @@ import pytest
 
 from daemon.replica import follower
 from daemon.replica.settings import Hooks
+from learners.psd import project_psd
 from streams import memory
 from streams.source import OutRecord
+from streams.steps.segment import Steps
 from tests.waiting import until
 
 from .watching import W_of, formed_at, in_two
-from .world import serves
+from .world import column_of, serves
 
 
 def test_W_is_the_learners_bit_for_bit_at_every_base_and_in_between(world, started):
@@ -93,6 +95,16 @@ def test_a_projection_of_the_learner_is_taken_too(started_of):
     world.publish()
     serves(replica, "1")
     assert replica.status().fallbacks == {}
+
+
+def test_a_projection_without_a_step_before_it_is_taken_too(world, started):
+    replica = started()
+    world.learn(20)
+    world.learner.W[...] = project_psd(world.learner.W)
+    none, empty = np.zeros(0, np.float32), column_of(world.rows(0, 0))
+    world.send(Steps(20, 21, None, np.zeros(1, np.int64), none, empty, empty, project=True))
+    serves(replica, "0+21")
+    assert W_of(replica)[0].tobytes() == world.learner.W.tobytes()
 
 
 def test_a_learner_that_keeps_W_symmetric_is_followed_bit_for_bit(started_of):
