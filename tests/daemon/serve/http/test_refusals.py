@@ -128,7 +128,9 @@ def test_many_unknown_fields_are_counted_not_listed(served: Served) -> None:
 def test_a_batch_of_hundreds_of_thousands_is_not_looked_at_to_its_end(served: Served) -> None:
     questions = [{"id": "o1"}] * 20_000 + [{"k": 0}] + [{"id": "o1"}] * 200_000
     status, answer = served.post({"queries": questions}, BATCH)
-    assert (status, answer["error"]["field"]) == (422, "queries"), "the bad question in its middle was reached"
+    assert (status, answer["error"]["field"]) == (422, "queries"), (
+        "the bad question in its middle was reached"
+    )
 
 
 def test_what_was_sent_is_not_repeated(served: Served) -> None:
