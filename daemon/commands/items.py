@@ -142,7 +142,8 @@ def _told(what: dict[str, Any], as_json: bool) -> int:
     else:
         ((verb, count), (_, to), (_, dry_run)) = what.items()
         done = {"put": "put into", "remove": "removed from"}[verb]
-        _say(f"{count:,} items {'would be ' if dry_run else ''}{done} {to}")
+        items = "1 item" if count == 1 else f"{count:,} items"
+        _say(f"{items} {'would be ' if dry_run else ''}{done} {to}")
     return EX_OK
 
 

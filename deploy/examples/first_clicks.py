@@ -86,7 +86,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit("usage: python first_clicks.py FOLDER")
     try:
         main(Path(sys.argv[1]))

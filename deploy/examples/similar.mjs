@@ -178,6 +178,10 @@ class Version {
 }
 
 const [folder, name, file, id, k = "10", follow] = process.argv.slice(2);
+if (id === undefined) {
+  console.error("usage: node similar.mjs CHECKPOINTS NAME ITEMS.jsonl ID [K [--follow]]");
+  process.exit(64);
+}
 const objects = readFileSync(file, "utf8").split("\n").filter((line) => line.trim()).map((line) => JSON.parse(line));
 let served = null;
 
@@ -195,7 +199,7 @@ function tryToLook() {
     look();
   } catch (error) {
     if (!(error instanceof Refused) && error.code !== "ENOENT") throw error;
-    console.error(`not swapped: ${error.message}`);
+    console.error(served ? `not swapped: ${error.message}` : error.message);
     if (follow !== "--follow") process.exitCode = 1;
   }
 }
