@@ -1,0 +1,101 @@
+"""The weights of m kernels after one round, in the log domain; see `learners.hedge` for the rules."""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from learners.kernels.compile import DOUBLES_OUT, inlined, kernel
+
+from numba import types  # isort: skip
+
+HEDGE, SHARE, DISCOUNT, MARGINS, FIXED = range(5)
+"""Rules. FIXED: weights that never change."""
+
+_MARGINS = types.Array(types.float64, 2, "C", readonly=True)
+_AWAKE = types.Array(types.boolean, 2, "C", readonly=True)
+
+
+@inlined
+def _log_mass(standing: Any, awake: Any) -> Any:
+    """ln of the sum of exp(standing) over the kernels that are awake; -inf where none is."""
+    largest = -np.inf
+    for i in range(len(standing)):
+        if awake[i] and standing[i] > largest:
+            largest = standing[i]
+    if not np.isfinite(largest):
+        return largest
+    total = 0.0
+    for i in range(len(standing)):
+        if awake[i]:
+            total += np.exp(standing[i] - largest)
+    return largest + np.log(total)
+
+
+@inlined
+def _hedge(rule: int, ln_beta: float, rate: float, standing: Any, margins: Any, awake: Any) -> None:
+    """Log weights after one round. The kernels awake keep their mass together, so that one that sleeps
+    neither wins nor loses by sleeping."""
+    before = _log_mass(standing, awake)
+    if not np.isfinite(before):
+        return
+    count = 0
+    for i in range(len(standing)):
+        if awake[i]:
+            count += 1
+            if rule == DISCOUNT:
+                standing[i] *= rate
+            if not margins[i] > 0:
+                standing[i] += ln_beta
+    shift = before - _log_mass(standing, awake)
+    for i in range(len(standing)):
+        if awake[i]:
+            standing[i] += shift
+    if rule == SHARE and rate > 0:
+        given = before + np.log(rate / count)
+        kept = np.log(1.0 - rate) if rate < 1 else -np.inf
+        for i in range(len(standing)):
+            if awake[i]:
+                own = standing[i] + kept
+                high, low = max(own, given), min(own, given)
+                standing[i] = high + np.log1p(np.exp(low - high))
+
+
+@inlined
+def _margin_step(C: float, standing: Any, margins: Any, awake: Any) -> None:
+    """theta <- max(0, theta + tau M), tau = min(C, l / ||M||^2), over the kernels awake."""
+    total, squares = 0.0, 0.0
+    for i in range(len(standing)):
+        if awake[i]:
+            total += standing[i] * margins[i]
+            squares += margins[i] * margins[i]
+    loss = 1.0 - total
+    if not (loss > 0 and squares > 0 and np.isfinite(loss) and np.isfinite(squares)):
+        return
+    tau = min(C, loss / squares)
+    for i in range(len(standing)):
+        if awake[i]:
+            standing[i] = max(0.0, standing[i] + tau * margins[i])
+
+
+@inlined
+def weigh(rule: int, ln_beta: float, rate: float, standing: Any, margins: Any, awake: Any) -> None:
+    """One round: `standing` float64 [m] is overwritten (ln theta; theta itself under MARGINS).
+
+    rate: share, discount or C by the rule. margins: float64 [m], S_i(q, c) - S_i(q, s) before the step.
+    awake: bool [m]; a kernel whose view is missing sleeps, and neither its margin nor its weight counts.
+    """
+    if rule == MARGINS:
+        _margin_step(rate, standing, margins, awake)
+    elif rule != FIXED:
+        _hedge(rule, ln_beta, rate, standing, margins, awake)
+
+
+@kernel(types.void(types.int64, types.float64, types.float64, DOUBLES_OUT, _MARGINS, _AWAKE))
+def weigh_rounds(rule: int, ln_beta: float, rate: float, standing: Any, margins: Any, awake: Any) -> None:
+    """`weigh` for each round in order; margins float64 [rounds, m], awake bool [rounds, m]."""
+    for t in range(len(margins)):
+        weigh(rule, ln_beta, rate, standing, margins[t], awake[t])
