@@ -12,6 +12,7 @@ from pathlib import Path
 
 from daemon.config import Config
 from daemon.config.http import ROLE_PORTS
+from daemon.config.learners import OasisKeys
 from daemon.failures import as_user_error
 from daemon.finding import Finding
 from daemon.text import size
@@ -51,7 +52,7 @@ def _learner(config: Config) -> Iterator[Finding]:
         return
     needed, there = 4 * dim * dim, memory_available()
     yield Finding("learner", "ok", f"at most {dim:,} dimensions, {size(needed)} for W")
-    if config.learner.psd_every and dim > MAX_FULL_DIM:
+    if isinstance(config.learner, OasisKeys) and config.learner.psd_every and dim > MAX_FULL_DIM:
         text = f"needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
         yield Finding("learner.psd_every", "error", text, "set it to 0: the serving form is PSD all the same")
     if there is not None and needed > there:

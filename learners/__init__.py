@@ -10,7 +10,7 @@ from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, Outcome, Re
 from learners.protocol import Learner
 from learners.psd import factor, lanczos_negative_pairs, project_psd
 from learners.serving import ServingForm
-from learners.steps import StepBatch, taken_steps
+from learners.steps import StepBatch, Steps, TripletSteps, taken_steps, taken_triplets
 
 __all__ = [
     "CPU_LEVEL",
@@ -36,7 +36,9 @@ __all__ = [
     "StateError",
     "StepBatch",
     "StepInfo",
+    "Steps",
     "TripletBatch",
+    "TripletSteps",
     "ViewConfig",
     "as_block",
     "concatenate",
@@ -44,4 +46,5 @@ __all__ = [
     "lanczos_negative_pairs",
     "project_psd",
     "taken_steps",
+    "taken_triplets",
 ]

@@ -26,7 +26,7 @@ from learners.kernels.replay_sparse import replay_sparse
 from learners.outcome import StepInfo
 from learners.psd import MAX_FULL_DIM, project_psd
 from learners.scores import bilinear
-from learners.steps import StepBatch
+from learners.steps import StepBatch, Steps, taken_steps
 
 UNBOUNDED = np.iinfo(np.int64).max
 
@@ -129,12 +129,20 @@ class Oasis:
             info.projected.append(start + int(consumed))
         return int(consumed)
 
-    def replay(self, steps: StepBatch) -> None:
+    def taken(
+        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
+    ) -> list[StepBatch]:
+        """Step sizes, queries and errors c - s of what updated; tau has taken the weights in already."""
+        return taken_steps(batch, info)
+
+    def replay(self, steps: Steps) -> None:
         """Take steps again that this learner's kernels took elsewhere: W gets their bits. `events` stays.
 
-        Raises BlockError on another dimension, and naming the first step that is malformed: those before it
-        are applied then.
+        Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
+        those before it are applied then.
         """
+        if not isinstance(steps, StepBatch):
+            raise BlockError("OASIS takes step sizes, queries and errors again, not triplets: take its own")
         if steps.dim != self.dim:
             raise BlockError(f"steps have {steps.dim} dimensions, the learner {self.dim}: take its own")
         symmetric, W = self.config.symmetric == "online", self.W

@@ -1,16 +1,22 @@
-"""Steps already taken, as a learner made them, for another copy of it to take again."""
+"""Steps already taken, as a learner made them, for another copy of it to take again.
+
+Two kinds: `StepBatch`, a change of rank one each, and `TripletSteps`, the triplets themselves, which any
+learner whose steps repeat bit for bit can take again.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from learners.batch import TripletBatch
 from learners.block import Block, DenseBlock, Float32s, Int32s, Int64s, SparseBlock
 from learners.errors import BlockError
 from learners.kernels.replay_sparse import take_sparse
-from learners.outcome import UPDATED, StepInfo
+from learners.outcome import REJECTED, UPDATED, StepInfo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,14 +62,67 @@ class StepBatch:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TripletSteps:
+    """Triplets that a learner accepted, in order: taking them again is learning them again.
+
+    weights: float64 [n], finite and not negative, or None where all are 1. Raises BlockError on another
+    number of weights.
+    """
+
+    batch: TripletBatch
+    weights: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights is None:
+            return
+        weights = np.require(self.weights, np.float64, ["C", "A"])
+        if weights.shape != (len(self.batch),):
+            raise BlockError(f"weights have shape {weights.shape}: give one per triplet ({len(self.batch)})")
+        object.__setattr__(self, "weights", weights)
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self.batch.dim
+
+    def slice(self, start: int, stop: int) -> TripletSteps:
+        """Steps start..stop-1 without copying."""
+        weights = None if self.weights is None else self.weights[start:stop]
+        return TripletSteps(self.batch.slice(start, stop), weights)
+
+
+Steps: TypeAlias = StepBatch | TripletSteps
+
+
+def taken_triplets(
+    batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
+) -> list[TripletSteps]:
+    """The triplets that were not rejected, with their weights: `taken` of a learner whose passive rounds
+    count too, and right for every learner. Copies; nothing where all were rejected.
+
+    Weights that are all 1 are left out. Raises BlockError when `info` is of another number of events.
+    """
+    _check_same(batch, info)
+    rows = np.flatnonzero(info.outcome != REJECTED)
+    if not len(rows):
+        return []
+    kept = None if weights is None else np.asarray(weights, np.float64)[rows]
+    if kept is not None and (kept == 1).all():
+        kept = None
+    return [TripletSteps(batch.take(rows), kept)]
+
+
 def taken_steps(batch: TripletBatch, info: StepInfo) -> list[StepBatch]:
     """The steps that `info` tells of a batch: one `StepBatch`, or one up to each projection and the rest.
 
     e = c - s has the bits that the step used. Copies; rows that did not update are left out. Raises
     BlockError when `info` is of another number of events.
     """
-    if len(batch) != len(info):
-        raise BlockError(f"{len(batch)} triplets, but a step's info of {len(info)}: give those of one call")
+    _check_same(batch, info)
     steps, start = [], 0
     for end in sorted({*info.projected, len(info)}):
         rows = start + np.flatnonzero(info.outcome[start:end] == UPDATED)
@@ -72,6 +131,11 @@ def taken_steps(batch: TripletBatch, info: StepInfo) -> list[StepBatch]:
             steps.append(StepBatch(info.tau[rows], *_taken_rows(batch, rows), project))
         start = end
     return steps
+
+
+def _check_same(batch: TripletBatch, info: StepInfo) -> None:
+    if len(batch) != len(info):
+        raise BlockError(f"{len(batch)} triplets, but a step's info of {len(info)}: give those of one call")
 
 
 def _taken_rows(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
+from daemon.config.learners import LearnerConfig, all_keys, owner
 from daemon.config.model import SECTIONS, ViewConfig
 from daemon.config.section import Section
 from daemon.exits import UserError
@@ -106,6 +107,8 @@ def model_at(path: tuple[str, ...]) -> type[Section] | None:
         return None
     if path[:2] == ("space", "views"):
         return ViewConfig if len(path) == 4 else None
+    if path[0] == "learner" and len(path) == 2:
+        return owner(path[1]) or LearnerConfig
     model = SECTIONS.get(path[0])
     for name in path[1:-1]:
         table = model.model_fields.get(name) if model is not None else None
@@ -143,5 +146,6 @@ def _spelt(path: tuple[str, ...]) -> tuple[str, ...]:
     model = model_at(path)
     if model is None:
         return path
-    spelling = {name.lower(): name for name in model.model_fields}
+    names = all_keys() if path[0] == "learner" else list(model.model_fields)
+    spelling = {name.lower(): name for name in names}
     return (*path[:-1], spelling.get(path[-1], path[-1]))

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from daemon.config.kafka import KafkaConfig
 from daemon.config.layers import ENV_PREFIX, Flat, coerce, env_layer, flatten, is_secret, nest, read_toml
+from daemon.config.learners import keys_of
 from daemon.config.model import SECTIONS, Config, Origin
 from daemon.config.paths import resolve_paths
 from daemon.config.problems import section_problems, unknown_keys
@@ -102,9 +103,11 @@ def _refuse_unfit_kafka(stream: StreamConfig, origins: Mapping[str, Origin], pat
 def _validated(tree: dict[str, Any], origins: Mapping[str, Origin], path: Path | None) -> dict[str, Section]:
     problems = unknown_keys(tree)
     sections: dict[str, Section] = {}
-    for name, model in SECTIONS.items():
+    for name in SECTIONS:
+        table = tree.get(name, {})
+        model = keys_of(table) if name == "learner" else SECTIONS[name]
         try:
-            sections[name] = model.model_validate(tree.get(name, {}))
+            sections[name] = model.model_validate(table)
         except ValidationError as error:
             problems += section_problems(name, error)
     if problems:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from daemon.config.http import HttpConfig
+from daemon.config.learners import LearnerConfig, OasisKeys
 from daemon.config.section import Section
 from daemon.config.serve import ServeConfig, StepsConfig
 from daemon.config.stream import StreamConfig
@@ -79,18 +80,6 @@ class CatalogConfig(Section):
     """[catalog]: object id -> features."""
 
     path: str = Field("", description="catalog file (.safetensors or .jsonl); empty: events carry features")
-
-
-class LearnerConfig(Section):
-    """[learner]: the algorithm and its constants."""
-
-    algorithm: Literal["oasis"] = Field("oasis", description="learning algorithm")
-    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
-    symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
-    psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
-    dedupe_window: int = Field(
-        100_000, ge=0, le=10_000_000, description="newest event ids known; one sent again is dropped; 0 off"
-    )
 
 
 class CheckpointsConfig(Section):
@@ -203,7 +192,7 @@ SECTIONS: dict[str, type[Section]] = {
     "stream": StreamConfig,
     "space": SpaceConfig,
     "catalog": CatalogConfig,
-    "learner": LearnerConfig,
+    "learner": OasisKeys,  # of the default algorithm; another one has its own, see `keys_of`
     "checkpoints": CheckpointsConfig,
     "steps": StepsConfig,
     "feed": FeedConfig,

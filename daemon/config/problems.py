@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from daemon.config.layers import field_of, is_secret, model_at
+from daemon.config.learners import LEARNERS, all_keys, owners
 from daemon.config.model import SECTIONS
 
 _KINDS = {
@@ -49,6 +50,8 @@ def section_problems(section: str, error: ValidationError) -> list[tuple[tuple[s
 
 def _sentence(path: tuple[str, ...], item: Any) -> str:
     kind, value = item["type"], item["input"]
+    if kind == "extra_forbidden" and path[0] == "learner":
+        return _not_of_this_learner(path[-1])
     if kind == "extra_forbidden":
         model = model_at(path) or SECTIONS[path[0]]
         return _unknown("key", path[-1], list(model.model_fields))
@@ -62,6 +65,8 @@ def _sentence(path: tuple[str, ...], item: Any) -> str:
 
 def _allowed(path: tuple[str, ...], item: Any) -> str:
     kind, context = item["type"], item.get("ctx", {})
+    if path == ("learner", "algorithm"):
+        return "allowed: " + ", ".join(f'"{name}"' for name in LEARNERS)
     if kind == "literal_error":
         return f"allowed: {context['expected'].replace(chr(39), chr(34))}"
     if kind == "value_error":
@@ -82,6 +87,14 @@ def _unknown(what: str, name: str, known: list[str]) -> str:
         nearest = next(k for k in known if k.lower() == close[0])
         return f"unknown {what}; did you mean {nearest}?"
     return f"unknown {what}; allowed: {', '.join(known)}"
+
+
+def _not_of_this_learner(name: str) -> str:
+    others = owners(name)
+    if not others:
+        return _unknown("key", name, all_keys())
+    named = " or ".join(f'"{other}"' for other in others)
+    return f"a key of algorithm = {named}; set learner.algorithm, or remove the key"
 
 
 def _literal(value: Any) -> str:

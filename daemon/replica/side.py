@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from daemon.config.model import LearnerConfig
+from daemon.config.learners import LearnerConfig
 from daemon.replica.loading import Buffers, State
 from daemon.replica.model import ModelId
 from daemon.replica.refusals import Refused

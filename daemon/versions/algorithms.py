@@ -1,14 +1,20 @@
-"""The learners a configuration can name, made afresh, or from a version's settings and arrays."""
+"""The learners a configuration can name, made afresh, or from a version's settings and arrays.
+
+To add one: its pure learner in `learners`, its keys in `daemon.config.learners`, one line in `ALGORITHMS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
 from checkpoints.manifest import Manifest
-from daemon.config.model import LearnerConfig
+from daemon.config.learners import LEARNERS, LearnerConfig
+from learners.block import Block
+from learners.maps import FittedSpaceMap
 from learners.oasis import Oasis, OasisConfig
 from learners.protocol import Learner
 
@@ -16,25 +22,79 @@ ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
 """Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
 refusal but a control entry."""
 
+Columns: TypeAlias = Mapping[str, range]
+"""View -> its columns in the mapped vectors, in their order."""
+NO_VIEWS: Columns = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One learner as everything else knows it.
+
+    settings: (keys of [learner], columns of the views) -> the learner's own settings; raises ConfigError.
+    make: (settings, dim, sample) -> the learner before any event. sample: mapped objects of the warm-up, of
+    which it may learn scales and landmarks; None unless `needs_sample`.
+    restore: (arrays, settings) -> the learner that goes on from a version's arrays, taking them over where it
+    can; raises StateError.
+    form: what a version is served as, by its name in `daemon.versions.forms`.
+    followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
+    """
+
+    settings: Callable[[Any, Columns], Any]
+    make: Callable[[Any, int, Block | None], Learner]
+    restore: Callable[[Mapping[str, npt.NDArray[Any]], Any], Learner]
+    form: str
+    followed: tuple[str, ...] = ()
+    needs_sample: bool = False
+
+
+def same_names(settings: Callable[..., Any]) -> Callable[[Any, Columns], Any]:
+    """Settings of a dataclass whose fields are keys of [learner]."""
+    names = [field.name for field in fields(settings)]  # type: ignore[arg-type]
+    return lambda keys, _columns: settings(**{name: getattr(keys, name) for name in names})
+
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    "oasis": Algorithm(
+        settings=same_names(OasisConfig),
+        make=lambda settings, dim, _sample: Oasis(dim, settings),
+        restore=lambda arrays, settings: Oasis.from_state(arrays, settings, copy=False),
+        form="matrix",
+        followed=("W",),
+    ),
+}
+
 
 def learner_config_of(manifest: Manifest) -> LearnerConfig:
     """The learner's settings as a version recorded them. Raises KeyError or ValueError for what is no such
     record.
     """
     recorded = {**ADDED_LATER, **manifest.learner["config"]}
-    settings = {name: recorded[name] for name in LearnerConfig.model_fields if name != "algorithm"}
-    return LearnerConfig(algorithm=manifest.learner["name"], **settings)
+    keys = LEARNERS[manifest.learner["name"]]
+    settings = {name: recorded[name] for name in keys.model_fields if name != "algorithm"}
+    return keys(algorithm=manifest.learner["name"], **settings)
 
 
-def untrained(config: LearnerConfig, dim: int) -> Learner:
-    """The learner before any event: its similarity is the dot product of the mapped vectors."""
-    return Oasis(dim, _oasis(config))
+def columns_of(fitted: FittedSpaceMap) -> Columns:
+    """The columns of each view in what a map gives."""
+    columns, start = {}, 0
+    for name, view in fitted.views.items():
+        columns[name] = range(start, start + view.dim)
+        start += view.dim
+    return columns
 
 
-def restored(config: LearnerConfig, arrays: Mapping[str, npt.NDArray[Any]]) -> Learner:
+def untrained(
+    config: LearnerConfig, dim: int, columns: Columns = NO_VIEWS, sample: Block | None = None
+) -> Learner:
+    """The learner before any event. Raises ConfigError."""
+    algorithm = ALGORITHMS[config.algorithm]
+    return algorithm.make(algorithm.settings(config, columns), dim, sample)
+
+
+def restored(
+    config: LearnerConfig, arrays: Mapping[str, npt.NDArray[Any]], columns: Columns = NO_VIEWS
+) -> Learner:
     """The learner that goes on from a version's arrays, taking them over where it can. Raises StateError."""
-    return Oasis.from_state(arrays, _oasis(config), copy=False)
-
-
-def _oasis(config: LearnerConfig) -> OasisConfig:
-    return OasisConfig(C=config.C, symmetric=config.symmetric, psd_every=config.psd_every)
+    algorithm = ALGORITHMS[config.algorithm]
+    return algorithm.restore(arrays, algorithm.settings(config, columns))

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from daemon.config.model import LearnerConfig, ServingConfig
+from daemon.config.learners import OasisKeys
+from daemon.config.model import ServingConfig
 from daemon.demo.clicks import position_biased
 from daemon.versions.algorithms import untrained
 from daemon.versions.serving_form import make_form, power_of
@@ -43,7 +44,7 @@ def figures() -> list[Figure]:
 
 
 def _figure(name: str, data: Dataset) -> Figure:
-    learner = untrained(LearnerConfig(), data.objects.dim)
+    learner = untrained(OasisKeys(), data.objects.dim)
     W = np.asarray(learner.state()["W"])
     rows = np.random.default_rng(0).choice(len(data.mapped), QUERIES, replace=False)
     batches = Simulation(data, Setting(position_biased)).batches()

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from daemon.config.model import LearnerConfig, ServingConfig, ValidateConfig
+from daemon.config.learners import OasisKeys
+from daemon.config.model import ServingConfig, ValidateConfig
 from daemon.demo.clicks import ClickModel, explored_list
 from daemon.demo.evaluate import Retrieval, retrieval
 from daemon.validate.decide import best_version
@@ -69,7 +70,7 @@ class Simulation:
         self._data = data
         self._setting = setting
         self._rng = np.random.default_rng(setting.seed)
-        self._learner = untrained(LearnerConfig(), data.objects.dim)
+        self._learner = untrained(OasisKeys(), data.objects.dim)
         self._feed = setting.feed
         self._decider = Decider(self._feed, CatalogCandidates(data.catalog.ids), frozenset(data.catalog.ids))
         self._judge = Judge(data.objects, None, 1_000)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from checkpoints import Version
-from daemon.config.model import LearnerConfig
+from daemon.config.learners import LearnerConfig
 from daemon.learn.applying.controls import Entry, repeats
-from daemon.versions.algorithms import restored
+from daemon.versions.algorithms import columns_of, restored
 from daemon.versions.arrays import Arrays, learner_arrays, pack, window_arrays
 from daemon.versions.maps import map_of
 from learners.maps import FittedSpaceMap
@@ -36,10 +36,11 @@ class State:
             raise StreamError(
                 f"version {version.manifest.number} lacks the window of event ids it was to keep"
             )
+        fitted = map_of(version)
         return cls(
-            restored(config, learner_arrays(version.arrays)),
+            restored(config, learner_arrays(version.arrays), columns_of(fitted)),
             IdWindow.from_arrays(config.dedupe_window, known),
-            map_of(version),
+            fitted,
         )
 
     def obey(self, entry: Entry) -> None:

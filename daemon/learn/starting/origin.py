@@ -28,7 +28,7 @@ from daemon.learn.starting.options import LearnOptions, Start, choose_offsets, p
 from daemon.learn.starting.request import named, no_such_version, settled
 from daemon.learn.starting.samelog import SameLog
 from daemon.learn.writing.describe import Description, Expected, expected, runtime
-from daemon.versions.algorithms import untrained
+from daemon.versions.algorithms import columns_of, untrained
 from learners.maps import FittedSpaceMap
 from streams.dedupe import IdWindow
 
@@ -95,7 +95,9 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
 
 def _first(plan: _Plan, fitted: FittedSpaceMap, offsets: Mapping[int, int], epoch: Epoch) -> Origin:
     settings = plan.config.learner
-    state = State(untrained(settings, fitted.dim), IdWindow(settings.dedupe_window), fitted)
+    state = State(
+        untrained(settings, fitted.dim, columns_of(fitted)), IdWindow(settings.dedupe_window), fitted
+    )
     progress = Progress({p: PartitionPosition(offset) for p, offset in offsets.items()})
     describe = Description(plan.run, fitted)
     meta = describe(progress.snapshot(), None)

@@ -12,7 +12,8 @@ from scipy import sparse
 from checkpoints import Ledger, MemoryStore, VersionMeta, VersionStore
 from checkpoints.manifest import Manifest
 from checkpoints.store import BlobStore
-from daemon.config.model import LearnerConfig, ServingConfig
+from daemon.config.learners import OasisKeys
+from daemon.config.model import ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Following, Hooks, Shelf
@@ -43,7 +44,7 @@ class World:
         self.dim, self.kind = dim, kind
         self.versions = VersionStore(MemoryStore() if store is None else store)
         self.ledger = Ledger(self.versions.store)
-        self.config = LearnerConfig(**learner)
+        self.config = OasisKeys(**learner)
         self.serving = ServingConfig()
         self.topic = f"replica-{next(_names)}"
         memory.ensure_topic(self.topic, "steps", 1)
