@@ -15,16 +15,16 @@ def test_a_step_on_paper() -> None:
     """q = (1, 2), c = (1, 0), s = (0, 1), W = I: margin 1 - 2 = -1, loss 2, V = [[1, -1], [2, -2]],
     ||V||^2 = 10, tau = 2/10: W = [[1.2, -.2], [.4, .6]], and the margin is 1."""
     oracle = OasisOracle(2, C=1.0)
-    np.testing.assert_allclose(oracle.step(*EVENT), (-1, 2, 0.2))
+    np.testing.assert_allclose(np.array(oracle.step(*EVENT)), [-1, 2, 0.2])
     np.testing.assert_allclose(oracle.W, [[1.2, -0.2], [0.4, 0.6]])
-    np.testing.assert_allclose(oracle.step(*EVENT), (1, 0, 0), atol=1e-12)
+    np.testing.assert_allclose(np.array(oracle.step(*EVENT)), [1, 0, 0], atol=1e-12)
 
 
 def test_C_caps_the_step_and_a_weight_scales_C() -> None:
     oracle = OasisOracle(2, C=0.05)
-    np.testing.assert_allclose(oracle.step(*EVENT, weight=2.0), (-1, 2, 0.1))
+    np.testing.assert_allclose(np.array(oracle.step(EVENT[0], EVENT[1], EVENT[2], 2.0)), [-1, 2, 0.1])
     np.testing.assert_allclose(oracle.W, [[1.1, -0.1], [0.2, 0.8]])
-    assert oracle.step(*EVENT, weight=0.0).tau == 0
+    assert oracle.step(EVENT[0], EVENT[1], EVENT[2], 0.0).tau == 0
 
 
 def test_a_symmetric_step_on_paper() -> None:
@@ -54,7 +54,7 @@ def test_a_dissim_step_on_paper() -> None:
     """q = (1, 0), c = (0, 1), s = (1, 1): u = (1, -1), v = (0, -1), S'(q, c) = -2, S'(q, s) = -1, loss 2,
     V' = [[-1, 1], [1, 0]], ||V'||^2 = 3, tau = 2/3: W = [[1/3, 2/3], [2/3, 1]], margin 1."""
     oracle, event = DissimOracle(2, C=1.0), np.array([[1.0, 0], [0, 1], [1, 1]])
-    np.testing.assert_allclose(oracle.step(*event), (-1, 2, 2 / 3))
+    np.testing.assert_allclose(np.array(oracle.step(*event)), [-1, 2, 2 / 3])
     np.testing.assert_allclose(oracle.W, [[1 / 3, 2 / 3], [2 / 3, 1]])
     assert oracle.step(*event).margin == pytest.approx(1)
 

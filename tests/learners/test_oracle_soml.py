@@ -30,7 +30,7 @@ def test_truncated_gradient_on_paper() -> None:
 
 def test_a_weight_scales_the_gradient_and_not_the_shrinking() -> None:
     oracle = SomlTgOracle(2, eta=0.5, lam=0.2)
-    oracle.step(*np.array([[1.0, 1], [1, 0], [0, 0]]), weight=3.0)
+    oracle.step(np.ones(2), np.array([1.0, 0]), np.zeros(2), 3.0)
     np.testing.assert_allclose(oracle.w, [0.5 * 3 - 0.5 * 0.2, 0])
 
 

@@ -1,0 +1,69 @@
+"""Online multiple kernel similarity: m learners side by side and weights for their sum (Xia, Hoi, Jin, Zhao,
+TPAMI 36 (2014), algorithm 2). The m learners are OKS on m kernels, or OASIS on m explicit maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .oracle_combination import Combination
+from .oracle_oasis import OasisOracle
+from .oracle_step import Doubles, Oracle, Step, hinge
+
+Phi = Callable[[Doubles], Doubles]
+
+
+class OmksOracle:
+    """f = sum_i theta_i S_i; every S_i takes its own step, then theta learns from the margins before it.
+
+    views: the columns [start, stop) that each learner looks at, or None for all. A learner sleeps when its
+    view of the query, of the clicked or of the skipped one is missing, that is all zero: it takes no step
+    then. tau: the largest of all.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Oracle],
+        combination: Combination,
+        views: Sequence[tuple[int, int]] | None = None,
+    ) -> None:
+        self.members, self.combination, self._views = members, combination, views
+        self.wrong: list[list[int]] = []
+        self.votes: list[bool] = []
+
+    def step(self, q: Doubles, c: Doubles, s: Doubles, weight: float = 1.0) -> Step:
+        margins = np.array([one.score(q, c) - one.score(q, s) for one in self.members])
+        awake = self._awake(q, c, s)
+        theta = self.combination.theta
+        z = ((margins <= 0) & awake).astype(float)
+        self.wrong.append(z.astype(int).tolist())
+        self.votes.append(float(theta @ z) >= 0.5)
+        margin = float(theta @ margins)
+        if weight == 0:
+            return Step(margin, hinge(margin), 0.0)
+        taus = [one.step(q, c, s, weight).tau for one, on in zip(self.members, awake, strict=True) if on]
+        self.combination.update(margins, awake)
+        return Step(margin, hinge(margin), max(taus, default=0.0))
+
+    def score(self, q: Doubles, p: Doubles) -> float:
+        theta = self.combination.theta
+        return float(sum(w * one.score(q, p) for w, one in zip(theta, self.members, strict=True)))
+
+    def _awake(self, *event: Doubles) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        if self._views is None:
+            return np.ones(len(self.members), bool)
+        return np.array([all(np.any(x[start:stop]) for x in event) for start, stop in self._views])
+
+
+class MappedOasisOracle:
+    """OASIS on phi(x): OKS on the kernel phi(x)^T phi(y), without a support set."""
+
+    def __init__(self, phi: Phi, dim: int, C: float = 0.1) -> None:
+        self._phi, self.oasis = phi, OasisOracle(dim, C)
+
+    def step(self, q: Doubles, c: Doubles, s: Doubles, weight: float = 1.0) -> Step:
+        return self.oasis.step(self._phi(q), self._phi(c), self._phi(s), weight)
+
+    def score(self, q: Doubles, p: Doubles) -> float:
+        return self.oasis.score(self._phi(q), self._phi(p))
