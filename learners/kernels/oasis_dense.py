@@ -14,19 +14,9 @@ import numpy as np
 
 from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_dense, scan_weight, step_size
 from learners.kernels.compile import DOUBLES, ROWS, ROWS_OUT, STEPS_OUT, Steps, inlined, kernel
-from learners.kernels.dense_rows import add, add_symmetric
+from learners.kernels.dense_rows import add, add_symmetric, row_dot
 
-from numba import njit, types  # isort: skip
-
-
-@njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _row_dot(W: Any, row: int, e: Any) -> Any:
-    """Row of W times e in float32. The compiler chooses the order once, for all events: NaN and infinity
-    still count."""
-    total = np.float32(0.0)
-    for column in range(len(e)):
-        total += W[row, column] * e[column]
-    return total
+from numba import types  # isort: skip
 
 
 @inlined
@@ -75,7 +65,7 @@ def step_dense(
             e_squared += np.float64(e[column]) * np.float64(e[column])
         for row in range(dim):
             if query[t, row] != 0:
-                margin += np.float64(query[t, row]) * np.float64(_row_dot(W, row, e))
+                margin += np.float64(query[t, row]) * np.float64(row_dot(W, row, e))
         outcome[t], loss[t], tau[t] = step_size(margin, q_squared * e_squared, C * weight)
         if outcome[t] == UPDATED and symmetric:
             add_symmetric(W, tau[t], query, t, e)

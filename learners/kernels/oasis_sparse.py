@@ -19,7 +19,7 @@ import numpy as np
 
 from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_sparse, scan_weight, step_size
 from learners.kernels.compile import CSR, DOUBLES, FLOATS_OUT, STEPS_OUT, Csr, Steps, inlined, kernel
-from learners.kernels.sparse_rows import add, add_symmetric, difference, prefetch_ahead
+from learners.kernels.sparse_rows import add, add_symmetric, difference, margin_ahead
 
 from numba import types  # isort: skip
 
@@ -46,44 +46,6 @@ def _longest(clicked: Csr, skipped: Csr) -> int:
     for row in range(len(c) - 1):
         longest = max(longest, c[row + 1] - c[row] + s[row + 1] - s[row])
     return longest
-
-
-@inlined
-def _row_dot(W: Any, base: Any, columns: Any, values: Any, start: Any, count: Any) -> Any:
-    """Row of W times c - s in float32: four interleaved sums, joined pairwise, in this fixed order."""
-    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-    place, end = start, start + count
-    body = start + (count & np.uint64(0xFFFFFFFFFFFFFFFC))
-    sum0 = sum1 = sum2 = sum3 = np.float32(0.0)
-    while place < body:
-        sum0 += W[base + np.uint64(columns[place])] * values[place]
-        sum1 += W[base + np.uint64(columns[place + one])] * values[place + one]
-        sum2 += W[base + np.uint64(columns[place + two])] * values[place + two]
-        sum3 += W[base + np.uint64(columns[place + three])] * values[place + three]
-        place += four
-    while place < end:
-        sum0 += W[base + np.uint64(columns[place])] * values[place]
-        place += one
-    return (sum0 + sum1) + (sum2 + sum3)
-
-
-@inlined
-def _margin(W: Any, dim: Any, query: Csr, row: int, here: Any, following: Any) -> float:
-    """q^T W (c - s) of one row, prefetching rows and pages ahead, also of the next event.
-
-    here, following: (columns, values, start, count) of c - s of this event and of the next; no count, no
-    prefetch.
-    """
-    columns, values, start, count = here
-    q_ptr, q_ind, q_val = query
-    first, last = q_ptr[row], q_ptr[row + 1]
-    reach = q_ptr[row + 2] if following[1] > 0 else last
-    margin = 0.0
-    for i in range(first, last):
-        prefetch_ahead(W, dim, q_ind, i, last, reach, here, following)
-        dot = _row_dot(W, np.uint64(q_ind[i]) * dim, columns, values, start, count)
-        margin += np.float64(q_val[i]) * np.float64(dot)
-    return margin
 
 
 @kernel(
@@ -128,7 +90,7 @@ def step_sparse(
             continue
         accepted += 1
         here = (columns, values, start, count)
-        margin = _margin(W, stride, query, t, here, (next_start, next_count))
+        margin = margin_ahead(W, stride, query, t, here, (next_start, next_count))
         outcome[t], loss[t], tau[t] = step_size(margin, squared, C * weight)
         if outcome[t] == UPDATED and symmetric:
             add_symmetric(W, stride, tau[t], query, t, here)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.checks import NONE, scan_dense
 from learners.kernels.compile import FLOATS, ROWS, ROWS_OUT, inlined, kernel
 from learners.kernels.dense_rows import add, add_symmetric
 
@@ -14,11 +13,11 @@ from numba import types  # isort: skip
 
 
 @inlined
-def _finite(error: Any, row: int) -> bool:
-    """Whether c - s holds finite numbers: it may be twice as large as a vector."""
+def _finite(rows: Any, row: int) -> bool:
+    """Whether a row holds finite numbers: as a difference of vectors it may be larger than they may."""
     finite = True
-    for column in range(error.shape[1]):
-        finite &= np.isfinite(error[row, column])
+    for column in range(rows.shape[1]):
+        finite &= np.isfinite(rows[row, column])
     return finite
 
 
@@ -30,8 +29,7 @@ def replay_dense(W: Any, symmetric: bool, tau: Any, query: Any, error: Any) -> i
     float32 [n, dim].
     """
     for t in range(len(tau)):
-        reason, _ = scan_dense(query, t)
-        if reason != NONE or not _finite(error, t) or not np.isfinite(tau[t]):
+        if not (_finite(query, t) and _finite(error, t) and np.isfinite(tau[t])):
             return t
         if symmetric:
             add_symmetric(W, tau[t], query, t, error[t])

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.checks import NONE, scan_sparse
 from learners.kernels.compile import (
     CSR,
     FLOATS,
@@ -32,17 +31,17 @@ CSR_OUT = types.Tuple((POINTERS_OUT, INDICES_OUT, FLOATS_OUT))
 
 
 @inlined
-def _sound(dim: int, tau: Any, query: Csr, error: Csr, row: int) -> bool:
-    """Whether a step can be taken: indices that stay inside W, finite numbers."""
-    reason, _ = scan_sparse(dim, query, row)
+def _sound(dim: int, rows: Csr, row: int) -> bool:
+    """Whether a row has indices that stay inside W, and finite numbers: as a difference of vectors they may
+    be larger than a vector's."""
     previous = np.int64(-1)
-    e_ptr, e_ind, e_val = error
-    for place in range(e_ptr[row], e_ptr[row + 1]):  # c - s may be twice as large as a vector
-        index = np.int64(e_ind[place])
-        if index <= previous or index >= dim or not np.isfinite(e_val[place]):
+    indptr, indices, values = rows
+    for place in range(indptr[row], indptr[row + 1]):
+        index = np.int64(indices[place])
+        if index <= previous or index >= dim or not np.isfinite(values[place]):
             return False
         previous = index
-    return bool(reason == NONE and np.isfinite(tau))
+    return True
 
 
 @inlined
@@ -69,7 +68,7 @@ def replay_sparse(W: Any, dim: int, symmetric: bool, tau: Any, query: Csr, error
     """
     e_ptr, e_ind, e_val = error
     for t in range(len(tau)):
-        if not _sound(dim, tau[t], query, error, t):
+        if not (_sound(dim, query, t) and _sound(dim, error, t) and np.isfinite(tau[t])):
             return t
         here = (e_ind, e_val, np.uint64(e_ptr[t]), np.uint64(e_ptr[t + 1] - e_ptr[t]))
         if symmetric:

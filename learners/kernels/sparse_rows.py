@@ -1,4 +1,4 @@
-"""What a step on CSR rows and its replay share: c - s, the update of W, and prefetching ahead of it.
+"""What steps on CSR rows and their replays share: c - s, the margin, the update of W, prefetching ahead.
 
 One arithmetic for both, so that replaying a step gives the bits of the step.
 """
@@ -81,6 +81,44 @@ def prefetch_ahead(
         _prefetch_row(W, np.uint64(q_ind[ahead]) * dim, columns, start, count)
     elif ahead < reach:
         _prefetch_row(W, np.uint64(q_ind[ahead]) * dim, columns, next_start, next_count)
+
+
+@inlined
+def _row_dot(W: Any, base: Any, columns: Any, values: Any, start: Any, count: Any) -> Any:
+    """Row of W times c - s in float32: four interleaved sums, joined pairwise, in this fixed order."""
+    one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+    place, end = start, start + count
+    body = start + (count & np.uint64(0xFFFFFFFFFFFFFFFC))
+    sum0 = sum1 = sum2 = sum3 = np.float32(0.0)
+    while place < body:
+        sum0 += W[base + np.uint64(columns[place])] * values[place]
+        sum1 += W[base + np.uint64(columns[place + one])] * values[place + one]
+        sum2 += W[base + np.uint64(columns[place + two])] * values[place + two]
+        sum3 += W[base + np.uint64(columns[place + three])] * values[place + three]
+        place += four
+    while place < end:
+        sum0 += W[base + np.uint64(columns[place])] * values[place]
+        place += one
+    return (sum0 + sum1) + (sum2 + sum3)
+
+
+@inlined
+def margin_ahead(W: Any, dim: Any, query: Csr, row: int, here: Any, following: Any) -> float:
+    """q^T W (c - s) of one row, prefetching rows and pages ahead, also of the next event.
+
+    here, following: (columns, values, start, count) of c - s of this event and of the next; no count, no
+    prefetch.
+    """
+    columns, values, start, count = here
+    q_ptr, q_ind, q_val = query
+    first, last = q_ptr[row], q_ptr[row + 1]
+    reach = q_ptr[row + 2] if following[1] > 0 else last
+    margin = 0.0
+    for i in range(first, last):
+        prefetch_ahead(W, dim, q_ind, i, last, reach, here, following)
+        dot = _row_dot(W, np.uint64(q_ind[i]) * dim, columns, values, start, count)
+        margin += np.float64(q_val[i]) * np.float64(dot)
+    return margin
 
 
 @inlined
