@@ -1,8 +1,8 @@
 """How the similarities of several kernels are weighed: theta from the margins of each event.
 
 Each rule sees the m margins S_i(q, c) - S_i(q, s) from before the kernels' own steps; z_i = 1 where the
-margin is <= 0. `theta` is normalised to the sum 1 (the passive-aggressive one is not): only ratios matter for
-a ranking. A kernel that sleeps (its view is missing) keeps its weight.
+margin is <= 0. `theta` is normalised to the sum 1: only ratios matter for a ranking. A kernel that sleeps
+(its view is missing) keeps its weight: those awake share what they had together.
 """
 
 from __future__ import annotations
@@ -57,21 +57,29 @@ class Hedge:
         return normal
 
     def update(self, margins: Doubles, awake: Awake) -> None:
-        wrong = (margins <= 0) & awake
-        self._log = self._memory * self._log + wrong * np.log(self._beta)
+        if not awake.any():
+            return
+        own = self._log[awake]
+        mass = np.logaddexp.reduce(own)
+        own = self._memory * own + (margins[awake] <= 0) * np.log(self._beta)
+        own += mass - np.logaddexp.reduce(own)
         if self._share:
-            self._log = np.log((1 - self._share) * self.theta + self._share / len(self._log))
+            own = np.logaddexp(own + np.log(1 - self._share), mass + np.log(self._share / len(own)))
+        self._log[awake] = own
 
 
 class PassiveAggressive:
-    """theta <- theta + tau x, x the m margins, tau = min(C, hinge(theta^T x) / ||x||^2), from 1 / m."""
+    """raw <- max(0, raw + tau x), x the m margins, tau = min(C, hinge(raw^T x) / ||x||^2), from 1 / m."""
 
-    def __init__(self, m: int, C: float, positive: bool = True) -> None:
-        self.theta, self._C, self._positive = np.full(m, 1 / m), C, positive
+    def __init__(self, m: int, C: float) -> None:
+        self.raw, self._C = np.full(m, 1 / m), C
+
+    @property
+    def theta(self) -> Doubles:
+        normal: Doubles = self.raw / (self.raw.sum() or 1.0)
+        return normal
 
     def update(self, margins: Doubles, awake: Awake) -> None:
         x = margins * awake
-        tau = passive_aggressive(hinge(float(self.theta @ x)), float(x @ x), self._C)
-        self.theta = self.theta + tau * x
-        if self._positive:
-            self.theta = np.maximum(self.theta, 0.0)
+        tau = passive_aggressive(hinge(float(self.raw @ x)), float(x @ x), self._C)
+        self.raw = np.maximum(self.raw + tau * x, 0.0)

@@ -87,7 +87,8 @@ def test_combinations_on_paper() -> None:
     np.testing.assert_allclose(short.theta[0] / short.theta[1], 0.5**1.5)
     learned = PassiveAggressive(2, C=1.0)
     learned.update(margins, awake)
-    np.testing.assert_allclose(learned.theta, [0.4, 0.7])
+    np.testing.assert_allclose(learned.raw, [0.4, 0.7])
+    np.testing.assert_allclose(learned.theta, [4 / 11, 7 / 11])
     given = Given([1, 3])
     given.update(margins, awake)
     np.testing.assert_allclose(given.theta, [0.25, 0.75])
@@ -99,7 +100,7 @@ def test_a_kernel_that_sleeps_keeps_its_weight_and_takes_no_step() -> None:
     oracle = OmksOracle(members, Hedge(2, beta=0.5), views)
     oracle.step(np.array([1.0, 0]), np.array([1.0, 1]), np.array([2.0, 0]))
     assert [len(one.support) for one in members] == [1, 0]
-    np.testing.assert_allclose(oracle.combination.theta, [1 / 3, 2 / 3])
+    np.testing.assert_allclose(oracle.combination.theta, [1 / 2, 1 / 2])
 
 
 def test_ten_thousand_mistakes_do_not_underflow() -> None:
@@ -107,6 +108,13 @@ def test_ten_thousand_mistakes_do_not_underflow() -> None:
     for _ in range(10_000):
         rule.update(np.array([-1.0, -1, -1]), np.ones(3, bool))
     np.testing.assert_allclose(rule.theta, [1 / 3] * 3)
+
+
+def test_those_awake_share_what_they_had_together() -> None:
+    """theta = (1/3, 1/3, 1/3), the third sleeps, the first errs, beta = 1/2: (2/9, 4/9, 1/3)."""
+    rule = Hedge(3, 0.5)
+    rule.update(np.array([-1.0, 1, -1]), np.array([True, True, False]))
+    np.testing.assert_allclose(rule.theta, [2 / 9, 4 / 9, 1 / 3])
 
 
 @pytest.mark.parametrize("seed", range(5))

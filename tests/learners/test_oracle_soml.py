@@ -18,12 +18,12 @@ def test_truncated_gradient_on_paper() -> None:
     (0, -1, 3/2): all coordinates shrink. The same again has margin 3: nothing changes."""
     oracle = SomlTgOracle(3, eta=1.0, lam=0.5)
     one = oracle.step(*np.array([[1.0, 2, 0], [1, 0, 1], [0, 1, 1]]))
-    assert one == (0, 1, 1)
+    assert list(one) == [0, 1, 1]
     np.testing.assert_allclose(oracle.w, [0.5, -1.5, 0])
     other = np.array([[0.0, 0, 1], [0, 0, 2], [0, 0, 0]])
-    assert oracle.step(*other) == (0, 1, 1)
+    assert list(oracle.step(*other)) == [0, 1, 1]
     np.testing.assert_allclose(oracle.w, [0, -1, 1.5])
-    assert oracle.step(*other) == (3, 0, 0)
+    assert list(oracle.step(*other)) == [3, 0, 0]
     np.testing.assert_allclose(oracle.w, [0, -1, 1.5])
     assert oracle.score(np.array([1.0, 1, 2]), np.array([5.0, 1, 1])) == -1 + 3
 
