@@ -18,13 +18,20 @@ from scipy import sparse
 
 from learners.batch import TripletBatch
 from learners.block import DenseBlock, Float32s, as_block
-from learners.errors import BlockError, ConfigError, StateError
+from learners.errors import ConfigError
 from learners.kernels.oasis_dense import step_dense
 from learners.kernels.oasis_sparse import step_sparse
-from learners.kernels.replay_dense import replay_dense
-from learners.kernels.replay_sparse import replay_sparse
+from learners.matrix_state import (
+    as_state,
+    checked_weights,
+    identity,
+    one_triplet,
+    state_events,
+    state_matrix,
+)
 from learners.outcome import StepInfo
 from learners.psd import MAX_FULL_DIM, project_psd
+from learners.rank_one import replay_rank_one
 from learners.scores import bilinear
 from learners.steps import StepBatch, Steps, taken_steps
 
@@ -71,9 +78,7 @@ class Oasis:
     def __init__(self, dim: int, config: OasisConfig = OasisConfig()) -> None:
         """Start from W = I, where the similarity is the dot product. Raises ConfigError."""
         _check(dim, config)
-        W = np.zeros((dim, dim), np.float32)
-        np.fill_diagonal(W, 1.0)
-        self.W, self.config, self.events = W, config, 0
+        self.W, self.config, self.events = identity(dim), config, 0
 
     @property
     def dim(self) -> int:
@@ -86,10 +91,7 @@ class Oasis:
         Raises BlockError when the vectors do not fit each other or the learner; a malformed row is no error
         but an outcome.
         """
-        batch = TripletBatch(as_block(query), as_block(clicked), as_block(skipped))
-        if len(batch) != 1:
-            raise BlockError(f"learn_one takes one triplet, not {len(batch)}: use learn_many")
-        return self.learn_many(batch)
+        return self.learn_many(one_triplet(query, clicked, skipped))
 
     def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
         """Apply a batch in order, bit for bit as `learn_one` of each would, also across projections of
@@ -98,13 +100,7 @@ class Oasis:
         weights: [n] importance, scales C per event; 0 makes an event passive, negative or not finite rejects
         it. Raises BlockError on another dimension or number of weights.
         """
-        if batch.dim != self.dim:
-            raise BlockError(f"triplets have {batch.dim} dimensions, the learner {self.dim}: map them alike")
-        scale = np.zeros(0) if weights is None else np.ascontiguousarray(weights, np.float64)
-        if weights is not None and scale.shape != (len(batch),):
-            raise BlockError(f"weights have shape {scale.shape}: give one per triplet ({len(batch)})")
-        info = StepInfo.empty(len(batch))
-        done = 0
+        scale, info, done = checked_weights(batch, self.dim, weights), StepInfo.empty(len(batch)), 0
         while done < len(batch):
             done += self._apply(batch, scale, info, done)
         return info
@@ -141,20 +137,7 @@ class Oasis:
         Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
         those before it are applied then.
         """
-        if not isinstance(steps, StepBatch):
-            raise BlockError("OASIS takes step sizes, queries and errors again, not triplets: take its own")
-        if steps.dim != self.dim:
-            raise BlockError(f"steps have {steps.dim} dimensions, the learner {self.dim}: take its own")
-        symmetric, W = self.config.symmetric == "online", self.W
-        rows = (steps.query.kernel_rows(), steps.error.kernel_rows())
-        if isinstance(steps.query, DenseBlock):
-            taken = replay_dense(W, symmetric, steps.tau, *rows)
-        else:
-            taken = replay_sparse(W.reshape(-1), self.dim, symmetric, steps.tau, *rows)
-        if taken < len(steps):
-            raise BlockError(f"step {taken} of {len(steps)} is malformed: steps before it are applied")
-        if steps.project:
-            self.W[...] = project_psd(self.W)
+        replay_rank_one(self.W, self.config.symmetric == "online", steps)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """Raw scores q^T W p, float32 [queries, items]; for numpy arrays, scipy CSR and blocks.
@@ -166,9 +149,7 @@ class Oasis:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """{"W": float32 [dim, dim], "events": int64 []}: read-only views, which change with the next step."""
-        W = self.W.view()
-        W.flags.writeable = False
-        return {"W": W, "events": np.array(self.events, np.int64)}
+        return as_state(self.events, W=self.W)
 
     @classmethod
     def from_state(
@@ -178,12 +159,10 @@ class Oasis:
 
         Raises StateError naming the array that is missing or has another shape, dtype or value.
         """
-        W, events = _state_matrix(arrays), _state_events(arrays)
+        W, events = state_matrix(arrays, copy=copy), state_events(arrays)
         _check(W.shape[0], config)
-        if not copy and not (W.flags.writeable and W.flags.c_contiguous and W.flags.aligned):
-            raise StateError("W cannot be taken over: it is read-only or not contiguous; use copy=True")
         learner = cls.__new__(cls)
-        learner.W, learner.config, learner.events = (np.array(W, order="C") if copy else W), config, events
+        learner.W, learner.config, learner.events = W, config, events
         return learner
 
     def clone(self) -> Self:
@@ -211,31 +190,7 @@ class Oasis:
 
 
 def _check(dim: int, config: OasisConfig) -> None:
-    if not 1 <= dim <= np.iinfo(np.int32).max:
-        raise ConfigError(f"dim must be at least 1, not {dim}")
     if config.psd_every and dim > MAX_FULL_DIM:
         raise ConfigError(
             f"psd_every needs dim <= {MAX_FULL_DIM}, not {dim}: set it to 0 and use the serving form"
         )
-
-
-def _state_matrix(arrays: Mapping[str, NDArray[Any]]) -> Float32s:
-    W = arrays.get("W")
-    if W is None:
-        raise StateError("array W is missing")
-    if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
-        raise StateError(f"array W has shape {W.shape}: it must be square")
-    if W.dtype != np.float32:
-        raise StateError(f"array W has dtype {W.dtype}: it must be float32")
-    if not all(np.isfinite(rows).all() for rows in np.array_split(W, -(-W.size // (1 << 22)))):
-        raise StateError("array W holds values that are not finite")
-    return W
-
-
-def _state_events(arrays: Mapping[str, NDArray[Any]]) -> int:
-    events = arrays.get("events")
-    if events is None:
-        raise StateError("array events is missing")
-    if events.dtype != np.int64 or events.size != 1 or int(events.reshape(-1)[0]) < 0:
-        raise StateError(f"array events must be one int64 >= 0, not {events.dtype} {events.shape}")
-    return int(events.reshape(-1)[0])

@@ -6,6 +6,7 @@ learner whose steps repeat bit for bit can take again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -116,30 +117,8 @@ def taken_triplets(
     return [TripletSteps(batch.take(rows), kept)]
 
 
-def taken_steps(batch: TripletBatch, info: StepInfo) -> list[StepBatch]:
-    """The steps that `info` tells of a batch: one `StepBatch`, or one up to each projection and the rest.
-
-    e = c - s has the bits that the step used. Copies; rows that did not update are left out. Raises
-    BlockError when `info` is of another number of events.
-    """
-    _check_same(batch, info)
-    steps, start = [], 0
-    for end in sorted({*info.projected, len(info)}):
-        rows = start + np.flatnonzero(info.outcome[start:end] == UPDATED)
-        project = end in info.projected
-        if len(rows) or project:
-            steps.append(StepBatch(info.tau[rows], *_taken_rows(batch, rows), project))
-        start = end
-    return steps
-
-
-def _check_same(batch: TripletBatch, info: StepInfo) -> None:
-    if len(batch) != len(info):
-        raise BlockError(f"{len(batch)} triplets, but a step's info of {len(info)}: give those of one call")
-
-
-def _taken_rows(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
-    """The queries and c - s of some rows."""
+def query_and_error(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
+    """q and e = c - s of some rows that were accepted, with the bits that the step used. Copies."""
     query, clicked, skipped = batch.query, batch.clicked, batch.skipped
     if isinstance(query, DenseBlock):
         assert isinstance(clicked, DenseBlock)
@@ -151,6 +130,32 @@ def _taken_rows(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
     q_rows, e_rows = _room(len(rows), _entries(query, rows)), _room(len(rows), room)
     take_sparse(rows, query.kernel_rows(), clicked.kernel_rows(), skipped.kernel_rows(), q_rows, e_rows)
     return SparseBlock(*q_rows, query.dim), SparseBlock(*e_rows, query.dim)
+
+
+def taken_steps(
+    batch: TripletBatch,
+    info: StepInfo,
+    sides: Callable[[TripletBatch, Int64s], tuple[Block, Block]] = query_and_error,
+) -> list[StepBatch]:
+    """The steps that `info` tells of a batch: one `StepBatch`, or one up to each projection and the rest.
+
+    sides: the two vectors that V of some rows is made of, with the bits that the step used. Copies; rows that
+    did not update are left out. Raises BlockError when `info` is of another number of events.
+    """
+    _check_same(batch, info)
+    steps, start = [], 0
+    for end in sorted({*info.projected, len(info)}):
+        rows = start + np.flatnonzero(info.outcome[start:end] == UPDATED)
+        project = end in info.projected
+        if len(rows) or project:
+            steps.append(StepBatch(info.tau[rows], *sides(batch, rows), project))
+        start = end
+    return steps
+
+
+def _check_same(batch: TripletBatch, info: StepInfo) -> None:
+    if len(batch) != len(info):
+        raise BlockError(f"{len(batch)} triplets, but a step's info of {len(info)}: give those of one call")
 
 
 def _entries(block: SparseBlock, rows: Int64s) -> int:

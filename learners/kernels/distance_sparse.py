@@ -1,4 +1,5 @@
-"""Dissim-OASIS on CSR rows: what a triplet comes to, and the steps (Chechik et al., JMLR 11 (2010), section 6).
+"""Dissim-OASIS on CSR rows: what a triplet comes to, and the steps (Chechik et al., JMLR 11 (2010),
+section 6).
 
 The distance (a - b)^T W (a - b) sees a triplet as m = (q - c) + (q - s) and e = c - s: margin m^T W e for a
 symmetric W, step W <- W + tau (e m^T + m e^T)/2. So after m is merged, a step is OASIS's symmetric one with m
@@ -101,9 +102,7 @@ def pairs_sparse(
             m_entries, norms[row, 0] = _sum_of_differences(
                 query, clicked, skipped, row, sums[1], sums[2], sums[0][row]
             )
-            e_entries, norms[row, 1] = difference(
-                clicked, skipped, row, errors[1], errors[2], errors[0][row]
-            )
+            e_entries, norms[row, 1] = difference(clicked, skipped, row, errors[1], errors[2], errors[0][row])
         sums[0][row + 1], errors[0][row + 1] = sums[0][row] + m_entries, errors[0][row] + e_entries
         norms[row, 2] = _product(sums, errors, row)
 

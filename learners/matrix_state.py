@@ -1,0 +1,91 @@
+"""The state of learners of one matrix, W and how many events it accepted; and what they all check first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.batch import TripletBatch
+from learners.block import Float32s, as_block
+from learners.errors import BlockError, ConfigError, StateError
+
+CHECKED = 1 << 22
+"""Numbers of a matrix that are looked at together."""
+
+
+def identity(dim: int) -> Float32s:
+    """W = I, float32 [dim, dim], in fresh pages. Raises ConfigError below 1 dimension or beyond int32."""
+    if not 1 <= dim <= np.iinfo(np.int32).max:
+        raise ConfigError(f"dim must be at least 1, not {dim}")
+    W = np.zeros((dim, dim), np.float32)
+    np.fill_diagonal(W, 1.0)
+    return W
+
+
+def as_state(events: int, **matrices: Float32s) -> dict[str, NDArray[Any]]:
+    """Read-only views of the matrices, and `events` as int64 []."""
+    views = {name: matrix.view() for name, matrix in matrices.items()}
+    for view in views.values():
+        view.flags.writeable = False
+    return {**views, "events": np.array(events, np.int64)}
+
+
+def state_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W", copy: bool = True) -> Float32s:
+    """The square float32 matrix of that name; copied, or taken over, for which it must be writable.
+
+    Raises StateError naming what is missing or does not fit.
+    """
+    W = arrays.get(name)
+    if W is None:
+        raise StateError(f"array {name} is missing")
+    if W.ndim != 2 or W.shape[0] != W.shape[1] or W.shape[0] == 0:
+        raise StateError(f"array {name} has shape {W.shape}: it must be square")
+    if W.dtype != np.float32:
+        raise StateError(f"array {name} has dtype {W.dtype}: it must be float32")
+    if not all(np.isfinite(rows).all() for rows in np.array_split(W, -(-W.size // CHECKED))):
+        raise StateError(f"array {name} holds values that are not finite")
+    if not copy and not (W.flags.writeable and W.flags.c_contiguous and W.flags.aligned):
+        raise StateError(f"{name} cannot be taken over: it is read-only or not contiguous; use copy=True")
+    return np.array(W, order="C") if copy else W
+
+
+def symmetric_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W", copy: bool = True) -> Float32s:
+    """`state_matrix`, which must be symmetric to the bit. Raises StateError."""
+    W = state_matrix(arrays, name, copy)
+    step = max(1, CHECKED // len(W))
+    for start in range(0, len(W), step):
+        if not np.array_equal(W[start : start + step], W[:, start : start + step].T):
+            raise StateError(f"array {name} is not symmetric: it belongs to another algorithm")
+    return W
+
+
+def state_events(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """The number of accepted events. Raises StateError."""
+    events = arrays.get("events")
+    if events is None:
+        raise StateError("array events is missing")
+    if events.dtype != np.int64 or events.size != 1 or int(events.reshape(-1)[0]) < 0:
+        raise StateError(f"array events must be one int64 >= 0, not {events.dtype} {events.shape}")
+    return int(events.reshape(-1)[0])
+
+
+def one_triplet(query: Any, clicked: Any, skipped: Any) -> TripletBatch:
+    """Three vectors, each anything that `as_block` reads, as a batch of one. Raises BlockError."""
+    batch = TripletBatch(as_block(query), as_block(clicked), as_block(skipped))
+    if len(batch) != 1:
+        raise BlockError(f"learn_one takes one triplet, not {len(batch)}: use learn_many")
+    return batch
+
+
+def checked_weights(batch: TripletBatch, dim: int, weights: NDArray[Any] | None) -> NDArray[np.float64]:
+    """The weights of a batch as kernels take them: float64 [n], or empty for 1 each. Raises BlockError on
+    triplets of another dimension than dim, or another number of weights."""
+    if batch.dim != dim:
+        raise BlockError(f"triplets have {batch.dim} dimensions, the learner {dim}: map them alike")
+    scale = np.zeros(0) if weights is None else np.ascontiguousarray(weights, np.float64)
+    if weights is not None and scale.shape != (len(batch),):
+        raise BlockError(f"weights have shape {scale.shape}: give one per triplet ({len(batch)})")
+    return scale
