@@ -185,7 +185,7 @@ def serving_bytes(config: Config, dim: int) -> int:
     """Memory of the buffers of serve: two sides per alias, each W and, where the form has one, its matrix;
     and for `latest`, followed by steps, one more W, and on each side what carries such a matrix on.
     """
-    from daemon.versions.serving_form import has_matrix
+    from daemon.versions.matrix_form import has_matrix
 
     full = has_matrix(config.serving, dim)
     matrices = 2 * (2 if full else 1) * len(config.serve.aliases)

@@ -38,6 +38,13 @@ class FormInPieces(Form, Protocol):
         """p^T S p for each item, clipped at 0, float32 [n]; `pieces` changes no bit."""
 
 
+class ServedForm(FormInPieces, Protocol):
+    """What versions are judged and served as."""
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+
+
 def fold_symmetric(W: Float32s, block: Block) -> Float32s:
     """sym(W) q for each row q, float32 [n, d], without forming sym(W). Raises BlockError on a bad index."""
     if isinstance(block, DenseBlock):

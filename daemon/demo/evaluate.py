@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from daemon.validate import measures
 from learners.block import Block
-from learners.serving import ServingForm
+from learners.quadratic import ServedForm
 
 QUERIES_AT_ONCE = 64
 TOP = 10
@@ -28,7 +28,7 @@ class Retrieval:
 
 
 def retrieval(
-    form: ServingForm, catalog: Block, labels: npt.NDArray[np.str_], query_rows: npt.NDArray[np.int64]
+    form: ServedForm, catalog: Block, labels: npt.NDArray[np.str_], query_rows: npt.NDArray[np.int64]
 ) -> Retrieval:
     """Judge a serving form: each query's candidates are the whole catalog without the query itself.
 
@@ -55,7 +55,7 @@ def retrieval(
     )
 
 
-def nearest(form: ServingForm, catalog: Block, row: int, count: int) -> Sequence[int]:
+def nearest(form: ServedForm, catalog: Block, row: int, count: int) -> Sequence[int]:
     """Rows of the `count` best candidates for the object in `row`, itself left out; ties to lower rows."""
     scores = form.scores(catalog.take(np.array([row])), catalog)[0].copy()
     scores[row] = -np.inf

@@ -25,7 +25,7 @@ from daemon.objects.mapped import map_catalog
 from daemon.versions.maps import read_map
 from daemon.versions.serving_form import serving_form
 from learners.block import Block
-from learners.serving import ServingForm
+from learners.quadratic import ServedForm
 from streams.event import ObjectRef
 from streams.routing import is_holdout, route_key
 
@@ -131,7 +131,7 @@ class Reporter:
                 rows.append(Neighbours(label, thumbnails[query], found[0], found[1]))
         return sorted(rows, key=lambda row: row.label)
 
-    def _form(self, number: int) -> ServingForm:
+    def _form(self, number: int) -> ServedForm:
         return serving_form(self._versions, self._versions.load(number), self._config.serving)
 
 

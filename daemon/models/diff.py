@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from learners.block import Block, Int64s
 from learners.change import Change
 from learners.maps import FittedSpaceMap, WhitenMap
-from learners.quadratic import inverse_roots
+from learners.quadratic import Form, inverse_roots
 from learners.scores import row_blocks
 from learners.search import Items, topk
-from learners.serving import ServingForm
 from learners.spectrum import Spectrum
 
 K = 10
@@ -120,7 +119,7 @@ def sample(count: int, size: int, seed: int) -> Int64s:
     return np.sort(rng.choice(count, min(size, count), replace=False)).astype(np.int64)
 
 
-def nearest(form: ServingForm, mapped: Block, items: Items, rows: Int64s, k: int = K) -> Int64s:
+def nearest(form: Form, mapped: Block, items: Items, rows: Int64s, k: int = K) -> Int64s:
     """The k objects nearest to each object named by `rows`, itself left out: int64 [len(rows), k], -1 where
     there are fewer. mapped: all objects; items: the same, as the search reads them.
     """

@@ -19,7 +19,8 @@ from daemon.replica.refusals import Refused
 from daemon.replica.settings import Shelf
 from daemon.versions.arrays import MAP_PREFIX, WINDOW_PREFIX
 from daemon.versions.counters import records_of
-from daemon.versions.serving_form import DERIVED, has_matrix, make_form, settings_digest
+from daemon.versions.matrix_form import has_matrix, make_form
+from daemon.versions.serving_form import DERIVED, settings_digest
 from learners.block import Float32s
 from learners.carried import Tangent
 from learners.errors import LearnerError

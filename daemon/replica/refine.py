@@ -19,7 +19,7 @@ from daemon.replica.side import Side
 from daemon.replica.sides import Sides
 from daemon.replica.status import Refined
 from daemon.replica.view import View
-from daemon.versions.serving_form import make_form, power_of
+from daemon.versions.matrix_form import make_form, power_of
 from learners.block import Block, Float32s
 from learners.carried import CarriedError, CarriedForm, carried_error
 

@@ -16,7 +16,7 @@ from daemon.replica.refusals import Refused
 from daemon.replica.settings import Hooks, Shelf
 from daemon.replica.side import Side
 from daemon.replica.sides import Sides
-from daemon.versions.serving_form import power_of
+from daemon.versions.matrix_form import power_of
 
 Result = TypeVar("Result")
 REST_S = 0.002

@@ -85,13 +85,14 @@ class Shelf:
         objects = self._mapped(version)
         form = self._form_of(version)
         if form.dim != objects.dim:
-            raise Refused(f"W has {form.dim} dimensions, the map gives {objects.dim}")
+            raise Refused(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
         return Candidate(version.manifest, Scorer(form, objects))
 
     def _form_of(self, version: Version) -> Form:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
         form = serving_form(self._versions, version, self._serving)
-        if version.manifest.number == 0 and is_identity(version.arrays["W"]):
+        W = version.arrays.get("W")
+        if version.manifest.number == 0 and W is not None and is_identity(W):
             return IdentityForm(form.dim, form.normalised)
         return form
 

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from checkpoints.manifest import Manifest
 from daemon.config.learners import LEARNERS, LearnerConfig
+from daemon.versions.forms import FormKind
+from daemon.versions.matrix_form import MatrixForms
 from learners.block import Block
 from learners.maps import FittedSpaceMap
 from learners.oasis import Oasis, OasisConfig
@@ -36,14 +38,14 @@ class Algorithm:
     which it may learn scales and landmarks; None unless `needs_sample`.
     restore: (arrays, settings) -> the learner that goes on from a version's arrays, taking them over where it
     can; raises StateError.
-    form: what a version is served as, by its name in `daemon.versions.forms`.
+    forms: what versions are served as.
     followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
     """
 
     settings: Callable[[Any, Columns], Any]
     make: Callable[[Any, int, Block | None], Learner]
     restore: Callable[[Mapping[str, npt.NDArray[Any]], Any], Learner]
-    form: str
+    forms: FormKind
     followed: tuple[str, ...] = ()
     needs_sample: bool = False
 
@@ -59,7 +61,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         settings=same_names(OasisConfig),
         make=lambda settings, dim, _sample: Oasis(dim, settings),
         restore=lambda arrays, settings: Oasis.from_state(arrays, settings, copy=False),
-        form="matrix",
+        forms=MatrixForms(),
         followed=("W",),
     ),
 }

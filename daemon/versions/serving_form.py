@@ -1,29 +1,28 @@
-"""The form in which a version is judged and served: made once per version, kept beside it, read back after.
+"""The form in which a version is judged and served.
 
-It is computed off the learner, so that checkpoints stay small and the learner's memory flat. It is stored
-as the derived file `serving` of its version, with the settings it was made with; other settings make it
-anew in memory.
+What takes long to make is made once per version, off the learner, so that checkpoints stay small and the
+learner's memory flat: it is stored as the derived file `serving` of its version, with the settings it was
+made with, and read back after; other settings make it anew in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from checkpoints.errors import CheckpointError, KeyExists
 from checkpoints.versions import Version, VersionStore
 from daemon.config.model import ServingConfig
-from daemon.exits import UserError
-from learners.block import Float32s
+from daemon.versions.algorithms import ALGORITHMS, columns_of, learner_config_of, restored
+from daemon.versions.arrays import learner_arrays
+from daemon.versions.maps import map_of
 from learners.errors import StateError
-from learners.psd import MAX_FULL_DIM
-from learners.serving import ServingForm
+from learners.protocol import Learner
+from learners.quadratic import ServedForm
 
 DERIVED = "serving"
 
@@ -32,73 +31,42 @@ log = structlog.get_logger("tripletd.serving_form")
 
 def serving_form(
     versions: VersionStore, version: Version, config: ServingConfig, keep: bool = True
-) -> ServingForm:
+) -> ServedForm:
     """The serving form of a loaded version: read when it was made with these settings, else made and, unless
-    `keep` is false, kept.
+    `keep` is false, kept where its learner's forms are.
 
-    Raises StateError for a W that is missing or not finite, UserError for settings its dimension does not
+    Raises StateError for arrays that are missing or not finite, UserError for settings its dimension does not
     allow. A form that cannot be read or written (damage, full disk) is made in memory and the trouble is
     logged.
     """
-    W = _checked(version.arrays)
-    number, digest = version.manifest.number, settings_digest(config)
+    manifest = version.manifest
+    kind, learner = ALGORITHMS[manifest.learner["name"]].forms, learner_of(version)
+    number, digest = manifest.number, settings_digest(config)
+    if not kind.kept:
+        return kind.make(learner, number, config)
     try:
         kept = versions.attached(number, DERIVED)
     except CheckpointError as error:
         log.warning("serving form cannot be read; made anew", version=number, error=str(error))
-        return make_form(W, number, config)
+        return kind.make(learner, number, config)
     if kept is not None:
         arrays, meta = kept
         if meta.get("settings_digest") == digest:
-            return ServingForm.from_arrays(arrays, W)
-    form = make_form(W, number, config)
+            return kind.read(arrays, learner)
+    form = kind.make(learner, number, config)
     if kept is None and keep:
         settings = {"settings": config.model_dump(), "settings_digest": digest}
-        _keep(versions, number, form, settings | {"made": account(form)})
+        _keep(versions, number, kind.arrays(form), settings | {"made": kind.account(form)})
     return form
 
 
-def make_form(W: Float32s, number: int, config: ServingConfig) -> ServingForm:
-    """The serving form of W, by `psd`: `full`, `lanczos`, `auto` (full up to `full_max_dim`) or `off`.
-
-    Version 0 is untrained, W = I: its form is W itself. `power` applies where it has a meaning, to the
-    normalised score with all eigenvalues at hand; score "raw", psd "off" and psd "lanczos" (also where `auto`
-    falls back to it) have power 1, so that each key can be changed alone. Raises UserError when `full` is
-    asked above MAX_FULL_DIM.
-    """
-    dim, normalised = W.shape[0], config.score == "normalised"
-    if number == 0 or config.psd == "off" or dim == 1:
-        return ServingForm(None, np.zeros((dim, 0), np.float32), np.zeros(0, np.float32), normalised, W)
-    if config.psd == "full" and dim > MAX_FULL_DIM:
-        raise UserError(
-            f"serving.psd: a full eigendecomposition of {dim} dimensions takes too long "
-            f"(at most {MAX_FULL_DIM})",
-            'set serving.psd to "auto" or "lanczos"',
-        )
-    full_up_to = dim if has_matrix(config, dim) else 0
-    pairs = min(config.lanczos_pairs, dim - 1)
-    return ServingForm.from_matrix(W, normalised, full_up_to, pairs, config.power)
-
-
-def has_matrix(config: ServingConfig, dim: int) -> bool:
-    """Whether the form of a trained W of this dimension is a second matrix: by a full decomposition."""
-    return dim > 1 and (config.psd == "full" or (config.psd == "auto" and dim <= config.full_max_dim))
-
-
-def power_of(config: ServingConfig) -> float:
-    """What the eigenvalues of a full decomposition are raised to."""
-    return config.power if config.score == "normalised" else 1.0
-
-
-def account(form: ServingForm) -> dict[str, Any]:
-    """How a form was made, for people: psd {full, lanczos, off}, the power that applied, and what was removed
-    ({negatives, share of the spectrum's absolute sum, null where unknown}).
-    """
-    removed = form.removed
-    if removed is None:
-        return {"psd": "off", "power": 1.0, "negatives": 0, "share": None}
-    psd = "lanczos" if form.matrix is None else "full"
-    return {"psd": psd, "power": form.power, "negatives": removed.negatives, "share": removed.share}
+def learner_of(version: Version) -> Learner:
+    """The learner of a loaded version, on its arrays. Raises StateError for what is none."""
+    try:
+        config = learner_config_of(version.manifest)
+    except (KeyError, ValueError) as error:
+        raise StateError(f"the version's learner is not described: {error}") from error
+    return restored(config, learner_arrays(version.arrays), columns_of(map_of(version)))
 
 
 def settings_digest(config: ServingConfig) -> str:
@@ -106,18 +74,9 @@ def settings_digest(config: ServingConfig) -> str:
     return hashlib.sha256(json.dumps(config.model_dump(), sort_keys=True).encode()).hexdigest()
 
 
-def _checked(arrays: Mapping[str, NDArray[Any]]) -> Float32s:
-    W = arrays.get("W")
-    if W is None or W.ndim != 2 or W.shape[0] != W.shape[1] or W.dtype != np.float32:
-        raise StateError("the version holds no square float32 matrix W")
-    if not all(np.isfinite(row).all() for row in W):
-        raise StateError("W holds values that are not finite")
-    return W
-
-
-def _keep(versions: VersionStore, number: int, form: ServingForm, meta: dict[str, Any]) -> None:
+def _keep(versions: VersionStore, number: int, arrays: dict[str, NDArray[Any]], meta: dict[str, Any]) -> None:
     try:
-        versions.attach(number, DERIVED, form.arrays(), meta)
+        versions.attach(number, DERIVED, arrays, meta)
     except KeyExists:
         pass  # another validator made the same form of the same version
     except CheckpointError as error:

@@ -21,7 +21,7 @@ from daemon.validate.judge import Judge
 from daemon.validate.rules import CLICKS, Judged, Standing, judge_by
 from daemon.validate.scorer import Scorer
 from daemon.versions.algorithms import untrained
-from daemon.versions.serving_form import make_form
+from daemon.versions.matrix_form import make_form
 from learners.batch import TripletBatch
 from learners.serving import ServingForm
 from streams.event import Event, ObjectRef

@@ -21,11 +21,13 @@ from daemon.config.model import ServingConfig
 from daemon.exits import UserError
 from daemon.models.actions import promote, rollback, unpin
 from daemon.versions.arrays import pack
-from daemon.versions.serving_form import make_form, serving_form
+from daemon.versions.matrix_form import make_form
+from daemon.versions.serving_form import serving_form
 from learners.block import DenseBlock
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps.space import ViewConfig
+from tests.daemon.oasis_versions import OASIS, state_of
 from tests.waiting import until
 
 DIM = 6
@@ -61,8 +63,9 @@ class Shop:
         if W is None:
             rng = np.random.default_rng(number)
             W = np.eye(dim) + (0.6 * rng.standard_normal((dim, dim)) if number else 0)
-        fields = {"map": {"id": self.space.id, "spec": self.space.spec()}, "watermark": 1000 * number or None}
-        arrays = pack({"W": W.astype(np.float32)}, {}, self.space.arrays())
+        fields: dict[str, Any] = {"map": {"id": self.space.id, "spec": self.space.spec()}, "learner": OASIS}
+        fields["watermark"] = 1000 * number or None
+        arrays = pack(state_of(W.astype(np.float32)), {}, self.space.arrays())
         self.versions.publish(self._epoch, arrays, VersionMeta(**(fields | changes)))
         if attach:
             serving_form(self.versions, self.versions.load(number), SETTINGS)

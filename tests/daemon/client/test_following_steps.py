@@ -12,7 +12,7 @@ from daemon.client import follow
 from daemon.exits import EX_OK
 from daemon.replica.loading import records_of
 from daemon.replica.view import View
-from daemon.versions.serving_form import make_form, power_of
+from daemon.versions.matrix_form import make_form, power_of
 from learners.block import Float32s
 from learners.carried import CarriedForm
 from learners.quadratic import inverse_roots

@@ -22,6 +22,7 @@ from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps.space import ViewConfig
 from learners.search import as_items
 from learners.serving import ServingForm
+from tests.daemon.oasis_versions import OASIS, state_of
 
 DIM = 12
 OBJECTS = 60
@@ -60,10 +61,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     learned[2, 9] = 3.0
     learned[5, 5] = 0.2
     for number, W in enumerate((np.eye(DIM, dtype=np.float32), learned, learned)):
-        meta: dict[str, Any] = {"space": "default", "map": {"id": space.id, "spec": space.spec()}}
+        meta: dict[str, Any] = {"learner": OASIS, "space": "default"}
+        meta["map"] = {"id": space.id, "spec": space.spec()}
         if number == 2:
             meta["map"] = {"id": "another", "spec": space.spec()}
-        versions.publish(epoch, pack({"W": W}, {}, space.arrays()), VersionMeta(**meta))
+        versions.publish(epoch, pack(state_of(W), {}, space.arrays()), VersionMeta(**meta))
     return tmp_path
 
 

@@ -18,10 +18,12 @@ from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.config.model import ServingConfig
 from daemon.objects.mapped import as_blocks
 from daemon.versions.arrays import pack
-from daemon.versions.serving_form import make_form, serving_form
+from daemon.versions.matrix_form import make_form
+from daemon.versions.serving_form import serving_form
 from learners.maps import SpaceMap
 from learners.maps.space import ViewConfig
 from streams.catalog import load_catalog
+from tests.daemon.oasis_versions import OASIS, state_of
 
 ALONE = Path(__file__).with_name("alone.py")
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "examples" / "similar.mjs"
@@ -82,8 +84,10 @@ def open_shop(
     versions = VersionStore(LocalStore(root / "checkpoints"))
     epoch, expected = versions.claim(), {}
     for number, W in enumerate((np.eye(space.dim, dtype=np.float32), learned.astype(np.float32))):
-        meta = VersionMeta(map={"id": space.id, "spec": space.spec()}, counters={"updated": number})
-        versions.publish(epoch, pack({"W": W}, {}, space.arrays()), meta)
+        meta = VersionMeta(
+            learner=OASIS, map={"id": space.id, "spec": space.spec()}, counters={"updated": number}
+        )
+        versions.publish(epoch, pack(state_of(W), {}, space.arrays()), meta)
         loaded = versions.load(number)
         form = serving_form(versions, loaded, serving) if kept and number else make_form(W, number, serving)
         expected[number] = form.scores(mapped, mapped)

@@ -30,6 +30,7 @@ from streams.open import ensure_topic, open_sink
 from streams.source import OutRecord
 from streams.space import SpaceSpec, ViewSpec
 from streams.vectors import DenseColumn
+from tests.daemon.oasis_versions import OASIS
 
 CLASSES, PER_CLASS, DIM = 6, 20, 12
 
@@ -99,6 +100,7 @@ class World:
         if W is not None:
             state["W"] = np.ascontiguousarray(W, np.float32)
         meta = {
+            "learner": OASIS,
             "space": "toy",
             "catalog_digest": self.catalog.digest,
             "map": {"id": self.fitted.id, "spec": self.fitted.spec()},

@@ -1,0 +1,63 @@
+"""What versions of a learner are served as: one kind of form per family of learners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from daemon.config.model import ServingConfig
+from learners.protocol import Learner
+from learners.quadratic import ServedForm
+
+
+class FormKind(Protocol):
+    """Makes forms of learners. kept: a form takes so long that it is stored beside its version."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether forms are stored beside their versions."""
+
+    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+        """The form of a learner at version `number`, 0 untrained; it may read the learner's arrays in place.
+        Raises UserError for settings that do not suit it.
+        """
+
+    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
+        """The form of a learner from what `arrays` gave of it. Raises StateError."""
+
+    def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
+        """What is stored of a form."""
+
+    def account(self, form: ServedForm) -> dict[str, Any]:
+        """How a form was made, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeAnew:
+    """Forms that are made from the state in no time, and stored nowhere; `form_of` makes one."""
+
+    form_of: Callable[[Any, ServingConfig], ServedForm]
+
+    @property
+    def kept(self) -> bool:
+        """No."""
+        return False
+
+    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+        """As `form_of`."""
+        return self.form_of(learner, config)
+
+    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
+        """Never asked for: nothing is stored."""
+        raise LookupError("no form of this kind is stored")
+
+    def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
+        """Nothing."""
+        return {}
+
+    def account(self, form: ServedForm) -> dict[str, Any]:
+        """Nothing."""
+        return {}
