@@ -1,0 +1,1 @@
+"""Serving forms of what is no plain matrix."""
