@@ -92,19 +92,22 @@ def first_standing(config: HedgeConfig, kernels: int) -> NDArray[np.float64]:
     if config.weights and len(config.weights) != kernels:
         raise ConfigError(f"{len(config.weights)} weights are given for {kernels} kernels: give one each")
     given = np.array(config.weights or (1.0,) * kernels, np.float64)
-    theta = given / given.sum()
+    shares: NDArray[np.float64] = given / given.sum()
     if config.rule == "margins":
-        return theta
+        return shares
     with np.errstate(divide="ignore"):
-        return np.maximum(np.log(theta), -np.finfo(np.float64).max)
+        logs: NDArray[np.float64] = np.maximum(np.log(shares), -np.finfo(np.float64).max)
+    return logs
 
 
 def theta(config: HedgeConfig, standing: NDArray[np.float64]) -> NDArray[np.float64]:
     """The weights of the kernels, float64 [m], not negative and of sum 1 (or all 0: "margins" alone can lose
     them all, and finds them again at the next margin above 0)."""
-    weights = standing if config.rule == "margins" else np.exp(standing - standing.max())
+    weights: NDArray[np.float64] = standing.copy()
+    if config.rule != "margins":
+        weights = np.exp(standing - standing.max())
     total = weights.sum()
-    return weights / total if total > 0 else weights.copy()
+    return np.divide(weights, total if total > 0 else 1.0)
 
 
 def read_standing(

@@ -1,0 +1,112 @@
+"""The serving form of OMKS over maps: block-diagonal, each block symmetric and PSD, its weight folded in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Float32s, as_block
+from learners.blockwise import Layout, dense_part
+from learners.errors import StateError
+from learners.pieces import Pieces, batches, whole
+from learners.psd import psd_part
+from learners.quadratic import score_pairs
+from learners.serving import DEFAULT_POWER
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlocksForm:
+    """S = block-diag(theta_k S_k): f(q, p) = q^T S p, found by folding, so an index of items never changes.
+
+    widths: int64 [m], columns D_k of each block. matrices: float32 [sum D_k^2], theta_k S_k one after
+    another. normalised: whether `scores` divides by sqrt(S(q, q) S(p, p)).
+    """
+
+    widths: NDArray[np.int64]
+    matrices: Float32s
+    normalised: bool
+
+    @classmethod
+    def from_blocks(
+        cls,
+        widths: tuple[int, ...],
+        W: Float32s,
+        theta: NDArray[np.float64],
+        normalised: bool = True,
+        power: float = DEFAULT_POWER,
+    ) -> Self:
+        """The form of the matrices W (flat, as the learner keeps them) under the weights theta.
+
+        S_k: the PSD part of sym(W_k), its eigenvalues raised to `power` where `normalised`, as in the form
+        of one matrix. Raises ConfigError beyond the dimensions that are decomposed whole.
+        """
+        layout, power = Layout.of(widths), power if normalised else 1.0
+        matrices = np.empty(layout.entries, np.float32)
+        for source, target, weight in zip(
+            layout.matrices(W), layout.matrices(matrices), theta.tolist(), strict=True
+        ):
+            target[...] = psd_part(np.ascontiguousarray(source), power)[0]
+            target *= np.float32(weight)
+        return cls(np.array(widths, np.int64), matrices, normalised)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors: all blocks together."""
+        return int(self.widths.sum())
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q for each query, float32 [n, dim]; search any index of items with it by inner product.
+
+        Raises BlockError on another dimension or an index out of range.
+        """
+        block, layout = as_block(queries, self.dim), self._layout()
+        folded = np.empty((len(block), self.dim), np.float32)
+        for columns, matrix in zip(layout.columns, layout.matrices(self.matrices), strict=True):
+            folded[:, columns] = dense_part(block, columns) @ matrix
+        return folded
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]; summed in float64. `pieces` changes no bit."""
+        block, layout = as_block(items, self.dim), self._layout()
+        products = np.zeros(len(block), np.float64)
+        for batch in batches(len(block), layout.entries, pieces):
+            part = block.slice(batch.start, batch.stop)
+            for columns, matrix in zip(layout.columns, layout.matrices(self.matrices), strict=True):
+                rows = dense_part(part, columns)
+                products[batch] += np.einsum("nd,nd->n", rows @ matrix, rows, dtype=np.float64)
+        return np.maximum(products, 0).astype(np.float32)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+        return score_pairs(self, queries, items)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint stores of it; `from_arrays` reads it back."""
+        return {
+            "widths": self.widths,
+            "matrices": self.matrices,
+            "normalised": np.array(self.normalised, np.uint8),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The form of these arrays. Raises StateError naming the array that is missing or does not fit."""
+        for name in ("widths", "matrices", "normalised"):
+            if name not in arrays:
+                raise StateError(f"array {name} is missing")
+        widths, matrices = arrays["widths"], arrays["matrices"]
+        if widths.dtype != np.int64 or widths.ndim != 1 or not len(widths) or (widths < 1).any():
+            raise StateError(f"array widths must be int64 above 0, not {widths.dtype} {widths.shape}")
+        entries = sum(width**2 for width in widths.tolist())
+        if matrices.dtype != np.float32 or matrices.shape != (entries,) or not np.isfinite(matrices).all():
+            raise StateError(
+                f"array matrices must be finite float32 ({entries},), not {matrices.dtype} {matrices.shape}"
+            )
+        return cls(widths, matrices, bool(arrays["normalised"]))
+
+    def _layout(self) -> Layout:
+        return Layout.of(tuple(self.widths.tolist()))

@@ -1,0 +1,200 @@
+"""Steps of m bilinear similarities side by side, each on its own columns, weighed by Hedge.
+
+One block k of the columns is one kernel as an explicit map: its OASIS step is the kernel's OKS step, in
+constant memory (Xia, Hoi, Jin, Zhao, TPAMI 36 (2014), section 4, over maps phi_k with k(x, y) ~ phi_k(x)^T
+phi_k(y)).
+"""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from learners.kernels.checks import (
+    DEGENERATE,
+    NONE,
+    PASSIVE,
+    REJECTED,
+    UPDATED,
+    scan_dense,
+    scan_sparse,
+    step_size,
+)
+from learners.kernels.compile import (
+    CSR,
+    DOUBLES,
+    DOUBLES_OUT,
+    FLOATS_OUT,
+    POINTERS,
+    ROWS,
+    ROWS_OUT,
+    STEPS_OUT,
+    Csr,
+    Steps,
+    inlined,
+    kernel,
+)
+from learners.kernels.dense_rows import add, row_dot
+from learners.kernels.hedge import MARGINS, weigh
+
+from numba import types  # isort: skip
+
+LARGEST = float(np.finfo(np.float32).max)
+
+_RULE = types.Tuple((types.int64, types.float64, types.float64))
+
+
+@kernel(types.void(ROWS, types.uint8[::1]))
+def fault_dense(rows: Any, reason: Any) -> None:
+    """reason[row], where it is NONE, becomes the fault of the row."""
+    for row in range(len(rows)):
+        if reason[row] == NONE:
+            reason[row], _ = scan_dense(rows, row)
+
+
+@kernel(types.void(CSR, types.uint8[::1], ROWS_OUT))
+def scatter_sparse(rows: Csr, reason: Any, out: Any) -> None:
+    """CSR rows into dense rows of zeros; reason[row], where it is NONE, becomes the fault of the row, which
+    stays 0 then."""
+    indptr, indices, values = rows
+    for row in range(len(out)):
+        fault, _ = scan_sparse(out.shape[1], rows, row)
+        if reason[row] == NONE:
+            reason[row] = fault
+        if fault == NONE:
+            for place in range(indptr[row], indptr[row + 1]):
+                out[row, indices[place]] = values[place]
+
+
+@inlined
+def _squares(rows: Any, t: int, start: int, stop: int) -> float:
+    """||x_k||^2 in float64 of one block of one row."""
+    total = 0.0
+    for column in range(start, stop):
+        total += np.float64(rows[t, column]) * np.float64(rows[t, column])
+    return total
+
+
+@inlined
+def _margin(W: Any, query: Any, t: int, start: int, e: Any) -> float:
+    """q_k^T W_k e_k: rows of W times e in float32, their sum weighted by q in float64."""
+    margin = 0.0
+    for row in range(len(W)):
+        if query[t, start + row] != 0:
+            margin += np.float64(query[t, start + row]) * np.float64(row_dot(W, row, e))
+    return margin
+
+
+@inlined
+def _combined_loss(rule: int, standing: Any, margins: Any, awake: Any) -> Any:
+    """The hinge loss of sum theta_i S_i before the step, theta of sum 1 over the kernels awake."""
+    largest = -np.inf
+    for i in range(len(standing)):
+        if awake[i]:
+            largest = max(largest, standing[i])
+    total, mass = 0.0, 0.0
+    for i in range(len(standing)):
+        if awake[i]:
+            theta = standing[i] if rule == MARGINS else np.exp(standing[i] - largest)
+            total += theta * margins[i]
+            mass += theta
+    return np.float32(max(0.0, 1.0 - (total / mass if mass > 0 else 0.0)))
+
+
+@inlined
+def _outcome(outcomes: Any, awake: Any) -> int:
+    """updated when a block is; degenerate when none is and one has no step, or when all sleep."""
+    found, asleep = PASSIVE, True
+    for k in range(len(awake)):
+        if awake[k]:
+            asleep = False
+            if outcomes[k] == UPDATED:
+                return UPDATED
+            if outcomes[k] == DEGENERATE:
+                found = DEGENERATE
+    return DEGENERATE if asleep else found
+
+
+@inlined
+def _matrix(W: Any, starts: Any, places: Any, k: int) -> Any:
+    """W_k, a view."""
+    width = starts[k + 1] - starts[k]
+    return W[places[k] : places[k + 1]].reshape((width, width))
+
+
+@inlined
+def _measure(
+    W: Any, starts: Any, places: Any, C: float, query: Any, clicked: Any, skipped: Any, t: int,
+    e: Any, margins: Any, taus: Any, outcomes: Any, awake: Any,
+) -> None:  # fmt: skip
+    """What each block would do with triplet t: e = c - s, its margin, step size and outcome, and whether it
+    is awake."""
+    for k in range(len(margins)):
+        start, stop = starts[k], starts[k + 1]
+        q_squared = _squares(query, t, start, stop)
+        present = q_squared > 0 and _squares(clicked, t, start, stop) > 0
+        awake[k] = present and _squares(skipped, t, start, stop) > 0
+        margins[k], taus[k], outcomes[k] = 0.0, 0.0, PASSIVE
+        if awake[k]:
+            e_squared = 0.0
+            for column in range(start, stop):
+                e[column] = clicked[t, column] - skipped[t, column]
+                e_squared += np.float64(e[column]) * np.float64(e[column])
+            margins[k] = _margin(_matrix(W, starts, places, k), query, t, start, e[start:stop])
+            outcomes[k], _, taus[k] = step_size(margins[k], q_squared * e_squared, C)
+            awake[k] = abs(margins[k]) < LARGEST
+
+
+@kernel(
+    types.void(
+        FLOATS_OUT,
+        POINTERS,
+        POINTERS,
+        types.float64,
+        _RULE,
+        DOUBLES_OUT,
+        ROWS,
+        ROWS,
+        ROWS,
+        DOUBLES,
+        STEPS_OUT,
+    )
+)
+def step_blocks(
+    W: Any, starts: Any, places: Any, C: float, rule: tuple[int, float, float], standing: Any,
+    query: Any, clicked: Any, skipped: Any, weights: Any, steps: Steps,
+) -> None:  # fmt: skip
+    """Apply triplets in order: an OASIS step per block, then one round of Hedge where a block stepped.
+
+    W: float32, the matrices one after another, block k [D_k, D_k] from places[k]; overwritten. starts: int64
+    [m + 1], columns starts[k]..starts[k + 1] are block k. rule: see `learners.hedge`; standing: float64 [m],
+    overwritten. query, clicked, skipped: float32 [n, starts[m]]; rows with a fault in steps' reason [n] are
+    not read. weights: float64 [n], scales C. steps: outcome, loss and tau (the largest of the blocks) are
+    written. Blocks where a vector is all zero sleep, and one whose margin float32 cannot hold.
+    """
+    outcome, loss, tau, reason = steps
+    m = len(standing)
+    e = np.empty(query.shape[1], np.float32)
+    margins, taus = np.empty(m, np.float64), np.empty(m, np.float32)
+    outcomes, awake = np.empty(m, np.int64), np.empty(m, np.bool_)
+    for t in range(len(query)):
+        tau[t] = 0
+        if reason[t] != NONE:
+            outcome[t], loss[t] = REJECTED, 0
+            continue
+        _measure(
+            W, starts, places, C * weights[t], query, clicked, skipped, t, e, margins, taus, outcomes, awake
+        )
+        loss[t] = _combined_loss(rule[0], standing, margins, awake)
+        outcome[t] = _outcome(outcomes, awake)
+        if outcome[t] != UPDATED:
+            continue
+        for k in range(m):
+            if awake[k] and outcomes[k] == UPDATED:
+                tau[t] = max(tau[t], taus[k])
+                columns = slice(starts[k], starts[k + 1])
+                add(_matrix(W, starts, places, k), taus[k], query[:, columns], t, e[columns])
+        weigh(rule[0], rule[1], rule[2], standing, margins, awake)

@@ -1,0 +1,208 @@
+"""OMKS over explicit maps: one bilinear similarity per kernel, weighed by Hedge, in constant memory.
+
+With k(x, y) ~ phi(x)^T phi(y), the kernel similarity of OKS on k is OASIS on phi: S_k(q, p) = phi_k(q)^T W_k
+phi_k(p), W_k = I at the start, one passive-aggressive step each and event, and f = sum_k theta_k S_k. The maps
+are the feature space's; here a kernel is a block of columns of the mapped vector.
+
+Source: Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search, TPAMI 36 (2014),
+section 4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.batch import TripletBatch
+from learners.block import Block, DenseBlock, Float32s, as_block
+from learners.blockwise import Layout, dense_part
+from learners.errors import BlockError, ConfigError, StateError
+from learners.hedge import HedgeConfig, first_standing, read_standing, theta
+from learners.kernels.checks import MAGNITUDE, MAX_MAGNITUDE, NONE, NOT_FINITE
+from learners.kernels.omks_blocks import fault_dense, scatter_sparse, step_blocks
+from learners.outcome import UPDATED, StepInfo
+from learners.scores import row_blocks
+from learners.steps import Steps, TripletSteps
+
+WEIGHT_FAULTS = [MAGNITUDE, NOT_FINITE, MAGNITUDE]
+"""Of a weight below 0, one that is no number, one that is too large: the first that holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class OmksMapsConfig:
+    """Settings of OMKS over explicit maps.
+
+    widths: columns of each kernel's block, in order; all of a vector's columns. C: aggressiveness of the
+    step of every kernel, > 0. hedge: how the kernels are weighed. Raises ConfigError.
+    """
+
+    widths: tuple[int, ...]
+    C: float = 0.1
+    hedge: HedgeConfig = field(default_factory=HedgeConfig)
+
+    def __post_init__(self) -> None:
+        if not self.widths or min(self.widths) < 1:
+            raise ConfigError(f"widths must name one or more blocks of at least 1 column, not {self.widths}")
+        if not (math.isfinite(self.C) and self.C > 0):
+            raise ConfigError(f"C must be a finite number above 0, not {self.C}")
+        first_standing(self.hedge, len(self.widths))
+
+
+class OmksMaps:
+    """m similarities of the blocks of `sum(widths)`-dimensional vectors, and their weights.
+
+    W: float32 [sum D_k^2], the matrices [D_k, D_k] one after another. standing: float64 [m], see
+    `learners.hedge`. A block where a vector of the triplet is all zero (its view is missing) sleeps: neither
+    W_k nor theta_k changes. A round of Hedge is an event in which a block steps. Not safe for two threads at
+    once: a step writes in place, with the GIL released.
+    """
+
+    W: Float32s
+    standing: NDArray[np.float64]
+    config: OmksMapsConfig
+
+    def __init__(self, config: OmksMapsConfig) -> None:
+        """Start from W_k = I, where each similarity is its kernel, and from even weights."""
+        self.config, self._layout = config, Layout.of(config.widths)
+        self.W = np.zeros(self._layout.entries, np.float32)
+        for matrix in self._layout.matrices(self.W):
+            np.fill_diagonal(matrix, 1.0)
+        self.standing = first_standing(config.hedge, len(config.widths))
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors: all blocks together."""
+        return self._layout.dim
+
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """The weights of the kernels, float64 [m], of sum 1."""
+        return theta(self.config.hedge, self.standing)
+
+    def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
+        """Apply one triplet of vectors (anything `as_block` reads, one row each); the info holds one entry.
+
+        Raises BlockError as `learn_many`, and for more than one row.
+        """
+        batch = TripletBatch(as_block(query), as_block(clicked), as_block(skipped))
+        if len(batch) != 1:
+            raise BlockError(f"learn_one takes one triplet, not {len(batch)}: use learn_many")
+        return self.learn_many(batch)
+
+    def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
+        """Apply a batch in order, bit for bit as `learn_one` of each would.
+
+        loss of the info: the hinge loss of f before the step, theta of sum 1 over the blocks awake; tau: the
+        largest of the blocks. Sparse rows are spread out a few at a time. weights: [n] importance, scales C
+        per event; 0 makes an event passive (Hedge counts any other as one round), negative or not finite
+        rejects it. Raises BlockError on another dimension or number of weights.
+        """
+        if batch.dim != self.dim:
+            raise BlockError(f"triplets have {batch.dim} dimensions, the learner {self.dim}: map them alike")
+        scale = np.ones(len(batch)) if weights is None else np.ascontiguousarray(weights, np.float64)
+        if scale.shape != (len(batch),):
+            raise BlockError(f"weights have shape {scale.shape}: give one per triplet ({len(batch)})")
+        info = StepInfo.empty(len(batch))
+        for part in row_blocks(len(batch), 4 * self.dim):
+            self._apply(batch.slice(part.start, part.stop), scale[part], info, part)
+        return info
+
+    def _apply(self, batch: TripletBatch, weights: NDArray[np.float64], info: StepInfo, part: slice) -> None:
+        reason = info.reason[part]
+        rows = [_dense(block, reason) for block in (batch.query, batch.clicked, batch.skipped)]
+        fault = np.select([weights < 0, ~np.isfinite(weights), weights > MAX_MAGNITUDE], WEIGHT_FAULTS, NONE)
+        reason[...] = np.where(reason == NONE, fault, reason)
+        steps = (info.outcome[part], info.loss[part], info.tau[part], reason)
+        layout, rule = self._layout, self.config.hedge.kernel_settings()
+        step_blocks(
+            self.W, layout.starts, layout.places, self.config.C, rule, self.standing, *rows, weights, steps
+        )
+
+    def taken(
+        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
+    ) -> list[TripletSteps]:
+        """The triplets that updated, with their weights. Raises BlockError on another number of events."""
+        if len(batch) != len(info):
+            raise BlockError(
+                f"{len(batch)} triplets, but a step's info of {len(info)}: give those of one call"
+            )
+        rows = np.flatnonzero(info.outcome == UPDATED)
+        kept = None if weights is None else np.asarray(weights, np.float64)[rows]
+        return [TripletSteps(batch.take(rows), kept)] if len(rows) else []
+
+    def replay(self, steps: Steps) -> None:
+        """Learn again what another copy took. Raises BlockError on steps of another kind or dimension."""
+        if not isinstance(steps, TripletSteps):
+            raise BlockError("OMKS over maps takes triplets again, not single steps: take its own")
+        self.learn_many(steps.batch, steps.weights)
+
+    def similarity(self, queries: Any, items: Any) -> Float32s:
+        """f(q, p) = sum_k theta_k phi_k(q)^T W_k phi_k(p), float32 [queries, items]; theta of sum 1.
+
+        Raises BlockError on another dimension or an index out of range. Its last bits may depend on how many
+        are asked at once.
+        """
+        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        scores = np.zeros((len(left), len(right)), np.float32)
+        for weight, columns, matrix in zip(
+            self.theta, self._layout.columns, self._layout.matrices(self.W), strict=True
+        ):
+            scores += np.float32(weight) * (dense_part(left, columns) @ matrix @ dense_part(right, columns).T)
+        return scores
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """{"W": float32 [sum D_k^2], "standing": float64 [m]}: read-only views, which change with the next
+        step."""
+        views: dict[str, NDArray[Any]] = {"W": self.W.view(), "standing": self.standing.view()}
+        for view in views.values():
+            view.flags.writeable = False
+        return views
+
+    @classmethod
+    def from_state(
+        cls, arrays: Mapping[str, NDArray[Any]], config: OmksMapsConfig, copy: bool = True
+    ) -> Self:
+        """Go on from the arrays of `state`. copy=False takes W over without a copy (it must be writable).
+
+        Raises StateError naming the array that is missing or has another shape, dtype or value.
+        """
+        layout, W = Layout.of(config.widths), arrays.get("W")
+        if W is None:
+            raise StateError("array W is missing")
+        if W.dtype != np.float32 or W.shape != (layout.entries,) or not np.isfinite(W).all():
+            raise StateError(f"array W must be finite float32 ({layout.entries},), not {W.dtype} {W.shape}")
+        if not copy and not (W.flags.writeable and W.flags.c_contiguous and W.flags.aligned):
+            raise StateError("W cannot be taken over: it is read-only or not contiguous; use copy=True")
+        learner = cls.__new__(cls)
+        learner.config, learner._layout, learner.W = config, layout, np.array(W) if copy else W
+        learner.standing = read_standing(arrays, config.hedge, len(config.widths))
+        return learner
+
+    def clone(self) -> Self:
+        """An independent copy, with its own W and weights."""
+        return self.from_state(self.state(), self.config)
+
+    @staticmethod
+    def warm_up() -> None:
+        """Load the kernels and check them on a known answer before the first event. Raises RuntimeError."""
+        learner = OmksMaps(OmksMapsConfig((2,), C=0.25))
+        info = learner.learn_one([1.0, 0.0], [0.5, 1.0], [1.0, 0.5])
+        if learner.W.tolist() != [0.875, 0.125, 0.0, 1.0] or info.loss.tolist() != [1.5]:
+            raise RuntimeError(
+                "a compiled kernel gives a wrong answer: remove numba's cache (__pycache__/*.nb?)"
+            )
+
+
+def _dense(block: Block, reason: NDArray[np.uint8]) -> Float32s:
+    """The rows, dense; a fault of a row is told in `reason` where none is yet."""
+    if isinstance(block, DenseBlock):
+        fault_dense(block.values, reason)
+        return block.values
+    rows = np.zeros((len(block), block.dim), np.float32)
+    scatter_sparse(block.kernel_rows(), reason, rows)
+    return rows
