@@ -33,11 +33,9 @@ def as_state(events: int, **matrices: Float32s) -> dict[str, NDArray[Any]]:
     return {**views, "events": np.array(events, np.int64)}
 
 
-def state_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W", copy: bool = True) -> Float32s:
-    """The square float32 matrix of that name; copied, or taken over, for which it must be writable.
-
-    Raises StateError naming what is missing or does not fit.
-    """
+def checked_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W") -> Float32s:
+    """The square, finite float32 matrix of that name itself. Raises StateError naming what is missing or does
+    not fit."""
     W = arrays.get(name)
     if W is None:
         raise StateError(f"array {name} is missing")
@@ -47,6 +45,13 @@ def state_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W", copy: bool
         raise StateError(f"array {name} has dtype {W.dtype}: it must be float32")
     if not all(np.isfinite(rows).all() for rows in np.array_split(W, -(-W.size // CHECKED))):
         raise StateError(f"array {name} holds values that are not finite")
+    return W
+
+
+def state_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W", copy: bool = True) -> Float32s:
+    """The matrix of that name to go on from: copied, or taken over, for which it must be writable. Raises
+    StateError."""
+    W = checked_matrix(arrays, name)
     if not copy and not (W.flags.writeable and W.flags.c_contiguous and W.flags.aligned):
         raise StateError(f"{name} cannot be taken over: it is read-only or not contiguous; use copy=True")
     return np.array(W, order="C") if copy else W

