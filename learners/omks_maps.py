@@ -1,8 +1,8 @@
 """OMKS over explicit maps: one bilinear similarity per kernel, weighed by Hedge, in constant memory.
 
 With k(x, y) ~ phi(x)^T phi(y), the kernel similarity of OKS on k is OASIS on phi: S_k(q, p) = phi_k(q)^T W_k
-phi_k(p), W_k = I at the start, one passive-aggressive step each and event, and f = sum_k theta_k S_k. The maps
-are the feature space's; here a kernel is a block of columns of the mapped vector.
+phi_k(p), W_k = I at the start, one passive-aggressive step each and event, and f = sum_k theta_k S_k. The
+maps are the feature space's; here a kernel is a block of columns of the mapped vector.
 
 Source: Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search, TPAMI 36 (2014),
 section 4.
@@ -66,9 +66,12 @@ class OmksMaps:
     standing: NDArray[np.float64]
     config: OmksMapsConfig
 
-    def __init__(self, config: OmksMapsConfig) -> None:
-        """Start from W_k = I, where each similarity is its kernel, and from even weights."""
+    def __init__(self, dim: int, config: OmksMapsConfig) -> None:
+        """Start from W_k = I, where each similarity is its kernel, and from even weights. Raises ConfigError
+        when the blocks are not all of `dim` columns."""
         self.config, self._layout = config, Layout.of(config.widths)
+        if dim != self._layout.dim:
+            raise ConfigError(f"the blocks have {self._layout.dim} columns together, the vectors {dim}")
         self.W = np.zeros(self._layout.entries, np.float32)
         for matrix in self._layout.matrices(self.W):
             np.fill_diagonal(matrix, 1.0)
@@ -97,8 +100,8 @@ class OmksMaps:
     def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
         """Apply a batch in order, bit for bit as `learn_one` of each would.
 
-        loss of the info: the hinge loss of f before the step, theta of sum 1 over the blocks awake; tau: the
-        largest of the blocks. Sparse rows are spread out a few at a time. weights: [n] importance, scales C
+        loss of the info: the hinge loss of f before the step, theta of sum 1; tau: the largest of the blocks.
+        Sparse rows are spread out a few at a time. weights: [n] importance, scales C
         per event; 0 makes an event passive (Hedge counts any other as one round), negative or not finite
         rejects it. Raises BlockError on another dimension or number of weights.
         """
@@ -190,7 +193,7 @@ class OmksMaps:
     @staticmethod
     def warm_up() -> None:
         """Load the kernels and check them on a known answer before the first event. Raises RuntimeError."""
-        learner = OmksMaps(OmksMapsConfig((2,), C=0.25))
+        learner = OmksMaps(2, OmksMapsConfig((2,), C=0.25))
         info = learner.learn_one([1.0, 0.0], [0.5, 1.0], [1.0, 0.5])
         if learner.W.tolist() != [0.875, 0.125, 0.0, 1.0] or info.loss.tolist() != [1.5]:
             raise RuntimeError(

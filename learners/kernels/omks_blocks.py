@@ -89,24 +89,23 @@ def _margin(W: Any, query: Any, t: int, start: int, e: Any) -> float:
 
 
 @inlined
-def _combined_loss(rule: int, standing: Any, margins: Any, awake: Any) -> Any:
-    """The hinge loss of sum theta_i S_i before the step, theta of sum 1 over the kernels awake."""
-    largest = -np.inf
-    for i in range(len(standing)):
-        if awake[i]:
-            largest = max(largest, standing[i])
+def _combined_loss(rule: int, standing: Any, margins: Any) -> Any:
+    """The hinge loss of f = sum theta_i S_i, theta of sum 1, as far as float32 goes."""
+    largest = np.max(standing)
     total, mass = 0.0, 0.0
     for i in range(len(standing)):
-        if awake[i]:
-            theta = standing[i] if rule == MARGINS else np.exp(standing[i] - largest)
-            total += theta * margins[i]
-            mass += theta
-    return np.float32(max(0.0, 1.0 - (total / mass if mass > 0 else 0.0)))
+        theta = standing[i] if rule == MARGINS else np.exp(standing[i] - largest)
+        total += theta * margins[i]
+        mass += theta
+    loss = max(0.0, 1.0 - (total / mass if mass > 0 else 0.0))
+    return np.float32(loss if loss < LARGEST else LARGEST)
 
 
 @inlined
-def _outcome(outcomes: Any, awake: Any) -> int:
+def _outcome(weight: float, outcomes: Any, awake: Any) -> int:
     """updated when a block is; degenerate when none is and one has no step, or when all sleep."""
+    if weight == 0:
+        return PASSIVE
     found, asleep = PASSIVE, True
     for k in range(len(awake)):
         if awake[k]:
@@ -134,18 +133,16 @@ def _measure(
     is awake."""
     for k in range(len(margins)):
         start, stop = starts[k], starts[k + 1]
-        q_squared = _squares(query, t, start, stop)
-        present = q_squared > 0 and _squares(clicked, t, start, stop) > 0
-        awake[k] = present and _squares(skipped, t, start, stop) > 0
-        margins[k], taus[k], outcomes[k] = 0.0, 0.0, PASSIVE
-        if awake[k]:
-            e_squared = 0.0
-            for column in range(start, stop):
-                e[column] = clicked[t, column] - skipped[t, column]
-                e_squared += np.float64(e[column]) * np.float64(e[column])
-            margins[k] = _margin(_matrix(W, starts, places, k), query, t, start, e[start:stop])
-            outcomes[k], _, taus[k] = step_size(margins[k], q_squared * e_squared, C)
-            awake[k] = abs(margins[k]) < LARGEST
+        q_squared, e_squared = _squares(query, t, start, stop), 0.0
+        for column in range(start, stop):
+            e[column] = clicked[t, column] - skipped[t, column]
+            e_squared += np.float64(e[column]) * np.float64(e[column])
+        margins[k] = _margin(_matrix(W, starts, places, k), query, t, start, e[start:stop])
+        outcomes[k], _, taus[k] = step_size(margins[k], q_squared * e_squared, C)
+        sound = q_squared > 0 and abs(margins[k]) < LARGEST
+        margins[k] = margins[k] if sound else 0.0
+        present = _squares(clicked, t, start, stop) > 0 and _squares(skipped, t, start, stop) > 0
+        awake[k] = sound and present
 
 
 @kernel(
@@ -188,8 +185,8 @@ def step_blocks(
         _measure(
             W, starts, places, C * weights[t], query, clicked, skipped, t, e, margins, taus, outcomes, awake
         )
-        loss[t] = _combined_loss(rule[0], standing, margins, awake)
-        outcome[t] = _outcome(outcomes, awake)
+        loss[t] = _combined_loss(rule[0], standing, margins)
+        outcome[t] = _outcome(weights[t], outcomes, awake)
         if outcome[t] != UPDATED:
             continue
         for k in range(m):

@@ -19,7 +19,7 @@ class OmksOracle:
 
     views: the columns [start, stop) that each learner looks at, or None for all. A learner sleeps when its
     view of the query, of the clicked or of the skipped one is missing, that is all zero: it takes no step
-    then. tau: the largest of all.
+    then. tau: the largest of all. idle: whether theta also learns from an event in which nobody steps.
     """
 
     def __init__(
@@ -27,8 +27,10 @@ class OmksOracle:
         members: Sequence[Oracle],
         combination: Combination,
         views: Sequence[tuple[int, int]] | None = None,
+        idle: bool = True,
     ) -> None:
         self.members, self.combination, self._views = members, combination, views
+        self._idle = idle
         self.wrong: list[list[int]] = []
         self.votes: list[bool] = []
 
@@ -43,7 +45,8 @@ class OmksOracle:
         if weight == 0:
             return Step(margin, hinge(margin), 0.0)
         taus = [one.step(q, c, s, weight).tau for one, on in zip(self.members, awake, strict=True) if on]
-        self.combination.update(margins, awake)
+        if self._idle or max(taus, default=0.0) > 0:
+            self.combination.update(margins, awake)
         return Step(margin, hinge(margin), max(taus, default=0.0))
 
     def score(self, q: Doubles, p: Doubles) -> float:

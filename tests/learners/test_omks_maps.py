@@ -31,7 +31,8 @@ from learners.omks_maps import OmksMaps, OmksMapsConfig
 
 from .examples import block, dense, matrices, rows, triplets
 from .oracle import psd
-from .oracle_omks_maps import Omks
+from .oracle_combination import Combination, Given, Hedge, PassiveAggressive
+from .oracle_omks import MappedOasisOracle, OmksOracle
 
 WIDTHS = (5, 4, 3)
 DIM = sum(WIDTHS)
@@ -41,7 +42,7 @@ KINDS = pytest.mark.parametrize("kind", ["dense", "sparse"])
 
 def learner(rule: str = "share", **more: float) -> OmksMaps:
     """A fresh one."""
-    return OmksMaps(OmksMapsConfig(WIDTHS, hedge=HedgeConfig(rule, **more)))  # type: ignore[arg-type]
+    return OmksMaps(DIM, OmksMapsConfig(WIDTHS, hedge=HedgeConfig(rule, **more)))  # type: ignore[arg-type]
 
 
 def bits(one: OmksMaps) -> list[bytes]:
@@ -58,21 +59,35 @@ def test_it_equals_the_oracle(rule: str, kind: str, seed: int) -> None:
     weights = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 2.0], 60)
     one = learner(rule, beta=0.9, share=0.01, discount=0.95)
     info = one.learn_many(batch, weights)
-    slow = Omks(list(WIDTHS), 0.1, rule, 0.9, 0.01, 0.95, 0.1)
+    views = [(0, 5), (5, 9), (9, 12)]
+    members = [MappedOasisOracle(lambda x, view=slice(*view): x[view], view[1] - view[0]) for view in views]
+    slow = OmksOracle(members, combination(rule), views, idle=False)
     steps = [slow.step(*each) for each in zip(*matrices(batch), weights, strict=True)]
-    np.testing.assert_allclose(info.loss, [loss for loss, _ in steps], atol=2e-5)
-    np.testing.assert_allclose(info.tau, [tau for _, tau in steps], atol=1e-6)
-    np.testing.assert_allclose(one.W, np.concatenate([W.ravel() for W in slow.W]), atol=2e-5)
-    np.testing.assert_allclose(one.theta, slow.theta / slow.theta.sum(), atol=1e-5)
+    np.testing.assert_allclose(info.loss, [step.loss for step in steps], atol=2e-5)
+    np.testing.assert_allclose(info.tau, [step.tau for step in steps], atol=1e-6)
+    np.testing.assert_allclose(one.W, np.concatenate([m.oasis.W.ravel() for m in members]), atol=2e-5)
+    np.testing.assert_allclose(one.theta, slow.combination.theta, atol=1e-5)
     found = one.similarity(batch.query.slice(0, 3), batch.clicked.slice(0, 4))
     q, p = dense(batch.query), dense(batch.clicked)
-    expected = [[slow.similarity(q[i], p[j]) for j in range(4)] for i in range(3)]
+    expected = [[slow.score(q[i], p[j]) for j in range(4)] for i in range(3)]
     np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def combination(rule: str) -> Combination:
+    """The oracle's rule of this name, with the constants of the test."""
+    rules: dict[str, Combination] = {
+        "hedge": Hedge(3, 0.9),
+        "share": Hedge(3, 0.9, share=0.01),
+        "discount": Hedge(3, 0.9, memory=0.95),
+        "margins": PassiveAggressive(3, 0.1),
+        "uniform": Given([1, 1, 1]),
+    }
+    return rules[rule]
 
 
 def test_one_block_is_oasis_bit_for_bit() -> None:
     batch = TripletBatch(*(as_block(rows(np.random.default_rng(seed), 300, DIM, 1.0)) for seed in range(3)))
-    oasis, one = Oasis(DIM, OasisConfig(C=0.05)), OmksMaps(OmksMapsConfig((DIM,), C=0.05))
+    oasis, one = Oasis(DIM, OasisConfig(C=0.05)), OmksMaps(DIM, OmksMapsConfig((DIM,), C=0.05))
     expected, info = oasis.learn_many(batch), one.learn_many(batch)
     assert one.W.tobytes() == oasis.W.tobytes()
     for name in ("outcome", "loss", "tau"):
@@ -192,7 +207,7 @@ def test_any_finite_values_leave_the_state_finite(data: st.DataObject) -> None:
     draw = st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=4, max_size=4)
     parts = [np.array(data.draw(draw), np.float32) for _ in range(3)]
     one = OmksMaps(
-        OmksMapsConfig((1, 2), hedge=HedgeConfig(data.draw(st.sampled_from(["share", "margins"]))))
+        3, OmksMapsConfig((1, 2), hedge=HedgeConfig(data.draw(st.sampled_from(["share", "margins"]))))
     )
     info = one.learn_many(TripletBatch(*(as_block(part) for part in parts)))
     assert np.isfinite(one.W).all()
@@ -262,6 +277,11 @@ def test_arrays_that_are_no_state_are_refused_by_name(arrays: dict[str, np.ndarr
 def test_settings_out_of_range_are_refused_by_name(settings_: dict[str, object], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         OmksMapsConfig(**settings_)  # type: ignore[arg-type]
+
+
+def test_blocks_that_are_not_all_columns_are_refused() -> None:
+    with pytest.raises(ConfigError, match="12 columns together, the vectors 13"):
+        OmksMaps(13, OmksMapsConfig(WIDTHS))
 
 
 def trained() -> OmksMaps:
