@@ -1,15 +1,106 @@
-"""Diagonal forms: S(q, p) = sum_j w_j q_j p_j."""
+"""Diagonal forms: S(q, p) = sum_j v_j q_j p_j, v_j >= 0, of a diagonal metric w that starts from 0.
+
+w = 0 ties everything, and long after, coordinates of which nothing is known yet weigh nothing. So what is
+served is the cosine plus what was learned: v = 1 + strength n / (n + `HALF_AFTER`) max(w, 0) / mean, n the
+rounds behind w and mean that of its positive weights, so that the scale of w, which differs from setting to
+setting, does not matter. A negative weight counts as 0: S stays positive semi-definite.
+
+Chosen by clicks on texts and photos, mAP / P@10 over a whole catalog after 64,000 events of lists without
+exploration: cosine .242 / .523 and .275 / .594; max(w, 0) alone .324 / .620 and .340 / .655, but far below
+cosine for the first thousands of events on texts; this form .331 / .645 and .334 / .653, and never below.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.block import Block, DenseBlock, Float32s, SparseBlock
+from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
+from learners.pieces import Pieces, batches, whole
+from learners.quadratic import inverse_roots
 from learners.scores import against
+
+STRENGTH = 2.0
+"""What the mean positive weight adds to the 1 of the cosine; 1 and 3 serve nearly as well."""
+
+HALF_AFTER = 1_000
+"""Rounds after which half of that is added: ten events alone would rank worse than the cosine."""
+
+PASSES = 8
+"""What an entry of an item costs, in multiplications."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DiagonalForm:
+    """S = diag(weights). weights: float32 [d], finite and >= 0. normalised: whether `scores` divides by
+    sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0.
+    """
+
+    weights: Float32s
+    normalised: bool
+
+    @classmethod
+    def from_weights(
+        cls, w: NDArray[np.float64], rounds: int, normalised: bool = True, strength: float = STRENGTH
+    ) -> Self:
+        """The form of a learned w, float64 [d], finite, behind which are so many rounds; see above."""
+        added = np.maximum(w, 0)
+        largest = added.max(initial=0)
+        if largest == 0:
+            return cls(np.ones(len(w), np.float32), normalised)
+        added /= largest  # so that no sum leaves the range of numbers
+        mean = added.sum() / np.count_nonzero(added)
+        added *= strength * rounds / (rounds + HALF_AFTER) / mean
+        added += 1
+        return cls(added.astype(np.float32), normalised)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return len(self.weights)
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q for each query, float32 [n, d], 0 where q is; search any index of items with it by inner
+        product.
+
+        Raises BlockError on another dimension or an index out of range.
+        """
+        scaled = _times(as_block(queries, self.dim), self.weights)
+        if isinstance(scaled, DenseBlock):
+            return scaled.values
+        folded = np.zeros((len(scaled), self.dim), np.float32)
+        folded[_owners(scaled), scaled.indices] = scaled.values
+        return folded
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """p^T S p for each item, float32 [n]; summed in float64. `pieces` changes no bit."""
+        block = as_block(items, self.dim)
+        products = np.zeros(len(block))
+        entries = block.nbytes // (4 if isinstance(block, DenseBlock) else 8)
+        for batch in batches(len(block), PASSES * (entries // max(1, len(block))), pieces):
+            rows = block.slice(batch.start, batch.stop)
+            scaled = _times(rows, self.weights)
+            if isinstance(rows, DenseBlock):
+                assert isinstance(scaled, DenseBlock)
+                products[batch] = (scaled.values.astype(np.float64) * rows.values).sum(axis=1)
+            else:
+                assert isinstance(scaled, SparseBlock)
+                of = rows.values[int(rows.indptr[0]) : int(rows.indptr[-1])].astype(np.float64)
+                products[batch] = np.bincount(_owners(scaled), scaled.values * of, len(rows))
+        return np.maximum(products, 0).astype(np.float32)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        scores = diagonal_scores(self.weights, left, right)
+        if self.normalised:
+            scores *= inverse_roots(self.self_scores(left))[:, None]
+            scores *= inverse_roots(self.self_scores(right))
+        return scores
 
 
 def diagonal_scores(w: NDArray[Any], queries: Block, items: Block) -> Float32s:
@@ -28,10 +119,16 @@ def diagonal_scores(w: NDArray[Any], queries: Block, items: Block) -> Float32s:
 
 
 def _times(block: Block, w: NDArray[Any]) -> Block:
-    """Rows q (.) w."""
+    """Rows q (.) w; sparse ones with pointers from 0."""
     if isinstance(block, DenseBlock):
         return DenseBlock(block.values * w)
     block.check_indices()
     part = slice(int(block.indptr[0]), int(block.indptr[-1]))
     indices = block.indices[part]
     return SparseBlock(block.indptr - part.start, indices, block.values[part] * w[indices], block.dim)
+
+
+def _owners(block: Block) -> NDArray[np.int64]:
+    """The row of each entry of sparse rows."""
+    assert isinstance(block, SparseBlock)
+    return np.repeat(np.arange(len(block)), np.diff(block.indptr))

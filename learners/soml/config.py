@@ -31,11 +31,13 @@ class SomlDaConfig:
     """Settings of SOML-DA.
 
     gamma: > 0, the weight of the strongly convex term: w grows as 1 / gamma. lam, rho: >= 0, the threshold of
-    the mean subgradient below which a coordinate is 0 is lam + gamma rho / sqrt(t). The defaults are the
-    paper's. Raises ConfigError.
+    the mean subgradient below which a coordinate is 0 is lam + gamma rho / sqrt(t). rho and lam are the
+    paper's; its gamma is 1e-4, for labels. Clicks are noisier and want a w that moves less: on texts (mAP /
+    P@10 after 64,000 events) .281 / .578 with 1e-4, .331 / .645 with 1e-2; from 3e-3 to 3e-2 little changes.
+    Raises ConfigError.
     """
 
-    gamma: float = 1e-4
+    gamma: float = 1e-2
     rho: float = 1.0
     lam: float = 1e-6
 

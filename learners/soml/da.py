@@ -30,7 +30,7 @@ from learners.soml.diagonal import (
     state_vector,
 )
 
-PAPER = SomlDaConfig()
+DEFAULT = SomlDaConfig()
 
 
 class SomlDa(DiagonalLearner):
@@ -45,7 +45,7 @@ class SomlDa(DiagonalLearner):
     rounds: int
     violated: int
 
-    def __init__(self, dim: int, config: SomlDaConfig = PAPER) -> None:
+    def __init__(self, dim: int, config: SomlDaConfig = DEFAULT) -> None:
         """Start from w = 0, where all similarities are 0. Raises ConfigError."""
         self.G, self.config = np.zeros(checked_dim(dim)), config
         self.rounds = self.violated = 0
@@ -54,6 +54,11 @@ class SomlDa(DiagonalLearner):
     def dim(self) -> int:
         """Dimension of the vectors."""
         return len(self.G)
+
+    @property
+    def evidence(self) -> int:
+        """t*: the rounds that w is made of."""
+        return self.violated
 
     def weights(self) -> Doubles:
         """w, float64 [dim], made anew from G and t*."""
@@ -68,7 +73,7 @@ class SomlDa(DiagonalLearner):
 
     @classmethod
     def from_state(
-        cls, arrays: Mapping[str, NDArray[Any]], config: SomlDaConfig = PAPER, copy: bool = True
+        cls, arrays: Mapping[str, NDArray[Any]], config: SomlDaConfig = DEFAULT, copy: bool = True
     ) -> Self:
         """Go on from the arrays of `state`. copy=False takes G over without a copy (it must be writable).
 

@@ -13,7 +13,7 @@ from scipy import sparse
 from learners.batch import TripletBatch
 from learners.block import MAX_DIM, DenseBlock, Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
-from learners.forms.diagonal import diagonal_scores
+from learners.forms.diagonal import DiagonalForm, diagonal_scores
 from learners.outcome import REJECTED, StepInfo
 from learners.steps import Steps, TripletSteps, taken_triplets
 
@@ -30,6 +30,10 @@ class DiagonalLearner(ABC):
 
     config: Any
 
+    @abstractmethod
+    def __init__(self, dim: int, config: Any) -> None:
+        """Start from w = 0. Raises ConfigError."""
+
     @property
     @abstractmethod
     def dim(self) -> int:
@@ -39,6 +43,11 @@ class DiagonalLearner(ABC):
     def weights(self) -> Doubles:
         """w, float64 [dim], made anew."""
 
+    @property
+    @abstractmethod
+    def evidence(self) -> int:
+        """How many rounds are behind w."""
+
     @abstractmethod
     def state(self) -> dict[str, NDArray[Any]]:
         """What the next step needs; read-only views, which change with the next step."""
@@ -47,6 +56,11 @@ class DiagonalLearner(ABC):
     @abstractmethod
     def from_state(cls, arrays: Mapping[str, NDArray[Any]], config: Any, copy: bool = True) -> Self:
         """Go on from the arrays of `state`. Raises StateError naming the array that does not fit."""
+
+    @staticmethod
+    @abstractmethod
+    def warm_up() -> None:
+        """Load the kernels and check each on a known answer before the first event. Raises RuntimeError."""
 
     @abstractmethod
     def _step(self, dense: bool, triplets: tuple[Any, ...], weights: Doubles, info: StepInfo) -> None:
@@ -98,6 +112,10 @@ class DiagonalLearner(ABC):
         wrong = np.flatnonzero(info.outcome == REJECTED)
         if len(wrong):
             raise BlockError(f"step {wrong[0]} of {len(steps)} is malformed: the others are applied")
+
+    def form(self, normalised: bool = True) -> DiagonalForm:
+        """What is served: the cosine plus what was learned. Copies."""
+        return DiagonalForm.from_weights(self.weights(), self.evidence, normalised)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """Raw scores sum_j w_j q_j p_j, float32 [queries, items]; for numpy arrays, scipy CSR and blocks.

@@ -29,7 +29,7 @@ from learners.soml.diagonal import (
     state_vector,
 )
 
-PAPER = SomlTgConfig()
+DEFAULT = SomlTgConfig()
 
 
 class SomlTg(DiagonalLearner):
@@ -44,7 +44,7 @@ class SomlTg(DiagonalLearner):
     config: SomlTgConfig
     violations: int
 
-    def __init__(self, dim: int, config: SomlTgConfig = PAPER) -> None:
+    def __init__(self, dim: int, config: SomlTgConfig = DEFAULT) -> None:
         """Start from w = 0, where all similarities are 0. Raises ConfigError."""
         self.w, self.config = np.zeros(checked_dim(dim)), config
         self.shrunk, self.violations = np.zeros(dim, np.int64), 0
@@ -53,6 +53,11 @@ class SomlTg(DiagonalLearner):
     def dim(self) -> int:
         """Dimension of the vectors."""
         return len(self.w)
+
+    @property
+    def evidence(self) -> int:
+        """The violating rounds."""
+        return self.violations
 
     def weights(self) -> Doubles:
         """w after all shrinking, float64 [dim], made anew."""
@@ -67,7 +72,7 @@ class SomlTg(DiagonalLearner):
 
     @classmethod
     def from_state(
-        cls, arrays: Mapping[str, NDArray[Any]], config: SomlTgConfig = PAPER, copy: bool = True
+        cls, arrays: Mapping[str, NDArray[Any]], config: SomlTgConfig = DEFAULT, copy: bool = True
     ) -> Self:
         """Go on from the arrays of `state`. copy=False takes both vectors over without a copy (they must be
         writable).

@@ -11,12 +11,15 @@ from typing import Any
 
 from daemon.config.learners.common import LearnerConfig
 from daemon.config.learners.oasis import OasisKeys
+from daemon.config.learners.soml import SomlDaKeys, SomlTgKeys
 from daemon.config.section import Section
 
 DEFAULT = "oasis"
 
 LEARNERS: Mapping[str, type[LearnerConfig]] = {
     "oasis": OasisKeys,
+    "soml-tg": SomlTgKeys,
+    "soml-da": SomlDaKeys,
 }
 """Algorithm -> its keys."""
 
