@@ -1,0 +1,41 @@
+"""What a round over m kernels comes to: one outcome, and the loss of their weighed sum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from learners.kernels.checks import DEGENERATE, PASSIVE, UPDATED
+from learners.kernels.compile import inlined
+from learners.kernels.hedge import MARGINS
+
+
+@inlined
+def combined_loss(rule: int, standing: Any, margins: Any, awake: Any) -> Any:
+    """The hinge loss of sum theta_i S_i before the step, theta of sum 1 over the kernels awake."""
+    largest = -np.inf
+    for i in range(len(standing)):
+        if awake[i]:
+            largest = max(largest, standing[i])
+    total, mass = 0.0, 0.0
+    for i in range(len(standing)):
+        if awake[i]:
+            theta = standing[i] if rule == MARGINS else np.exp(standing[i] - largest)
+            total += theta * margins[i]
+            mass += theta
+    return np.float32(max(0.0, 1.0 - (total / mass if mass > 0 else 0.0)))
+
+
+@inlined
+def combined_outcome(outcomes: Any, awake: Any) -> int:
+    """updated when a kernel is; degenerate when none is and one has no step, or when all sleep."""
+    found, asleep = PASSIVE, True
+    for k in range(len(awake)):
+        if awake[k]:
+            asleep = False
+            if outcomes[k] == UPDATED:
+                return UPDATED
+            if outcomes[k] == DEGENERATE:
+                found = DEGENERATE
+    return DEGENERATE if asleep else found

@@ -1,0 +1,221 @@
+"""Values of m kernels between given objects and a tile of kept ones.
+
+One sum per view serves all its kernels: the squared distance makes every RBF and the cosine, the inner
+product the linear and polynomial kernels, the sum of the lesser numbers the histogram intersection.
+"""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from learners.kernels.compile import FLOATS, POINTERS, ROWS, ROWS_OUT, inlined, kernel
+from learners.kernels.tiles import (
+    LANES,
+    least_of_one,
+    least_of_two,
+    products_of_one,
+    products_of_two,
+    squares_of_one,
+    squares_of_two,
+    times_power_of_two,
+)
+
+from numba import types  # isort: skip
+
+RBF, RBF_OF_OTHER, COSINE, LINEAR, POLYNOMIAL, INTERSECTION = range(6)
+"""Kinds. RBF_OF_OTHER: an RBF of four times the rate of one already known, whose fourth power it is."""
+
+SQUARES, PRODUCTS, LEAST = 1, 2, 4
+"""Which sums a view needs, as bits."""
+
+LARGEST = np.float32(1e12)
+"""Kernel values are kept within +-LARGEST, and 0 where they are no number: so an object of absurd size in
+the support set makes no later event's margin infinite."""
+
+PLACES = types.Array(types.int64, 2, "C", readonly=True)
+PLAN = types.Tuple((PLACES, PLACES, ROWS))
+TILES = types.Array(types.float32, 3, "C", readonly=True)
+TILES_OUT = types.float32[:, :, ::1]
+
+Plan: TypeAlias = tuple[Any, Any, Any]
+"""views int64 [V, 3]: first and last column + 1, and which sums; kernels int64 [m, 4] in the order in which
+they are worked out: place among the m, view, kind, place of the other; numbers float32 [m, 3] by place: rate
+1/(gamma sigma^2), or the scale, shift and degree of the polynomial."""
+
+_ONE, _HALF, _ZERO = np.float32(1), np.float32(0.5), np.float32(0)
+_LOG2_E = np.float32(1.44269504088896341)
+_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_LEAST_EXPONENT = np.float32(-87.0)
+_C2, _C3, _C4, _C5, _C6, _C7 = (np.float32(1 / n) for n in (2, 6, 24, 120, 720, 5040))
+
+
+@inlined
+def exponential(x: Any) -> Any:
+    """exp(x) of a float32 x <= 0 to about 1e-7 of itself, and 0 below -87: x = n ln 2 + r, |r| <= ln(2)/2,
+    exp(r) by its series to r^7, whose next term is below 5e-9. Plain float32 arithmetic, so that it is done
+    for many lanes at once and has the same bits everywhere."""
+    inside = max(x, _LEAST_EXPONENT)
+    n = np.floor(inside * _LOG2_E + _HALF)
+    r = (inside - n * _LN2_HIGH) - n * _LN2_LOW
+    series = _C6 + r * _C7
+    series = _C5 + r * series
+    series = _C4 + r * series
+    series = _C3 + r * series
+    series = _C2 + r * series
+    series = _ONE + r * (_ONE + r * series)
+    return times_power_of_two(series, n) if x >= _LEAST_EXPONENT else _ZERO
+
+
+@inlined
+def _bounded(value: Any) -> Any:
+    kept = min(max(value, -LARGEST), LARGEST)
+    return kept if kept == kept else _ZERO  # noqa: PLR0124  (not so for NaN alone)
+
+
+@inlined
+def _power(base: Any, degree: int) -> Any:
+    result = _ONE
+    for _ in range(degree):
+        result *= base
+    return result
+
+
+@inlined
+def _cosine(squares: Any, norm: Any, other: Any) -> Any:
+    """0.5 cos + 0.5 from the squared distance and both lengths; 0.5 where a length is 0.
+
+    1 - (d^2 - (|x| - |y|)^2) / (4 |x| |y|): exact for equal objects, where a rounded cosine is not.
+    """
+    scale = np.float32(4) * norm * other
+    gap = norm - other
+    value = _ONE - np.divide(squares - gap * gap, scale)  # the operator would check for 0 lane by lane
+    value = min(max(value, _ZERO), _ONE)
+    return value if scale > 0 else _HALF
+
+
+@inlined
+def _view_sums(rows: Any, tile: int, views: Any, given: Any, sums: Any) -> None:
+    """sums[view, kind, i, lane] of what each view needs, for one or two given objects."""
+    two = len(given) == 2
+    for view in range(len(views)):
+        first, last, needed = views[view, 0], views[view, 1], views[view, 2]
+        if needed & SQUARES:
+            if two:
+                squares_of_two(rows, tile, first, last, given, sums[view, 0])
+            else:
+                squares_of_one(rows, tile, first, last, given, sums[view, 0])
+        if needed & PRODUCTS:
+            if two:
+                products_of_two(rows, tile, first, last, given, sums[view, 1])
+            else:
+                products_of_one(rows, tile, first, last, given, sums[view, 1])
+        if needed & LEAST:
+            if two:
+                least_of_two(rows, tile, first, last, given, sums[view, 2])
+            else:
+                least_of_one(rows, tile, first, last, given, sums[view, 2])
+
+
+@inlined
+def _by_distance(kernels: Any, numbers: Any, sums: Any, norms: Any, tile: int, lengths: Any, out: Any) -> None:
+    """The RBF and cosine kernels."""
+    for step in range(len(kernels)):
+        place, view, kind, other = kernels[step, 0], kernels[step, 1], kernels[step, 2], kernels[step, 3]
+        rate = numbers[place, 0]
+        for i in range(len(lengths)):
+            norm = lengths[i, view]
+            if kind == RBF:
+                for lane in range(LANES):
+                    out[i, place, lane] = exponential(-np.sqrt(sums[view, 0, i, lane]) * rate)
+            elif kind == RBF_OF_OTHER:
+                for lane in range(LANES):
+                    square = out[i, other, lane] * out[i, other, lane]
+                    out[i, place, lane] = square * square
+            elif kind == COSINE:
+                for lane in range(LANES):
+                    out[i, place, lane] = _cosine(sums[view, 0, i, lane], norm, norms[tile, view, lane])
+
+
+@inlined
+def _by_product(kernels: Any, numbers: Any, sums: Any, count: int, out: Any) -> None:
+    """The linear, polynomial and intersection kernels."""
+    for step in range(len(kernels)):
+        place, view, kind = kernels[step, 0], kernels[step, 1], kernels[step, 2]
+        scale, shift, degree = numbers[place, 0], numbers[place, 1], int(numbers[place, 2])
+        for i in range(count):
+            if kind == LINEAR:
+                for lane in range(LANES):
+                    out[i, place, lane] = _bounded(sums[view, 1, i, lane])
+            elif kind == POLYNOMIAL:
+                for lane in range(LANES):
+                    out[i, place, lane] = _bounded(_power(scale * sums[view, 1, i, lane] + shift, degree))
+            elif kind == INTERSECTION:
+                for lane in range(LANES):
+                    out[i, place, lane] = _bounded(sums[view, 2, i, lane])
+
+
+@inlined
+def _silence(kernels: Any, norms: Any, tile: int, lengths: Any, out: Any) -> None:
+    """0 for the values of a view that the given object or the kept one lacks."""
+    for step in range(len(kernels)):
+        place, view = kernels[step, 0], kernels[step, 1]
+        shortest = norms[tile, view, 0]
+        for lane in range(1, LANES):
+            shortest = min(shortest, norms[tile, view, lane])
+        for i in range(len(lengths)):
+            if not shortest * lengths[i, view] > 0:
+                for lane in range(LANES):
+                    if not norms[tile, view, lane] * lengths[i, view] > 0:
+                        out[i, place, lane] = _ZERO
+
+
+@inlined
+def tile_values(
+    plan: Plan, rows: Any, norms: Any, tile: int, given: Any, lengths: Any, sums: Any, out: Any
+) -> None:
+    """out[i, k, lane] = kernel k between given[i] and lane `lane` of the tile.
+
+    rows: float32 [tiles, dim, LANES]; norms: float32 [tiles, V, LANES], lengths per view; given: float32
+    [1 or 2, dim]; lengths: float32 [1 or 2, V]; sums: float32 [V, 3, 2, LANES], for its own use; out: float32
+    [1 or 2, m, LANES], overwritten. With several views, 0 where a view of either object is missing (all zero).
+    """
+    views, kernels, numbers = plan
+    _view_sums(rows, tile, views, given, sums)
+    _by_distance(kernels, numbers, sums, norms, tile, lengths, out)
+    _by_product(kernels, numbers, sums, len(given), out)
+    if len(views) > 1:
+        _silence(kernels, norms, tile, lengths, out)
+
+
+@inlined
+def view_norms(plan: Plan, row: Any, out: Any) -> None:
+    """out[view] = the length of a view of one object, summed in float64."""
+    views = plan[0]
+    for view in range(len(views)):
+        total = 0.0
+        for column in range(views[view, 0], views[view, 1]):
+            total += np.float64(row[column]) * np.float64(row[column])
+        out[view] = np.float32(np.sqrt(total))
+
+
+@inlined
+def put_lane(plan: Plan, row: Any, rows: Any, norms: Any, slot: int) -> None:
+    """Write one object into its slot, with the lengths of its views."""
+    tile, lane = slot // LANES, slot % LANES
+    lengths = np.empty(len(plan[0]), np.float32)
+    view_norms(plan, row, lengths)
+    for column in range(len(row)):
+        rows[tile, column, lane] = row[column]
+    for view in range(len(lengths)):
+        norms[tile, view, lane] = lengths[view]
+
+
+@kernel(types.void(PLAN, ROWS, ROWS_OUT))
+def all_view_norms(plan: Plan, rows: Any, out: Any) -> None:
+    """Lengths float32 [n, V] of the views of each row."""
+    for row in range(len(rows)):
+        view_norms(plan, rows[row], out[row])

@@ -1,0 +1,211 @@
+"""The support set in arrays of fixed size: objects kept once each, triplets that refer to them, eviction.
+
+An object is known by its content: a hash of its numbers finds candidates, and the numbers themselves decide.
+Objects that serve as queries fill the slots from the front, the others from the back, so that tiles of one
+kind need only half the kernel values.
+"""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from learners.kernels.compile import POINTERS_OUT, ROWS_OUT, inlined, kernel
+from learners.kernels.kernel_values import PLAN, TILES_OUT, Plan, put_lane
+from learners.kernels.tiles import LANES
+
+from numba import types  # isort: skip
+
+OLDEST, SMALLEST = range(2)
+"""Which triplet goes when there is no room: the one that joined first, or the one with the least sum of its
+taus (the older of equals)."""
+
+EMPTY = -1
+QUERY, CLICKED, SKIPPED = range(3)
+
+TRIPLETS_OUT = types.int32[:, ::1]
+HASHES_OUT = types.uint64[::1]
+SUPPORT = types.Tuple((TILES_OUT, TRIPLETS_OUT, ROWS_OUT, POINTERS_OUT))
+INDEX = types.Tuple((TILES_OUT, HASHES_OUT, TRIPLETS_OUT))
+
+Support: TypeAlias = tuple[Any, Any, Any, Any]
+"""rows float32 [tiles, dim, LANES], object slot = tile * LANES + lane; triplets int32 [T, 3], slots of query,
+clicked, skipped, EMPTY where none is; tau float32 [T, width], 0 beyond the m kernels; joined int64 [T], the
+number of the step with which a triplet joined or was last taken again."""
+
+Index: TypeAlias = tuple[Any, Any, Any]
+"""What follows from a support: norms float32 [tiles, V, LANES], lengths of views; hashes uint64 [slots]; users
+int32 [slots, 2], how many triplets use an object as query and otherwise (a slot without users is free)."""
+
+_START, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(29)
+
+
+@inlined
+def _hash(bits: Any) -> Any:
+    """Of an object's numbers as bits, uint32 [dim]: multiply and fold, word by word."""
+    value = _START
+    for column in range(len(bits)):
+        value = (value ^ np.uint64(bits[column])) * _PRIME
+        value ^= value >> _SHIFT
+    return value
+
+
+@inlined
+def _same(rows: Any, slot: int, row: Any) -> Any:
+    tile, lane = slot // LANES, slot % LANES
+    for column in range(len(row)):
+        if rows[tile, column, lane] != row[column]:
+            return False
+    return True
+
+
+@inlined
+def _find(support: Support, index: Index, row: Any, value: Any) -> int:
+    """The slot that holds this object, or EMPTY."""
+    hashes, users = index[1], index[2]
+    for slot in range(len(hashes)):
+        known = hashes[slot] == value and users[slot, 0] + users[slot, 1] > 0
+        if known and _same(support[0], slot, row):
+            return slot
+    return EMPTY
+
+
+@inlined
+def _free_slot(users: Any, as_query: bool) -> int:
+    """A slot without users, from the front for a query and from the back else; EMPTY when none is left."""
+    for place in range(len(users)):
+        slot = place if as_query else len(users) - 1 - place
+        if users[slot, 0] + users[slot, 1] == 0:
+            return slot
+    return EMPTY
+
+
+@inlined
+def _place_of(triplets: Any, query: int, clicked: int, skipped: int) -> int:
+    """Where this triplet is, or the first place without one for three times EMPTY; EMPTY when nowhere."""
+    for place in range(len(triplets)):
+        same = triplets[place, QUERY] == query and triplets[place, CLICKED] == clicked
+        if same and triplets[place, SKIPPED] == skipped:
+            return place
+    return EMPTY
+
+
+@inlined
+def _worst(support: Support, rule: int) -> int:
+    """The triplet that goes by the rule; there must be one."""
+    _, triplets, tau, joined = support
+    worst, least = EMPTY, np.inf
+    for place in range(len(triplets)):
+        if triplets[place, QUERY] == EMPTY:
+            continue
+        size = 0.0
+        if rule == SMALLEST:
+            for k in range(tau.shape[1]):
+                size += np.float64(tau[place, k])
+        older = worst == EMPTY or joined[place] < joined[worst]
+        if size < least or (size == least and older):
+            worst, least = place, size
+    return worst
+
+
+@inlined
+def _evict(support: Support, index: Index, rule: int) -> None:
+    _, triplets, tau, joined = support
+    users, place = index[2], _worst(support, rule)
+    users[triplets[place, QUERY], 0] -= 1
+    users[triplets[place, CLICKED], 1] -= 1
+    users[triplets[place, SKIPPED], 1] -= 1
+    triplets[place, :] = EMPTY
+    tau[place, :] = 0
+    joined[place] = 0
+
+
+@inlined
+def _hold(support: Support, index: Index, plan: Plan, row: Any, role: int, rule: int) -> int:
+    """The slot of an object, put there when it is new, with one more user; triplets go while there is no
+    slot."""
+    norms, hashes, users = index
+    value = _hash(row.view(np.uint32))
+    slot = _find(support, index, row, value)
+    if slot == EMPTY:
+        slot = _free_slot(users, role == QUERY)
+        while slot == EMPTY:
+            _evict(support, index, rule)
+            slot = _free_slot(users, role == QUERY)
+        put_lane(plan, row, support[0], norms, slot)
+        hashes[slot] = value
+    users[slot, 0 if role == QUERY else 1] += 1
+    return slot
+
+
+@inlined
+def join(
+    support: Support, index: Index, plan: Plan, objects: Any, taus: Any, number: int, rule: int
+) -> int:
+    """Add a triplet with the taus of its kernels; how many others had to go.
+
+    objects: float32 [3, dim], query, clicked, skipped, without -0; taus: float32 [m]; number: of this step.
+    A triplet that is there already is not kept twice: its taus are added up, and it counts as new.
+    """
+    _, triplets, tau, joined = support
+    users = index[2]
+    slots = np.empty(3, np.int64)
+    for role in range(3):
+        slots[role] = _find(support, index, objects[role], _hash(objects[role].view(np.uint32)))
+    before = _held(triplets)
+    place = EMPTY
+    if slots[0] != EMPTY and slots[1] != EMPTY and slots[2] != EMPTY:
+        place = _place_of(triplets, slots[0], slots[1], slots[2])
+    if place == EMPTY:
+        if before == len(triplets):
+            _evict(support, index, rule)
+        for role in range(3):
+            slots[role] = _hold(support, index, plan, objects[role], role, rule)
+        place = _place_of(triplets, EMPTY, EMPTY, EMPTY)
+        for role in range(3):
+            triplets[place, role] = slots[role]
+        before += 1
+    for k in range(len(taus)):
+        tau[place, k] += taus[k]
+    joined[place] = number
+    return before - _held(triplets)
+
+
+@inlined
+def _held(triplets: Any) -> int:
+    held = 0
+    for place in range(len(triplets)):
+        held += triplets[place, QUERY] != EMPTY
+    return held
+
+
+@kernel(types.void(SUPPORT, PLAN, INDEX))
+def index_support(support: Support, plan: Plan, index: Index) -> None:
+    """Fill an index of zeros from a support whose slots are in range."""
+    rows, triplets, _, _ = support
+    norms, hashes, users = index
+    for place in range(len(triplets)):
+        if triplets[place, QUERY] != EMPTY:
+            users[triplets[place, QUERY], 0] += 1
+            users[triplets[place, CLICKED], 1] += 1
+            users[triplets[place, SKIPPED], 1] += 1
+    row = np.empty(rows.shape[1], np.float32)
+    for slot in range(len(hashes)):
+        if users[slot, 0] + users[slot, 1] > 0:
+            for column in range(len(row)):
+                row[column] = rows[slot // LANES, column, slot % LANES]
+            put_lane(plan, row, rows, norms, slot)
+            hashes[slot] = _hash(row.view(np.uint32))
+
+
+@inlined
+def without_minus_zero(rows: Any, t: int, out: Any) -> None:
+    """out = row t with every -0 as 0, so that equal objects have equal bits."""
+    for column in range(len(out)):
+        out[column] = rows[t, column] + np.float32(0)
+
+

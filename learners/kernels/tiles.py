@@ -1,0 +1,112 @@
+"""Sums over the dimensions of a view for a tile of objects side by side: what kernel values are made of.
+
+A tile is LANES objects, stored dimension by dimension: `rows[tile, dimension, lane]`. Each lane is one plain
+sum in the order of the dimensions, so a value depends neither on the slot an object lies in nor on its
+neighbours. Written in LLVM's own vectors, because sums kept in an array go through memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from learners.kernels import cpu as _cpu  # noqa: F401  (fixes the CPU level before numba is imported)
+
+from llvmlite import ir  # isort: skip
+from numba.core import cgutils, types  # isort: skip
+from numba.extending import intrinsic  # isort: skip
+
+LANES = 32
+"""Objects of a tile: four vectors of 8, enough sums in turn that few additions wait for the one before."""
+
+_WIDTH = 8
+_WORD, _INT, _FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
+_VECTOR = ir.VectorType(_FLOAT, _WIDTH)
+_FUSED = ("contract",)
+
+
+def _squares(builder: Any, total: Any, x: Any, y: Any) -> Any:
+    difference = builder.fsub(x, y)
+    return builder.fadd(total, builder.fmul(difference, difference, flags=_FUSED), flags=_FUSED)
+
+
+def _products(builder: Any, total: Any, x: Any, y: Any) -> Any:
+    return builder.fadd(total, builder.fmul(x, y, flags=_FUSED), flags=_FUSED)
+
+
+def _least(builder: Any, total: Any, x: Any, y: Any) -> Any:
+    return builder.fadd(total, builder.select(builder.fcmp_ordered("<", x, y), x, y))
+
+
+def _sums(term: Callable[..., Any], inputs: int) -> Any:
+    """An intrinsic (rows, tile, first, last, given, out): out[i, lane] = sum over dimensions first..last-1 of
+    term(rows[tile, dimension, lane], given[i, dimension]) for i < inputs.
+
+    rows: float32 [tiles, dim, LANES], given: float32 [inputs, dim], out: float32 [inputs, LANES],
+    C-contiguous; nothing is checked here.
+    """
+
+    def sums(typing_context: Any, rows: Any, tile: Any, first: Any, last: Any, given: Any, out: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kinds = signature.args
+            objects, inputs_, results = (
+                context.make_array(kinds[i])(context, builder, arguments[i]) for i in (0, 4, 5)
+            )
+            dim = builder.extract_value(objects.shape, 1)
+            base = builder.mul(builder.mul(arguments[1], dim), _WORD(LANES))
+            zero = ir.Constant(_VECTOR, [0.0] * _WIDTH)
+            parts = range(LANES // _WIDTH)
+            totals = [[cgutils.alloca_once_value(builder, zero) for _ in parts] for _ in range(inputs)]
+            for row in totals:
+                for total in row:
+                    builder.store(zero, total)
+            with cgutils.for_range_slice(builder, arguments[2], arguments[3], _WORD(1), intp=_WORD) as (d, _):
+                here = builder.add(base, builder.mul(d, _WORD(LANES)))
+                lanes = [
+                    _load(builder, objects.data, builder.add(here, _WORD(part * _WIDTH))) for part in parts
+                ]
+                for i, row in enumerate(totals):
+                    place = builder.add(builder.mul(dim, _WORD(i)), d)
+                    number = _repeated(builder, builder.load(builder.gep(inputs_.data, [place])))
+                    for lane, total in zip(lanes, row, strict=True):
+                        builder.store(term(builder, builder.load(total), lane, number), total)
+            for i, row in enumerate(totals):
+                for part, total in enumerate(row):
+                    address = builder.gep(results.data, [_WORD(i * LANES + part * _WIDTH)])
+                    builder.store(
+                        builder.load(total), builder.bitcast(address, _VECTOR.as_pointer())
+                    ).align = 4
+            return context.get_dummy_value()
+
+        return types.void(rows, types.int64, types.int64, types.int64, given, out), generate
+
+    return intrinsic(sums)
+
+
+def _load(builder: Any, base: Any, index: Any) -> Any:
+    loaded = builder.load(builder.bitcast(builder.gep(base, [index]), _VECTOR.as_pointer()))
+    loaded.align = 4
+    return loaded
+
+
+def _repeated(builder: Any, number: Any) -> Any:
+    nothing = ir.Constant(_VECTOR, ir.Undefined)
+    one = builder.insert_element(nothing, number, _INT(0))
+    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_INT, _WIDTH), [0] * _WIDTH))
+
+
+squares_of_one, squares_of_two = _sums(_squares, 1), _sums(_squares, 2)
+products_of_one, products_of_two = _sums(_products, 1), _sums(_products, 2)
+least_of_one, least_of_two = _sums(_least, 1), _sums(_least, 2)
+
+
+@intrinsic
+def times_power_of_two(typing_context: Any, number: Any, exponent: Any) -> Any:
+    """number * 2^exponent, float32, for a whole exponent within -126..127, itself a float32."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number, exponent = arguments
+        biased = builder.add(builder.fptosi(exponent, _INT), _INT(127))
+        return builder.fmul(number, builder.bitcast(builder.shl(biased, _INT(23)), _FLOAT))
+
+    return types.float32(types.float32, types.float32), generate

@@ -1,0 +1,112 @@
+"""Settings of OKS and OMKS: which kernels on which columns, how much is kept, how kernels are weighed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from learners.errors import ConfigError
+from learners.hedge import HedgeConfig, first_standing
+
+KernelKind: TypeAlias = Literal["rbf", "cosine", "linear", "polynomial", "intersection"]
+KINDS: tuple[KernelKind, ...] = ("rbf", "cosine", "linear", "polynomial", "intersection")
+MAX_DEGREE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KernelConfig:
+    """One kernel of two views x and y.
+
+    kind: "rbf", exp(-||x - y|| / (gamma sigma^2)), the distance itself and not its square; "cosine",
+    0.5 cos(x, y) + 0.5; "linear", x^T y; "polynomial", (scale x^T y + shift)^degree; "intersection",
+    sum_j min(x_j, y_j). sigma: > 0. scale: > 0; shift: >= 0; degree: 1..16. Raises ConfigError.
+    """
+
+    kind: KernelKind = "rbf"
+    sigma: float = 1.0
+    scale: float = 1.0
+    shift: float = 1.0
+    degree: int = 2
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(f"kind of a kernel must be one of {', '.join(KINDS)}, not {self.kind!r}")
+        for name in ("sigma", "scale"):
+            value = getattr(self, name)
+            if not 1e-3 <= value <= 1e3:
+                raise ConfigError(f"{name} of a kernel must lie in 0.001..1000, not {value}")
+        if not 0 <= self.shift <= 1e3:
+            raise ConfigError(f"shift of a kernel must lie in 0..1000, not {self.shift}")
+        if not 1 <= self.degree <= MAX_DEGREE:
+            raise ConfigError(f"degree of a kernel must lie in 1..{MAX_DEGREE}, not {self.degree}")
+
+
+PRINTED = (*(KernelConfig("rbf", sigma=sigma) for sigma in (0.5, 1.0, 2.0)), KernelConfig("cosine"))
+"""The four kernels that the paper builds on each kind of feature (section 6.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewKernels:
+    """Kernels on the columns start..stop-1 of a mapped vector.
+
+    gamma: the mean pairwise distance of this view, which scales its RBF kernels; 0 lets the learner take it
+    from the sample it is made with. Raises ConfigError.
+    """
+
+    start: int
+    stop: int
+    kernels: tuple[KernelConfig, ...] = PRINTED
+    gamma: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.stop:
+            raise ConfigError(f"a view must span columns start < stop, not {self.start}..{self.stop}")
+        if not self.kernels:
+            raise ConfigError(f"the view of columns {self.start}..{self.stop} has no kernel: give at least one")
+        if not (math.isfinite(self.gamma) and self.gamma >= 0):
+            raise ConfigError(f"gamma must be a finite number, or 0 for the sample's, not {self.gamma}")
+
+
+@dataclass(frozen=True, slots=True)
+class OmksConfig:
+    """Settings of OMKS; with one kernel it is OKS.
+
+    views: each with its kernels; the m kernels count in this order. C: aggressiveness of each kernel's step,
+    > 0. triplets: how many are kept. objects: how many distinct objects, rounded up to whole tiles. evict:
+    which triplet goes where there is no room: "oldest", which joined or was last taken again the longest ago,
+    or "smallest", whose taus add up to the least. hedge: how the kernels are weighed. Raises ConfigError.
+    """
+
+    views: tuple[ViewKernels, ...]
+    C: float = 0.1
+    triplets: int = 5_000
+    objects: int = 5_000
+    evict: Literal["oldest", "smallest"] = "oldest"
+    hedge: HedgeConfig = field(default_factory=HedgeConfig)
+
+    def __post_init__(self) -> None:
+        if not self.views:
+            raise ConfigError("views must name at least one range of columns")
+        if not (math.isfinite(self.C) and self.C > 0):
+            raise ConfigError(f"C must be a finite number above 0, not {self.C}")
+        if not 1 <= self.triplets <= 10_000_000:
+            raise ConfigError(f"triplets must lie in 1..10000000, not {self.triplets}")
+        if not 3 <= self.objects <= 30_000_000:
+            raise ConfigError(f"objects must lie in 3..30000000, not {self.objects}")
+        if self.evict not in ("oldest", "smallest"):
+            raise ConfigError(f'evict must be "oldest" or "smallest", not {self.evict!r}')
+        first_standing(self.hedge, self.kernels)
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels there are, m."""
+        return sum(len(view.kernels) for view in self.views)
+
+
+def one_kernel(
+    dim: int, kernel: KernelConfig, C: float = 0.1, triplets: int = 5_000, objects: int = 5_000, gamma: float = 0
+) -> OmksConfig:
+    """Settings of OKS: one kernel on the whole vector."""
+    view = ViewKernels(0, dim, (kernel,), gamma)
+    return OmksConfig((view,), C, triplets, objects, hedge=HedgeConfig("uniform"))

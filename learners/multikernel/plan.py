@@ -1,0 +1,64 @@
+"""How kernel values are worked out: which sums each view needs, and which RBF is a power of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Float32s, Int64s
+from learners.kernels.kernel_values import (
+    COSINE,
+    INTERSECTION,
+    LEAST,
+    LINEAR,
+    POLYNOMIAL,
+    PRODUCTS,
+    RBF,
+    RBF_OF_OTHER,
+    SQUARES,
+)
+from learners.multikernel.config import OmksConfig, ViewKernels
+
+CODES = {"rbf": RBF, "cosine": COSINE, "linear": LINEAR, "polynomial": POLYNOMIAL, "intersection": INTERSECTION}
+NEEDS = {RBF: SQUARES, COSINE: SQUARES, LINEAR: PRODUCTS, POLYNOMIAL: PRODUCTS, INTERSECTION: LEAST}
+
+
+def make_plan(config: OmksConfig, gamma: NDArray[np.float64]) -> tuple[Int64s, Int64s, Float32s]:
+    """The plan of `learners.kernels.kernel_values` for these settings; gamma: float64 [views], > 0."""
+    views, kernels, numbers, place = [], [], np.zeros((config.kernels, 3), np.float32), 0
+    for number, view in enumerate(config.views):
+        codes = [CODES[kernel.kind] for kernel in view.kernels]
+        views.append((view.start, view.stop, int(np.bitwise_or.reduce([NEEDS[code] for code in codes]))))
+        for offset, kernel in enumerate(view.kernels):
+            if kernel.kind == "rbf":
+                numbers[place + offset, 0] = 1 / (gamma[number] * kernel.sigma**2)
+            else:
+                numbers[place + offset] = kernel.scale, kernel.shift, kernel.degree
+        kernels.extend((place + own, number, code, place + other) for own, code, other in _order(view, codes))
+        place += len(codes)
+    return np.array(views, np.int64), np.array(kernels, np.int64), numbers
+
+
+def _order(view: ViewKernels, codes: list[int]) -> Iterator[tuple[int, int, int]]:
+    """(kernel, kind, other) of one view: wide RBFs first, so that one of half the sigma is their fourth
+    power: exp(-4 u) = (exp(-u))^4."""
+    widths = {i: view.kernels[i].sigma for i, code in enumerate(codes) if code == RBF}
+    for i in sorted(widths, key=lambda i: -widths[i]):
+        wider = [j for j, sigma in widths.items() if sigma == 2 * widths[i]]
+        yield (i, RBF_OF_OTHER, wider[0]) if wider else (i, RBF, i)
+    yield from ((i, code, i) for i, code in enumerate(codes) if code != RBF)
+
+
+def mean_distances(config: OmksConfig, sample: Float32s | None) -> NDArray[np.float64]:
+    """gamma of each view, float64 [views]: as set, or the mean distance of neighbours in the sample (row i
+    and i + 1, both with the view), or sqrt(2), that of unrelated unit vectors, where it tells none."""
+    found = np.array([view.gamma for view in config.views], np.float64)
+    for number, view in enumerate(config.views):
+        if found[number] == 0 and sample is not None:
+            part = sample[:, view.start : view.stop].astype(np.float64)
+            part = part[np.isfinite(part).all(axis=1) & part.any(axis=1)]
+            distances = np.sqrt(np.sum((part[1:] - part[:-1]) ** 2, axis=1))
+            found[number] = distances.mean() if len(distances) else 0
+    return np.where(found > 0, found, np.sqrt(2))

@@ -1,0 +1,115 @@
+"""The arrays of a support set: made, read back and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Float32s, Int32s, Int64s
+from learners.errors import StateError
+from learners.kernels.compile import Steps
+from learners.kernels.kernel_values import Plan
+from learners.kernels.omks_supports import step_supports
+from learners.kernels.support_slots import EMPTY, index_support
+from learners.kernels.tiles import LANES
+from learners.multikernel.config import OmksConfig
+
+WIDTH = 8
+"""taus of a triplet fill whole vectors of so many numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SupportSet:
+    """What is kept, and what follows from it.
+
+    rows: float32 [tiles, dim, LANES], each object once. triplets: int32 [T, 3], slots of query, clicked,
+    skipped, -1 where none is kept. tau: float32 [T, m rounded up], 0 beyond the m kernels. joined: int64 [T].
+    index and values belong to the kernels: lengths, hashes and users of the slots, and room for their values.
+    """
+
+    rows: Float32s
+    triplets: Int32s
+    tau: Float32s
+    joined: Int64s
+    index: tuple[Float32s, NDArray[np.uint64], Int32s]
+    values: tuple[Float32s, Float32s]
+
+    @classmethod
+    def empty(cls, dim: int, config: OmksConfig) -> Self:
+        """Nothing kept yet."""
+        tiles = -(-config.objects // LANES)
+        width = -(-config.kernels // WIDTH) * WIDTH
+        return cls(
+            np.zeros((tiles, dim, LANES), np.float32),
+            np.full((config.triplets, 3), EMPTY, np.int32),
+            np.zeros((config.triplets, width), np.float32),
+            np.zeros(config.triplets, np.int64),
+            *_derived(tiles, width, len(config.views)),
+        )
+
+    @classmethod
+    def read(cls, arrays: Mapping[str, NDArray[Any]], dim: int, config: OmksConfig, plan: Plan, copy: bool) -> Self:
+        """Of saved arrays. Raises StateError naming the one that does not fit."""
+        model = cls.empty(dim, config)
+        kept = {name: _array(arrays, name, getattr(model, name), copy) for name in cls.names()}
+        triplets, slots = kept["triplets"], model.rows.shape[0] * LANES
+        empty = (triplets == EMPTY).all(axis=1)
+        if not (empty | ((triplets >= 0) & (triplets < slots)).all(axis=1)).all():
+            raise StateError(f"array triplets holds slots outside 0..{slots - 1}")
+        read = cls(**kept, index=model.index, values=model.values)
+        index_support(read.arrays(), plan, read.index)
+        return read
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """The arrays that are saved."""
+        return "rows", "triplets", "tau", "joined"
+
+    def arrays(self) -> tuple[Float32s, Int32s, Float32s, Int64s]:
+        """As kernels take them."""
+        return self.rows, self.triplets, self.tau, self.joined
+
+    def step(self, plan: Plan, limits: Any, rule: Any, standing: Any, counts: Any, rows: Any, steps: Steps) -> None:
+        """Apply triplets; see `step_supports`. rows: queries, clicked, skipped and their weights."""
+        step_supports(self.arrays(), self.index, self.values, plan, limits, rule, standing, counts, *rows, steps)
+
+    @property
+    def kept(self) -> int:
+        """How many triplets are kept."""
+        return int(np.count_nonzero(self.triplets[:, 0] != EMPTY))
+
+    @property
+    def objects(self) -> int:
+        """How many distinct objects are kept."""
+        return int(np.count_nonzero(self.index[2].any(axis=1)))
+
+
+def _derived(tiles: int, width: int, views: int) -> Any:
+    slots = tiles * LANES
+    index = (
+        np.zeros((tiles, views, LANES), np.float32),
+        np.zeros(slots, np.uint64),
+        np.zeros((slots, 2), np.int32),
+    )
+    return index, (np.zeros((slots, width), np.float32), np.zeros((slots, width), np.float32))
+
+
+def _array(arrays: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any], copy: bool) -> NDArray[Any]:
+    array = arrays.get(name)
+    if array is None:
+        raise StateError(f"array {name} is missing")
+    if array.dtype != like.dtype or array.shape != like.shape:
+        raise StateError(
+            f"array {name} is {array.dtype} {array.shape}: these settings need {like.dtype} {like.shape}"
+        )
+    if array.dtype.kind == "f" and not all(np.isfinite(part).all() for part in array):
+        raise StateError(f"array {name} holds values that are not finite")
+    if copy:
+        return np.array(array, order="C")
+    if not (array.flags.writeable and array.flags.c_contiguous and array.flags.aligned):
+        raise StateError(f"{name} cannot be taken over: it is read-only or not contiguous; use copy=True")
+    return array

@@ -1,0 +1,35 @@
+"""Rows as dense arrays for learners whose kernels read dense rows alone, with the fault of each row told."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Block, DenseBlock, Float32s
+from learners.kernels.checks import MAGNITUDE, MAX_MAGNITUDE, NONE, NOT_FINITE
+from learners.kernels.omks_blocks import fault_dense, scatter_sparse
+
+WEIGHT_FAULTS = [MAGNITUDE, NOT_FINITE, MAGNITUDE]
+"""Of a weight below 0, one that is no number, one that is too large: the first that holds."""
+
+
+def spread_rows(block: Block, reason: NDArray[np.uint8]) -> Float32s:
+    """The rows, dense (those of a dense block themselves); a fault of a row is told in `reason` where none is
+    yet, and a sparse one stays 0 then."""
+    if isinstance(block, DenseBlock):
+        fault_dense(block.values, reason)
+        return block.values
+    rows = np.zeros((len(block), block.dim), np.float32)
+    scatter_sparse(block.kernel_rows(), reason, rows)
+    return rows
+
+
+def fault_weights(weights: NDArray[np.float64], reason: NDArray[np.uint8]) -> None:
+    """The fault of each weight, told in `reason` where the rows of its event have none."""
+    fault = np.select([weights < 0, ~np.isfinite(weights), weights > MAX_MAGNITUDE], WEIGHT_FAULTS, NONE)
+    reason[...] = np.where(reason == NONE, fault, reason)
+
+
+def dense_rows(block: Block) -> Float32s:
+    """The rows, dense. Raises BlockError on an index out of range."""
+    return block.values if isinstance(block, DenseBlock) else np.asarray(block.checked_csr().toarray())
