@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
 
 from checkpoints import Damaged, Version, VersionStore
 from daemon.config.model import ServingConfig
@@ -59,7 +62,7 @@ def compare(
     """
     old, new = (_load(versions, number) for number in pair)
     _same_space(old, new)
-    matrices = _W(old), _W(new)
+    matrices = matrix_of(old.arrays, pair[0]), matrix_of(new.arrays, pair[1])
     skipped = []
     queries = None
     if asked.queries and objects is None:
@@ -146,8 +149,10 @@ def _same_space(old: Version, new: Version) -> None:
         )
 
 
-def _W(version: Version) -> Float32s:
-    W = version.arrays.get("W")
-    if W is None:
-        raise UserError(f"version {version.manifest.number} holds no matrix W", code=EX_DATAERR)
+def matrix_of(arrays: Mapping[str, NDArray[Any]], number: int) -> Float32s:
+    """The W among a version's arrays. Raises UserError."""
+    W = arrays.get("W")
+    if W is None or W.ndim != 2:
+        told = f"version {number} holds no matrix W: its learner has another state"
+        raise UserError(told, "compare versions of a learner with a matrix", EX_DATAERR)
     return W

@@ -7,11 +7,12 @@ from dataclasses import replace
 from checkpoints.digests import array_digest
 from daemon.replica.model import ModelId
 from daemon.replica.refine import Work
-from daemon.replica.side import Side, copy_tangent, on_buffers
+from daemon.replica.side import Side, trained_number
 from daemon.replica.sides import Sides
 from daemon.replica.view import View
-from learners.carried import CarriedForm
-from learners.steps import StepBatch
+from daemon.versions.algorithms import state_digest
+from learners.quadratic import ServedForm
+from learners.steps import Steps
 
 
 class Desk:
@@ -21,13 +22,14 @@ class Desk:
     same steps or to be copied. `settle` pays that; every piece of work begins with a settled desk.
     """
 
-    def __init__(self, sides: Sides[Side], drain_s: float) -> None:
+    def __init__(self, sides: Sides[Side], algorithm: str, drain_s: float) -> None:
         self._sides = sides
+        self._algorithm = algorithm
         self._drain_s = drain_s
         self._draining = False
         self._copy = False
-        self._owed: list[StepBatch] = []
-        self._taken: list[StepBatch] = []
+        self._owed: list[Steps] = []
+        self._taken: list[Steps] = []
 
     def settle(self) -> bool:
         """Bring the idle side to the active one's state; False while a reader does not leave it."""
@@ -65,9 +67,9 @@ class Desk:
         self._flip()
         self._copy = self._sides.active.learner is not None
 
-    def take(self, batch: StepBatch) -> None:
-        """Steps into the idle side's W; readers see none of it until `flip_steps`. Raises BlockError: `spoil`
-        then.
+    def take(self, batch: Steps) -> None:
+        """Steps into the idle side's state; readers see none of it until `flip_steps`. Raises BlockError:
+        `spoil` then.
         """
         learner = self._sides.idle.learner
         assert learner is not None, "a version was loaded to be followed by steps"
@@ -75,8 +77,11 @@ class Desk:
         self._taken.append(batch)
 
     def digest(self) -> str:
-        """Of the idle side's W, with all steps taken."""
-        return array_digest(self._sides.idle.buffers.W)
+        """Of the idle side's state, with all steps taken, as the learner tells it of versions."""
+        learner = self._sides.idle.learner
+        assert learner is not None, "a version was loaded to be followed by steps"
+        state = learner.state()
+        return state_digest(self._algorithm, state, lambda name: array_digest(state[name]))
 
     def flip_steps(self, model: ModelId) -> None:
         """The steps taken are the model from now on."""
@@ -105,7 +110,7 @@ class Desk:
         if work.form is None:
             for side in (active, idle):
                 if side.view is not None:
-                    side.view = replace(side.view, prepared=work.prepared)
+                    side.view = replace(side.view, formed=work.formed, prepared=work.prepared)
             return active.view.model
         self._write(idle, active.view, work.form, work)
         self._flip()
@@ -116,10 +121,11 @@ class Desk:
         return active.view.model
 
     @staticmethod
-    def _write(side: Side, view: View, form: CarriedForm, work: Work) -> None:
-        copy_tangent(form.tangent, side.buffers)
-        carried = on_buffers(form, side.buffers)
-        side.view = replace(view, form=carried, formed=work.formed, prepared=work.prepared)
+    def _write(side: Side, view: View, form: ServedForm, work: Work) -> None:
+        assert side.learner is not None
+        side.carry.bring(form, side.buffers)
+        own = side.carry.like(form, trained_number(view.model), side.learner, side.buffers)
+        side.view = replace(view, form=own, formed=work.formed, prepared=work.prepared)
 
     def _flip(self) -> None:
         self._sides.flip()

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from daemon.replica.loading import Buffers, load_form, load_state
+from daemon.replica.carrying import carry_of
+from daemon.replica.loading import Arrays, Buffers, load_form, load_state
 from daemon.replica.refusals import Refused
 from daemon.replica.settings import Hooks, Shelf
 from daemon.replica.side import Side
 from daemon.replica.status import NotServing
 from daemon.replica.view import View
-from learners.block import Float32s
 
 HOOKS = Hooks()
 
@@ -31,8 +31,8 @@ class _Slot:
 class Explorer:
     """Opens any version by number; at most `room` stay open, the one not asked for longest goes first.
 
-    Memory: per open version its W and, up to serving.full_max_dim dimensions, a second matrix; allocated when
-    first needed and kept.
+    Memory: per open version its state and, where its form is a matrix, that; allocated when first needed and
+    kept.
     """
 
     def __init__(self, shelf: Shelf, hooks: Hooks = HOOKS, room: int = 2) -> None:
@@ -53,11 +53,11 @@ class Explorer:
             yield slot.side.view
 
     @contextmanager
-    def read_state(self, number: int) -> Iterator[tuple[View, Float32s]]:
-        """The same, with the learner's W that it was made from: float32 [d, d], only to be read."""
+    def read_state(self, number: int) -> Iterator[tuple[View, Arrays]]:
+        """The same, with the learner's arrays that it was made from, only to be read."""
         with self._held(number) as slot:
             assert slot.side.view is not None
-            yield slot.side.view, slot.side.buffers.W
+            yield slot.side.view, slot.side.buffers.state
 
     def is_open(self, number: int) -> bool:
         """Whether to read that version costs no loading now."""
@@ -86,7 +86,7 @@ class Explorer:
         slot.number = None
         try:
             state = load_state(self._shelf, number, slot.side.buffers)
-            form = load_form(self._shelf, number, slot.side.buffers)
+            form = load_form(self._shelf, state, slot.side.buffers)
         except Refused as refused:
             raise NotServing(f"version {number} cannot be opened: {refused}") from refused
         view = slot.side.take_version(state, form, self._shelf.space.map_id, 0)
@@ -96,8 +96,8 @@ class Explorer:
 
     def _free(self) -> _Slot:
         if len(self._slots) < self._room:
-            buffers = Buffers.of(self._shelf.space.dim, self._shelf.serving)
-            self._slots.append(_Slot(Side(buffers)))
+            space, serving = self._shelf.space, self._shelf.serving
+            self._slots.append(_Slot(Side(Buffers.of(space, serving), carry_of(space.algorithm, serving))))
         unread = [slot for slot in self._slots if slot.readers == 0]
         if not unread:
             raise NotServing(f"{self._room} other versions are being looked at: ask again")

@@ -2,50 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.encoding import empty_aligned, fresh
+from checkpoints.encoding import DTYPES, empty_aligned, fresh
 from checkpoints.errors import CheckpointError, Damaged
 from checkpoints.manifest import ArraySpec, Manifest
-from checkpoints.versions import VersionStore
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
 from daemon.replica.model import ModelSpace
 from daemon.replica.refusals import Refused
 from daemon.replica.settings import Shelf
-from daemon.versions.arrays import MAP_PREFIX, WINDOW_PREFIX
+from daemon.versions.algorithms import ALGORITHMS, learner_config_of, restored
 from daemon.versions.counters import records_of
-from daemon.versions.matrix_form import has_matrix, make_form
 from daemon.versions.serving_form import DERIVED, settings_digest
 from learners.block import Float32s
 from learners.carried import Tangent
 from learners.errors import LearnerError
+from learners.protocol import Learner
+from learners.quadratic import ServedForm
 from learners.serving import ServingForm
 
 Arrays = dict[str, NDArray[Any]]
-CHECKED_ROWS = 256
+CHECKED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Buffers:
-    """Where a version is read to: W float32 [d, d]; a second matrix for its form, None where the settings
-    give none of this dimension a matrix; a third one to carry the form on, None where it is not.
+    """Where a version is read to: the learner's arrays by name; a matrix [d, d] for its form, None where the
+    settings give none of this dimension a matrix; another one to carry the form on, None where it is not.
     """
 
-    W: Float32s
-    matrix: Float32s | None
+    state: Arrays
+    matrix: Float32s | None = None
     P: Float32s | None = None
 
     @classmethod
-    def of(cls, dim: int, serving: ServingConfig, carried: bool = False) -> Buffers:
-        """Buffers for versions of this dimension, touched, so that their memory is there from now on."""
-        full = has_matrix(serving, dim)
-        matrix, P = (_touched(dim) if wanted else None for wanted in (full, full and carried))
-        return cls(_touched(dim), matrix, P)
+    def of(cls, space: ModelSpace, serving: ServingConfig, carried: bool = False) -> Buffers:
+        """Buffers for versions of this space, touched, so that their memory is there from now on."""
+        full = ALGORITHMS[space.algorithm].forms.has_matrix(serving, space.dim)
+        matrix, P = (_matrix(space.dim) if wanted else None for wanted in (full, full and carried))
+        return cls(state_room(space), matrix, P)
 
     @property
     def tangent(self) -> Tangent | None:
@@ -55,10 +57,13 @@ class Buffers:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A verified version: its manifest and the learner's arrays, W in its buffer."""
+    """A verified version: its manifest, and the learner on its arrays, which lie in the buffers. remake: the
+    same learner on other arrays.
+    """
 
     manifest: Manifest
-    arrays: Arrays
+    learner: Learner
+    remake: Callable[[Arrays], Learner]
 
     @property
     def records(self) -> int:
@@ -73,40 +78,52 @@ def check_manifest(manifest: Manifest, space: ModelSpace) -> None:
         raise Refused("other_space", f"version {number}: space {manifest.space!r}, not {space.space!r}")
     if manifest.map.get("id") != space.map_id:
         raise Refused("other_map", f"version {number}: map {manifest.map.get('id')}, not {space.map_id}")
-    wanted = ArraySpec("W", "F32", (space.dim, space.dim))
-    if wanted not in manifest.arrays:
-        raise Refused("other_shape", f"version {number}: no array W of float32 {wanted.shape}")
+    if manifest.learner.get("name") != space.algorithm:
+        name = manifest.learner.get("name")
+        raise Refused("other_shape", f"version {number}: learner {name}, not {space.algorithm}")
+    for wanted in space.arrays:
+        if wanted not in manifest.arrays:
+            told = f"no array {wanted.name} of {wanted.dtype} {wanted.shape}"
+            raise Refused("other_shape", f"version {number}: {told}")
 
 
 def load_state(shelf: Shelf, number: int, buffers: Buffers) -> State:
-    """Read version `number` into `buffers.W` and verify every byte; nothing of its size is allocated.
+    """Read version `number` into the buffers and verify every byte; nothing of its size is allocated.
 
-    Raises Refused; the buffer then holds anything.
+    Raises Refused; the buffers then hold anything.
     """
     try:
         manifest = shelf.versions.manifest(number)
         check_manifest(manifest, shelf.space)
-        arrays = shelf.versions.load(number, lambda spec: _destination(spec, buffers)).arrays
+        shelf.versions.load(number, lambda spec: buffers.state.get(spec.name))
     except Damaged as error:
         raise Refused(error.kind, f"{error.place}: {error.problem}") from error
     except CheckpointError as error:
         raise Refused("unreadable", f"{error.place}: {error.problem}") from error
-    check_finite(buffers.W, f"version {number}: W")
-    return State(manifest, arrays)
+    for name, array in buffers.state.items():
+        if array.dtype.kind == "f":
+            check_finite(array, f"version {number}: {name}")
+    try:
+        remake = partial(restored, learner_config_of(manifest), columns=shelf.space.columns)
+        return State(manifest, remake(buffers.state), remake)
+    except (LearnerError, KeyError, ValueError) as error:
+        raise Refused("malformed", f"version {number}: {error}") from error
 
 
-def load_form(shelf: Shelf, number: int, buffers: Buffers) -> ServingForm:
-    """The serving form of a version whose W is in `buffers`, its matrix in theirs.
+def load_form(shelf: Shelf, state: State, buffers: Buffers) -> ServedForm:
+    """The serving form of a version that was loaded into `buffers`, its matrix in theirs.
 
-    Nothing of the size of W is allocated where the form is attached to the version, made with the same
+    Nothing of the size of a matrix is allocated where the form is attached to the version, made with the same
     settings; else it is computed. Raises Refused; the second buffer then holds anything.
     """
+    number, kind = state.manifest.number, ALGORITHMS[shelf.space.algorithm].forms
     try:
-        kept = _kept_form(shelf.versions, number, shelf.serving, buffers)
-        form = kept if kept is not None else make_form(buffers.W, number, shelf.serving)
+        form = _kept_form(shelf, state, buffers) if kind.kept else None
+        if form is None:
+            form = kind.make(state.learner, number, shelf.serving)
     except (LearnerError, UserError, ValueError, np.linalg.LinAlgError) as error:
         raise Refused("form", f"version {number}: {error}") from error
-    if form.matrix is None or form.matrix is buffers.matrix:
+    if not isinstance(form, ServingForm) or form.matrix is None or form.matrix is buffers.matrix:
         return form
     assert buffers.matrix is not None, "the settings that made the matrix made the buffer"
     np.copyto(buffers.matrix, form.matrix)
@@ -114,32 +131,26 @@ def load_form(shelf: Shelf, number: int, buffers: Buffers) -> ServingForm:
     return replace(form, matrix=buffers.matrix)
 
 
-def check_finite(matrix: Float32s, what: str) -> None:
-    """Raise Refused when the matrix holds a number that is not finite; without a mask of its size."""
-    for row in range(0, len(matrix), CHECKED_ROWS):
-        if not np.isfinite(matrix[row : row + CHECKED_ROWS]).all():
+def check_finite(array: NDArray[Any], what: str) -> None:
+    """Raise Refused when the array holds a number that is not finite; without a mask of its size."""
+    flat = array.reshape(-1)
+    for start in range(0, flat.size, CHECKED):
+        if not np.isfinite(flat[start : start + CHECKED]).all():
             raise Refused("not_finite", f"{what} has values that are not finite")
 
 
-def _destination(spec: ArraySpec, buffers: Buffers) -> NDArray[Any] | None:
-    """W into its buffer; the learner's small arrays anew; the map and the window are verified only."""
-    if spec.name == "W":
-        return buffers.W
-    return None if spec.name.startswith((MAP_PREFIX, WINDOW_PREFIX)) else fresh(spec)
-
-
-def _kept_form(
-    versions: VersionStore, number: int, serving: ServingConfig, buffers: Buffers
-) -> ServingForm | None:
+def _kept_form(shelf: Shelf, state: State, buffers: Buffers) -> ServedForm | None:
     """The form attached to the version; None without one made with these settings, and where it is damaged:
     the version itself is whole, and its form can be made anew.
     """
+    versions, number = shelf.versions, state.manifest.number
     try:
         meta = versions.attached_meta(number, DERIVED)
-        if meta is None or meta.get("settings_digest") != settings_digest(serving):
+        if meta is None or meta.get("settings_digest") != settings_digest(shelf.serving):
             return None
         found = versions.attached(number, DERIVED, lambda spec: _form_destination(spec, buffers))
-        return None if found is None else ServingForm.from_arrays(found[0], buffers.W)
+        kind = ALGORITHMS[shelf.space.algorithm].forms
+        return None if found is None else kind.read(found[0], state.learner)
     except (CheckpointError, LearnerError, ValueError):
         return None
 
@@ -150,8 +161,18 @@ def _form_destination(spec: ArraySpec, buffers: Buffers) -> NDArray[Any]:
     return fresh(spec)
 
 
-def _touched(dim: int) -> Float32s:
-    """A matrix whose memory is really there: zeros alone would be taken page by page while answering."""
-    matrix = empty_aligned((dim, dim), np.dtype(np.float32))
-    matrix.fill(0)
-    return matrix
+def state_room(space: ModelSpace) -> Arrays:
+    """Room for the learner's arrays, that is really there: zeros alone would be taken page by page while
+    answering.
+    """
+    return {spec.name: _touched(spec.shape, np.dtype(DTYPES[spec.dtype])) for spec in space.arrays}
+
+
+def _matrix(dim: int) -> Float32s:
+    return _touched((dim, dim), np.dtype(np.float32))
+
+
+def _touched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    array = empty_aligned(shape, dtype)
+    array.fill(0)
+    return array

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from checkpoints.manifest import ArraySpec, Manifest
+from daemon.versions.algorithms import NO_VIEWS, Columns
+from daemon.versions.arrays import learner_specs
+
 
 @dataclass(frozen=True, slots=True)
 class ModelId:
@@ -27,9 +31,20 @@ class ModelId:
 @dataclass(frozen=True, slots=True)
 class ModelSpace:
     """What every version served beside an item index must agree with: the objects' space, the frozen map
-    that brought them there, and the dimension it gives.
+    that brought them there, the dimension it gives, the learner, and its arrays.
+
+    columns: of each view in the mapped vectors, for learners that look at them.
     """
 
     space: str
     map_id: str
     dim: int
+    algorithm: str
+    arrays: tuple[ArraySpec, ...]
+    columns: Columns
+
+    @classmethod
+    def of(cls, manifest: Manifest, dim: int, columns: Columns = NO_VIEWS) -> ModelSpace:
+        """The space of a version; `dim` and `columns` are its map's."""
+        name = str(manifest.learner.get("name"))
+        return cls(manifest.space, str(manifest.map.get("id")), dim, name, learner_specs(manifest), columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from checkpoints.errors import CheckpointError, Report
 from checkpoints.versions import VersionStore
 from daemon.replica.model import ModelSpace
+from daemon.versions.algorithms import columns_of
 from daemon.versions.maps import read_map
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap
@@ -25,5 +26,5 @@ def read_space(
             if report is not None and isinstance(error, CheckpointError):
                 report(error)
         else:
-            return ModelSpace(manifest.space, str(manifest.map.get("id")), fitted.dim), fitted
+            return ModelSpace.of(manifest, fitted.dim, columns_of(fitted)), fitted
     return None

@@ -10,18 +10,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import structlog
 
-from daemon.config.model import ServingConfig
+from daemon.replica.carrying import Carry
+from daemon.replica.loading import Arrays
 from daemon.replica.settings import Following, Hooks
-from daemon.replica.side import Side
+from daemon.replica.side import Side, copied, trained_number
 from daemon.replica.sides import Sides
 from daemon.replica.status import Refined
 from daemon.replica.view import View
-from daemon.versions.matrix_form import make_form, power_of
 from learners.block import Block, Float32s
-from learners.carried import CarriedError, CarriedForm, carried_error
+from learners.carried import CarriedError, carried_error
+from learners.protocol import Learner
+from learners.quadratic import ServedForm
 
 SAMPLE_QUERIES = 32
 SAMPLE_ITEMS = 500
@@ -35,11 +36,12 @@ log = structlog.get_logger("tripletd.replica")
 class Work:
     """What was computed: for which generation of the sides, and the records at which the form was made.
 
-    form: None where only `prepared` is new. error: None where there was nothing to measure on.
+    form: None where only `prepared` is new: for items that came, and where forms are made with every step.
+    error: None where there was nothing to measure on.
     """
 
     generation: int
-    form: CarriedForm | None
+    form: ServedForm | None
     formed: int
     prepared: Any
     error: Refined | None
@@ -47,15 +49,15 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Queries of the steps last taken, and as the carried form folded them at the copied W."""
+    """Queries of the steps last taken, and as the carried form folded them at the copied state."""
 
     queries: Block
     folded: Float32s
 
 
 class Refiner:
-    """A thread that takes a copy of the served W now and then, makes its form and what `prepare` makes of it,
-    and measures what carrying the last form over had cost.
+    """A thread that takes a copy of the served state now and then, makes its form and what `prepare` makes of
+    it, and measures what carrying the last form over had cost.
 
     `results` is called in this thread with each piece of work, to be handed to the writer. spare: the buffer
     of the copy, None where whole versions are served: then only `ask` makes it work, for `prepare` alone.
@@ -65,16 +67,16 @@ class Refiner:
         self,
         *,
         sides: Sides[Side],
-        spare: Float32s | None,
-        serving: ServingConfig,
+        spare: Arrays | None,
         hooks: Hooks,
         following: Following,
         results: Callable[[Work], None],
     ) -> None:
-        self._sides, self._spare, self._serving, self._hooks = sides, spare, serving, hooks
+        self._sides, self._spare, self._hooks = sides, spare, hooks
         self._every_s, self._share, self._results = following.refine_every_s, following.refine_share, results
         self._asked, self._stopping = threading.Event(), threading.Event()
         self._queries: Block | None = None
+        self._copy: Learner | None = None
         self._gauge = Gauge(hooks.sample)
 
     def heard(self, queries: Block) -> None:
@@ -118,26 +120,27 @@ class Refiner:
                 return self._prepare_only(view, generation) if asked else None
             if view.model.total == view.formed and not asked:
                 return None
-            np.copyto(self._spare, side.buffers.W)
+            assert side.learner is not None
+            assert side.remake is not None
+            self._copy = copied(side.learner, self._spare, side.remake, self._copy)
+            carry = side.carry
             queries = self._queries
             heard = None if queries is None else Heard(queries, view.form.fold(queries))
-        return self._anew(view, generation, heard)
+        return self._anew(view, generation, self._copy, carry, heard)
 
     def _prepare_only(self, view: View, generation: int) -> Work:
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
         return Work(generation, None, view.formed, prepared, None)
 
-    def _anew(self, view: View, generation: int, heard: Heard | None) -> Work:
-        """The form of the copied W, what is prepared of it, and how far the carried one was from it."""
-        assert self._spare is not None
+    def _anew(self, view: View, generation: int, learner: Learner, carry: Carry, heard: Heard | None) -> Work:
+        """The form of the copied state, what is prepared of it, and how far the carried one was from it."""
         began, model = time.thread_time(), view.model
-        # Version 0 is untrained, and its form is W itself; behind it W is trained like any other.
-        form = make_form(self._spare, max(1, model.version) if model.total else 0, self._serving)
+        form = carry.exact(learner, trained_number(model))
         known = view.prepared if view.formed == model.total else None  # only the items have changed
         exact = View(model, view.map_id, form, model.total, known)
         found = self._gauge.measure(exact, generation, heard)
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(exact)
-        carried = CarriedForm.of(form, self._spare, power_of(self._serving))
+        carried = carry.to_install(form, learner)
         error = None
         if found is not None:
             spent = time.thread_time() - began

@@ -11,12 +11,12 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints.aliases import LATEST
-from checkpoints.encoding import empty_aligned
 from daemon.replica.board import Board
+from daemon.replica.carrying import carry_of
 from daemon.replica.desk import Desk
 from daemon.replica.follower import Follower
 from daemon.replica.listener import Listener
-from daemon.replica.loading import Buffers
+from daemon.replica.loading import Buffers, state_room
 from daemon.replica.model import ModelId
 from daemon.replica.refine import NICE, Refiner, give_way
 from daemon.replica.settings import Flip, Following, Hooks, Shelf, Steps
@@ -37,8 +37,8 @@ class Replica:
     """Follows `alias`: `latest`, `best`, `stable`, a pinned name or a version's number.
 
     With `steps`, which `latest` alone can have, the learner is followed event by event behind the newest
-    version; else whole versions are. Memory: two sides of W (4 d^2 bytes) each, up to serving.full_max_dim
-    dimensions of a second matrix too, and with `steps` of a third; with `steps` one more W to make forms
+    version; else whole versions are. Memory: two sides of the learner's state (W: 4 d^2 bytes) each, where
+    its form is a matrix of that too, and with `steps` of a third; with `steps` one more state to make forms
     from. All of it is allocated here, none per swap.
     """
 
@@ -54,9 +54,11 @@ class Replica:
             raise ValueError(f"only {LATEST} can be followed step by step, not {alias}")
         self._alias, self._hooks, self._stepping = alias, hooks, steps is not None
         self._board, self._stop = Board(alias), threading.Event()
-        dim = shelf.space.dim
-        self._sides = Sides(*(Side(Buffers.of(dim, shelf.serving, self._stepping)) for _ in range(2)))
-        desk = Desk(self._sides, following.drain_s)
+        space, carry = shelf.space, carry_of(shelf.space.algorithm, shelf.serving)
+        self._sides = Sides(
+            *(Side(Buffers.of(space, shelf.serving, self._stepping), carry) for _ in range(2))
+        )
+        desk = Desk(self._sides, space.algorithm, following.drain_s)
         swapper = Swapper(shelf, hooks, self._sides, desk, self._stepping)
         self._follower = Follower(
             alias=alias,
@@ -69,8 +71,7 @@ class Replica:
         )
         self._refiner = Refiner(
             sides=self._sides,
-            spare=empty_aligned((dim, dim), np.dtype(np.float32)) if self._stepping else None,
-            serving=shelf.serving,
+            spare=state_room(space) if self._stepping else None,
             hooks=hooks,
             following=following,
             results=self._follower.hand_in,

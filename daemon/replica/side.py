@@ -2,70 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from daemon.config.learners import LearnerConfig
-from daemon.replica.loading import Buffers, State
+from daemon.replica.carrying import Carry
+from daemon.replica.loading import Arrays, Buffers, State
 from daemon.replica.model import ModelId
 from daemon.replica.refusals import Refused
 from daemon.replica.view import View
-from daemon.versions.algorithms import learner_config_of, restored
 from learners.block import Block, SparseBlock
-from learners.carried import CarriedForm, Tangent
 from learners.errors import LearnerError
 from learners.protocol import Learner
-from learners.quadratic import Form
-from learners.serving import ServingForm
-from learners.steps import StepBatch
+from learners.quadratic import ServedForm
+from learners.steps import StepBatch, Steps
 
 SCATTERED = 8
-"""What touching one number of W out of order costs, in numbers read in order: a cache line of 64 bytes holds
-16 float32, and half of them are used where rows are sparse."""
+"""What touching one number of a state out of order costs, in numbers read in order: a cache line of 64 bytes
+holds 16 float32, and half of them are used where rows are sparse."""
 
 
 @dataclass(slots=True, eq=False)
 class Side:
     """The writer's working place while it is idle, one model while it is active.
 
-    learner: steps in `buffers.W`, made with `config`; None where whole versions are served. view: None until
-    a version was loaded. generation: counts loaded versions, so that what was computed of an earlier one is
-    known.
+    learner: steps in `buffers.state`; None where whole versions are served. remake: such a learner on other
+    arrays. view: None until a version was loaded. generation: counts loaded versions, so that what was
+    computed of an earlier one is known.
     """
 
     buffers: Buffers
+    carry: Carry
     learner: Learner | None = None
-    config: LearnerConfig | None = None
+    remake: Callable[[Arrays], Learner] | None = None
     generation: int = 0
     view: View | None = None
 
-    def take_version(self, state: State, form: ServingForm, map_id: str, generation: int) -> View:
+    def take_version(self, state: State, form: ServedForm, map_id: str, generation: int) -> View:
         """A view of a version that was loaded into this side's buffers, not yet `prepared`."""
-        self.learner, self.config, self.generation = None, None, generation
+        self.learner, self.remake, self.generation = None, None, generation
         self.view = View(model_of(state), map_id, form, state.records)
         return self.view
 
-    def follow_from(self, state: State, power: float) -> None:
-        """Have the version that this side has taken followed by steps: its form is carried on as W changes.
-
-        power: of the form's eigenvalues. Raises Refused.
+    def follow_from(self, state: State) -> None:
+        """Have the version that this side has taken followed by steps: its form keeps up from now on. Raises
+        Refused.
         """
         assert self.view is not None
-        assert isinstance(self.view.form, ServingForm)
         self._learn_from(state)
         try:
-            form = CarriedForm.of(self.view.form, self.buffers.W, power, self.buffers.tangent)
+            form = self.carry.follow(self.view.form, state.learner, self.buffers)
         except (LearnerError, ValueError, np.linalg.LinAlgError) as error:
             raise Refused("form", f"version {state.manifest.number}: {error}") from error
         self.view = replace(self.view, form=form)
 
     def carry_to(self, state: State, other: Side) -> None:
-        """Take a version whose W was loaded into this side's buffer, with the other side's form and what was
-        prepared of it: a form answers to any change of W alike, by steps or by a load. Raises Refused.
+        """Take a version whose state was loaded into this side's buffers, with the other side's form and what
+        was prepared of it: a form answers to any change of the state alike, by steps or by a load.
         """
-        copy_tangent(other.buffers.tangent, self.buffers)
+        assert other.view is not None
+        self.carry.bring(other.view.form, self.buffers)
         self._learn_from(state)
         self.generation = other.generation
         self.mirror(other)
@@ -73,25 +70,25 @@ class Side:
         self.view = replace(self.view, model=model_of(state))
 
     def _learn_from(self, state: State) -> None:
-        try:
-            self.config = learner_config_of(state.manifest)
-            self.learner = restored(self.config, state.arrays)
-        except (LearnerError, KeyError, ValueError) as error:
-            raise Refused("malformed", f"version {state.manifest.number}: {error}") from error
+        self.learner, self.remake = state.learner, state.remake
 
     def copy_of(self, other: Side) -> None:
         """Become equal to another side, which is only read."""
-        np.copyto(self.buffers.W, other.buffers.W)
-        copy_tangent(other.buffers.tangent, self.buffers)
-        self.learner, self.config, self.generation = None, other.config, other.generation
-        if other.learner is not None and other.config is not None:
-            self.learner = restored(other.config, {**other.learner.state(), "W": self.buffers.W})
+        assert other.view is not None
+        assert other.learner is not None
+        assert other.remake is not None
+        self.remake, self.generation = other.remake, other.generation
+        self.learner = copied(other.learner, self.buffers.state, other.remake)
+        self.carry.bring(other.view.form, self.buffers)
         self.mirror(other)
 
-    def steps_like(self, other: Side, batches: Sequence[StepBatch]) -> None:
+    def steps_like(self, other: Side, batches: Sequence[Steps]) -> None:
         """Become equal to a side that took these steps since both were equal: take them too, or copy it."""
-        if self.learner is None or sum(map(touched, batches)) > self.buffers.W.size:
-            np.copyto(self.buffers.W, other.buffers.W)
+        assert other.learner is not None
+        size = sum(array.size for array in self.buffers.state.values())
+        if self.learner is None or sum(map(touched, batches)) > size:
+            assert other.remake is not None
+            self.learner = copied(other.learner, self.buffers.state, other.remake, self.learner)
         else:
             for batch in batches:
                 self.learner.replay(batch)
@@ -100,7 +97,10 @@ class Side:
     def mirror(self, other: Side) -> None:
         """The other's view, on this side's buffers, which hold the same numbers."""
         assert other.view is not None
-        self.view = replace(other.view, form=on_buffers(other.view.form, self.buffers))
+        assert self.learner is not None
+        number = trained_number(other.view.model)
+        form = self.carry.like(other.view.form, number, self.learner, self.buffers)
+        self.view = replace(other.view, form=form)
 
 
 def model_of(state: State) -> ModelId:
@@ -108,25 +108,40 @@ def model_of(state: State) -> ModelId:
     return ModelId(state.manifest.number, 0, state.manifest.watermark, state.records)
 
 
-def on_buffers(form: Form, buffers: Buffers) -> CarriedForm:
-    """A carried form on other buffers."""
-    assert isinstance(form, CarriedForm), "a side that steps has a carried form"
-    tangent = None if form.tangent is None else buffers.tangent
-    return replace(form, state_matrix=buffers.W, tangent=tangent)
-
-
-def copy_tangent(tangent: Tangent | None, buffers: Buffers) -> None:
-    """Bring a carried form's matrices to other buffers."""
-    mine = buffers.tangent
-    if tangent is not None and mine is not None:
-        np.copyto(mine.constant, tangent.constant)
-        np.copyto(mine.P, tangent.P)
-
-
-def touched(batch: StepBatch) -> int:
-    """What taking these steps costs, in numbers of W read in order: all of them for each dense step, more
-    than all for a projection.
+def trained_number(model: ModelId) -> int:
+    """The number by which the form of a state is made: version 0 is untrained, and its form may be the state
+    itself; behind it a state is trained like any other.
     """
+    return max(1, model.version) if model.total else 0
+
+
+def copied(
+    learner: Learner, room: Arrays, remake: Callable[[Arrays], Learner], there: Learner | None = None
+) -> Learner:
+    """A copy of a learner in arrays that are there already; `there`: one of the same settings that may lie on
+    them, and is given back where it has become the copy by that.
+    """
+    for name, array in learner.state().items():
+        np.copyto(room[name], array)
+    return there if there is not None and _lies_on(there, room) else remake(room)
+
+
+def _lies_on(learner: Learner, room: Arrays) -> bool:
+    """Whether a learner's state is what these arrays hold, without reading the large ones."""
+    return all(
+        np.may_share_memory(array, room[name]) or (array.size == 1 and np.array_equal(array, room[name]))
+        for name, array in learner.state().items()
+    )
+
+
+def touched(batch: Steps) -> int:
+    """What taking these steps costs, in numbers of the state read in order: all of them for each dense step
+    of rank one, more than all for a projection.
+    """
+    if not isinstance(batch, StepBatch):
+        triplets = batch.batch
+        rows = (triplets.query, triplets.clicked, triplets.skipped)
+        return SCATTERED * sum(block.nbytes // 4 for block in rows)
     if batch.project:
         return batch.dim**2 + 1
     if isinstance(batch.query, SparseBlock) and isinstance(batch.error, SparseBlock):

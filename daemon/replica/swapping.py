@@ -16,7 +16,6 @@ from daemon.replica.refusals import Refused
 from daemon.replica.settings import Hooks, Shelf
 from daemon.replica.side import Side
 from daemon.replica.sides import Sides
-from daemon.versions.matrix_form import power_of
 
 Result = TypeVar("Result")
 REST_S = 0.002
@@ -37,8 +36,8 @@ class Swapper:
         """Serve version `number` from now on: its manifest, and the seconds that each phase took.
 
         A replica that steps, and falls back to a version, keeps the form it has and carries it on to that: so
-        it follows again within the time of one reading of W, and the refiner makes the form. The desk must be
-        settled. Raises Refused, and serves what was served; the idle side is spoilt then.
+        it follows again within the time of one reading of its state, and the refiner makes the form. The desk
+        must be settled. Raises Refused, and serves what was served; the idle side is spoilt then.
         """
         seconds: dict[str, float] = {}
         self._desk.spoil()
@@ -56,15 +55,13 @@ class Swapper:
 
     def _form(self, state: State, side: Side, seconds: dict[str, float]) -> None:
         """A version's own form, and what is prepared of it."""
-        number = state.manifest.number
         self._generation += 1
-        form = _timed(seconds, "form", lambda: load_form(self._shelf, number, side.buffers))
+        form = _timed(seconds, "form", lambda: load_form(self._shelf, state, side.buffers))
         view = side.take_version(state, form, self._shelf.space.map_id, self._generation)
         prepared = _timed(seconds, "prepare", lambda: self._call("prepare", self._hooks.prepare, view))
         side.view = replace(view, prepared=prepared)
         if self._stepping:
-            power = power_of(self._shelf.serving)
-            _timed(seconds, "follow", lambda: side.follow_from(state, power))
+            _timed(seconds, "follow", lambda: side.follow_from(state))
 
     def _call(self, reason: str, hook: Callable[[Any], Any] | None, view: Any) -> Any:
         try:

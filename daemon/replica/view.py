@@ -8,7 +8,7 @@ from typing import Any
 from daemon.replica.model import ModelId
 from learners.block import Block, Float32s
 from learners.pieces import Pieces, whole
-from learners.quadratic import FormInPieces
+from learners.quadratic import ServedForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class View:
 
     model: ModelId
     map_id: str
-    form: FormInPieces
+    form: ServedForm
     formed: int
     prepared: Any = None
 

@@ -5,7 +5,7 @@ To add one: its pure learner in `learners`, its keys in `daemon.config.learners`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
@@ -13,12 +13,14 @@ import numpy.typing as npt
 
 from checkpoints.manifest import Manifest
 from daemon.config.learners import LEARNERS, LearnerConfig
-from daemon.versions.forms import FormKind
+from daemon.versions.arrays import learner_specs, one_digest
+from daemon.versions.forms import FormKind, MadeAnew
 from daemon.versions.matrix_form import MatrixForms
 from learners.block import Block
 from learners.maps import FittedSpaceMap
 from learners.oasis import Oasis, OasisConfig
 from learners.protocol import Learner
+from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 
 ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
 """Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
@@ -56,6 +58,16 @@ def same_names(settings: Callable[..., Any]) -> Callable[[Any, Columns], Any]:
     return lambda keys, _columns: settings(**{name: getattr(keys, name) for name in names})
 
 
+def _soml(learner: type[DiagonalLearner], config: type[Any]) -> Algorithm:
+    """SOML: a diagonal metric, served as the cosine plus what was learned."""
+    return Algorithm(
+        settings=same_names(config),
+        make=lambda settings, dim, _sample: learner(dim, settings),
+        restore=lambda arrays, settings: learner.from_state(arrays, settings, copy=False),
+        forms=MadeAnew(lambda made, serving: made.form(serving.score == "normalised")),
+    )
+
+
 ALGORITHMS: Mapping[str, Algorithm] = {
     "oasis": Algorithm(
         settings=same_names(OasisConfig),
@@ -64,6 +76,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         forms=MatrixForms(),
         followed=("W",),
     ),
+    "soml-tg": _soml(SomlTg, SomlTgConfig),
+    "soml-da": _soml(SomlDa, SomlDaConfig),
 }
 
 
@@ -75,6 +89,19 @@ def learner_config_of(manifest: Manifest) -> LearnerConfig:
     keys = LEARNERS[manifest.learner["name"]]
     settings = {name: recorded[name] for name in keys.model_fields if name != "algorithm"}
     return keys(algorithm=manifest.learner["name"], **settings)
+
+
+def state_digest(algorithm: str, names: Iterable[str], digest: Callable[[str], str]) -> str:
+    """What two copies of a learner that took the same steps are compared by; names: of its arrays, of which
+    `digest` gives each one's.
+    """
+    return one_digest({name: digest(name) for name in ALGORITHMS[algorithm].followed or names})
+
+
+def digest_of(manifest: Manifest) -> str:
+    """`state_digest` of a version."""
+    digests = {spec.name: spec.digest for spec in learner_specs(manifest)}
+    return state_digest(manifest.learner["name"], digests, digests.__getitem__)
 
 
 def columns_of(fitted: FittedSpaceMap) -> Columns:

@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy.typing as npt
+from xxhash import xxh3_128
 
-from checkpoints.manifest import Manifest
+from checkpoints.manifest import ArraySpec, Manifest
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-MATRIX = "W"
 MAP_PREFIX = "map."
 WINDOW_PREFIX = "dedupe."
+OTHERS = (MAP_PREFIX, WINDOW_PREFIX)
 
 
 def pack(
@@ -34,13 +35,22 @@ def pack(
 
 def learner_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
     """The learner's part of a version's arrays."""
-    others = (MAP_PREFIX, WINDOW_PREFIX)
-    return {name: array for name, array in arrays.items() if not name.startswith(others)}
+    return {name: array for name, array in arrays.items() if not name.startswith(OTHERS)}
 
 
-def matrix_digest(manifest: Manifest) -> str:
-    """The digest of a version's learned matrix; StopIteration for a version without one."""
-    return next(spec.digest for spec in manifest.arrays if spec.name == MATRIX)
+def learner_specs(manifest: Manifest) -> tuple[ArraySpec, ...]:
+    """The learner's part of what a manifest says of arrays."""
+    return tuple(spec for spec in manifest.arrays if not spec.name.startswith(OTHERS))
+
+
+def one_digest(digests: Mapping[str, str]) -> str:
+    """One digest for several arrays, by name: the digest itself where there is one, else the xxh3_128 (hex)
+    of the lines "name digest" in the order of the names.
+    """
+    if len(digests) == 1:
+        return next(iter(digests.values()))
+    lines = "".join(f"{name} {digest}\n" for name, digest in sorted(digests.items()))
+    return xxh3_128(lines.encode()).hexdigest()
 
 
 def map_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:

@@ -12,13 +12,22 @@ from daemon.config.model import ServingConfig
 from learners.protocol import Learner
 from learners.quadratic import ServedForm
 
+CARRIED, ANEW, VERSIONS = "carried", "anew", "versions"
+
 
 class FormKind(Protocol):
-    """Makes forms of learners. kept: a form takes so long that it is stored beside its version."""
+    """Makes forms of learners."""
 
     @property
     def kept(self) -> bool:
         """Whether forms are stored beside their versions."""
+
+    @property
+    def follows(self) -> str:
+        """How a form keeps up with steps: `CARRIED` on to first order, made `ANEW`, or only by `VERSIONS`."""
+
+    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
+        """Whether a form of this dimension is a matrix [dim, dim] of its own."""
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
         """The form of a learner at version `number`, 0 untrained; it may read the learner's arrays in place.
@@ -40,10 +49,11 @@ class MadeAnew:
     """Forms that are made from the state in no time, and stored nowhere; `form_of` makes one."""
 
     form_of: Callable[[Any, ServingConfig], ServedForm]
+    follows: str = ANEW
+    kept: bool = False
 
-    @property
-    def kept(self) -> bool:
-        """No."""
+    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
+        """Never."""
         return False
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
+from daemon.versions.forms import CARRIED
 from learners.block import Float32s
 from learners.protocol import Learner
 from learners.psd import MAX_FULL_DIM
@@ -26,7 +27,11 @@ class MatrixForms:
     eigendecomposition.
     """
 
-    kept = True
+    kept, follows = True, CARRIED
+
+    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
+        """As `has_matrix`."""
+        return has_matrix(config, dim)
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
         """As `make_form` of the learner's W."""

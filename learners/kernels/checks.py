@@ -20,6 +20,8 @@ MAX_MAGNITUDE = 1e18
 float32 partial sum of a row of W times c - s stays finite for any sane W (say |W_ij| <= 1e12, 1e8 non-zeros),
 and a float64 ||q||^2 ||c - s||^2, at most 4e72 times the squared number of non-zeros, never overflows. A
 margin or loss that float32 cannot hold all the same makes the event degenerate."""
+MAX_DIFFERENCE = np.float32(4) * np.float32(MAX_MAGNITUDE)
+"""Largest |value| of 2q - c - s, of which steps are made where similarity is a distance."""
 
 
 @inlined

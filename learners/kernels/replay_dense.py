@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from learners.kernels.checks import MAX_DIFFERENCE
 from learners.kernels.compile import FLOATS, ROWS, ROWS_OUT, inlined, kernel
 from learners.kernels.dense_rows import add, add_symmetric
 
@@ -13,12 +14,12 @@ from numba import types  # isort: skip
 
 
 @inlined
-def _finite(rows: Any, row: int) -> bool:
-    """Whether a row holds finite numbers: as a difference of vectors it may be larger than they may."""
-    finite = True
+def _sound(rows: Any, row: int) -> bool:
+    """Whether a row holds numbers that a difference of vectors may have."""
+    sound = True
     for column in range(rows.shape[1]):
-        finite &= np.isfinite(rows[row, column])
-    return finite
+        sound &= abs(rows[row, column]) <= MAX_DIFFERENCE
+    return sound
 
 
 @kernel(types.int64(ROWS_OUT, types.boolean, FLOATS, ROWS, ROWS))
@@ -29,7 +30,7 @@ def replay_dense(W: Any, symmetric: bool, tau: Any, query: Any, error: Any) -> i
     float32 [n, dim].
     """
     for t in range(len(tau)):
-        if not (_finite(query, t) and _finite(error, t) and np.isfinite(tau[t])):
+        if not (_sound(query, t) and _sound(error, t) and np.isfinite(tau[t])):
             return t
         if symmetric:
             add_symmetric(W, tau[t], query, t, error[t])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from learners.kernels.checks import MAX_DIFFERENCE
 from learners.kernels.compile import (
     CSR,
     FLOATS,
@@ -32,13 +33,12 @@ CSR_OUT = types.Tuple((POINTERS_OUT, INDICES_OUT, FLOATS_OUT))
 
 @inlined
 def _sound(dim: int, rows: Csr, row: int) -> bool:
-    """Whether a row has indices that stay inside W, and finite numbers: as a difference of vectors they may
-    be larger than a vector's."""
+    """Whether a row has indices that stay inside W, and numbers that a difference of vectors may have."""
     previous = np.int64(-1)
     indptr, indices, values = rows
     for place in range(indptr[row], indptr[row + 1]):
         index = np.int64(indices[place])
-        if index <= previous or index >= dim or not np.isfinite(values[place]):
+        if index <= previous or index >= dim or not abs(values[place]) <= MAX_DIFFERENCE:
             return False
         previous = index
     return True

@@ -38,8 +38,8 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """The version captured after `records` is durable under `number`; `digest`: xxh3_128 of the learner's
-    matrix; `writer`: token of the writer that wrote it."""
+    """The version captured after `records` is durable under `number`; `digest`: of the learner's arrays
+    that steps change; `writer`: token of the writer that wrote it."""
 
     number: int
     records: int

@@ -8,7 +8,7 @@ from checkpoints.manifest import Manifest
 from daemon.learn.applying.apply import Step
 from daemon.learn.steps.applied import AppliedBatch, Captured, Durable
 from daemon.learn.steps.inbox import Inbox
-from daemon.versions.arrays import matrix_digest
+from daemon.versions.algorithms import digest_of
 from daemon.versions.counters import records_of
 
 
@@ -36,4 +36,4 @@ class Handover:
 
 def durable(version: Manifest) -> Durable:
     """What the step log says of a version."""
-    return Durable(version.number, records_of(version), matrix_digest(version), version.writer)
+    return Durable(version.number, records_of(version), digest_of(version), version.writer)

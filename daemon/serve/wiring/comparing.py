@@ -10,7 +10,8 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from daemon.models.compare import Asked, diff_of
+from daemon.exits import UserError
+from daemon.models.compare import Asked, diff_of, matrix_of
 from daemon.models.diff import Diff, K, Queries, moved_queries
 from daemon.replica.status import NotServing
 from daemon.replica.view import View
@@ -80,13 +81,16 @@ class PageComparer:
                 opened.explorer.read_state(pair[1]) as (new, B),
             ):
                 queries = _queries(opened, old, new)
-                return diff_of(pair, (A, B), opened.fitted, asked=ASKED, queries=queries)
+                matrices = matrix_of(A, pair[0]), matrix_of(B, pair[1])
+                return diff_of(pair, matrices, opened.fitted, asked=ASKED, queries=queries)
         except Busy as busy:
             raise busy_of(busy) from None
         except NotServing as error:
             raise CannotAnswer("not_serving", str(error)) from None
         except Refused as refused:
             raise CannotAnswer(refused.code, str(refused)) from None
+        except UserError as error:
+            raise CannotAnswer("cannot_compare", str(error)) from None
         except LearnerError as error:
             raise CannotAnswer("cannot_compare", str(error)) from None
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from daemon.replica import loading
 from daemon.replica.loading import Buffers, check_finite, load_form, load_state
 from daemon.replica.refusals import Refused
 from daemon.replica.settings import Following, Hooks
+from daemon.versions.matrix_form import MatrixForms
 from tests.waiting import until
 
 from .watching import formed_at
@@ -32,17 +32,17 @@ def test_a_form_that_comes_out_with_nan_is_refused(monkeypatch):
     world = World()
     world.learn(20)
     world.publish()
-    made = loading.make_form
+    made = MatrixForms.make
 
     def spoiled(*how):
         form = made(*how)
         return replace(form, matrix=np.full_like(form.matrix, np.nan))
 
-    monkeypatch.setattr(loading, "make_form", spoiled)
-    buffers = Buffers.of(world.dim, world.serving)
-    load_state(world.shelf, 1, buffers)
+    monkeypatch.setattr(MatrixForms, "make", spoiled)
+    buffers = Buffers.of(world.shelf.space, world.serving)
+    state = load_state(world.shelf, 1, buffers)
     with pytest.raises(Refused) as refused:
-        load_form(world.shelf, 1, buffers)
+        load_form(world.shelf, state, buffers)
     assert refused.value.reason == "not_finite"
 
 

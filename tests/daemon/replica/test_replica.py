@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from checkpoints import MemoryStore, VersionStore
-from daemon.replica import loading
 from daemon.replica.explore import Explorer
 from daemon.replica.loading import Buffers, load_form, load_state
-from daemon.replica.model import ModelId, ModelSpace
+from daemon.replica.model import ModelId
 from daemon.replica.origin import read_space
 from daemon.replica.refine import rest
 from daemon.replica.settings import Hooks
 from daemon.replica.status import NotServing
 from daemon.versions.arrays import pack
+from daemon.versions.matrix_form import MatrixForms
 from daemon.versions.serving_form import settings_digest
 from learners import SpaceMap, ViewConfig, as_block
 from tests.waiting import until
@@ -222,21 +222,21 @@ class TestLoading:
         form = world.exact_form(20)
         meta = {"settings_digest": settings_digest(world.serving)}
         world.versions.attach(1, "serving", form.arrays(), meta)
-        monkeypatch.setattr(loading, "make_form", None)
-        buffers = Buffers.of(world.dim, world.serving)
-        load_state(world.shelf, 1, buffers)
-        assert load_form(world.shelf, 1, buffers).matrix is buffers.matrix
+        monkeypatch.setattr(MatrixForms, "make", None)
+        buffers = Buffers.of(world.shelf.space, world.serving)
+        state = load_state(world.shelf, 1, buffers)
+        assert load_form(world.shelf, state, buffers).matrix is buffers.matrix
         assert buffers.matrix.tobytes() == form.matrix.tobytes()
-        assert buffers.W.tobytes() == world.learner.W.tobytes()
+        assert buffers.state["W"].tobytes() == world.learner.W.tobytes()
 
     def test_a_form_made_with_other_settings_is_not_used(self, world) -> None:
         world.learn(20)
         world.publish()
         wrong = {"matrix": np.zeros((12, 12), np.float32), **_pairs(12)}
         world.versions.attach(1, "serving", wrong, {"settings_digest": "of others"})
-        buffers = Buffers.of(world.dim, world.serving)
-        load_state(world.shelf, 1, buffers)
-        assert load_form(world.shelf, 1, buffers).matrix is buffers.matrix
+        buffers = Buffers.of(world.shelf.space, world.serving)
+        state = load_state(world.shelf, 1, buffers)
+        assert load_form(world.shelf, state, buffers).matrix is buffers.matrix
         assert np.allclose(buffers.matrix, world.exact_form(20).matrix)
 
     @pytest.mark.parametrize(
@@ -252,9 +252,9 @@ class TestLoading:
         world.publish()
         meta = {"settings_digest": settings_digest(world.serving)}
         world.versions.attach(1, "serving", wrong | _pairs(12), meta)
-        buffers = Buffers.of(world.dim, world.serving)
-        load_state(world.shelf, 1, buffers)
-        load_form(world.shelf, 1, buffers)
+        buffers = Buffers.of(world.shelf.space, world.serving)
+        state = load_state(world.shelf, 1, buffers)
+        load_form(world.shelf, state, buffers)
         assert np.allclose(buffers.matrix, world.exact_form(20).matrix)
 
     def test_nothing_of_the_size_of_W_is_allocated(self) -> None:
@@ -263,12 +263,12 @@ class TestLoading:
         world.publish()
         meta = {"settings_digest": settings_digest(world.serving)}
         world.versions.attach(1, "serving", world.exact_form(3).arrays(), meta)
-        buffers, shelf = Buffers.of(world.dim, world.serving), world.shelf
-        load_state(shelf, 1, buffers)
+        buffers, shelf = Buffers.of(world.shelf.space, world.serving), world.shelf
+        state = load_state(shelf, 1, buffers)
         tracemalloc.start()
         try:
-            load_state(shelf, 1, buffers)
-            load_form(shelf, 1, buffers)
+            state = load_state(shelf, 1, buffers)
+            load_form(shelf, state, buffers)
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -325,7 +325,12 @@ class TestOrigin:
         found = read_space(world.versions, told.append)
         assert found is not None
         space, read = found
-        assert space == ModelSpace(SPACE, fitted.id, 12)
+        assert (space.space, space.map_id, space.dim, space.columns) == (
+            SPACE,
+            fitted.id,
+            12,
+            {"x": range(12)},
+        )
         assert read.id == fitted.id
 
     def test_none_without_a_version(self) -> None:

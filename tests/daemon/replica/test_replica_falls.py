@@ -59,7 +59,7 @@ def test_a_state_that_is_not_the_versions_is_loaded_anew(world, started):
     world.learn(20)
     serves(replica, "0+20")
     for side in (replica._sides.active, replica._sides.idle):
-        side.buffers.W[3, 3] += 1e-6  # what must not happen: a bit of W is another one
+        side.buffers.state["W"][3, 3] += 1e-6  # what must not happen: a bit of W is another one
     manifest = world.publish()
     lost(replica, "digest")
     serves(replica, str(manifest.number))
@@ -188,7 +188,7 @@ def test_of_steps_that_fail_midway_nothing_is_shown(world, started):
     world.sink.send = held.extend
     world.learn(20)
     values = np.ones((2, world.dim), np.float32)
-    values[1, 0] = 2e18  # the first of these is taken, the second is more than a step takes
+    values[1, 0] = 1e19  # the first of these is taken, the second is more than a step takes
     rows = column_of(as_block(values if world.kind == "dense" else sparse.csr_array(values)))
     world.send(Steps(20, 25, 1, np.zeros(0, np.int64), np.full(2, 0.1, np.float32), rows, rows))
     world.sink.send = send

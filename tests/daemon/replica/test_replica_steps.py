@@ -58,8 +58,8 @@ def test_both_sides_hold_the_same_after_settling(world, started):
     replica = started()
     world.learn(30)
     serves(replica, "0+30")
-    until(lambda: replica._sides.idle.buffers.W.tobytes() == world.learner.W.tobytes(), "idle side")
-    assert replica._sides.active.buffers.W.tobytes() == world.learner.W.tobytes()
+    until(lambda: replica._sides.idle.buffers.state["W"].tobytes() == world.learner.W.tobytes(), "idle side")
+    assert replica._sides.active.buffers.state["W"].tobytes() == world.learner.W.tobytes()
 
 
 def test_rubbish_between_segments_and_segments_sent_twice_change_nothing(world, started):

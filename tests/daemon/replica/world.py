@@ -163,7 +163,9 @@ class World:
     @property
     def shelf(self) -> Shelf:
         """Where replicas find versions."""
-        return Shelf(self.versions, self.ledger, ModelSpace(SPACE, MAP, self.dim), self.serving)
+        return Shelf(
+            self.versions, self.ledger, ModelSpace.of(self.versions.manifest(0), self.dim), self.serving
+        )
 
     def replica(
         self, alias: str = "latest", steps: bool = True, hooks: Hooks = Hooks(), following: Following = QUICK

@@ -1,0 +1,109 @@
+"""How the form of a followed state keeps up with its steps: carried on to first order, or made anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol, cast
+
+import numpy as np
+
+from daemon.config.model import ServingConfig
+from daemon.replica.loading import Buffers
+from daemon.versions.algorithms import ALGORITHMS
+from daemon.versions.forms import CARRIED, FormKind
+from daemon.versions.matrix_form import power_of
+from learners.carried import CarriedForm, Tangent
+from learners.protocol import Learner
+from learners.quadratic import ServedForm
+from learners.serving import ServingForm
+
+
+class Carry(Protocol):
+    """Forms of a learner that steps in the arrays of `Buffers`."""
+
+    def follow(self, form: ServedForm, learner: Learner, buffers: Buffers) -> ServedForm:
+        """The form just made of the learner's state, from now on followed by steps. Raises what making forms
+        raises."""
+
+    def like(self, form: ServedForm, number: int, learner: Learner, buffers: Buffers) -> ServedForm:
+        """Another side's form on this side, whose arrays hold the same numbers, or those that the form is to
+        be carried on to."""
+
+    def bring(self, form: ServedForm, buffers: Buffers) -> None:
+        """Copy what a form holds beside the state to this side's buffers."""
+
+    def exact(self, learner: Learner, number: int) -> ServedForm:
+        """The form of a state, made anew."""
+
+    def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
+        """What both sides take of a form made anew; None where theirs are exact already."""
+
+
+class CarriedOn:
+    """Forms with a matrix: the answer to a change of W is carried on to first order (`learners.carried`)."""
+
+    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
+        self._kind, self._serving = kind, serving
+
+    def follow(self, form: ServedForm, learner: Learner, buffers: Buffers) -> ServedForm:
+        """The tangent at the form's W, in the buffers."""
+        assert isinstance(form, ServingForm)
+        return CarriedForm.of(form, buffers.state["W"], power_of(self._serving), buffers.tangent)
+
+    def like(self, form: ServedForm, number: int, learner: Learner, buffers: Buffers) -> ServedForm:
+        """The same, reading this side's W."""
+        carried = cast(CarriedForm, form)
+        tangent = None if carried.tangent is None else buffers.tangent
+        return replace(carried, state_matrix=buffers.state["W"], tangent=tangent)
+
+    def bring(self, form: ServedForm, buffers: Buffers) -> None:
+        """Its two matrices."""
+        tangent, mine = cast(CarriedForm, form).tangent, buffers.tangent
+        if tangent is not None and mine is not None:
+            _copy(tangent, mine)
+
+    def exact(self, learner: Learner, number: int) -> ServedForm:
+        """By an eigendecomposition."""
+        return self._kind.make(learner, number, self._serving)
+
+    def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
+        """The form with its tangent, in memory of its own."""
+        assert isinstance(exact, ServingForm)
+        return CarriedForm.of(exact, learner.state()["W"], power_of(self._serving))
+
+
+class MadeEachTime:
+    """Forms that are made from the state in no time: after every step there is a new one."""
+
+    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
+        self._kind, self._serving = kind, serving
+
+    def follow(self, form: ServedForm, learner: Learner, buffers: Buffers) -> ServedForm:
+        """The form as it is."""
+        return form
+
+    def like(self, form: ServedForm, number: int, learner: Learner, buffers: Buffers) -> ServedForm:
+        """Made of this side's state."""
+        return self._kind.make(learner, number, self._serving)
+
+    def bring(self, form: ServedForm, buffers: Buffers) -> None:
+        """Nothing: a form holds nothing beside the state."""
+
+    def exact(self, learner: Learner, number: int) -> ServedForm:
+        """As ever."""
+        return self._kind.make(learner, number, self._serving)
+
+    def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
+        """Nothing."""
+        return None
+
+
+def carry_of(algorithm: str, serving: ServingConfig) -> Carry:
+    """How forms of this algorithm keep up."""
+    kind = ALGORITHMS[algorithm].forms
+    return CarriedOn(kind, serving) if kind.follows == CARRIED else MadeEachTime(kind, serving)
+
+
+def _copy(source: Tangent, target: Tangent) -> None:
+    np.copyto(target.constant, source.constant)
+    np.copyto(target.P, source.P)
