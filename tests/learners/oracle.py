@@ -1,46 +1,11 @@
-"""Slow float64 oracles, written from the formulas alone; they share no code with the package."""
+"""Slow float64 oracles of matrices, maps and scores, from the formulas alone; no code of the package."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
-
-
-class Step(NamedTuple):
-    """What one OASIS step gives."""
-
-    W: Doubles
-    loss: float
-    tau: float
-    margin: float
-
-
-def oasis_step(W: Doubles, q: Doubles, c: Doubles, s: Doubles, C: float, symmetric: bool = False) -> Step:
-    """l = max(0, 1 - S(q,c) + S(q,s)); V = q (c-s)^T; tau = min(C, l/||V||^2); W + tau V (or its symmetric
-    part)."""
-    margin = float(q @ W @ c - q @ W @ s)
-    loss = max(0.0, 1.0 - margin)
-    V = np.outer(q, c - s)
-    norm = float(np.sum(V * V))
-    tau = min(C, loss / norm) if loss > 0 and norm > 0 else 0.0
-    return Step(W + tau * ((V + V.T) / 2 if symmetric else V), loss, tau, margin)
-
-
-def oasis_run(
-    rows: tuple[Doubles, Doubles, Doubles], C: float, symmetric: bool = False, psd_every: int = 0
-) -> tuple[Doubles, list[Step]]:
-    """Steps in order from W = I; W is projected after each `psd_every` events."""
-    W, steps = np.eye(rows[0].shape[1]), []
-    for t, (q, c, s) in enumerate(zip(*rows, strict=True), start=1):
-        steps.append(oasis_step(W, q, c, s, C, symmetric))
-        W = steps[-1].W
-        if psd_every and t % psd_every == 0:
-            W = psd(W)
-    return W, steps
 
 
 def psd(W: Doubles, power: float = 1.0) -> Doubles:

@@ -1,327 +1,197 @@
-"""Laws of every learner, run over each of them with each kind of input."""
+"""Laws of every learner: how events are cut into batches changes nothing, and nothing but an event does."""
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 
-from learners import (
-    DEGENERATE,
-    REJECTED,
-    ConfigError,
-    DenseBlock,
-    Learner,
-    Oasis,
-    OasisConfig,
-    Reason,
-    SparseBlock,
-    StateError,
-    TripletBatch,
-)
+from learners import UPDATED, DenseBlock, SparseBlock
 
-from .examples import block, dense, rows, triplets
+from .examples import block, dense, matrices, rows, spoiled, triplets
+from .learners_under_test import DIM, EVERY, EVERY_INPUT, UnderTest, bits, saved
 
-DIM = 12
-CONFIGS = {
-    "plain": OasisConfig(),
-    "symmetric": OasisConfig(symmetric="online"),
-    "psd": OasisConfig(psd_every=7),
-    "symmetric-psd": OasisConfig(symmetric="online", psd_every=7),
-}
-LEARNERS: dict[str, Callable[[], Oasis]] = {
-    name: (lambda config=config: Oasis(DIM, config)) for name, config in CONFIGS.items()
-}
-EVERY = pytest.mark.parametrize("make", LEARNERS.values(), ids=LEARNERS.keys())
-KINDS = pytest.mark.parametrize("kind", ["dense", "sparse"])
+WEIGHTS = [0.0, 0.5, 1.0, 2.0, -1.0]
+CUTS = st.lists(st.integers(0, 40), max_size=6)
 
 
-def bits(learner: Learner) -> dict[str, bytes]:
-    """The state, to the bit."""
-    return {name: array.tobytes() for name, array in learner.state().items()}
-
-
-@EVERY
-@KINDS
-@given(seed=st.integers(0, 2**32 - 1), n=st.integers(0, 40), cuts=st.lists(st.integers(0, 40), max_size=6))
-@settings(max_examples=25, deadline=None)
+@EVERY_INPUT
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(0, 40), cuts=CUTS)
+@settings(max_examples=15, deadline=None)
 def test_many_at_once_equals_one_by_one_bit_for_bit(
-    make: Callable[[], Oasis], kind: str, seed: int, n: int, cuts: list[int]
+    subject: UnderTest, kind: str, seed: int, n: int, cuts: list[int]
 ) -> None:
     batch = spoiled(triplets(seed, n, DIM, kind), seed)
-    weights = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 3.0, -1.0], n)
-    whole, single, split = make(), make(), make()
+    weights = np.random.default_rng(seed).choice(WEIGHTS, n)
+    whole, single, split = subject.make(), subject.make(), subject.make()
     info = whole.learn_many(batch, weights)
     for t in range(n):
         step = single.learn_many(batch.slice(t, t + 1), weights[t : t + 1])
         for name in ("outcome", "loss", "tau", "reason"):
             assert getattr(step, name)[0] == getattr(info, name)[t]
-    edges = [0, *sorted(min(cut, n) for cut in cuts), n]
-    for start, stop in pairwise(edges):
+    for start, stop in pairwise([0, *sorted(min(cut, n) for cut in cuts), n]):
         split.learn_many(batch.slice(start, stop), weights[start:stop])
     assert bits(whole) == bits(single) == bits(split)
 
 
-def spoiled(batch: TripletBatch, seed: int) -> TripletBatch:
-    """The batch with a NaN in about one row of ten."""
-    values = np.array(
-        batch.clicked.kernel_rows() if isinstance(batch.clicked, DenseBlock) else batch.clicked.values
-    )
-    values[np.random.default_rng(seed).random(values.shape) < 0.1 / DIM] = np.nan
-    part = batch.clicked
-    spoiled = (
-        SparseBlock(part.indptr, part.indices, values, DIM)
-        if isinstance(part, SparseBlock)
-        else DenseBlock(values)
-    )
-    return TripletBatch(batch.query, spoiled, batch.skipped)
+@EVERY_INPUT
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(0, 40), cuts=CUTS, pieces=st.integers(1, 5))
+@settings(max_examples=15, deadline=None)
+def test_what_was_taken_gives_another_copy_the_same_bits(
+    subject: UnderTest, kind: str, seed: int, n: int, cuts: list[int], pieces: int
+) -> None:
+    """Whatever way it was cut. Counters of events are not part of what a copy is asked for."""
+    batch = spoiled(triplets(seed, n, DIM, kind), seed)
+    weights = np.random.default_rng(seed).choice(WEIGHTS, n)
+    learner, copy = subject.make(), subject.make()
+    for start, stop in pairwise([0, *sorted(min(cut, n) for cut in cuts), n]):
+        part, own = batch.slice(start, stop), weights[start:stop]
+        info = learner.learn_many(part, own)
+        before = bits(learner)
+        told = learner.taken(part, info, own)
+        assert bits(learner) == before
+        for steps in told:
+            for at in range(0, max(1, len(steps)), pieces):
+                copy.replay(steps.slice(at, at + pieces))
+    assert without_counters(bits(copy)) == without_counters(bits(learner))
+    queries, items = batch.query, triplets(seed, 5, DIM, kind).clicked
+    assert copy.similarity(queries, items).tobytes() == learner.similarity(queries, items).tobytes()
 
 
-@EVERY
-@KINDS
-def test_before_learning_the_similarity_is_the_dot_product(make: Callable[[], Oasis], kind: str) -> None:
-    rng = np.random.default_rng(0)
-    queries, items = rows(rng, 5, DIM), rows(rng, 9, DIM)
-    scores = make().similarity(block(queries, kind), block(items, kind))
-    assert scores.dtype == np.float32
-    assert scores.shape == (5, 9)
-    np.testing.assert_allclose(scores, queries @ items.T, atol=1e-6)
+def without_counters(state: dict[str, bytes]) -> dict[str, bytes]:
+    """A state without `events`, which counts what came, also where nothing was learned from it."""
+    return {name: array for name, array in state.items() if name != "events"}
 
 
-@EVERY
-@KINDS
-def test_scoring_changes_nothing_and_repeats(make: Callable[[], Oasis], kind: str) -> None:
-    batch, learner = triplets(1, 50, DIM, kind), make()
+@EVERY_INPUT
+def test_what_was_taken_keeps_nothing_of_the_batch(subject: UnderTest, kind: str) -> None:
+    batch, learner, copy = triplets(4, 30, DIM, kind), subject.make(), subject.make()
+    told = learner.taken(batch, learner.learn_many(batch))
+    overwrite(batch.query, batch.clicked, batch.skipped)
+    for steps in told:
+        copy.replay(steps)
+    assert without_counters(bits(copy)) == without_counters(bits(learner))
+
+
+def overwrite(*parts: DenseBlock | SparseBlock) -> None:
+    """Let all values be 5."""
+    for part in parts:
+        part.values[...] = 5
+
+
+@EVERY_INPUT
+def test_no_events_are_no_change(subject: UnderTest, kind: str) -> None:
+    learner, none = subject.make(), triplets(0, 0, DIM, kind)
+    before = bits(learner)
+    info = learner.learn_many(none)
+    assert len(info) == 0
+    assert not learner.taken(none, info)
+    assert bits(learner) == before
+    assert learner.similarity(none.query, block(np.ones((3, DIM), np.float32), kind)).shape == (0, 3)
+
+
+@EVERY_INPUT
+def test_scoring_changes_nothing_and_repeats(subject: UnderTest, kind: str) -> None:
+    batch, learner = triplets(1, 40, DIM, kind), subject.make()
     learner.learn_many(batch)
     before = bits(learner)
     first = learner.similarity(batch.query, batch.clicked)
     second = learner.similarity(batch.query, batch.clicked)
+    assert first.dtype == np.float32
     assert first.tobytes() == second.tobytes()
     assert bits(learner) == before
 
 
-@EVERY
-@KINDS
-def test_input_is_neither_changed_nor_kept(make: Callable[[], Oasis], kind: str) -> None:
-    batch, learner = triplets(1, 50, DIM, kind), make()
-    copies = [dense(part) for part in (batch.query, batch.clicked, batch.skipped)]
-    info = learner.learn_many(batch)
+@EVERY_INPUT
+def test_input_is_neither_changed_nor_kept(subject: UnderTest, kind: str) -> None:
+    batch, learner = triplets(1, 40, DIM, kind), subject.make()
+    same, weights = subject.make(), np.full(40, 0.5)
+    copies = matrices(batch)
+    info = learner.learn_many(batch, weights)
+    same.learn_many(batch, weights)
     for part, copy in zip((batch.query, batch.clicked, batch.skipped), copies, strict=True):
         np.testing.assert_array_equal(dense(part), copy)
+    np.testing.assert_array_equal(weights, 0.5)
     state, loss = bits(learner), info.loss.copy()
-    for part in (batch.query, batch.clicked, batch.skipped):
-        (part.values if isinstance(part, DenseBlock | SparseBlock) else part)[...] = 5
+    overwrite(batch.query, batch.clicked, batch.skipped)
+    weights[...] = 7
     assert bits(learner) == state
     np.testing.assert_array_equal(info.loss, loss)
+    learner.learn_many(triplets(2, 20, DIM, kind))
+    same.learn_many(triplets(2, 20, DIM, kind))
+    assert bits(learner) == bits(same)
 
 
 @EVERY
-def test_a_clone_is_equal_and_independent(make: Callable[[], Oasis]) -> None:
-    learner = make()
-    learner.learn_many(triplets(1, 30, DIM, "dense"))
+def test_a_clone_is_equal_and_independent(subject: UnderTest) -> None:
+    kind, learner = subject.inputs[0], subject.make()
+    learner.learn_many(triplets(1, 30, DIM, kind))
     clone, before = learner.clone(), bits(learner)
     assert bits(clone) == before
-    clone.learn_many(triplets(2, 30, DIM, "dense"))
+    clone.learn_many(triplets(2, 30, DIM, kind))
     assert bits(learner) == before
     assert bits(clone) != before
-    learner.learn_many(triplets(2, 30, DIM, "dense"))
+    learner.learn_many(triplets(2, 30, DIM, kind))
     assert bits(learner) == bits(clone)
 
 
-@EVERY
-def test_a_saved_state_goes_on_as_if_never_stopped(make: Callable[[], Oasis]) -> None:
-    learner = make()
-    learner.learn_many(triplets(1, 32, DIM, "sparse"))
-    saved = {name: array.copy() for name, array in learner.state().items()}
-    resumed = Oasis.from_state(saved, learner.config)
-    for each in (learner, resumed):
-        each.learn_many(triplets(2, 32, DIM, "sparse"))
-    assert bits(learner) == bits(resumed)
-    assert saved["W"].tobytes() != learner.state()["W"].tobytes()
-
-
-def test_a_state_can_be_taken_over_without_a_copy() -> None:
-    saved = {name: array.copy() for name, array in Oasis(DIM).state().items()}
-    assert Oasis.from_state(saved, copy=False).W is saved["W"]
-    with pytest.raises(StateError, match="read-only"):
-        Oasis.from_state(Oasis(DIM).state(), copy=False)
+@EVERY_INPUT
+def test_a_saved_state_goes_on_as_if_never_stopped(subject: UnderTest, kind: str) -> None:
+    learner = subject.make()
+    learner.learn_many(triplets(1, 32, DIM, kind))
+    kept = saved(learner)
+    resumed, taken_over = subject.restored(kept), subject.restored(saved(learner), copy=False)
+    queries, items = block(rows(np.random.default_rng(0), 5, DIM), kind), triplets(3, 7, DIM, kind).clicked
+    assert resumed.similarity(queries, items).tobytes() == learner.similarity(queries, items).tobytes()
+    for each in (learner, resumed, taken_over):
+        each.learn_many(triplets(2, 32, DIM, kind))
+    assert bits(learner) == bits(resumed) == bits(taken_over)
+    assert {name: array.tobytes() for name, array in kept.items()} != bits(learner)
 
 
 @EVERY
-@KINDS
-def test_malformed_events_change_no_bit_and_the_rest_is_learned(make: Callable[[], Oasis], kind: str) -> None:
-    cases = malformed(kind)
-    good, learner, clean = triplets(3, len(cases), DIM, kind), make(), make()
-    for t, (bad, reason) in enumerate(cases):
-        before = bits(learner)
-        info = learner.learn_many(bad)
-        assert info.outcome.tolist() == [REJECTED]
-        assert info.reason.tolist() == [reason]
-        assert info.loss[0] == info.tau[0] == 0
-        assert bits(learner) == before
-        learner.learn_many(good.slice(t, t + 1))
-        clean.learn_many(good.slice(t, t + 1))
-    assert bits(learner) == bits(clean)
+def test_the_order_of_events_matters(subject: UnderTest) -> None:
+    """A learner that gives the same bits for any order has no need of positions; none of these is one."""
+    kind = subject.inputs[0]
+    batch, forwards, backwards = triplets(5, 30, DIM, kind), subject.make(), subject.make()
+    forwards.learn_many(batch)
+    backwards.learn_many(batch.take(np.arange(29, -1, -1)))
+    assert bits(forwards) != bits(backwards)
 
 
-def malformed(kind: str) -> list[tuple[TripletBatch, Reason]]:
-    """Triplets that must be rejected, each fault in each of the three vectors, with the reason expected."""
-    good = block(np.eye(1, DIM, dtype=np.float32), kind)
-    faults: list[tuple[DenseBlock | SparseBlock, Reason]] = []
-    for value, reason in (
-        (np.nan, Reason.NOT_FINITE),
-        (np.inf, Reason.NOT_FINITE),
-        (-np.inf, Reason.NOT_FINITE),
-        (3e38, Reason.MAGNITUDE),
-        (-1.1e18, Reason.MAGNITUDE),
-    ):
-        values = np.zeros((1, DIM), np.float32)
-        values[0, 3] = value
-        faults.append((block(values, kind), reason))
-    if kind == "sparse":
-        for indices, reason in (
-            ([0, DIM], Reason.INDEX_OUT_OF_RANGE),
-            ([-1, 2], Reason.INDEX_OUT_OF_RANGE),
-            ([2**31 - 1], Reason.INDEX_OUT_OF_RANGE),
-            ([3, 2], Reason.INDICES_NOT_INCREASING),
-            ([4, 4], Reason.INDICES_NOT_INCREASING),
-        ):
-            ones = np.ones(len(indices), np.float32)
-            faults.append((SparseBlock(np.array([0, len(indices)]), np.int32(indices), ones, DIM), reason))
-    places = [(0, 1, 1), (1, 0, 1), (1, 1, 0)]
-    return [
-        (TripletBatch(*(good if is_good else bad for is_good in place)), reason)
-        for bad, reason in faults
-        for place in places
-    ]
-
-
-@KINDS
-@pytest.mark.parametrize(
-    ("weight", "reason"), [(np.nan, Reason.NOT_FINITE), (-1, Reason.MAGNITUDE), (1e30, Reason.MAGNITUDE)]
-)
-def test_a_malformed_weight_rejects_its_event(kind: str, weight: float, reason: Reason) -> None:
-    learner = Oasis(DIM)
-    info = learner.learn_many(triplets(0, 1, DIM, kind), np.array([weight]))
-    assert (info.outcome[0], info.reason[0]) == (REJECTED, reason)
-    np.testing.assert_array_equal(learner.W, np.eye(DIM))
+@EVERY_INPUT
+def test_only_an_update_changes_a_score(subject: UnderTest, kind: str) -> None:
+    """Passive, degenerate and rejected events change none (a projection, which comes by count, may); an
+    update changes the state."""
+    batch = spoiled(triplets(6, 60, DIM, kind), 6)
+    weights = np.random.default_rng(6).choice(WEIGHTS, 60)
+    learner, items = subject.make(), block(rows(np.random.default_rng(1), 9, DIM, 1.0), kind)
+    before, state = learner.similarity(items, items).tobytes(), bits(learner)
+    for t in range(60):
+        info = learner.learn_many(batch.slice(t, t + 1), weights[t : t + 1])
+        after, now = learner.similarity(items, items).tobytes(), bits(learner)
+        if info.outcome[0] == UPDATED:
+            assert without_counters(now) != without_counters(state)
+        else:
+            assert info.tau[0] == 0
+            assert after == before or info.projected
+        before, state = after, now
 
 
 @EVERY
-def test_rejected_events_do_not_count_towards_a_projection(make: Callable[[], Oasis]) -> None:
-    learner = make()
-    for bad, _ in malformed("dense"):
-        learner.learn_many(bad)
-    assert learner.events == 0
+def test_a_weight_of_1_is_no_weight(subject: UnderTest) -> None:
+    kind = subject.inputs[0]
+    batch, plain, weighed = triplets(7, 40, DIM, kind), subject.make(), subject.make()
+    plain.learn_many(batch)
+    weighed.learn_many(batch, np.ones(40))
+    assert bits(plain) == bits(weighed)
 
 
-@KINDS
-@given(data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_any_finite_values_leave_W_finite(kind: str, data: st.DataObject) -> None:
-    numbers = st.floats(-(2.0**59), 2.0**59, width=32) | st.sampled_from([0.0, 1e-45, -1e-38, 9e17])
-    draw = st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=4, max_size=4)
-    parts = [np.array(data.draw(draw), np.float32) for _ in range(3)]
-    learner = Oasis(3)
-    info = learner.learn_many(TripletBatch(*(block(part, kind) for part in parts)))
-    assert np.isfinite(learner.W).all()
-    assert np.isfinite(info.tau).all()
-    assert not np.any(info.outcome == REJECTED)
-
-
-@KINDS
-def test_a_margin_beyond_float32_is_degenerate_and_changes_nothing(kind: str) -> None:
-    W = np.full((2, 2), 3e38, np.float32)
-    learner = Oasis.from_state({"W": W, "events": np.array(0, np.int64)})
-    parts = (np.float32([[1, 1]]), np.float32([[9, 9]]), np.float32([[-9, -9]]))
-    for batch in (parts, parts[::-1]):
-        info = learner.learn_many(TripletBatch(*(block(part, kind) for part in batch)))
-        assert info.outcome[0] == DEGENERATE
-    np.testing.assert_array_equal(learner.W, W)
-
-
-@KINDS
-def test_a_loss_beyond_float32_is_degenerate_and_stays_finite(kind: str) -> None:
-    ones = np.full((1, 200), 1e18, np.float32)
-    learner = Oasis(200)
-    info = learner.learn_many(TripletBatch(*(block(part, kind) for part in (ones, -ones, ones))))
-    assert info.outcome[0] == DEGENERATE
-    assert np.isfinite(info.loss).all()
-    np.testing.assert_array_equal(learner.W, np.eye(200))
-
-
-@KINDS
-def test_memory_does_not_grow_with_the_stream(kind: str) -> None:
-    learner, batch = Oasis(DIM), triplets(0, 50, DIM, kind)
-    learner.learn_many(batch)
-    tracemalloc.start()
-    try:
-        learner.learn_many(batch)
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(200):
-            learner.learn_many(batch)
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert grown < 20_000
-    assert sum(array.nbytes for array in learner.state().values()) == 4 * DIM * DIM + 8
-
-
-def test_one_row_of_anything_is_one_event() -> None:
-    vectors = rows(np.random.default_rng(1), 3, DIM, 1.0)
-    learners = [Oasis(DIM) for _ in range(3)]
-    learners[0].learn_one(*vectors)
-    learners[1].learn_one(*(v[None].astype(np.float64) for v in vectors))
-    learners[2].learn_one(*(v.tolist() for v in vectors))
-    assert len({bits(learner)["W"] for learner in learners}) == 1
-    sparse_learner = Oasis(DIM)
-    info = sparse_learner.learn_one(*(sparse.csr_matrix(v) for v in vectors))
-    assert info.outcome.tolist() == [0]
-    with pytest.raises(ValueError, match="learn_many"):
-        Oasis(DIM).learn_one(vectors, vectors, vectors)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "word"),
-    [
-        ({}, "W is missing"),
-        ({"W": np.eye(3, dtype=np.float32)}, "events is missing"),
-        ({"W": np.ones((2, 3), np.float32), "events": np.int64(0)}, "W has shape"),
-        ({"W": np.eye(3), "events": np.int64(0)}, "W has dtype"),
-        ({"W": np.full((3, 3), np.nan, np.float32), "events": np.int64(0)}, "W holds"),
-        ({"W": np.eye(3, dtype=np.float32), "events": np.float64(0)}, "events must"),
-        ({"W": np.eye(3, dtype=np.float32), "events": np.int64(-1)}, "events must"),
-    ],
-)
-def test_arrays_that_are_no_state_are_refused_by_name(arrays: dict[str, np.ndarray], word: str) -> None:
-    with pytest.raises(StateError, match=word):
-        Oasis.from_state({name: np.asarray(array) for name, array in arrays.items()})
-
-
-@pytest.mark.parametrize(
-    ("settings_", "word"),
-    [
-        ({"C": 0}, "C must"),
-        ({"C": np.inf}, "C must"),
-        ({"psd_every": -1}, "psd_every"),
-        ({"symmetric": "yes"}, "symm"),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(settings_: dict[str, object], word: str) -> None:
-    with pytest.raises(ConfigError, match=word):
-        OasisConfig(**settings_)  # type: ignore[arg-type]
-
-
-def test_projection_of_the_state_is_refused_where_it_takes_minutes() -> None:
-    with pytest.raises(ConfigError, match="4096"):
-        Oasis(4097, OasisConfig(psd_every=1))
-
-
-def test_warm_up_checks_the_kernels() -> None:
-    assert Oasis.warm_up() is None
+@EVERY
+def test_warm_up_leaves_nothing_behind(subject: UnderTest) -> None:
+    learner = subject.make()
+    before = bits(learner)
+    assert learner.warm_up() is None
+    assert bits(learner) == before == bits(subject.make())

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from learners import DEGENERATE, PASSIVE, UPDATED, Oasis, OasisConfig, Outcome
 
 from .examples import block, dense, matrices, rows, triplets
-from .oracle import oasis_run
+from .oracle_oasis import OasisOracle
+from .oracle_step import run
 
 KINDS = pytest.mark.parametrize("kind", ["dense", "sparse"])
 
@@ -28,7 +29,8 @@ def test_steps_equal_the_oracle(kind: str, seed: int, dim: int, n: int, C: float
     batch = triplets(seed, n, dim, kind)
     learner = Oasis(dim, OasisConfig(C=C, symmetric="online" if symmetric else "off"))
     info = learner.learn_many(batch)
-    W, steps = oasis_run(matrices(batch), C, symmetric)
+    oracle = OasisOracle(dim, C, symmetric)
+    steps, W = run(oracle, matrices(batch)), oracle.W
     scale = max(1.0, float(np.abs(W).max()))
     np.testing.assert_allclose(learner.W, W, atol=2e-4 * scale)
     np.testing.assert_allclose(info.loss, [step.loss for step in steps], atol=2e-3 * scale, rtol=1e-3)
@@ -126,8 +128,9 @@ def test_projections_happen_at_exact_event_counts(kind: str, symmetric: str) -> 
     batch = triplets(5, 30, 9, kind)
     learner = Oasis(9, OasisConfig(psd_every=10, symmetric=symmetric))  # type: ignore[arg-type]
     learner.learn_many(batch)
-    expected, _ = oasis_run(matrices(batch), 0.1, symmetric == "online", psd_every=10)
-    np.testing.assert_allclose(learner.W, expected, atol=1e-4)
+    oracle = OasisOracle(9, 0.1, symmetric == "online", psd_every=10)
+    run(oracle, matrices(batch))
+    np.testing.assert_allclose(learner.W, oracle.W, atol=1e-4)
     assert learner.events == 30
     assert np.linalg.eigvalsh(learner.W.astype(float)).min() > -1e-5
     learner.learn_many(triplets(6, 9, 9, kind))

@@ -1,0 +1,137 @@
+"""Laws of every learner: what is malformed, extreme or meaningless stops nothing and spoils nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from learners import PASSIVE, REJECTED, BlockError, Reason, SparseBlock, TripletBatch
+
+from .examples import block, malformed, rows, triplets
+from .learners_under_test import DIM, EVERY, EVERY_INPUT, UnderTest, bits
+
+
+@EVERY_INPUT
+def test_malformed_events_change_no_bit_and_the_rest_is_learned(subject: UnderTest, kind: str) -> None:
+    cases = malformed(kind, DIM)
+    good, learner, clean = triplets(3, len(cases), DIM, kind), subject.make(), subject.make()
+    for t, (bad, reason) in enumerate(cases):
+        before = bits(learner)
+        info = learner.learn_many(bad)
+        assert info.outcome.tolist() == [REJECTED]
+        assert info.reason.tolist() == [reason]
+        assert info.loss[0] == info.tau[0] == 0
+        assert not learner.taken(bad, info)
+        assert bits(learner) == before
+        learner.learn_many(good.slice(t, t + 1))
+        clean.learn_many(good.slice(t, t + 1))
+    assert bits(learner) == bits(clean)
+
+
+@EVERY_INPUT
+@pytest.mark.parametrize(
+    ("weight", "reason"),
+    [
+        (np.nan, Reason.NOT_FINITE),
+        (np.inf, Reason.NOT_FINITE),
+        (-1, Reason.MAGNITUDE),
+        (1e30, Reason.MAGNITUDE),
+    ],
+)
+def test_a_malformed_weight_rejects_its_event(
+    subject: UnderTest, kind: str, weight: float, reason: Reason
+) -> None:
+    learner = subject.make()
+    before = bits(learner)
+    info = learner.learn_many(triplets(0, 1, DIM, kind), np.array([weight]))
+    assert (info.outcome[0], info.reason[0]) == (REJECTED, reason)
+    assert bits(learner) == before
+
+
+@EVERY_INPUT
+def test_a_weight_of_0_makes_an_event_passive(subject: UnderTest, kind: str) -> None:
+    learner, items = subject.make(), block(rows(np.random.default_rng(1), 9, DIM, 1.0), kind)
+    before = learner.similarity(items, items)
+    info = learner.learn_many(triplets(0, 6, DIM, kind), np.zeros(6))
+    assert info.outcome.tolist() == [PASSIVE] * 6
+    np.testing.assert_allclose(learner.similarity(items, items), before, atol=1e-6)
+
+
+@EVERY_INPUT
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_any_finite_values_leave_the_state_finite(subject: UnderTest, kind: str, data: st.DataObject) -> None:
+    numbers = st.floats(-(2.0**59), 2.0**59, width=32) | st.sampled_from([0.0, 1.0, 1e-45, -1e-38, 9e17])
+    dim = max(3, subject.least_dim)
+    draw = st.lists(st.lists(numbers, min_size=dim, max_size=dim), min_size=4, max_size=4)
+    parts = [np.array(data.draw(draw), np.float32) for _ in range(3)]
+    learner = subject.make(dim)
+    info = learner.learn_many(TripletBatch(*(block(part, kind) for part in parts)))
+    for name, array in learner.state().items():
+        assert np.isfinite(array).all(), name
+    assert np.isfinite(info.tau).all()
+    assert np.isfinite(info.loss).all()
+    assert not np.any(info.outcome == REJECTED)
+
+
+@EVERY_INPUT
+def test_clicked_equal_to_skipped_has_no_direction(subject: UnderTest, kind: str) -> None:
+    """Whatever it is called, it moves no score of what it names, and a stream of it stays finite."""
+    learner, vectors = subject.make(), block(rows(np.random.default_rng(1), 3, DIM, 1.0), kind)
+    learner.learn_many(triplets(0, 10, DIM, kind))
+    info = learner.learn_many(TripletBatch(vectors, vectors, vectors))
+    np.testing.assert_allclose(info.loss, 1.0, atol=1e-6)
+    assert all(np.isfinite(array).all() for array in learner.state().values())
+
+
+@EVERY
+def test_one_row_of_anything_is_one_event(subject: UnderTest) -> None:
+    vectors = rows(np.random.default_rng(1), 3, DIM, 1.0)
+    given_as = []
+    if "dense" in subject.inputs:
+        given_as += [[*vectors], [v[None].astype(np.float64) for v in vectors], [v.tolist() for v in vectors]]
+    if "sparse" in subject.inputs:
+        given_as += [[sparse.csr_matrix(v) for v in vectors], [sparse.csr_array(v[None]) for v in vectors]]
+    for way in given_as:
+        learner = subject.make()
+        assert len(learner.learn_one(*way)) == 1
+    with pytest.raises(BlockError, match="learn_many"):
+        subject.make().learn_one(*(block(vectors, subject.inputs[0]),) * 3)
+
+
+@EVERY
+def test_what_does_not_fit_is_refused_and_changes_nothing(subject: UnderTest) -> None:
+    kind, learner = subject.inputs[0], subject.make()
+    before = bits(learner)
+    with pytest.raises(BlockError, match=f"{DIM + 1} dim"):
+        learner.learn_many(triplets(0, 2, DIM + 1, kind))
+    for weights in (np.ones(3), np.ones((2, 2))):
+        with pytest.raises(BlockError, match="weights"):
+            learner.learn_many(triplets(0, 2, DIM, kind), weights)
+    batch = triplets(0, 2, DIM, kind)
+    info = subject.make().learn_many(batch)
+    with pytest.raises(BlockError, match="info of 2"):
+        learner.taken(batch.slice(0, 1), info)
+    other = triplets(0, 2, DIM + 1, kind).query
+    with pytest.raises(BlockError, match="dimensions"):
+        learner.similarity(other, batch.query)
+    with pytest.raises(BlockError, match="dimensions"):
+        learner.similarity(batch.query, other)
+    assert bits(learner) == before
+
+
+@EVERY
+@pytest.mark.parametrize("index", [-1, DIM, 2**31 - 1])
+def test_an_index_outside_is_never_scored(subject: UnderTest, index: int) -> None:
+    if "sparse" not in subject.inputs:
+        return
+    one = np.ones(1, np.float32)
+    bad = SparseBlock(np.array([0, 1]), np.array([index], np.int32), one, DIM)
+    good = block(np.ones((1, DIM), np.float32), "sparse")
+    learner = subject.make()
+    for pair in ((bad, good), (good, bad)):
+        with pytest.raises(BlockError, match="row 0"):
+            learner.similarity(*pair)

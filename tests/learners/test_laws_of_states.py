@@ -1,0 +1,135 @@
+"""Laws of every learner: its state is named arrays of fixed shapes, read-only, checked, and all it needs."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from learners import StateError
+
+from .examples import spoiled, triplets
+from .learners_under_test import DIM, EVERY, EVERY_INPUT, UnderTest, saved
+
+
+@EVERY_INPUT
+def test_names_shapes_and_types_follow_from_settings_and_dimension(subject: UnderTest, kind: str) -> None:
+    learner = subject.make()
+    before = {name: (array.shape, array.dtype) for name, array in learner.state().items()}
+    for seed in range(3):
+        learner.learn_many(spoiled(triplets(seed, 60, DIM, kind), seed))
+        assert {name: (array.shape, array.dtype) for name, array in learner.state().items()} == before
+    assert not any("." in name for name in before)
+
+
+@EVERY
+def test_a_state_cannot_be_written_through(subject: UnderTest) -> None:
+    learner = subject.make()
+    learner.learn_many(triplets(0, 20, DIM, subject.inputs[0]))
+    for name, array in learner.state().items():
+        assert array.base is None or not array.flags.writeable, name
+
+
+@EVERY
+def test_it_changes_with_the_next_step_or_stays_but_a_copy_stays(subject: UnderTest) -> None:
+    learner = subject.make()
+    kept = saved(learner)
+    learner.learn_many(triplets(0, 20, DIM, subject.inputs[0]))
+    fresh = saved(subject.make())
+    assert {name: array.tobytes() for name, array in kept.items()} == {
+        name: array.tobytes() for name, array in fresh.items()
+    }
+
+
+def shorter(array: NDArray[Any]) -> NDArray[Any]:
+    """Another shape."""
+    return np.zeros((*array.shape, 2), array.dtype)
+
+
+def retyped(array: NDArray[Any]) -> NDArray[Any]:
+    """Another type of number."""
+    return array.astype(np.complex64)
+
+
+@EVERY
+@pytest.mark.parametrize("spoil", [None, shorter, retyped], ids=["missing", "shape", "type"])
+def test_arrays_that_are_no_state_are_refused_by_name(
+    subject: UnderTest, spoil: Callable[[NDArray[Any]], NDArray[Any]] | None
+) -> None:
+    learner = subject.make()
+    learner.learn_many(triplets(0, 20, DIM, subject.inputs[0]))
+    for name in learner.state():
+        arrays = saved(learner)
+        wrong = arrays.pop(name)
+        if spoil is not None:
+            arrays[name] = spoil(wrong)
+        for copy in (True, False):
+            with pytest.raises(StateError, match=name):
+                subject.restored(arrays, copy=copy)
+
+
+@EVERY
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_refused_by_name(subject: UnderTest, value: float) -> None:
+    learner = subject.make()
+    learner.learn_many(triplets(0, 20, DIM, subject.inputs[0]))
+    for name, array in learner.state().items():
+        if array.dtype.kind == "f":
+            arrays = saved(learner)
+            arrays[name].reshape(-1)[-1] = value
+            with pytest.raises(StateError, match=name):
+                subject.restored(arrays)
+
+
+@EVERY
+def test_arrays_of_another_dimension_are_refused_or_make_another_learner(subject: UnderTest) -> None:
+    arrays = saved(subject.make(DIM + 1))
+    try:
+        learner = subject.restored(arrays)
+    except StateError:
+        return
+    assert learner.dim == DIM + 1
+
+
+@EVERY
+def test_a_read_only_state_cannot_be_taken_over(subject: UnderTest) -> None:
+    """Where a step writes in place; a state whose arrays are all copied anyway may be."""
+    learner, other = subject.make(), subject.make()
+    refusal = ""
+    try:
+        taken = subject.restored(learner.state(), copy=False)
+    except StateError as error:
+        refusal = str(error)
+    if refusal:
+        assert "read-only" in refusal
+        return
+    batch = triplets(0, 20, DIM, subject.inputs[0])
+    taken.learn_many(batch)
+    assert {name: array.tobytes() for name, array in learner.state().items()} == {
+        name: array.tobytes() for name, array in other.state().items()
+    }
+
+
+@EVERY_INPUT
+def test_memory_does_not_grow_with_the_stream(subject: UnderTest, kind: str) -> None:
+    """Less than 20 bytes an event; the interpreter keeps some of its own free objects."""
+    learner, batch = subject.make(), triplets(0, 50, DIM, kind)
+    learner.learn_many(batch)
+    tracemalloc.start()
+    try:
+        for _ in range(5):
+            learner.learn_many(batch)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            learner.learn_many(batch)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 20_000
