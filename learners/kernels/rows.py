@@ -33,7 +33,7 @@ from numba import types  # isort: skip
 
 
 @inlined
-def _refused(values: Any, row: int) -> Any:
+def refused(values: Any, row: int) -> Any:
     """The first value of a dense row the step would refuse."""
     for column in range(values.shape[1]):
         if scan_value(np.float64(values[row, column])) != NONE:
@@ -70,7 +70,7 @@ def standardise_dense(rows: Any, mean: Any, scale: Any, out: Any) -> None:
     for row in range(rows.shape[0]):
         reason, squares = scan_dense(rows, row)
         if reason != NONE:
-            out[row, :] = _refused(rows, row)
+            out[row, :] = refused(rows, row)
         elif squares == 0:
             out[row, :] = 0
         else:
@@ -88,7 +88,7 @@ def project_dense(rows: Any, mean: Any, components: Any, out: Any) -> None:
     for row in range(rows.shape[0]):
         reason, squares = scan_dense(rows, row)
         if reason != NONE:
-            out[row, :] = _refused(rows, row)
+            out[row, :] = refused(rows, row)
             continue
         sums[:] = 0.0
         if squares > 0:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -10,6 +11,14 @@ from numpy.typing import NDArray
 
 from learners.block import Block, DenseBlock, Float32s, SparseBlock
 from learners.errors import MapError
+
+
+@dataclass(frozen=True, slots=True)
+class ViewConfig:
+    """How one view is mapped: `kind` is the name of a map, `options` are those of the map."""
+
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ViewMap(Protocol):
@@ -62,7 +71,7 @@ class ViewMap(Protocol):
 def require_dense(kind: str, block: Block, dim: int | None = None) -> DenseBlock:
     """The block, dense and of dimension `dim`; raises MapError with the remedy otherwise."""
     if not isinstance(block, DenseBlock):
-        raise MapError(f"the map {kind} reads dense vectors, the view is sparse: use identity, unit or tfidf")
+        raise MapError(f"the map {kind} reads dense vectors, the view is sparse: use a map of sparse views")
     _require_dim(kind, block, dim)
     return block
 
@@ -70,7 +79,7 @@ def require_dense(kind: str, block: Block, dim: int | None = None) -> DenseBlock
 def require_sparse(kind: str, block: Block, dim: int | None = None) -> SparseBlock:
     """The block, sparse and of dimension `dim`; raises MapError with the remedy otherwise."""
     if not isinstance(block, SparseBlock):
-        raise MapError(f"the map {kind} reads sparse vectors, the view is dense: use standardise or whiten")
+        raise MapError(f"the map {kind} reads sparse vectors, the view is dense: use a map of dense views")
     _require_dim(kind, block, dim)
     return block
 
@@ -87,6 +96,34 @@ def read_options(kind: str, options: Mapping[str, Any], defaults: Mapping[str, A
         known = ", ".join(sorted(defaults)) or "none"
         raise MapError(f"the map {kind} has no option {unknown[0]!r}; it has: {known}")
     return {**defaults, **options}
+
+
+def option_whole(kind: str, options: Mapping[str, Any], name: str, least: int = 1) -> int:
+    """An option that is a whole number >= `least`; raises MapError naming it."""
+    value = options[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise MapError(
+            f"the option {name} of {kind} must be a whole number of at least {least}, not {value!r}"
+        )
+    return value
+
+
+def option_number(kind: str, options: Mapping[str, Any], name: str, positive: bool = True) -> float:
+    """An option that is a finite number above 0 (or >= 0); raises MapError naming it."""
+    value = options[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
+        raise MapError(f"the option {name} of {kind} must be a number >= 0, not {value!r}")
+    if positive and value == 0:
+        raise MapError(f"the option {name} of {kind} must be above 0")
+    return float(value)
+
+
+def option_choice(kind: str, options: Mapping[str, Any], name: str, choices: Sequence[str]) -> str:
+    """An option that is one of some words; raises MapError naming them."""
+    value = options[name]
+    if value not in choices:
+        raise MapError(f"the option {name} of {kind} must be one of {', '.join(choices)}, not {value!r}")
+    return str(value)
 
 
 def require_sample(kind: str, sample: DenseBlock) -> NDArray[np.float64]:

@@ -9,41 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Block, DenseBlock, SparseBlock
+from learners.block import Block
 from learners.errors import MapError
-from learners.kernels.rows import append_dense, append_sparse
-from learners.maps.base import ViewMap
-from learners.maps.identity import IdentityMap
-from learners.maps.standardise import StandardiseMap
-from learners.maps.tfidf import TfidfMap
-from learners.maps.unit import UnitMap, to_unit
-from learners.maps.whiten import WhitenMap
+from learners.maps.base import ViewConfig, ViewMap
+from learners.maps.compose import block_widths, fit_map, load_map, own_arrays
+from learners.maps.joined import joined
+from learners.maps.unit import to_unit
 
 FORMAT = 1
-
-KINDS: Mapping[str, type[ViewMap]] = {
-    "identity": IdentityMap,
-    "unit": UnitMap,
-    "standardise": StandardiseMap,
-    "whiten": WhitenMap,
-    "tfidf": TfidfMap,
-}
-"""The maps by the name a configuration gives them."""
-
-
-@dataclass(frozen=True, slots=True)
-class ViewConfig:
-    """How one view is mapped: `kind` is a key of KINDS, `options` those of the map."""
-
-    kind: str
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +32,13 @@ class SpaceMap:
 
     unit: bring each mapped view and then the whole vector to unit length, so that views weigh alike and a
     missing one costs nothing but itself; False joins the mapped views as they are.
+    by_block: unit length is that of each block of columns (a view, or each kernel of one) and not of the
+    whole: so a learner of one similarity per block wants it.
     """
 
     views: Mapping[str, ViewConfig]
     unit: bool = True
+    by_block: bool = False
 
     def fit(self, sample: Mapping[str, Block]) -> FittedSpaceMap:
         """Fit every view on its warm-up rows (blocks may differ in length).
@@ -71,10 +54,10 @@ class SpaceMap:
                     f"view {name}: not in the sample, which has: {', '.join(sorted(sample)) or 'no views'}"
                 )
             try:
-                fitted[name] = _kind(config.kind).fit(sample[name], config.options)
+                fitted[name] = fit_map(config, sample[name])
             except MapError as error:
                 raise MapError(f"view {name}: {error}") from error
-        return FittedSpaceMap(fitted, self.unit)
+        return FittedSpaceMap(fitted, self.unit, self.by_block)
 
 
 @dataclass(frozen=True)
@@ -84,6 +67,19 @@ class FittedSpaceMap:
 
     views: Mapping[str, ViewMap]
     unit: bool = True
+    by_block: bool = False
+
+    @property
+    def blocks(self) -> dict[str, range]:
+        """The columns of each block: of a view by its name, of its kernels by `view/0`, `view/1`, ..."""
+        columns: dict[str, range] = {}
+        start = 0
+        for name, view in self.views.items():
+            widths = block_widths(view)
+            for place, width in enumerate(widths):
+                columns[name if len(widths) == 1 else f"{name}/{place}"] = range(start, start + width)
+                start += width
+        return columns
 
     @property
     def dim(self) -> int:
@@ -120,51 +116,21 @@ class FittedSpaceMap:
             )
             raise MapError(f"the space of {', '.join(self.views)}: {problem}")
         mapped = {name: self._map(name, block) for name, block in present.items()}
-        joined = self._join_sparse(mapped, *lengths) if self.sparse else self._join_dense(mapped, *lengths)
-        if self.unit:
-            to_unit(joined)
-        return joined
+        parts = [(mapped.get(name), view.dim) for name, view in self.views.items()]
+        rows = joined(parts, lengths.pop(), self.sparse)
+        if self.unit and not self.by_block:
+            to_unit(rows)
+        return rows
 
     def _map(self, name: str, block: Block) -> Block:
         try:
             mapped = self.views[name].transform(block)
         except MapError as error:
             raise MapError(f"view {name}: {error}") from error
-        if self.unit:
+        several = len(block_widths(self.views[name])) > 1  # brought to unit length one by one already
+        if self.unit and not (self.by_block and several):
             to_unit(mapped)
         return mapped
-
-    def _join_dense(self, mapped: Mapping[str, Block], rows: int) -> DenseBlock:
-        joined, offset = np.zeros((rows, self.dim), np.float32), 0
-        for name, view in self.views.items():
-            block = mapped.get(name)
-            if isinstance(block, DenseBlock):
-                joined[:, offset : offset + view.dim] = block.values
-            offset += view.dim
-        return DenseBlock(joined)
-
-    def _join_sparse(self, mapped: Mapping[str, Block], rows: int) -> SparseBlock:
-        if len(self.views) == 1:  # nothing to join: the map has made the values new
-            (only,) = mapped.values()
-            assert isinstance(only, SparseBlock)
-            return only
-        lengths = np.zeros(rows, np.int64)
-        for block in mapped.values():
-            if isinstance(block, DenseBlock):
-                lengths += np.count_nonzero(block.values, axis=1)
-            else:
-                lengths += np.diff(block.indptr)
-        indptr = np.concatenate(([0], np.cumsum(lengths)))
-        ends, total, offset = indptr[:-1].copy(), self.dim, 0
-        indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-        for name, view in self.views.items():
-            part = mapped.get(name)
-            if isinstance(part, DenseBlock):
-                append_dense(part.values, offset, ends, indices, values)
-            elif part is not None:
-                append_sparse(part.kernel_rows(), part.dim, offset, total, ends, indices, values)
-            offset += view.dim
-        return SparseBlock(indptr, indices, values, total)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All fitted arrays, named `view.array`."""
@@ -175,7 +141,8 @@ class FittedSpaceMap:
     def spec(self) -> dict[str, Any]:
         """JSON-able description; with the arrays it is the whole map."""
         views = [{"name": name, "kind": view.kind, **view.spec()} for name, view in self.views.items()]
-        return {"format": FORMAT, "unit": self.unit, "views": views}
+        plan = {"format": FORMAT, "unit": self.unit, "views": views}
+        return {**plan, "by_block": True} if self.by_block else plan
 
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -184,21 +151,13 @@ class FittedSpaceMap:
             if spec["format"] != FORMAT:
                 raise MapError(f"the map has format {spec['format']}, this program reads {FORMAT}")
             views = {str(view["name"]): _load_view(view, arrays) for view in spec["views"]}
-            return cls(views, bool(spec["unit"]))
+            return cls(views, bool(spec["unit"]), bool(spec.get("by_block", False)))
         except (KeyError, TypeError) as error:
             raise MapError(f"the description of the map is incomplete: {error}") from error
 
 
-def _kind(name: str) -> type[ViewMap]:
-    if name not in KINDS:
-        raise MapError(f"unknown kind of map {name!r}; known: {', '.join(KINDS)}")
-    return KINDS[name]
-
-
 def _load_view(view: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ViewMap:
-    prefix = f"{view['name']}."
-    own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     try:
-        return _kind(view["kind"]).load(view, own)
+        return load_map(view, own_arrays(str(view["name"]), arrays))
     except MapError as error:
         raise MapError(f"view {view['name']}: {error}") from error

@@ -1,0 +1,161 @@
+"""Row-by-row kernels of the maps without a matrix: roots, unary codes, the cosine kernel, lengths by sum.
+
+Identical bits for every batch size. A row the step would reject keeps its fault, see `rows`.
+"""
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from learners.kernels.checks import MAX_MAGNITUDE, NONE, scan_dense, scan_sparse
+from learners.kernels.compile import (
+    CSR,
+    FLOATS,
+    FLOATS_OUT,
+    INDICES_OUT,
+    POINTERS_OUT,
+    ROWS,
+    ROWS_OUT,
+    Csr,
+    inlined,
+    kernel,
+)
+from learners.kernels.rows import refused
+
+from numba import types  # isort: skip
+
+ROOT_HALF = float(np.sqrt(0.5))
+
+
+@inlined
+def _root(value: Any) -> Any:
+    """sqrt of a value; one below 0 is no number, one the step refuses stays."""
+    return value if value > MAX_MAGNITUDE else np.sqrt(value)
+
+
+@kernel(types.void(FLOATS, FLOATS_OUT))
+def roots(values: Any, out: Any) -> None:
+    """out = sqrt(x) per entry, NaN for x < 0: the step then rejects the row. Refused values stay so."""
+    for place in range(len(values)):
+        out[place] = _root(values[place])
+
+
+@inlined
+def _share_sum(values: Any) -> None:
+    """Divide by the sum of magnitudes, in place."""
+    total = 0.0
+    for place in range(len(values)):
+        total += abs(np.float64(values[place]))
+    if total > 0 and np.isfinite(total):
+        for place in range(len(values)):
+            values[place] = np.float32(np.float64(values[place]) / total)
+
+
+@kernel(types.void(ROWS_OUT))
+def shares_dense(rows: Any) -> None:
+    """Divide each row by the sum of its magnitudes, in place; zero and malformed rows stay."""
+    for row in range(len(rows)):
+        reason, _ = scan_dense(rows, row)
+        if reason == NONE:
+            _share_sum(rows[row])
+
+
+@kernel(types.void(types.int64, CSR, FLOATS_OUT))
+def shares_sparse(dim: int, rows: Csr, values: Any) -> None:
+    """`shares_dense` of CSR rows; `values` are those of the rows, writable."""
+    indptr = rows[0]
+    for row in range(len(indptr) - 1):
+        reason, _ = scan_sparse(dim, rows, row)
+        if reason == NONE:
+            _share_sum(values[indptr[row] : indptr[row + 1]])
+
+
+@kernel(types.void(ROWS, ROWS_OUT))
+def cosine_dense(rows: Any, out: Any) -> None:
+    """out = (x / ||x||, 1) / sqrt(2), one column more; a zero row stays zero, a malformed one is filled with
+    its refused value."""
+    dim = rows.shape[1]
+    for row in range(len(rows)):
+        reason, squares = scan_dense(rows, row)
+        if reason != NONE:
+            out[row, :] = refused(rows, row)
+        elif squares == 0:
+            out[row, :] = 0
+        else:
+            scale = ROOT_HALF / np.sqrt(squares)
+            for column in range(dim):
+                out[row, column] = np.float32(np.float64(rows[row, column]) * scale)
+            out[row, dim] = np.float32(ROOT_HALF)
+
+
+@inlined
+def _level(value: float, step: float, levels: int) -> int:
+    """How many steps a value is high, rounded, between 0 and `levels`."""
+    if step <= 0:
+        return 0
+    return int(min(np.floor(value / step + 0.5), np.float64(levels)))
+
+
+@kernel(types.void(ROWS, FLOATS, types.int64, ROWS_OUT))
+def unary_dense(rows: Any, step: Any, levels: int, out: Any) -> None:
+    """out = the unary code of each column: sqrt(step) in the first round(x / step) of its `levels` columns.
+
+    A row with a value below 0 becomes NaN, a malformed one is filled with its refused value.
+    """
+    for row in range(len(rows)):
+        reason, _ = scan_dense(rows, row)
+        if reason != NONE:
+            out[row, :] = refused(rows, row)
+            continue
+        out[row, :] = 0
+        for column in range(rows.shape[1]):
+            value = np.float64(rows[row, column])
+            if value < 0:
+                out[row, :] = np.nan
+                break
+            height = np.float32(np.sqrt(np.float64(step[column])))
+            for n in range(_level(value, np.float64(step[column]), levels)):
+                out[row, column * levels + n] = height
+
+
+@kernel(types.void(CSR, FLOATS, types.int64, POINTERS_OUT))
+def unary_lengths(rows: Csr, step: Any, levels: int, lengths: Any) -> None:
+    """Entries of each row's code, int64 [n]; a malformed row keeps its own."""
+    indptr, indices, values = rows
+    for row in range(len(lengths)):
+        reason, _ = scan_sparse(len(step), rows, row)
+        lengths[row] = indptr[row + 1] - indptr[row] if reason != NONE else 0
+        if reason == NONE:
+            for place in range(indptr[row], indptr[row + 1]):
+                value = np.float64(values[place])
+                height = _level(value, np.float64(step[indices[place]]), levels) if value >= 0 else 1
+                lengths[row] += height
+
+
+@kernel(types.void(CSR, FLOATS, types.int64, POINTERS_OUT, INDICES_OUT, FLOATS_OUT))
+def unary_sparse(rows: Csr, step: Any, levels: int, ends: Any, out_indices: Any, out_values: Any) -> None:
+    """`unary_dense` of CSR rows, written from ends[row], which advances as `unary_lengths` says.
+
+    A value below 0 becomes NaN. A malformed row keeps its values; its indices move to the code's columns,
+    those out of range beyond them.
+    """
+    indptr, indices, values = rows
+    for row in range(len(indptr) - 1):
+        reason, _ = scan_sparse(len(step), rows, row)
+        for place in range(indptr[row], indptr[row + 1]):
+            index, value = np.int64(indices[place]), np.float64(values[place])
+            known = 0 <= index < len(step)
+            first = index * levels if known else len(step) * levels
+            plain = reason != NONE or value < 0
+            height = 1 if plain else _level(value, np.float64(step[index]), levels)
+            for n in range(height):
+                out_indices[ends[row]] = np.int32(first + n)
+                if reason != NONE:
+                    out_values[ends[row]] = values[place]
+                else:
+                    out_values[ends[row]] = np.nan if value < 0 else np.float32(np.sqrt(step[index]))
+                ends[row] += 1
