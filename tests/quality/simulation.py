@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from daemon.config.learners import OasisKeys
+from daemon.config.learners import LearnerConfig, OasisKeys
 from daemon.config.model import ServingConfig, ValidateConfig
 from daemon.demo.clicks import ClickModel, explored_list
 from daemon.demo.evaluate import Retrieval, retrieval
@@ -20,10 +20,9 @@ from daemon.validate.decide import best_version
 from daemon.validate.judge import Judge
 from daemon.validate.rules import CLICKS, Judged, Standing, judge_by
 from daemon.validate.scorer import Scorer
-from daemon.versions.algorithms import untrained
-from daemon.versions.matrix_form import make_form
+from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.batch import TripletBatch
-from learners.serving import ServingForm
+from learners.quadratic import ServedForm
 from streams.event import Event, ObjectRef
 from streams.feed.decide import Decider
 from streams.feed.negatives import CatalogCandidates
@@ -50,6 +49,7 @@ class Setting:
     seed: int = 0
     feed: FeedSettings = field(default_factory=FeedSettings)
     serving: ServingConfig = field(default_factory=ServingConfig)
+    learner: LearnerConfig = field(default_factory=OasisKeys)
 
 
 @dataclass
@@ -64,19 +64,19 @@ class Run:
 
 
 class Simulation:
-    """One run over one dataset with the default settings of feed, learner, serving and validation."""
+    """One run over one dataset with the default settings of feed, serving and validation."""
 
     def __init__(self, data: Dataset, setting: Setting) -> None:
         self._data = data
         self._setting = setting
         self._rng = np.random.default_rng(setting.seed)
-        self._learner = untrained(OasisKeys(), data.objects.dim)
+        self._learner = untrained(setting.learner, data.objects.dim)
         self._feed = setting.feed
         self._decider = Decider(self._feed, CatalogCandidates(data.catalog.ids), frozenset(data.catalog.ids))
         self._judge = Judge(data.objects, None, 1_000)
         self._window: list[Impression] = []
         self._judged: list[Judged] = []
-        self._forms: dict[int, ServingForm] = {0: self._form(0)}
+        self._forms: dict[int, ServedForm] = {0: self._form(0)}
         self._lists = self._nearest(0)
 
     def run(self) -> Run:
@@ -151,8 +151,9 @@ class Simulation:
         if self._setting.closed_loop:
             self._lists = self._nearest(best)
 
-    def _form(self, version: int) -> ServingForm:
-        return make_form(np.asarray(self._learner.state()["W"]).copy(), version, self._setting.serving)
+    def _form(self, version: int) -> ServedForm:
+        forms = ALGORITHMS[self._setting.learner.algorithm].forms
+        return forms.make(self._learner.clone(), version, self._setting.serving)
 
     def _nearest(self, version: int) -> npt.NDArray[np.int64]:
         mapped, form = self._data.mapped, self._forms[version]
