@@ -13,6 +13,7 @@ from pathlib import Path
 from daemon.config import Config
 from daemon.config.http import ROLE_PORTS
 from daemon.config.learners import OasisKeys
+from daemon.config.learners.distance import DissimKeys, LegoKeys
 from daemon.failures import as_user_error
 from daemon.finding import Finding
 from daemon.text import size
@@ -52,9 +53,14 @@ def _learner(config: Config) -> Iterator[Finding]:
         return
     needed, there = 4 * dim * dim, memory_available()
     yield Finding("learner", "ok", f"at most {dim:,} dimensions, {size(needed)} for W")
-    if isinstance(config.learner, OasisKeys) and config.learner.psd_every and dim > MAX_FULL_DIM:
+    learner = config.learner
+    projects = isinstance(learner, OasisKeys | DissimKeys) and learner.psd_every
+    if projects and dim > MAX_FULL_DIM:
         text = f"needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
         yield Finding("learner.psd_every", "error", text, "set it to 0: the serving form is PSD all the same")
+    if isinstance(learner, LegoKeys) and dim > MAX_FULL_DIM:
+        text = f"lego needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
+        yield Finding("learner.algorithm", "error", text, "take another, or lower the views' dim")
     if there is not None and needed > there:
         text = f"W of {dim:,} dimensions takes {size(needed)}, {size(there)} of memory are available"
         yield Finding("learner", "note", text, "lower views' dim, or whiten with fewer components")

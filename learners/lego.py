@@ -39,7 +39,7 @@ class LegoConfig:
     """Settings of LEGO. eta: weight of the loss against the divergence, > 0; larger steps for a larger one;
     the papers use .02 to .32. Raises ConfigError."""
 
-    eta: float = 0.08
+    eta: float = 0.02
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.eta) and self.eta > 0):

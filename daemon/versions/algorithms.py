@@ -16,7 +16,10 @@ from daemon.config.learners import LEARNERS, LearnerConfig
 from daemon.versions.arrays import learner_specs, one_digest
 from daemon.versions.forms import FormKind, MadeAnew
 from daemon.versions.matrix_form import MatrixForms
+from learners.averaged import Averaged
 from learners.block import Block
+from learners.dissim import Dissim, DissimConfig
+from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap
 from learners.oasis import Oasis, OasisConfig
 from learners.protocol import Learner
@@ -73,6 +76,26 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         settings=same_names(OasisConfig),
         make=lambda settings, dim, _sample: Oasis(dim, settings),
         restore=lambda arrays, settings: Oasis.from_state(arrays, settings, copy=False),
+        forms=MatrixForms(),
+        followed=("W",),
+    ),
+    "oasis-averaged": Algorithm(
+        settings=lambda keys, _columns: OasisConfig(keys.C, keys.symmetric),
+        make=lambda settings, dim, _sample: Averaged(dim, settings),
+        restore=lambda arrays, settings: Averaged.from_state(arrays, settings, copy=False),
+        forms=MatrixForms(),
+    ),
+    "dissim-oasis": Algorithm(
+        settings=same_names(DissimConfig),
+        make=lambda settings, dim, _sample: Dissim(dim, settings),
+        restore=lambda arrays, settings: Dissim.from_state(arrays, settings, copy=False),
+        forms=MatrixForms(),
+        followed=("W",),
+    ),
+    "lego": Algorithm(
+        settings=same_names(LegoConfig),
+        make=lambda settings, dim, _sample: Lego(dim, settings),
+        restore=lambda arrays, settings: Lego.from_state(arrays, settings, copy=False),
         forms=MatrixForms(),
         followed=("W",),
     ),

@@ -1,4 +1,4 @@
-"""Keys of OASIS."""
+"""Keys of OASIS, and of its running average."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from daemon.config.learners.common import LearnerConfig
+from learners.averaged import MAX_C
 
 
 class OasisKeys(LearnerConfig):
@@ -16,3 +17,11 @@ class OasisKeys(LearnerConfig):
     C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
     symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
     psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
+
+
+class AveragedKeys(LearnerConfig):
+    """[learner] with algorithm = "oasis-averaged"."""
+
+    algorithm: Literal["oasis-averaged"] = Field("oasis-averaged", description="learning algorithm")
+    C: float = Field(0.1, gt=0, le=MAX_C, description="aggressiveness: largest step size tau")
+    symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")

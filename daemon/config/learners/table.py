@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from daemon.config.learners.common import LearnerConfig
-from daemon.config.learners.oasis import OasisKeys
+from daemon.config.learners.distance import DissimKeys, LegoKeys
+from daemon.config.learners.oasis import AveragedKeys, OasisKeys
 from daemon.config.learners.soml import SomlDaKeys, SomlTgKeys
 from daemon.config.section import Section
 
@@ -18,6 +19,9 @@ DEFAULT = "oasis"
 
 LEARNERS: Mapping[str, type[LearnerConfig]] = {
     "oasis": OasisKeys,
+    "oasis-averaged": AveragedKeys,
+    "dissim-oasis": DissimKeys,
+    "lego": LegoKeys,
     "soml-tg": SomlTgKeys,
     "soml-da": SomlDaKeys,
 }
