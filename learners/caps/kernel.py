@@ -39,8 +39,9 @@ EMPTY = np.uint64(0)
 
 @inlined
 def key_of(name: Any, kind: int, salt: Any) -> Any:
-    """The key of a name: all bits mixed (splitmix64), so that kinds differ and the low bits are a place."""
-    key = name + salt + np.uint64(kind + 1) * np.uint64(0x9E3779B97F4A7C15)
+    """The key of a name: all bits mixed (splitmix64), so that kinds differ and the low bits are a place. An
+    item has one key, clicked or skipped."""
+    key = name + salt + np.uint64(min(kind, CLICKED) + 1) * np.uint64(0x9E3779B97F4A7C15)
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     key ^= key >> np.uint64(31)
