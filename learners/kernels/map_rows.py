@@ -34,7 +34,7 @@ ROOT_HALF = float(np.sqrt(0.5))
 @inlined
 def _root(value: Any) -> Any:
     """sqrt of a value; one below 0 is no number, one the step refuses stays."""
-    return value if value > MAX_MAGNITUDE else np.sqrt(value)
+    return value if abs(value) > MAX_MAGNITUDE else np.sqrt(value)
 
 
 @kernel(types.void(FLOATS, FLOATS_OUT))

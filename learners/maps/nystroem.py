@@ -85,8 +85,8 @@ class NystroemMap:
             refuse_negative(cls.kind, sample)
         if sample.dim * chosen["landmarks"] > MOST_ENTRIES:
             raise MapError(
-                f"the map nystroem keeps landmarks dense: {chosen['landmarks']} of {sample.dim} dimensions are "
-                "too many; give it fewer"
+                f"the map nystroem keeps landmarks dense, {chosen['landmarks']} of {sample.dim} dimensions "
+                "are too many: give it fewer"
             )
         rows = sample_rows(cls.kind, sample, chosen["landmarks"], chosen["seed"])
         if chosen["kernel"] == "gaussian" and chosen["bandwidth"] == 0:

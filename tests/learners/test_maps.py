@@ -42,7 +42,13 @@ def sample() -> dict[str, Block]:
     colour = (rng.standard_normal((N, 5)) * [1, 2, 30, 0.1, 0] + [5, -3, 0, 0.5, 7]).astype(np.float32)
     shape = (rng.standard_normal((N, 3)) @ rng.standard_normal((3, 8)) + 2).astype(np.float32)
     words = rng.poisson(0.6, (N, 10)).astype(np.float32)
-    return {"colour": DenseBlock(colour), "shape": DenseBlock(shape), "words": block(words, "sparse")}
+    bars = rng.random((N, 4)).astype(np.float32)
+    return {
+        "colour": DenseBlock(colour),
+        "shape": DenseBlock(shape),
+        "words": block(words, "sparse"),
+        "bars": DenseBlock(bars),
+    }
 
 
 PLANS = {
@@ -51,6 +57,38 @@ PLANS = {
     "standardise": SpaceMap({"colour": ViewConfig("standardise"), "shape": ViewConfig("identity")}),
     "whiten": SpaceMap({"colour": ViewConfig("whiten"), "shape": ViewConfig("whiten", {"components": 2})}),
     "tfidf": SpaceMap({"words": ViewConfig("tfidf")}),
+    "histograms": SpaceMap(
+        {"bars": ViewConfig("hike", {"levels": 3}), "words": ViewConfig("sqrt"), "shape": ViewConfig("unit")}
+    ),
+    "shares": SpaceMap({"words": ViewConfig("shares"), "bars": ViewConfig("sqrt")}),
+    "codes": SpaceMap({"words": ViewConfig("hike"), "bars": ViewConfig("shares")}),
+    "rff": SpaceMap(
+        {
+            "colour": ViewConfig("rff", {"components": 20}),
+            "words": ViewConfig("rff", {"kernel": "exponential"}),
+        }
+    ),
+    "nystroem": SpaceMap(
+        {
+            "colour": ViewConfig("nystroem", {"components": 6}),
+            "words": ViewConfig("nystroem", {"landmarks": 20, "laplacian": True}),
+            "bars": ViewConfig("nystroem", {"kernel": "intersection"}),
+        }
+    ),
+    "kernels": SpaceMap(
+        {
+            "shape": ViewConfig(
+                "chain",
+                {
+                    "maps": [
+                        ViewConfig("whiten"),
+                        ViewConfig("kernels", {"maps": [ViewConfig("rff"), ViewConfig("cosine")]}),
+                    ]
+                },
+            ),
+            "words": ViewConfig("kernels", {"maps": [ViewConfig("tfidf"), ViewConfig("sqrt")]}),
+        }
+    ),
     "mixed": SpaceMap(
         {"shape": ViewConfig("whiten"), "words": ViewConfig("tfidf"), "colour": ViewConfig("unit")}
     ),
@@ -103,8 +141,9 @@ def test_the_id_tells_every_array_and_parameter_apart(plan: SpaceMap) -> None:
         changed.reshape(-1)[-1] = np.nextafter(changed.reshape(-1)[-1], np.float32(np.inf))
         ids.add(FittedSpaceMap.load(fitted.spec(), {**fitted.arrays(), name: changed}).id)
     ids.add(FittedSpaceMap(fitted.views, not fitted.unit).id)
+    ids.add(FittedSpaceMap(fitted.views, fitted.unit, not fitted.by_block).id)
     ids.add(FittedSpaceMap({f"other-{name}": view for name, view in fitted.views.items()}, fitted.unit).id)
-    assert len(ids) == len(fitted.arrays()) + 3
+    assert len(ids) == len(fitted.arrays()) + 4
 
 
 @EVERY
@@ -319,6 +358,21 @@ def step_reason(fitted: FittedSpaceMap, mapped: Block, good: Block) -> list[int]
         ({"colour": ViewConfig("whiten", {"component": 1})}, "no option 'component'"),
         ({"colour": ViewConfig("whiten", {"components": 0})}, "components"),
         ({"colour": ViewConfig("whiten", {"epsilon": -1})}, "epsilon"),
+        ({"colour": ViewConfig("sqrt")}, "view colour: .*below 0"),
+        ({"colour": ViewConfig("hike")}, "view colour: .*below 0"),
+        ({"colour": ViewConfig("nystroem", {"kernel": "intersection"})}, "view colour: .*below 0"),
+        ({"bars": ViewConfig("hike", {"levels": 0})}, "levels"),
+        ({"words": ViewConfig("cosine")}, "view words: .*dense"),
+        ({"bars": ViewConfig("rff", {"kernel": "cauchy"})}, "gaussian, exponential"),
+        ({"bars": ViewConfig("rff", {"components": 0})}, "components"),
+        ({"bars": ViewConfig("rff", {"sigma": 0})}, "sigma"),
+        ({"bars": ViewConfig("rff", {"bandwidth": -1.0})}, "bandwidth"),
+        ({"bars": ViewConfig("rff", {"seed": -1})}, "seed"),
+        ({"bars": ViewConfig("nystroem", {"laplacian": "yes"})}, "laplacian"),
+        ({"bars": ViewConfig("nystroem", {"landmarks": 1 << 27})}, "fewer"),
+        ({"bars": ViewConfig("chain")}, "at least one map"),
+        ({"bars": ViewConfig("kernels", {"maps": []})}, "at least one map"),
+        ({"bars": ViewConfig("chain", {"maps": [ViewConfig("unit"), ViewConfig("tfidf")]})}, "sparse"),
     ],
 )
 def test_plans_that_cannot_be_fitted_are_refused_by_view(views: Mapping[str, ViewConfig], word: str) -> None:
@@ -326,7 +380,7 @@ def test_plans_that_cannot_be_fitted_are_refused_by_view(views: Mapping[str, Vie
         SpaceMap(views).fit(sample())
 
 
-@pytest.mark.parametrize("kind", ["standardise", "whiten"])
+@pytest.mark.parametrize("kind", ["standardise", "whiten", "hike", "rff", "nystroem"])
 @pytest.mark.parametrize("rows_", [np.zeros((3, 2)), np.full((3, 2), np.nan), np.zeros((0, 2))])
 def test_samples_that_teach_nothing_are_refused(kind: str, rows_: np.ndarray) -> None:
     with pytest.raises(MapError, match="view v"):
