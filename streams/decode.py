@@ -61,6 +61,7 @@ class BatchDecoder:
             found.timestamps,
             found.weights,
             found.ids,
+            found.sources,
             *self._reading.roles(found),
             refused,
             batch.offsets[-1] + 1,

@@ -15,7 +15,8 @@ class DecodedBatch:
     """The events of one polled batch as columns of length n, and what was refused.
 
     `offsets` int64 [n]; `timestamps` int64 [n], the events' own `ts` in ms; `weights` float32 [n];
-    `ids` uint64 [n], xxh64 (seed 0) of each event id's UTF-8 bytes. `poison` holds the refused
+    `ids` uint64 [n], xxh64 (seed 0) of each event id's UTF-8 bytes; `sources` uint64 [n], the same of each
+    `src`, 0 without one. `poison` holds the refused
     records, in order; `next_offset` is one past the last record polled, refused ones included;
     `last_digest` is the SHA-256 of that record's value (of nothing for null).
     """
@@ -25,6 +26,7 @@ class DecodedBatch:
     timestamps: Int64Array
     weights: Float32Array
     ids: UInt64Array
+    sources: UInt64Array
     query: RoleColumns
     clicked: RoleColumns
     skipped: RoleColumns

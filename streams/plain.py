@@ -6,6 +6,7 @@ and asks this one about every record that it does not know to be an event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -18,7 +19,7 @@ from streams.catalog import Catalog
 from streams.columns import Parts, build_role
 from streams.deadletter import DeadLetter
 from streams.decoded import DecodedBatch
-from streams.ids import hash_ids
+from streams.ids import UInt64Array, hash_ids
 from streams.poison import Poison
 from streams.resolve import Resolver
 from streams.source import RecordBatch
@@ -77,6 +78,7 @@ class PlainDecoder:
             np.array([one.fields["ts"] for one in events], np.int64),
             np.array([one.fields.get("w", 1.0) for one in events], np.float32),
             hash_ids([one.fields["id"] for one in events]),
+            _sources(events),
             query,
             clicked,
             skipped,
@@ -102,6 +104,14 @@ class PlainDecoder:
             self._resolver.check_space(fields["sp"])
         rows, parts = zip(*(self._resolver.locate(fields[name], name) for name in ROLES), strict=True)
         return PlainEvent(fields, rows, parts)
+
+
+def _sources(events: Sequence[PlainEvent]) -> UInt64Array:
+    """Hashes of where events came from, 0 where they do not say."""
+    named = [place for place, one in enumerate(events) if "src" in one.fields]
+    sources = np.zeros(len(events), np.uint64)
+    sources[named] = hash_ids([events[place].fields["src"] for place in named])
+    return sources
 
 
 def _as_maps(raw: Any) -> Any:

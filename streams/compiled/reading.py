@@ -44,6 +44,7 @@ class Found:
     ids: npt.NDArray[np.uint64]
     rows: npt.NDArray[np.int32]
     spans: Int64Array
+    sources: npt.NDArray[np.uint64]
 
     def __len__(self) -> int:
         return len(self.records)
@@ -74,6 +75,7 @@ class Reading:
             np.empty(n, np.uint64),
             np.empty((n, ROLES), np.int32),
             np.empty((n, ROLES, views, 3), np.int64),
+            np.empty(n, np.uint64),
         )
         first = taken = 0
         pieces = []

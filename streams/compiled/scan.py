@@ -34,7 +34,7 @@ REQUIRED = HAS_V | HAS_ID | HAS_TS | HAS_Q | HAS_C | HAS_S
 @inlined
 def read_event(data: Any, at: int, end: int, space: Any, index: Any, table: Any, row: int) -> Any:
     """Whether [at, end) is one event; its row of the table is then filled."""
-    table[2][row] = np.float32(1.0)
+    table[2][row], table[6][row] = np.float32(1.0), np.uint64(0)
     seen = 0
     at, entries = map_header(data, at, end)
     for _ in range(entries):
@@ -91,7 +91,11 @@ def read_optional(data: Any, at: int, end: int, key: int, space: Any, table: Any
         field = HAS_SRC if key == SRC else HAS_IMP
     else:
         return 0, UNUSUAL
-    return field, (stop if is_text(data, start, stop) else UNUSUAL)
+    if not is_text(data, start, stop):
+        return field, UNUSUAL
+    if key == SRC:
+        table[6][row] = xxh64(data, start, stop)
+    return field, stop
 
 
 @kernel(types.int64(BYTES, LONGS, types.int64, types.int64, types.int64, SPACE, INDEX, TABLE, types.int64))

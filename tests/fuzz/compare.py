@@ -14,6 +14,8 @@ from streams.source import RecordBatch
 from streams.vectors import Column, SparseColumn
 from tests.fuzz.cases import Case
 
+COLUMNS = ("offsets", "timestamps", "weights", "ids", "sources")
+
 
 def batch_of(values: Sequence[bytes | None], first: int = 10) -> RecordBatch:
     """Records of one partition at consecutive offsets."""
@@ -39,7 +41,7 @@ def facts(decoded: DecodedBatch) -> dict[str, Any]:
     return {
         "partition": decoded.partition,
         "length": len(decoded),
-        **{name: _array(getattr(decoded, name)) for name in ("offsets", "timestamps", "weights", "ids")},
+        **{name: _array(getattr(decoded, name)) for name in COLUMNS},
         **{name: role_facts(getattr(decoded, name)) for name in ("query", "clicked", "skipped")},
         "poison": decoded.poison,
         "next_offset": decoded.next_offset,

@@ -319,3 +319,13 @@ plain = st.recursive(
 def test_any_value_in_any_field_agrees(changes):
     fields = msgpack.unpackb(encode_event(event(ObjectRef("a"), ObjectRef("b"), ObjectRef("c")))) | changes
     check_agreement(msgpack.packb(fields))
+
+
+def test_events_tell_where_they_came_from():
+    query = ObjectRef(x=np.ones(3, np.float32))
+    values = [
+        encode_event(Event(f"e{n}", 5, query, query, query, source=src))
+        for n, src in enumerate(["web", None, "é" * 200])
+    ]
+    sources = BatchDecoder(DENSE, None, "t").decode(batch(values)).sources
+    assert sources.tolist() == [xxh64("web"), 0, xxh64("é" * 200)]
