@@ -15,9 +15,23 @@ import pytest
 from numpy.typing import NDArray
 
 from learners import Learner, Oasis, OasisConfig
+from learners.averaged import Averaged
+from learners.dissim import Dissim, DissimConfig
+from learners.hedge import HedgeConfig
+from learners.lego import Lego, LegoConfig
+from learners.multikernel import KernelConfig, Omks, OmksConfig, ViewKernels, one_kernel
+from learners.omks_maps import OmksMaps, OmksMapsConfig
+from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 
-from .oracle_oasis import OasisOracle
-from .oracle_step import Oracle
+from .oracle_averaged import AveragedOracle
+from .oracle_combination import Combination, Given, Hedge, PassiveAggressive
+from .oracle_kernels import cosine, intersection, linear, on_columns, polynomial, rbf
+from .oracle_lego import LegoOracle
+from .oracle_oasis import DissimOracle, OasisOracle
+from .oracle_oks import OksOracle
+from .oracle_omks import MappedOasisOracle, OmksOracle
+from .oracle_soml import SomlDaOracle, SomlTgOracle
+from .oracle_step import Kernel, Oracle
 
 DIM = 12
 
@@ -27,7 +41,8 @@ class UnderTest:
     """A learner by its class and settings, and the oracle that says what it must compute.
 
     learner: made by (dim, settings), and gone on with by `from_state(arrays, settings)`. settings, oracle:
-    for a dimension. inputs: kinds of rows it takes. least_dim: of its vectors, where it cuts them into views.
+    for a dimension. inputs: kinds of rows it takes. least_dim: of its vectors, where it cuts them into views. passive_counts: an event that moves
+    nothing still counts in what is scored with.
     """
 
     name: str
@@ -36,6 +51,7 @@ class UnderTest:
     oracle: Callable[[int], Oracle]
     inputs: tuple[str, ...] = ("dense", "sparse")
     least_dim: int = 1
+    passive_counts: bool = False
 
     def make(self, dim: int = DIM) -> Learner:
         """Before any event."""
@@ -56,13 +72,116 @@ def _oasis(name: str, **settings: Any) -> UnderTest:
     return UnderTest(name, Oasis, lambda dim: OasisConfig(**settings), lambda dim: OasisOracle(dim, **oracle))
 
 
-LEARNERS = (
+def _tg(name: str, eta: float, lam: float) -> UnderTest:
+    return UnderTest(
+        name, SomlTg, lambda dim: SomlTgConfig(eta, lam), lambda dim: SomlTgOracle(dim, eta, lam)
+    )
+
+
+def _da(name: str, gamma: float, rho: float, lam: float) -> UnderTest:
+    return UnderTest(
+        name,
+        SomlDa,
+        lambda dim: SomlDaConfig(gamma, rho, lam),
+        lambda dim: SomlDaOracle(dim, gamma, rho, lam),
+    )
+
+
+def _oks(name: str, kernel: KernelConfig, same: Kernel, C: float = 0.1) -> UnderTest:
+    return UnderTest(
+        name,
+        Omks,
+        lambda dim: one_kernel(dim, kernel, C, triplets=64, objects=192, gamma=1.0),
+        lambda dim: OksOracle(same, C),
+    )
+
+
+def _views(dim: int) -> list[tuple[int, int]]:
+    """Three views of a vector."""
+    third = dim // 3
+    return [(0, dim - 2 * third), (dim - 2 * third, dim - third), (dim - third, dim)]
+
+
+def _omks(name: str, hedge: HedgeConfig, combination: Callable[[int], Combination]) -> UnderTest:
+    """Three views, with an RBF and the cosine on each."""
+
+    def oracle(dim: int) -> Oracle:
+        spans = [view for view in _views(dim) for _ in range(2)]
+        kernels = [rbf(1.0), cosine] * 3
+        members = [OksOracle(on_columns(k, *span)) for k, span in zip(kernels, spans, strict=True)]
+        return OmksOracle(members, combination(6), spans, idle=False, awake_only=True)
+
+    def settings(dim: int) -> OmksConfig:
+        both = (KernelConfig("rbf"), KernelConfig("cosine"))
+        views = tuple(ViewKernels(start, stop, both, gamma=1.0) for start, stop in _views(dim))
+        return OmksConfig(views, triplets=64, objects=192, hedge=hedge)
+
+    return UnderTest(name, Omks, settings, oracle, least_dim=3)
+
+
+def _omks_maps(name: str, hedge: HedgeConfig, combination: Callable[[int], Combination]) -> UnderTest:
+    """Three views, each a block of its own."""
+
+    def oracle(dim: int) -> Oracle:
+        members = [
+            MappedOasisOracle(lambda x, span=slice(start, stop): x[span], stop - start)
+            for start, stop in _views(dim)
+        ]
+        return OmksOracle(members, combination(3), _views(dim), idle=False)
+
+    def settings(dim: int) -> OmksMapsConfig:
+        return OmksMapsConfig(tuple(stop - start for start, stop in _views(dim)), hedge=hedge)
+
+    return UnderTest(name, OmksMaps, settings, oracle, least_dim=3)
+
+
+OF_MATRICES = (
     _oasis("oasis"),
     _oasis("oasis-small-C", C=0.01),
     _oasis("oasis-symmetric", symmetric="online"),
     _oasis("oasis-psd", psd_every=7),
     _oasis("oasis-symmetric-psd", symmetric="online", psd_every=7),
+    UnderTest("oasis-averaged", Averaged, lambda dim: OasisConfig(), AveragedOracle, passive_counts=True),
+    UnderTest("dissim", Dissim, lambda dim: DissimConfig(), DissimOracle),
+    UnderTest(
+        "dissim-psd", Dissim, lambda dim: DissimConfig(psd_every=7), lambda dim: DissimOracle(dim, 0.1, 7)
+    ),
+    UnderTest("lego", Lego, lambda dim: LegoConfig(), LegoOracle),
+    UnderTest("lego-firm", Lego, lambda dim: LegoConfig(eta=1.0), lambda dim: LegoOracle(dim, 1.0)),
 )
+
+OF_DIAGONALS = (
+    _tg("soml-tg", 1.0, 1e-5),
+    _tg("soml-tg-sparse", 0.3, 0.05),
+    _da("soml-da", 1e-2, 1.0, 1e-6),
+    _da("soml-da-sparse", 0.3, 1.0, 0.05),
+)
+
+OF_KERNELS = (
+    _oks("oks-linear", KernelConfig("linear"), linear),
+    _oks("oks-rbf", KernelConfig("rbf", sigma=0.5), rbf(0.25), C=1.0),
+    _oks("oks-cosine", KernelConfig("cosine"), cosine, C=1.0),
+    _oks("oks-polynomial", KernelConfig("polynomial", scale=0.5, shift=1, degree=2), polynomial(2, 0.5, 1.0)),
+    _oks("oks-intersection", KernelConfig("intersection"), intersection),
+    _omks("omks-hedge", HedgeConfig("hedge", beta=0.8), lambda m: Hedge(m, 0.8)),
+    _omks("omks-share", HedgeConfig("share", beta=0.8, share=0.05), lambda m: Hedge(m, 0.8, share=0.05)),
+    _omks("omks-uniform", HedgeConfig("uniform"), lambda m: Given([1.0] * m)),
+    _omks("omks-margins", HedgeConfig("margins", C=0.2), lambda m: PassiveAggressive(m, 0.2)),
+)
+
+OVER_MAPS = (
+    _omks_maps("maps-hedge", HedgeConfig("hedge", beta=0.8), lambda m: Hedge(m, 0.8)),
+    _omks_maps("maps-share", HedgeConfig("share", beta=0.8, share=0.05), lambda m: Hedge(m, 0.8, 0.05)),
+    _omks_maps(
+        "maps-discount",
+        HedgeConfig("discount", beta=0.8, discount=0.9),
+        lambda m: Hedge(m, 0.8, memory=0.9),
+    ),
+    _omks_maps("maps-given", HedgeConfig("given", weights=(1.0, 2.0, 3.0)), lambda m: Given([1, 2, 3])),
+    _omks_maps("maps-margins", HedgeConfig("margins", C=0.2), lambda m: PassiveAggressive(m, 0.2)),
+)
+
+LEARNERS = (*OF_MATRICES, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
 
 EVERY = pytest.mark.parametrize("subject", LEARNERS, ids=str)
 """Each learner."""
