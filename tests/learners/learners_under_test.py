@@ -41,8 +41,8 @@ class UnderTest:
     """A learner by its class and settings, and the oracle that says what it must compute.
 
     learner: made by (dim, settings), and gone on with by `from_state(arrays, settings)`. settings, oracle:
-    for a dimension. inputs: kinds of rows it takes. least_dim: of its vectors, where it cuts them into views. passive_counts: an event that moves
-    nothing still counts in what is scored with.
+    for a dimension. inputs: kinds of rows it takes. least_dim: of its vectors, where it cuts them into views.
+    passive_counts: an event that moves nothing still counts in what is scored with.
     """
 
     name: str
