@@ -17,6 +17,7 @@ from daemon.learn.steps.publisher import StepPublisher
 from daemon.retention import retain_steps
 from daemon.telemetry import LearnMetrics
 from daemon.telemetry.step_log_metrics import StepLogMetrics
+from daemon.versions.algorithms import by_steps
 from streams.address import Address
 from streams.open import open_sink, prepare_topic
 from streams.source import Sink
@@ -39,14 +40,15 @@ def step_log(
 ) -> StepLog:
     """The step log that `[steps]` asks for. Opens nothing: its thread does, once it is started."""
     settings = config.steps
-    if not settings.enabled:
+    if not (settings.enabled and by_steps(config.learner.algorithm)):
         return StepLog(Handover(None), None, lambda: None)
-    inbox, base, dim = Inbox(), durable(origin.base), origin.state.learner.dim
+    inbox, base = Inbox(), durable(origin.base)
+    dim, told = origin.state.learner.dim, origin.state.learner.taken
 
     def journal(max_record_bytes: int) -> Journal:
         allowance = Allowance(settings.max_rate_bytes, clock(), settings.retention_size)
         place = Place(origin.epoch.number, 0, base.number, origin.epoch.writer)
-        return Journal(place, base, dim, max_record_bytes, allowance)
+        return Journal(place, base, dim, max_record_bytes, allowance, told=told)
 
     numbers = StepLogMetrics(metrics.registry, BREAK_REASONS)
     publisher = StepPublisher(

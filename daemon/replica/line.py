@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from streams.steps.segment import Base, Break, Place, Segment, Steps
+from streams.steps.segment import Base, Body, Break, Place, Segment, Steps, Taken, Triplets
 
 CUTS_KEPT = 64
 """Cuts whose places are remembered: versions become durable within a few of them."""
@@ -40,7 +40,7 @@ class Cut:
 class Apply:
     """Take these steps. At a cut, tell `Line.at_cut` the digest of W after them."""
 
-    steps: Steps
+    steps: Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Line:
             self._join(cut[1])
             return None
         body, place = segment.body, segment.place
-        passed = isinstance(body, Steps) and body.first >= self._base_records and body.last > body.first
+        passed = isinstance(body, Steps | Triplets) and self._base_records <= body.first < body.last
         named = isinstance(body, Base) and body.number == self._version and place.seq > 0
         return self._lose("gap") if place.writer == self._author and (passed or named) else None
 
@@ -163,7 +163,7 @@ class Line:
             return self._relabel(body)
         return self._lose("writer", body.number if body.number >= self._version else None)
 
-    def _next(self, body: Steps | Base | Break) -> Meaning:
+    def _next(self, body: Body) -> Meaning:
         if isinstance(body, Break):
             return self._lose("break")
         if isinstance(body, Base):
@@ -224,6 +224,6 @@ def _cut(segment: Segment, next_offset: int) -> tuple[int, Cut] | None:
     place, body = segment.place, segment.body
     if isinstance(body, Base) and place.seq == 0:
         return body.records, Cut(place, segment.after, next_offset, body)
-    if isinstance(body, Steps) and body.cut:
+    if isinstance(body, Steps | Triplets) and body.cut:
         return body.last, Cut(place, segment.after, next_offset)
     return None

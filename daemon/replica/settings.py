@@ -15,6 +15,7 @@ from checkpoints.versions import VersionStore
 from daemon.config.model import Config, ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.view import View
+from daemon.versions.algorithms import by_steps
 from learners.block import Block
 from streams.open import open_source
 from streams.source import Source
@@ -80,9 +81,10 @@ Steps = Callable[[], Source]
 
 def steps_of(config: Config, alias: str) -> Steps | None:
     """The steps by which `alias` is followed, None where it is followed version by version: `latest` alone
-    moves with every step, and only where `steps.enabled` says that they are published.
+    moves with every step, and only where `steps.enabled` says that they are published, of learners whose
+    forms keep up with steps.
     """
-    if alias != LATEST or not config.steps.enabled:
+    if alias != LATEST or not config.steps.enabled or not by_steps(config.learner.algorithm):
         return None
     topic = config.stream.to_address().steps
     return lambda: open_source(topic)

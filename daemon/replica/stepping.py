@@ -15,10 +15,12 @@ from daemon.replica.line import Apply, Lost, Relabel
 from daemon.replica.listener import Listener
 from daemon.replica.model import ModelId
 from daemon.versions.counters import records_of
+from learners.batch import TripletBatch
 from learners.block import Block
 from learners.errors import LearnerError
-from learners.steps import StepBatch
-from streams.steps.segment import Steps
+from learners.steps import StepBatch, TripletSteps
+from learners.steps import Steps as LearnerSteps
+from streams.steps.segment import Steps, Taken
 
 Told = Callable[[ModelId, str, NDArray[np.int64]], None]
 """Told of a flip: the model, what changed, and the event times that it newly holds."""
@@ -97,22 +99,21 @@ class Stepper:
         self._discard()
         return self._listener.lose("error")
 
-    def _take(self, steps: Steps) -> Lost | None:
-        query, error = as_block(steps.query), as_block(steps.error)
+    def _take(self, steps: Taken) -> Lost | None:
         try:
-            batch = StepBatch(steps.tau, query, error, steps.project)
-            if len(batch) or batch.project:
+            batch, changes = steps_of(steps), bool(len(steps)) or steps.project
+            if changes:
                 self._desk.take(batch)
         except (LearnerError, ValueError, np.linalg.LinAlgError):
             self._discard()
             return self._listener.lose("steps")
-        self._heard(batch.query)
+        self._heard(as_block(steps.query))
         pending = self._pending
         pending.taken = True
         pending.times.append(self._new_times(steps))
         if steps.last > steps.first:
             pending.whole = True
-        elif len(batch) or batch.project:
+        elif changes:
             pending.whole = False
         self._total, self._watermark = steps.last, steps.watermark
         if steps.cut:
@@ -132,7 +133,7 @@ class Stepper:
             self._desk.relabel(self.model)
             self._told(self.model, "relabel", NO_TIMES)
 
-    def _new_times(self, steps: Steps) -> NDArray[np.int64]:
+    def _new_times(self, steps: Taken) -> NDArray[np.int64]:
         """Its event times but for those of events that were shown before: after a fall back the log is read
         again from a version on, and a learner that began anew learns the same events again.
         """
@@ -152,3 +153,11 @@ class Stepper:
     def close(self) -> None:
         """Let go of the log."""
         self._listener.close()
+
+
+def steps_of(body: Taken) -> LearnerSteps:
+    """What a segment tells, as a learner takes it. Raises BlockError for rows that do not fit each other."""
+    if isinstance(body, Steps):
+        return StepBatch(body.tau, as_block(body.query), as_block(body.error), body.project)
+    roles = (as_block(one) for one in (body.query, body.clicked, body.skipped))
+    return TripletSteps(TripletBatch(*roles), body.weights)

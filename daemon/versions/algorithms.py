@@ -14,7 +14,8 @@ import numpy.typing as npt
 from checkpoints.manifest import Manifest
 from daemon.config.learners import LEARNERS, LearnerConfig
 from daemon.versions.arrays import learner_specs, one_digest
-from daemon.versions.forms import FormKind, MadeAnew
+from daemon.versions.blocks_form import BlocksForms
+from daemon.versions.forms import VERSIONS, FormKind, MadeAnew
 from daemon.versions.matrix_form import MatrixForms
 from learners.averaged import Averaged
 from learners.block import Block
@@ -22,6 +23,7 @@ from learners.dissim import Dissim, DissimConfig
 from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap
 from learners.oasis import Oasis, OasisConfig
+from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.protocol import Learner
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 
@@ -30,7 +32,7 @@ ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
 refusal but a control entry."""
 
 Columns: TypeAlias = Mapping[str, range]
-"""View -> its columns in the mapped vectors, in their order."""
+"""View, or kernel of a view, -> its columns in the mapped vectors, in their order."""
 NO_VIEWS: Columns = {}
 
 
@@ -45,6 +47,7 @@ class Algorithm:
     can; raises StateError.
     forms: what versions are served as.
     followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
+    by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
     """
 
     settings: Callable[[Any, Columns], Any]
@@ -53,12 +56,18 @@ class Algorithm:
     forms: FormKind
     followed: tuple[str, ...] = ()
     needs_sample: bool = False
+    by_block: bool = False
 
 
 def same_names(settings: Callable[..., Any]) -> Callable[[Any, Columns], Any]:
     """Settings of a dataclass whose fields are keys of [learner]."""
     names = [field.name for field in fields(settings)]  # type: ignore[arg-type]
     return lambda keys, _columns: settings(**{name: getattr(keys, name) for name in names})
+
+
+def _aggressiveness(settings: Any) -> float:
+    """C, the upper bound of tau."""
+    return float(settings.C)
 
 
 def _soml(learner: type[DiagonalLearner], config: type[Any]) -> Algorithm:
@@ -78,12 +87,14 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         restore=lambda arrays, settings: Oasis.from_state(arrays, settings, copy=False),
         forms=MatrixForms(),
         followed=("W",),
+        full_step=_aggressiveness,
     ),
     "oasis-averaged": Algorithm(
         settings=lambda keys, _columns: OasisConfig(keys.C, keys.symmetric),
         make=lambda settings, dim, _sample: Averaged(dim, settings),
         restore=lambda arrays, settings: Averaged.from_state(arrays, settings, copy=False),
         forms=MatrixForms(),
+        full_step=_aggressiveness,
     ),
     "dissim-oasis": Algorithm(
         settings=same_names(DissimConfig),
@@ -91,6 +102,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         restore=lambda arrays, settings: Dissim.from_state(arrays, settings, copy=False),
         forms=MatrixForms(),
         followed=("W",),
+        full_step=_aggressiveness,
     ),
     "lego": Algorithm(
         settings=same_names(LegoConfig),
@@ -101,6 +113,15 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     ),
     "soml-tg": _soml(SomlTg, SomlTgConfig),
     "soml-da": _soml(SomlDa, SomlDaConfig),
+    "omks-maps": Algorithm(
+        settings=lambda keys, columns: OmksMapsConfig(
+            tuple(len(block) for block in columns.values()), keys.C, keys.hedge()
+        ),
+        make=lambda settings, dim, _sample: OmksMaps(dim, settings),
+        restore=lambda arrays, settings: OmksMaps.from_state(arrays, settings, copy=False),
+        forms=BlocksForms(),
+        by_block=True,
+    ),
 }
 
 
@@ -112,6 +133,11 @@ def learner_config_of(manifest: Manifest) -> LearnerConfig:
     keys = LEARNERS[manifest.learner["name"]]
     settings = {name: recorded[name] for name in keys.model_fields if name != "algorithm"}
     return keys(algorithm=manifest.learner["name"], **settings)
+
+
+def by_steps(algorithm: str) -> bool:
+    """Whether its models can be followed step by step, not only from version to version."""
+    return ALGORITHMS[algorithm].forms.follows != VERSIONS
 
 
 def state_digest(algorithm: str, names: Iterable[str], digest: Callable[[str], str]) -> str:
@@ -127,13 +153,15 @@ def digest_of(manifest: Manifest) -> str:
     return state_digest(manifest.learner["name"], digests, digests.__getitem__)
 
 
+def full_step(config: LearnerConfig) -> float | None:
+    """The largest tau that an event of weight 1 can have, see `Algorithm`."""
+    algorithm = ALGORITHMS[config.algorithm]
+    return None if algorithm.full_step is None else algorithm.full_step(algorithm.settings(config, NO_VIEWS))
+
+
 def columns_of(fitted: FittedSpaceMap) -> Columns:
-    """The columns of each view in what a map gives."""
-    columns, start = {}, 0
-    for name, view in fitted.views.items():
-        columns[name] = range(start, start + view.dim)
-        start += view.dim
-    return columns
+    """The columns of each view in what a map gives, or of each kernel of a view where it has several."""
+    return fitted.blocks
 
 
 def untrained(

@@ -11,15 +11,26 @@ from streams.steps import payload as numbers
 from streams.steps.chain import link
 from streams.steps.errors import BAD_HASH, OUT_OF_RANGE, TOO_LARGE, UNSUPPORTED_VERSION, BadSegment
 from streams.steps.fields import Fields
-from streams.steps.segment import BREAK_REASONS, Base, Body, Break, Place, Segment, Steps
+from streams.steps.segment import (
+    BREAK_REASONS,
+    Base,
+    Body,
+    Break,
+    Place,
+    Segment,
+    Steps,
+    Taken,
+    Triplets,
+)
 
-FORMAT_VERSION = 1
+FORMAT_VERSIONS = (1, 2)
+"""2 is the kind `triplets`, 1 are all others: who reads 1 alone refuses what it does not know, no more."""
 MAX_SEGMENT_BYTES = 64 << 20
 MAX_PARTS = 4096
 MAX_HEAD_BYTES = 4096
 MAX_DIM = 2**31 - 1
 ROOM = 512  # more than the fields of a part take beside its header and data, and what a broker adds
-KINDS = ("steps", "base", "break")
+KINDS = {1: ("steps", "base", "break"), 2: ("triplets",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +45,7 @@ class Encoded:
 class Part:
     """One record: part `part` of `parts`, the segment's header bytes, its share of the payload."""
 
+    version: int
     part: int
     parts: int
     before: bytes
@@ -50,7 +62,7 @@ def encode_segment(place: Place, body: Body, before: bytes, max_record_bytes: in
     """
     where = {"epoch": place.epoch, "seq": place.seq, "run": place.run, "writer": place.writer}
     head = msgpack.packb({**where, **_describe(body)})
-    payload = numbers.pack(body) if isinstance(body, Steps) else b""
+    payload = numbers.pack(body) if isinstance(body, Steps | Triplets) else b""
     room = max_record_bytes - len(head) - ROOM
     parts = max(1, -(-len(payload) // max(1, room)))
     if len(payload) > MAX_SEGMENT_BYTES or parts > MAX_PARTS or room < 1:
@@ -60,7 +72,7 @@ def encode_segment(place: Place, body: Body, before: bytes, max_record_bytes: in
     after = link(before, head, payload)
     records = []
     for part in range(parts):
-        record = {"v": FORMAT_VERSION, "part": part, "parts": parts, "chain": before, "next": after}
+        record = {"v": version_of(body), "part": part, "parts": parts, "chain": before, "next": after}
         data = payload[part * room : (part + 1) * room]
         records.append(msgpack.packb({**record, "head": head, "data": data}))
     return Encoded(records, after)
@@ -70,18 +82,23 @@ def decode_part(value: bytes | None) -> Part:
     """One record, its structure checked; raises BadSegment, and nothing else, whatever the bytes."""
     fields = Fields(value, MAX_SEGMENT_BYTES + MAX_HEAD_BYTES + ROOM, "the record")
     version = fields.number("v")
-    if version != FORMAT_VERSION:
-        raise BadSegment(UNSUPPORTED_VERSION, f"version {version}; this release reads {FORMAT_VERSION}")
+    if version not in FORMAT_VERSIONS:
+        raise BadSegment(UNSUPPORTED_VERSION, f"version {version}; this release reads {FORMAT_VERSIONS}")
     part, parts = fields.number("part", MAX_PARTS - 1), fields.number("parts", MAX_PARTS)
     if part >= parts:
         raise BadSegment(OUT_OF_RANGE, f"part {part} of {parts}")
     before, after = fields.hash("chain"), fields.hash("next")
     head, data = fields.data("head"), fields.data("data")
     fields.nothing_left()
-    return Part(part, parts, before, after, head, data)
+    return Part(version, part, parts, before, after, head, data)
 
 
-def decode_segment(before: bytes, after: bytes, head: bytes, payload: bytes) -> Segment:
+def version_of(body: Body) -> int:
+    """The version of the format that has a body of this kind."""
+    return 2 if isinstance(body, Triplets) else 1
+
+
+def decode_segment(version: int, before: bytes, after: bytes, head: bytes, payload: bytes) -> Segment:
     """The segment of a header and a whole payload. Raises BadSegment, and nothing else.
 
     The hash comes first: what does not hang on the chain value that it states is not looked into.
@@ -91,16 +108,16 @@ def decode_segment(before: bytes, after: bytes, head: bytes, payload: bytes) -> 
     fields = Fields(head, MAX_HEAD_BYTES, "the header")
     at = fields.number("epoch"), fields.number("seq"), fields.number("run")
     place = Place(*at, fields.hex_digest("writer"))
-    kind = fields.one_of("kind", KINDS)
-    if kind == "steps":
-        body: Body = _steps(fields, payload)
+    kind = fields.one_of("kind", KINDS[version])
+    if kind in ("steps", "triplets"):
+        body: Body = _taken(fields, payload, kind == "triplets")
     elif kind == "base":
         which = fields.number("number"), fields.number("records")
         body = Base(*which, fields.hash("at"), fields.hex_digest("digest"), fields.hex_digest("by"))
     else:
         body = Break(fields.number("records"), fields.one_of("reason", BREAK_REASONS))
     fields.nothing_left()
-    if payload and kind != "steps":
+    if payload and kind not in ("steps", "triplets"):
         raise BadSegment(OUT_OF_RANGE, f"a {kind} has no payload")
     return Segment(place, body, before, after)
 
@@ -112,23 +129,39 @@ def _describe(body: Body) -> dict[str, Any]:
         return {"kind": "base", **at, "digest": body.digest, "by": body.writer}
     if isinstance(body, Break):
         return {"kind": "break", "records": body.records, "reason": body.reason}
-    layout = numbers.layout_of(body)
-    fields = {"kind": "steps", "first": body.first, "last": body.last, "wm": body.watermark}
-    fields |= {"cut": body.cut, "project": body.project, "events": layout.events, "steps": layout.steps}
-    fields |= {"form": layout.form, "dim": layout.dim}
-    return fields if layout.form == numbers.DENSE else {**fields, "qn": layout.query, "en": layout.error}
+    triplets = isinstance(body, Triplets)
+    layout, told = numbers.layout_of(body), {"first": body.first, "last": body.last, "wm": body.watermark}
+    fields = {"kind": "triplets" if triplets else "steps", **told, "cut": body.cut}
+    fields |= {"weights": bool(layout.scalar)} if triplets else {"project": body.project}
+    fields |= {"events": layout.events, "steps": layout.steps, "form": layout.form, "dim": layout.dim}
+    if layout.form == numbers.CSR:
+        fields |= dict(zip(_stored_names(triplets), layout.stored, strict=True))
+    return fields
 
 
-def _steps(fields: Fields, payload: bytes) -> Steps:
+def _stored_names(triplets: bool) -> tuple[str, ...]:
+    return ("qn", "cn", "sn") if triplets else ("qn", "en")
+
+
+def _taken(fields: Fields, payload: bytes, triplets: bool) -> Taken:
     first, last = fields.number("first"), fields.number("last")
     if last < first:
         raise BadSegment(OUT_OF_RANGE, f"the header's records go back from {first} to {last}")
-    watermark, cut, project = fields.optional_number("wm"), fields.flag("cut"), fields.flag("project")
+    watermark, cut = fields.optional_number("wm"), fields.flag("cut")
+    flag = fields.flag("weights" if triplets else "project")
     events, steps = fields.number("events", MAX_SEGMENT_BYTES), fields.number("steps", MAX_SEGMENT_BYTES)
     form, dim = fields.one_of("form", (numbers.CSR, numbers.DENSE)), fields.number("dim", MAX_DIM)
-    stored = (0, 0) if form == numbers.DENSE else (fields.number("qn"), fields.number("en"))
+    names = _stored_names(triplets)
+    stored = (0,) * len(names) if form == numbers.DENSE else tuple(fields.number(name) for name in names)
     if dim == 0:
         raise BadSegment(OUT_OF_RANGE, "the header's dim is 0")
-    layout = numbers.Layout(events, steps, form, dim, *stored)
-    timestamps, tau, query, error = numbers.unpack(layout, payload)
-    return Steps(first, last, watermark, timestamps, tau, query, error, cut, project)
+    scalar = (numbers.WEIGHT if flag else "") if triplets else numbers.TAU
+    timestamps, own, blocks = numbers.unpack(
+        numbers.Layout(events, steps, scalar, form, dim, stored), payload
+    )
+    if triplets:
+        query, clicked, skipped = blocks
+        return Triplets(first, last, watermark, timestamps, own, query, clicked, skipped, cut)
+    assert own is not None
+    query, error = blocks
+    return Steps(first, last, watermark, timestamps, own, query, error, cut, flag)

@@ -43,7 +43,7 @@ class Joiner:
             return None
         payload = part.data if part.parts == 1 else b"".join([one.data for one in self._parts])
         self._forget()
-        return decode_segment(part.before, part.after, part.head, payload)
+        return decode_segment(part.version, part.before, part.after, part.head, payload)
 
     def _forget(self) -> None:
         self._parts, self._size = [], 0
@@ -51,7 +51,8 @@ class Joiner:
 
 def _together(first: Part, part: Part) -> bool:
     """Whether two records are parts of one segment."""
-    return (first.parts, first.before, first.after, first.head) == (
+    return (first.version, first.parts, first.before, first.after, first.head) == (
+        part.version,
         part.parts,
         part.before,
         part.after,

@@ -1,4 +1,4 @@
-"""The numbers of `Steps` as one run of little-endian bytes, and back, every length checked first."""
+"""The numbers of steps and triplets as one run of little-endian bytes, and back, every length checked."""
 
 from __future__ import annotations
 
@@ -9,46 +9,52 @@ import numpy as np
 import numpy.typing as npt
 
 from streams.steps.errors import BAD_VECTORS, OUT_OF_RANGE, BadSegment
-from streams.steps.segment import Steps
+from streams.steps.segment import Steps, Taken
 from streams.vectors import Column, DenseColumn, SparseColumn
 
 CSR, DENSE = "csr", "dense"
+TAU, WEIGHT = "<f4", "<f8"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a payload holds: `events` timestamps, `steps` step sizes, and two blocks of rows of `form` with
-    `dim` columns, of which the CSR ones have `query` and `error` stored entries."""
+    """What a payload holds: `events` timestamps, one number of `scalar` ("" for none) for each of `steps`
+    rows, and blocks of that many rows of `form` with `dim` columns; `stored`: entries of each CSR block, 0 of
+    each dense one."""
 
     events: int
     steps: int
+    scalar: str
     form: str
     dim: int
-    query: int = 0
-    error: int = 0
+    stored: tuple[int, ...]
 
     @property
     def size(self) -> int:
         """Bytes of the payload."""
-        if self.form == DENSE:
-            return 8 * self.events + 4 * self.steps * (1 + 2 * self.dim)
-        return 8 * self.events + 4 * self.steps * 3 + 8 * (self.query + self.error)
+        own = np.dtype(self.scalar).itemsize if self.scalar else 0
+        rows = 4 * self.dim if self.form == DENSE else 4
+        return 8 * self.events + self.steps * (own + rows * len(self.stored)) + 8 * sum(self.stored)
 
 
-def layout_of(steps: Steps) -> Layout:
-    """The layout of the payload of `steps`."""
-    counts = len(steps.timestamps), len(steps.tau)
-    if isinstance(steps.query, DenseColumn) or isinstance(steps.error, DenseColumn):
-        return Layout(*counts, DENSE, steps.query.dim)
-    stored = (int(block.indptr[-1] - block.indptr[0]) for block in (steps.query, steps.error))
-    return Layout(*counts, CSR, steps.query.dim, *stored)
+def layout_of(body: Taken) -> Layout:
+    """The layout of the payload of steps or triplets."""
+    scalar, _, blocks = _parts(body)
+    counts = len(body.timestamps), len(body)
+    if any(isinstance(block, DenseColumn) for block in blocks):
+        return Layout(*counts, scalar, DENSE, blocks[0].dim, (0,) * len(blocks))
+    stored = tuple(int(block.indptr[-1] - block.indptr[0]) for block in blocks)  # type: ignore[union-attr]
+    return Layout(*counts, scalar, CSR, blocks[0].dim, stored)
 
 
-def pack(steps: Steps) -> bytes:
-    """timestamps int64, tau float32, then query and error: dense rows, or lengths int32, indices int32,
-    values float32."""
-    arrays: list[tuple[npt.NDArray[Any], str]] = [(steps.timestamps, "<i8"), (steps.tau, "<f4")]
-    for block in (steps.query, steps.error):
+def pack(body: Taken) -> bytes:
+    """timestamps int64, tau float32 or weights float64, then the blocks: dense rows, or lengths int32,
+    indices int32, values float32."""
+    scalar, numbers, blocks = _parts(body)
+    arrays: list[tuple[npt.NDArray[Any], str]] = [(body.timestamps, "<i8")]
+    if numbers is not None:
+        arrays.append((numbers, scalar))
+    for block in blocks:
         if isinstance(block, DenseColumn):
             arrays.append((block.values, "<f4"))
         else:
@@ -61,21 +67,39 @@ def pack(steps: Steps) -> bytes:
     return b"".join([np.ascontiguousarray(array, dtype).data for array, dtype in arrays if array.size])
 
 
-def unpack(layout: Layout, payload: bytes) -> tuple[npt.NDArray[Any], npt.NDArray[Any], Column, Column]:
-    """(timestamps, tau, query, error), views of `payload`. Raises BadSegment unless all can be applied: step
-    sizes above 0, everything finite, indices strictly increasing within 0..dim - 1."""
+def unpack(
+    layout: Layout, payload: bytes
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, tuple[Column, ...]]:
+    """(timestamps, tau or weights, blocks), views of `payload`. Raises BadSegment unless all can be applied:
+    step sizes above 0, weights not below it, everything finite, indices strictly increasing within 0..dim -
+    1."""
     if len(payload) != layout.size:
         raise BadSegment(
             OUT_OF_RANGE, f"a payload of {len(payload)} bytes where the header says {layout.size}"
         )
     cursor = _Cursor(payload)
-    timestamps, tau = cursor.take(layout.events, "<i8"), cursor.take(layout.steps, "<f4")
-    if not (np.isfinite(tau).all() and (tau > 0).all()):
-        raise BadSegment(BAD_VECTORS, "a step size is not a finite number above 0")
+    timestamps = cursor.take(layout.events, "<i8")
+    numbers = cursor.take(layout.steps, layout.scalar) if layout.scalar else None
+    if numbers is not None:
+        _check_numbers(numbers, layout.scalar)
     if len(timestamps) and not (timestamps.min() >= 0 and timestamps.max() < 2**53):
         raise BadSegment(OUT_OF_RANGE, "an event time is not within 0 .. 2^53 - 1 milliseconds")
-    query = _rows(cursor, layout, layout.query)
-    return timestamps, tau, query, _rows(cursor, layout, layout.error)
+    return timestamps, numbers, tuple(_rows(cursor, layout, stored) for stored in layout.stored)
+
+
+def _parts(body: Taken) -> tuple[str, npt.NDArray[Any] | None, tuple[Column, ...]]:
+    """The type of the number that each row has, those numbers, and the blocks of rows."""
+    if isinstance(body, Steps):
+        return TAU, body.tau, (body.query, body.error)
+    scalar = "" if body.weights is None else WEIGHT
+    return scalar, body.weights, (body.query, body.clicked, body.skipped)
+
+
+def _check_numbers(numbers: npt.NDArray[Any], scalar: str) -> None:
+    if scalar == TAU and not (np.isfinite(numbers).all() and (numbers > 0).all()):
+        raise BadSegment(BAD_VECTORS, "a step size is not a finite number above 0")
+    if scalar == WEIGHT and not (np.isfinite(numbers).all() and (numbers >= 0).all()):
+        raise BadSegment(BAD_VECTORS, "a weight is not a finite number of at least 0")
 
 
 class _Cursor:

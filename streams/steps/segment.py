@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from streams.vectors import Column, Float32Array, Int64Array
+from streams.vectors import Column, Float32Array, Float64Array, Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,43 @@ class Steps:
         return len(self.tau)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Triplets:
+    """The same of a learner whose steps have no shorter form: its triplets themselves.
+
+    `query`, `clicked`, `skipped` (n rows of one kind and dim): the events that were not rejected and that
+    matter to the learner, in order; `weights` float64 [n], each finite and not negative, None where all are
+    1. All else as in `Steps`.
+    """
+
+    first: int
+    last: int
+    watermark: int | None
+    timestamps: Int64Array
+    weights: Float64Array | None
+    query: Column
+    clicked: Column
+    skipped: Column
+    cut: bool = False
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @property
+    def project(self) -> bool:
+        """Nothing is projected on the way: what a learner does of itself it does again."""
+        return False
+
+
+Taken: TypeAlias = Steps | Triplets
+"""What was learned, in either form."""
+
+
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A version is durable: its number, its records, the chain's value at its cut, and the xxh3_128 (hex) of
-    the bytes of the learner's matrix, and the token of the writer that wrote it. Segment 0 of each epoch is
-    the base that the writer began from, whose chain value is `GENESIS`."""
+    """A version is durable: its number, its records, the chain's value at its cut, the digest of the
+    learner's arrays that steps change (hex; see FORMAT.md), and the token of the writer that wrote it.
+    Segment 0 of each epoch is the base that the writer began from, whose chain value is `GENESIS`."""
 
     number: int
     records: int
@@ -76,7 +108,7 @@ BREAK_REASONS = (RATE, SINK, QUEUE, ERROR)
 """rate: more bytes per second than allowed. sink: the log did not take them. queue: the writer fell behind.
 error: the steps could not be written down."""
 
-Body: TypeAlias = Steps | Base | Break
+Body: TypeAlias = Steps | Triplets | Base | Break
 
 
 @dataclass(frozen=True, slots=True, eq=False)

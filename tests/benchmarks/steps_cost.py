@@ -112,7 +112,7 @@ class Learning:
         publisher = StepPublisher(
             inbox,
             lambda: open_steps(address),
-            lambda most: Journal(PLACE, BASE, DIM, most, Allowance(1 << 40, 0.0)),
+            lambda most: Journal(PLACE, BASE, DIM, most, Allowance(1 << 40, 0.0), told=self._learner.taken),
             every_s=EVERY_S,
             metrics=StepLogMetrics(registry, BREAK_REASONS),
             clock=time.monotonic,

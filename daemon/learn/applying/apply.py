@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from daemon.learn.applying.learning import Learned, learn, names_of
+from daemon.learn.applying.letters import capped_letters, rejected_letters
 from daemon.learn.applying.progress import Applied
 from daemon.learn.applying.ready import Ready
 from daemon.learn.applying.state import State
-from daemon.versions.counters import DUPLICATE, POISON, REJECTED
+from daemon.versions.counters import CAPPED, DUPLICATE, LIMITED, POISON, REJECTED
 from learners.batch import TripletBatch
+from learners.caps import REASONS
 from learners.outcome import Outcome, Reason, StepInfo
 from streams.deadletter import DeadLetter
 
@@ -21,15 +23,23 @@ from streams.deadletter import DeadLetter
 @dataclass(frozen=True, slots=True)
 class Step:
     """One applied batch: its effect on the progress, dead letters of what the kernel rejected, in offset
-    order, and how many events were repetitions. Of the others: the triplets (None without any), their event
-    times int64 [n] in ms, and the kernel's info."""
+    order, those of what the caps refused, and how many events were repetitions. Of the others: the triplets
+    (None without any), their event times int64 [n] in ms, the weights [n] they were learned with, and the
+    kernel's info."""
 
     applied: Applied
     rejected: list[DeadLetter]
+    capped: list[DeadLetter]
     info: StepInfo
     duplicates: int
     learned: TripletBatch | None
     timestamps: npt.NDArray[np.int64]
+    weights: npt.NDArray[Any]
+
+    @property
+    def letters(self) -> list[DeadLetter]:
+        """All dead letters of the step, in offset order."""
+        return sorted(self.rejected + self.capped, key=lambda letter: letter.offset)
 
 
 def step(state: State, ready: Ready, topic: str) -> Step:
@@ -40,51 +50,29 @@ def step(state: State, ready: Ready, topic: str) -> Step:
     counts as a repetition depends on nothing but the ids in their order.
     """
     decoded = ready.decoded
-    learned, info, kept = _learn(state, ready)
-    timestamps, duplicates = decoded.timestamps[kept], len(decoded) - len(info)
+    learned = learn(state, decoded, ready.triplets, names_of(state, decoded))
+    info, timestamps = learned.info, decoded.timestamps[learned.rows]
     damaged = ready.polled.damaged is not None
     applied = Applied(
         partition=decoded.partition,
         next_offset=decoded.next_offset,
         last_digest=None if damaged else decoded.last_digest.hex(),
         records=ready.records,
-        counts=count(info, decoded.poison, duplicates),
+        counts=count(info, decoded.poison, learned.duplicates) | _caps_count(learned),
         losses=info.loss[info.outcome != Outcome.REJECTED],
         newest_ts=newest_ts(timestamps, info),
         damaged=damaged,
     )
-    rejected = rejected_letters(ready, kept, info, topic)
-    return Step(applied, rejected, info, duplicates, learned, timestamps)
-
-
-def _learn(state: State, ready: Ready) -> tuple[TripletBatch | None, StepInfo, Any]:
-    """What the kernel saw, its info, and which of the decoded events that is: a slice or an array of rows."""
-    triplets, weights = ready.triplets, ready.decoded.weights
-    if triplets is None:
-        return None, StepInfo.empty(0), slice(0)
-    fresh = state.window.admit(ready.decoded.ids)
-    if fresh.all():
-        return triplets, state.learner.learn_many(triplets, weights), slice(None)
-    kept = np.flatnonzero(fresh)
-    if len(kept) == 0:
-        return None, StepInfo.empty(0), slice(0)
-    taken = triplets.take(kept)
-    return taken, state.learner.learn_many(taken, weights[kept]), kept
-
-
-def rejected_letters(ready: Ready, kept: Any, info: StepInfo, topic: str) -> list[DeadLetter]:
-    """A dead letter with the original bytes for every event the kernel rejected; `kept`: its rows."""
-    letters = []
-    records = ready.polled
-    offsets = ready.decoded.offsets[kept]
-    for row in np.flatnonzero(info.outcome == Outcome.REJECTED):
-        offset = int(offsets[row])
-        value = records.values[bisect_left(records.offsets, offset)]
-        reason = Reason(int(info.reason[row])).name.lower()
-        letters.append(
-            DeadLetter(topic, records.partition, offset, reason, "refused by the learner's step", value)
-        )
-    return letters
+    return Step(
+        applied,
+        rejected_letters(ready, learned, topic),
+        capped_letters(ready, learned, topic),
+        info,
+        learned.duplicates,
+        learned.triplets,
+        timestamps,
+        learned.weights,
+    )
 
 
 def count(info: StepInfo, poison: list[DeadLetter], duplicates: int) -> dict[str, int]:
@@ -100,6 +88,14 @@ def count(info: StepInfo, poison: list[DeadLetter], duplicates: int) -> dict[str
         if found:
             counts[f"{REJECTED}.{reason.name.lower()}"] = found
     return counts
+
+
+def _caps_count(learned: Learned) -> dict[str, int]:
+    """Events that caps refused, also as `capped.<reason>`, and that they limited; nothing where none were."""
+    counts = {LIMITED: learned.limited, CAPPED: len(learned.capped)}
+    for fate, reason in REASONS.items():
+        counts[f"{CAPPED}.{reason}"] = int(np.count_nonzero(learned.fates == fate))
+    return {name: found for name, found in counts.items() if found}
 
 
 def newest_ts(timestamps: npt.NDArray[np.int64], info: StepInfo) -> int | None:

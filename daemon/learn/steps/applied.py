@@ -17,7 +17,8 @@ class AppliedBatch:
     """One batch after its step. `first`, `last`: records before and after it, counted since version 0.
 
     `triplets`: the events the step saw, None when it saw none; `info`: what it did with each; `timestamps`
-    int64 [n]: their event times, ms; `watermark`: newest event time learned so far.
+    int64 [n]: their event times, ms; `weights` [n]: None where all are 1; `watermark`: newest event time
+    learned so far.
     """
 
     first: int
@@ -26,6 +27,7 @@ class AppliedBatch:
     triplets: TripletBatch | None
     info: StepInfo
     timestamps: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float32] | None = None
 
 
 @dataclass(frozen=True, slots=True)

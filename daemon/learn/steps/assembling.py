@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from daemon.learn.steps.applied import AppliedBatch
 from daemon.objects.mapped import as_block
+from learners.batch import TripletBatch
 from learners.block import Block, DenseBlock, concatenate
-from learners.outcome import Outcome
-from learners.steps import StepBatch, taken_steps
+from learners.outcome import Outcome, StepInfo
+from learners.steps import StepBatch, TripletSteps
+from learners.steps import Steps as LearnerSteps
 from streams.steps.payload import layout_of
-from streams.steps.segment import Steps
+from streams.steps.segment import Steps, Taken, Triplets
 from streams.vectors import Column, DenseColumn, SparseColumn
 
 SEGMENT_BYTES = 4 << 20
 """A segment grows to about this size: a reader holds one at a time."""
 
+Told: TypeAlias = Callable[[TripletBatch, StepInfo, NDArray[Any] | None], Sequence[LearnerSteps]]
+"""The learner's `taken`."""
 
-def size_of(steps: Steps) -> int:
+
+def size_of(body: Taken) -> int:
     """Bytes of its payload."""
-    return layout_of(steps).size
+    return layout_of(body).size
 
 
 def nothing(records: int, watermark: int | None, dim: int) -> Steps:
@@ -31,52 +39,83 @@ def nothing(records: int, watermark: int | None, dim: int) -> Steps:
     return Steps(records, records, watermark, np.zeros(0, np.int64), none, empty, empty)
 
 
-def as_steps(batch: AppliedBatch, dim: int) -> Iterator[Steps]:
+def as_steps(batch: AppliedBatch, dim: int, told: Told) -> Iterator[Taken]:
     """What a batch did, in pieces of about `SEGMENT_BYTES`, each ending where W is projected.
 
     All but the last piece stand before the batch in records; the event times come with the first.
     """
     timestamps = batch.timestamps[batch.info.outcome != Outcome.REJECTED]
-    pieces = [] if batch.triplets is None else list(_pieces(taken_steps(batch.triplets, batch.info)))
+    taken = () if batch.triplets is None else told(batch.triplets, batch.info, batch.weights)
+    pieces = list(_pieces(taken))
     if not pieces:
         empty = nothing(batch.first, batch.watermark, dim)
-        yield Steps(batch.first, batch.last, batch.watermark, timestamps, empty.tau, empty.query, empty.error)
+        yield replace(empty, last=batch.last, timestamps=timestamps)
     for number, piece in enumerate(pieces):
         last = batch.last if number == len(pieces) - 1 else batch.first
-        yield Steps(
-            batch.first,
-            last,
-            batch.watermark,
-            timestamps if number == 0 else timestamps[:0],
-            piece.tau,
-            _column(piece.query),
-            _column(piece.error),
-            project=piece.project,
-        )
+        times = timestamps if number == 0 else timestamps[:0]
+        yield _body(piece, batch.first, last, batch.watermark, times)
 
 
-def merged(parts: Sequence[Steps]) -> Steps:
+def merged(parts: Sequence[Taken]) -> Taken:
     """Consecutive steps as one; only the last may say `cut` or `project`."""
     first, last = parts[0], parts[-1]
     told = [part for part in parts if len(part)] or [last]
-    if len(told) == 1:
-        query, error, tau = told[0].query, told[0].error, told[0].tau
-    else:
-        query = _column(concatenate([as_block(part.query) for part in told]))
-        error = _column(concatenate([as_block(part.error) for part in told]))
-        tau = np.concatenate([part.tau for part in told])
+    steps = _steps_of(told)
     timestamps = np.concatenate([part.timestamps for part in parts])
-    return Steps(
-        first.first, last.last, last.watermark, timestamps, tau, query, error, last.cut, last.project
-    )
+    body = replace(_body(steps, first.first, last.last, last.watermark, timestamps), cut=last.cut)
+    return replace(body, project=last.project) if isinstance(body, Steps) else body
 
 
-def _pieces(taken: Sequence[StepBatch]) -> Iterator[StepBatch]:
+def _steps_of(told: Sequence[Taken]) -> LearnerSteps:
+    """What is told in several bodies as one; all of them are of one kind."""
+    last = told[-1]
+    if isinstance(last, Steps):
+        rank_one = [one for one in told if isinstance(one, Steps)]
+        tau = np.concatenate([one.tau for one in rank_one])
+        query, error = _joined([one.query for one in rank_one]), _joined([one.error for one in rank_one])
+        return StepBatch(tau, query, error)
+    triplets = [one for one in told if isinstance(one, Triplets)]
+    roles = [
+        [one.query for one in triplets],
+        [one.clicked for one in triplets],
+        [one.skipped for one in triplets],
+    ]
+    weights = None
+    if any(one.weights is not None for one in triplets):
+        given = [np.ones(len(one)) if one.weights is None else one.weights for one in triplets]
+        weights = np.concatenate(given)
+    return TripletSteps(TripletBatch(*map(_joined, roles)), weights)
+
+
+def _joined(columns: Sequence[Column]) -> Block:
+    blocks = [as_block(column) for column in columns]
+    return blocks[0] if len(blocks) == 1 else concatenate(blocks)
+
+
+def _body(
+    steps: LearnerSteps, first: int, last: int, watermark: int | None, timestamps: NDArray[np.int64]
+) -> Taken:
+    if isinstance(steps, StepBatch):
+        rows = _column(steps.query), _column(steps.error)
+        return Steps(first, last, watermark, timestamps, steps.tau, *rows, project=steps.project)
+    batch = steps.batch
+    roles = _column(batch.query), _column(batch.clicked), _column(batch.skipped)
+    return Triplets(first, last, watermark, timestamps, steps.weights, *roles)
+
+
+def _pieces(taken: Sequence[LearnerSteps]) -> Iterator[LearnerSteps]:
     for steps in taken:
-        count = max(1, -(-(steps.query.nbytes + steps.error.nbytes) // SEGMENT_BYTES))
+        count = max(1, -(-_bytes(steps) // SEGMENT_BYTES))
         rows = max(1, -(-len(steps) // count))
         for start in range(0, max(1, len(steps)), rows):
             yield steps.slice(start, start + rows)
+
+
+def _bytes(steps: LearnerSteps) -> int:
+    if isinstance(steps, StepBatch):
+        return steps.query.nbytes + steps.error.nbytes
+    batch = steps.batch
+    return batch.query.nbytes + batch.clicked.nbytes + batch.skipped.nbytes
 
 
 def _column(block: Block) -> Column:

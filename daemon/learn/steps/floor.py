@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from streams.steps.segment import Base, Body, Steps
+from streams.steps.segment import Base, Body, Steps, Triplets
 
 BASES_KEPT = 2
 """Should the newest version be damaged, replicas begin at the one before."""
@@ -21,7 +21,7 @@ class Floor:
 
     def sent(self, body: Body, offset: int) -> None:
         """A segment was written, its first record at `offset`."""
-        if isinstance(body, Steps) and body.cut:
+        if isinstance(body, Steps | Triplets) and body.cut:
             self._cuts[body.last] = offset
             while len(self._cuts) > CUTS_KEPT:
                 self._cuts.pop(next(iter(self._cuts)))

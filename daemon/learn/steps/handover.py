@@ -21,7 +21,8 @@ class Handover:
     def applied(self, first: int, last: int, watermark: int | None, step: Step) -> None:
         """A batch was learned: `first`, `last` records before and after it."""
         if self.inbox is not None:
-            self.inbox.offer(AppliedBatch(first, last, watermark, step.learned, step.info, step.timestamps))
+            learned = (step.learned, step.info, step.timestamps, step.weights)
+            self.inbox.offer(AppliedBatch(first, last, watermark, *learned))
 
     def captured(self, records: int, watermark: int | None) -> None:
         """A version was captured here."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from daemon.learn.steps.allowance import Allowance
 from daemon.learn.steps.applied import AppliedBatch, Captured, Durable, Item
-from daemon.learn.steps.assembling import SEGMENT_BYTES, as_steps, merged, nothing, size_of
+from daemon.learn.steps.assembling import SEGMENT_BYTES, Told, as_steps, merged, nothing, size_of
 from streams.steps.chain import GENESIS
 from streams.steps.codec import encode_segment
 from streams.steps.errors import BadSegment
-from streams.steps.segment import ERROR, QUEUE, RATE, Base, Body, Break, Place, Steps
+from streams.steps.segment import ERROR, QUEUE, RATE, Base, Body, Break, Place, Steps, Taken, Triplets
 
 CUTS_KEPT = 64
 """Captured versions that may still become durable; more would mean that none did for long."""
@@ -40,23 +40,30 @@ class Journal:
     """The segments of one writer epoch, from its beginning. `lost`: the reason told when batches are missing.
 
     place: of segment 0; base: the version that the writer begins from; dim: of the vectors; max_record_bytes:
-    of the sink.
+    of the sink; told: the learner's `taken`.
     """
 
     def __init__(
-        self, place: Place, base: Durable, dim: int, max_record_bytes: int, allowance: Allowance
+        self,
+        place: Place,
+        base: Durable,
+        dim: int,
+        max_record_bytes: int,
+        allowance: Allowance,
+        *,
+        told: Told,
     ) -> None:
         self.lost = QUEUE
         self.whole = True  # nothing is being left out
         self._base = base
-        self._dim = dim
+        self._dim, self._told = dim, told
         self._max_record_bytes = max_record_bytes
         self._allowance = allowance
         self._place = place
         self._chain = GENESIS
         self._records = base.records
         self._cuts: dict[int, bytes] = {}
-        self._pending: list[Steps] = []
+        self._pending: list[Taken] = []
         self._pending_bytes = 0
 
     def begin(self) -> Written:
@@ -102,7 +109,7 @@ class Journal:
             return []
         if batch.first != self._records:
             return self.leave_out(self.lost)
-        steps = list(as_steps(batch, self._dim))
+        steps = list(as_steps(batch, self._dim, self._told))
         if not self._allowance.take(sum(map(size_of, steps)), now):
             return self.leave_out(RATE)
         written = []
@@ -131,7 +138,7 @@ class Journal:
             self._cuts.pop(next(iter(self._cuts)))
         return written
 
-    def _add(self, steps: Steps) -> list[Written]:
+    def _add(self, steps: Taken) -> list[Written]:
         """Hold steps back until a segment is full. One that is told to end between two records does: behind
         whole records no part of a record is taken in.
         """
@@ -148,7 +155,7 @@ class Journal:
         try:
             encoded = encode_segment(place, body, before, self._max_record_bytes)
         except BadSegment:
-            if not isinstance(body, Steps):
+            if not isinstance(body, Steps | Triplets):
                 raise
             self.whole = False
             body = Break(body.first, ERROR)
@@ -158,4 +165,4 @@ class Journal:
 
 
 def _records_before(body: Body) -> int:
-    return body.first if isinstance(body, Steps) else body.records
+    return body.first if isinstance(body, Steps | Triplets) else body.records

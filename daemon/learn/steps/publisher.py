@@ -21,7 +21,7 @@ from daemon.learn.threads.part import Part
 from daemon.telemetry.step_log_metrics import StepLogMetrics
 from streams.errors import RecordRefused, StreamError, StreamUnavailable
 from streams.source import OutRecord, Sink
-from streams.steps.segment import ERROR, SINK, Break, Steps
+from streams.steps.segment import ERROR, SINK, Break, Steps, Triplets
 
 SEND_BYTES = 8 << 20
 RETRY_SECONDS = 0.5
@@ -150,7 +150,7 @@ class StepPublisher(Part):
         self._floor.sent(body, offset)
         metrics.segments.inc()
         metrics.bytes.inc(written.size)
-        if isinstance(body, Steps):
+        if isinstance(body, Steps | Triplets):
             metrics.steps.inc(len(body))
         elif isinstance(body, Break):
             metrics.breaks.labels(body.reason).inc()

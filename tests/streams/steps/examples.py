@@ -9,7 +9,7 @@ import numpy as np
 from streams.steps.chain import GENESIS
 from streams.steps.codec import encode_segment
 from streams.steps.joining import Joiner
-from streams.steps.segment import Base, Body, Break, Place, Segment, Steps
+from streams.steps.segment import Base, Body, Break, Place, Segment, Steps, Triplets
 from streams.vectors import Column, DenseColumn, SparseColumn
 
 DIGEST = "0123456789abcdef0123456789abcdef"
@@ -41,12 +41,29 @@ def steps(query: Column, error: Column, tau: list[float], times: list[int], **ot
 SPARSE = steps(csr([{0: 1.0, 4: -2.5}, {}], 5), csr([{1: 0.5}, {0: 3.0, 2: 1.0}], 5), [0.1, 0.25], [5, 6, 7])
 DENSE = steps(dense([[1, 0]], 2), dense([[0.5, -1]], 2), [0.125], [5, 6], cut=True, project=True)
 EMPTY = steps(csr([], 3), csr([], 3), [], [], first=13, last=13, watermark=None, cut=True)
+WEIGHED = Triplets(
+    10,
+    13,
+    1700,
+    np.array([5, 6, 7], np.int64),
+    np.array([1.0, 0.1]),
+    csr([{0: 1.0, 4: -2.5}, {}], 5),
+    csr([{1: 0.5}, {0: 3.0}], 5),
+    csr([{}, {2: 1.0}], 5),
+)
+PLAIN = Triplets(
+    *(13, 14, 1700, np.array([8], np.int64), None),
+    *(dense([row], 2) for row in ([1, 0], [0.5, -1], [0, 2])),
+    cut=True,
+)
 BODIES: dict[str, Body] = {
     "csr": SPARSE,
     "dense": DENSE,
     "empty cut": EMPTY,
     "base": Base(12, 13, bytes(range(32)), DIGEST, EARLIER),
     "break": Break(13, "rate"),
+    "triplets, csr": WEIGHED,
+    "triplets, dense": PLAIN,
 }
 PLACE = Place(epoch=3, seq=7, run=11, writer=WRITER)
 ROOMY = 1 << 20
@@ -73,6 +90,12 @@ def plain(body: Body) -> dict[str, Any]:
         fields |= {"cut": body.cut, "project": body.project}
         fields |= {"timestamps": body.timestamps.tolist(), "tau": body.tau.tolist()}
         return fields | {"query": _rows(body.query), "error": _rows(body.error)}
+    if isinstance(body, Triplets):
+        fields = {"first": body.first, "last": body.last, "watermark": body.watermark, "cut": body.cut}
+        fields |= {"timestamps": body.timestamps.tolist()}
+        fields |= {"weights": None if body.weights is None else body.weights.tolist()}
+        roles = {"query": body.query, "clicked": body.clicked, "skipped": body.skipped}
+        return fields | {name: _rows(column) for name, column in roles.items()}
     if isinstance(body, Base):
         at = {"number": body.number, "records": body.records, "at": body.chain.hex()}
         return at | {"digest": body.digest, "by": body.writer}

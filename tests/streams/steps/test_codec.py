@@ -16,7 +16,7 @@ from streams.steps.chain import GENESIS, link
 from streams.steps.codec import ROOM, encode_segment
 from streams.steps.errors import BAD_HASH, BAD_PARTS, TOO_LARGE, BadSegment
 from streams.steps.joining import Joiner
-from streams.steps.segment import BREAK_REASONS, Base, Body, Break, Place, Steps
+from streams.steps.segment import BREAK_REASONS, Base, Body, Break, Place, Steps, Triplets
 from streams.vectors import DenseColumn, SparseColumn
 
 from .examples import BODIES, PLACE, ROOMY, SPARSE, encoded, one, plain
@@ -40,7 +40,7 @@ def columns(draw, rows: int, dim: int, dense: bool):
 
 @st.composite
 def bodies(draw) -> Body:
-    kind = draw(st.sampled_from(["steps", "steps", "base", "break"]))
+    kind = draw(st.sampled_from(["steps", "triplets", "base", "break"]))
     if kind == "base":
         chain = draw(st.binary(min_size=32, max_size=32))
         return Base(draw(NUMBERS), draw(NUMBERS), chain, draw(TOKENS), draw(TOKENS))
@@ -48,6 +48,13 @@ def bodies(draw) -> Body:
         return Break(draw(NUMBERS), draw(st.sampled_from(BREAK_REASONS)))
     rows, dim, dense = draw(st.integers(0, 5)), draw(st.integers(1, 6)), draw(st.booleans())
     first, last = sorted((draw(NUMBERS), draw(NUMBERS)))
+    if kind == "triplets":
+        weights = st.none() | st.lists(st.floats(0, 1e300), min_size=rows, max_size=rows).map(np.array)
+        given = draw(weights)
+        times = np.array(draw(st.lists(NUMBERS, max_size=8)), np.int64)
+        numbers = None if given is None else np.asarray(given, np.float64)
+        roles = (draw(columns(rows, dim, dense)) for _ in range(3))
+        return Triplets(first, last, draw(st.none() | NUMBERS), times, numbers, *roles, draw(st.booleans()))
     positive = st.floats(width=32, min_value=2.0**-100, max_value=2.0**100)
     return Steps(
         first,
@@ -101,8 +108,10 @@ def test_no_altered_byte_goes_unseen(name: str, at: float, bits: int) -> None:
 
 
 @given(
-    name=st.sampled_from(["csr", "dense"]),
-    key=st.sampled_from(["first", "events", "steps", "dim", "qn", "en", "form", "cut", "kind", "seq"]),
+    name=st.sampled_from(["csr", "dense", "triplets, csr", "triplets, dense"]),
+    key=st.sampled_from(
+        ["first", "events", "steps", "dim", "qn", "en", "sn", "weights", "form", "cut", "kind", "seq"]
+    ),
     to=st.one_of(
         st.integers(-5, 2**64 - 1), st.none(), st.booleans(), st.text(max_size=3), st.binary(max_size=3)
     ),
@@ -118,9 +127,10 @@ def test_a_wrong_header_under_a_right_hash_is_refused_or_harmless(name: str, key
         return
     assert segment is not None
     body = segment.body
-    assert isinstance(body, Steps)
-    for column in (body.query, body.error):
-        assert len(column) == len(body.tau)
+    assert isinstance(body, Steps | Triplets)
+    rows = (body.query, body.error) if isinstance(body, Steps) else (body.query, body.clicked, body.skipped)
+    for column in rows:
+        assert len(column) == len(body)
         if isinstance(column, SparseColumn) and len(column.indices):
             assert 0 <= column.indices.min() <= column.indices.max() < column.dim
 

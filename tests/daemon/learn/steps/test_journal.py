@@ -40,7 +40,7 @@ class Bench:
     ) -> None:
         self.learner = Oasis(DIM, OasisConfig(**config))  # type: ignore[arg-type]
         self.kind, self.records, self.seed = kind, 0, 0
-        self.journal = Journal(PLACE, BASE, DIM, room, Allowance(rate, 0.0, between))
+        self.journal = Journal(PLACE, BASE, DIM, room, Allowance(rate, 0.0, between), told=Oasis(DIM).taken)
         self.written: list[Written] = [self.journal.begin()]
 
     def batch(self, events: int) -> AppliedBatch:

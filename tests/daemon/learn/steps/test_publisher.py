@@ -16,6 +16,7 @@ from daemon.learn.steps.inbox import Inbox
 from daemon.learn.steps.journal import Journal
 from daemon.learn.steps.publisher import StepPublisher
 from daemon.telemetry.step_log_metrics import StepLogMetrics
+from learners import Oasis
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable, TopicMissing
 from streams.source import OutRecord, TopicIdentity
 from streams.steps.segment import BREAK_REASONS, Steps
@@ -76,7 +77,7 @@ class Running(Bench):
         self.publisher = StepPublisher(
             self.inbox,
             self.log.open,
-            lambda most: Journal(PLACE, BASE, DIM, most, Allowance(PLENTY, 0.0)),
+            lambda most: Journal(PLACE, BASE, DIM, most, Allowance(PLENTY, 0.0), told=Oasis(DIM).taken),
             every_s=0.01,
             metrics=StepLogMetrics(self.registry, BREAK_REASONS),
             clock=time.monotonic,
