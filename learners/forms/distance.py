@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from learners.block import Float32s, as_block
 from learners.pieces import Pieces, whole
+from learners.psd import MAX_FULL_DIM
 from learners.scores import against, row_blocks
-from learners.serving import ServingForm
+from learners.serving import DEFAULT_PAIRS, ServingForm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,9 +32,9 @@ class DistanceForm:
     S: ServingForm
 
     @classmethod
-    def from_matrix(cls, W: Float32s, **making: Any) -> Self:
-        """The form of the PSD part of W; `making` as in `ServingForm.from_matrix`. Raises ConfigError."""
-        return cls(ServingForm.from_matrix(W, **{**making, "normalised": False}))
+    def from_matrix(cls, W: Float32s, full_up_to: int = MAX_FULL_DIM, pairs: int = DEFAULT_PAIRS) -> Self:
+        """The form of the PSD part of W, made as `ServingForm.from_matrix` does. Raises ConfigError."""
+        return cls(ServingForm.from_matrix(W, False, full_up_to, pairs))
 
     @property
     def dim(self) -> int:
