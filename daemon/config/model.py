@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from daemon.config.caps import CapsKeys
 from daemon.config.http import HttpConfig
 from daemon.config.learners import LearnerConfig, OasisKeys
 from daemon.config.section import Section
@@ -16,6 +17,7 @@ from daemon.config.serve import ServeConfig, StepsConfig
 from daemon.config.stream import StreamConfig
 from daemon.config.types import Judgments, PositiveDuration
 from daemon.config.units import parse_duration
+from daemon.config.view import ViewConfig
 from daemon.exits import UserError
 
 Origin = Literal["default", "file", "env", "cli"]
@@ -23,40 +25,6 @@ MAX_VIEWS = 32
 """Views of one object on the wire."""
 MAX_NAME_BYTES = 512
 """Longest text on the wire, bytes of UTF-8."""
-
-
-class ViewConfig(Section):
-    """[space.views.NAME]: one named feature vector of an object and the map it goes through."""
-
-    kind: Literal["dense", "sparse"] = Field("dense", description="how the view's vectors are written")
-    dim: int = Field(ge=1, le=100_000_000, description="dimensions of the view")
-    map: Literal["identity", "unit", "standardise", "whiten", "tfidf"] = Field(
-        "unit", description="scaling before learning; default whiten when dense, unit when sparse"
-    )
-    components: int = Field(100, ge=1, description="most dimensions kept by whiten")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _map_by_kind(cls, data: Any) -> Any:
-        # Dense features of unknown scale and correlation: whitened ones gave the best figures of all maps.
-        if isinstance(data, dict) and "map" not in data and data.get("kind", "dense") == "dense":
-            return {**data, "map": "whiten"}
-        return data
-
-    @model_validator(mode="after")
-    def _map_suits_kind(self) -> ViewConfig:
-        dense_only = ("standardise", "whiten")
-        if self.kind == "sparse" and self.map in dense_only:
-            raise ValueError(
-                f'map "{self.map}" needs a dense view; for sparse use "tfidf", "unit" or "identity"'
-            )
-        if self.kind == "sparse" and "components" in self.model_fields_set:
-            raise ValueError("components belongs to whiten, which needs a dense view; leave it out")
-        if self.kind == "dense" and self.map == "tfidf":
-            raise ValueError(
-                'map "tfidf" needs a sparse view; for dense use "whiten", "standardise" or "unit"'
-            )
-        return self
 
 
 class SpaceConfig(Section):
@@ -158,6 +126,7 @@ class Config:
     space: SpaceConfig
     catalog: CatalogConfig
     learner: LearnerConfig
+    caps: CapsKeys
     checkpoints: CheckpointsConfig
     steps: StepsConfig
     feed: FeedConfig
@@ -193,6 +162,7 @@ SECTIONS: dict[str, type[Section]] = {
     "space": SpaceConfig,
     "catalog": CatalogConfig,
     "learner": OasisKeys,  # of the default algorithm; another one has its own, see `keys_of`
+    "caps": CapsKeys,
     "checkpoints": CheckpointsConfig,
     "steps": StepsConfig,
     "feed": FeedConfig,

@@ -86,8 +86,9 @@ class Observer:
         metrics.add_phase("poll", ready.poll_seconds)
         metrics.add_phase("decode", ready.decode_seconds)
         metrics.record_duplicates(step.duplicates)
+        metrics.record_capped(len(step.capped))
         metrics.poison_share.set(poison_share)
-        dead = [*ready.decoded.poison, *step.rejected]
+        dead = [*ready.decoded.poison, *step.letters]
         if dead:
             metrics.record_dead_letters(Tally(letter.reason for letter in dead))
             self._say_dead(dead)

@@ -60,7 +60,7 @@ def _loop(parts: LoopParts, options: LearnOptions) -> int:
             if not parts.deliver(ready.decoded.poison):  # 1
                 break
             done = parts.apply(ready)  # 2
-            if not parts.deliver(done.rejected):  # 3
+            if not parts.deliver(done.letters):  # 3
                 log.error("no last version: dead letters cannot be written, so the one before stands")
                 return EX_TEMPFAIL
             parts.learned(ready, done)  # 4

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from daemon.telemetry.build import add_build_info
 from daemon.telemetry.histogram import ArrayHistogram
 
-OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate")
+OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate", "capped")
 PHASES = ("poll", "decode", "step", "checkpoint", "idle")
 
 _LOSS_EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1, 1.5, 2.0, 3.0, 10.0)
@@ -85,6 +85,11 @@ class LearnMetrics:
         """Add events whose id was known: no step was made of them."""
         if count:
             self._events["duplicate"].inc(count)
+
+    def record_capped(self, count: int) -> None:
+        """Add events that a cap refused."""
+        if count:
+            self._events["capped"].inc(count)
 
     def record_dead_letters(self, by_reason: Mapping[str, int]) -> None:
         """Add dead letters; reasons are the closed list of the streams package."""

@@ -48,6 +48,8 @@ class Algorithm:
     forms: what versions are served as.
     followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
     by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
+    full_step: settings -> the largest tau of an event of weight 1; None where an event's tau says less of
+    what it did than its weight.
     """
 
     settings: Callable[[Any, Columns], Any]
@@ -57,6 +59,7 @@ class Algorithm:
     followed: tuple[str, ...] = ()
     needs_sample: bool = False
     by_block: bool = False
+    full_step: Callable[[Any], float] | None = None
 
 
 def same_names(settings: Callable[..., Any]) -> Callable[[Any, Columns], Any]:

@@ -1,6 +1,6 @@
 """How a version's arrays are named: the learner's under their own names, the others with a prefix.
 
-`map.` is the frozen map, `dedupe.` the window of known event ids.
+`map.` is the frozen map, `dedupe.` the window of known event ids, `caps.` the window of steps by name.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 MAP_PREFIX = "map."
 WINDOW_PREFIX = "dedupe."
-OTHERS = (MAP_PREFIX, WINDOW_PREFIX)
+CAPS_PREFIX = "caps."
+OTHERS = (MAP_PREFIX, WINDOW_PREFIX, CAPS_PREFIX)
 
 
 def pack(
     learner: Mapping[str, npt.NDArray[Any]],
     window: Mapping[str, npt.NDArray[Any]],
     fitted: Mapping[str, npt.NDArray[Any]],
+    caps: Mapping[str, npt.NDArray[Any]],
 ) -> Arrays:
     """The arrays of a version, without copying."""
     return {
         **learner,
         **{WINDOW_PREFIX + name: array for name, array in window.items()},
         **{MAP_PREFIX + name: array for name, array in fitted.items()},
+        **{CAPS_PREFIX + name: array for name, array in caps.items()},
     }
 
 
@@ -56,6 +59,11 @@ def one_digest(digests: Mapping[str, str]) -> str:
 def map_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
     """The map's part of a version's arrays."""
     return _part(arrays, MAP_PREFIX)
+
+
+def caps_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+    """The part of the window of steps by name; empty where a version has no caps."""
+    return _part(arrays, CAPS_PREFIX)
 
 
 def window_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:

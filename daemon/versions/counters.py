@@ -19,6 +19,11 @@ POISON = "poison"
 DUPLICATE = "duplicate"
 """Events that were known already and changed nothing."""
 
+CAPPED = "capped"
+"""Events that a cap refused: a dead letter each."""
+LIMITED = "limited"
+"""Events that caps let in with less than their weight."""
+
 
 def counted(counters: Mapping[str, int | float], *names: str) -> int:
     """The sum of these counters; one that is not there counts 0."""

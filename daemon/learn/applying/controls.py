@@ -8,8 +8,10 @@
 | `damaged` | offsets [`from`, `to`) of a partition could not be read, so nothing was learned from them |
 | `log` | goes on with another log: identities `from` and `to`, `positions` there; `start`: as asked for |
 | `dedupe` | from here on the newest `window` event ids are known, none at first |
+| `caps` | from here on these `caps` hold; what was done before counts for none of them |
 
-A `seek` that goes back in any partition asks to learn events again: it forgets the event ids known so far.
+A `seek` that goes back in any partition asks to learn events again: it forgets the event ids known so far and
+what counts for caps.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from checkpoints.manifest import PartitionPosition
 Entry = dict[str, Any]
 Positions = dict[int, PartitionPosition]
 
-KINDS = ("branch", "seek", "gap", "damaged", "log", "dedupe")
+KINDS = ("branch", "seek", "gap", "damaged", "log", "dedupe", "caps")
 
 
 def branch(from_version: int, start: str, name: str | None = None) -> Entry:
@@ -54,6 +56,11 @@ def other_log(start: str, old: Mapping[str, Any], new: Mapping[str, Any], to: Ma
 def dedupe(window: int) -> Entry:
     """The entry of a window of event ids that begins."""
     return {"control": "dedupe", "window": window}
+
+
+def caps(settings: Mapping[str, float]) -> Entry:
+    """The entry of other caps; `settings`: fields of `learners.caps.CapsConfig`."""
+    return {"control": "caps", "caps": dict(settings)}
 
 
 def repeats(entry: Entry) -> bool:

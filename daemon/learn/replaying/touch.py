@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from checkpoints.manifest import ScheduleEntry
+from daemon.learn.applying.learning import learn, names_of
 from daemon.learn.applying.ready import Ready
 from daemon.learn.applying.state import State
 from daemon.learn.replaying.difference import as_rows
@@ -37,13 +38,11 @@ def first_touch(
 def _in_batch(state: State, ready: Ready, array: str, row: int) -> int | None:
     """Learn the batch's events one by one up to the first that changes the row: its place among them."""
     decoded, triplets = ready.decoded, ready.triplets
-    before = _row(state, array, row)
+    before, names = _row(state, array, row), names_of(state, decoded)
     for at in range(len(decoded)):
-        assert triplets is not None, "where there are events there are triplets"
-        if state.window.admit(decoded.ids[at : at + 1])[0]:
-            state.learner.learn_many(triplets.slice(at, at + 1), decoded.weights[at : at + 1])
-            if _row(state, array, row) != before:
-                return at
+        learn(state, decoded, triplets, names, slice(at, at + 1))
+        if _row(state, array, row) != before:
+            return at
     return None
 
 

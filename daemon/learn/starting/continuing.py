@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
-from daemon.learn.applying.controls import Entry, gap
+from daemon.learn.applying.controls import Entry, caps, gap
 from daemon.learn.writing.describe import Expected
 from daemon.versions.algorithms import ADDED_LATER
+from daemon.versions.caps import CAPS, caps_in, caps_of
 
 ACCEPT_LOG = (
     "restore the log, or set checkpoints.path to an empty folder; or go on here with --accept-log and a "
@@ -50,7 +51,7 @@ def differences(manifest: Manifest, expected: Expected) -> list[str]:
         lines.append(f"learner.algorithm: version {manifest.learner.get('name')!r}, now {expected.learner!r}")
     old, now = manifest.learner.get("config", {}), expected.learner_config
     unknown_then = {name: now[name] for name in ADDED_LATER if name in now}
-    lines += _differing("learner", {**unknown_then, **old}, now)
+    lines += _differing("learner", _without_caps({**unknown_then, **old}), _without_caps(now))
     if manifest.space != expected.space:
         lines.append(f"space.id: version {manifest.space!r}, now {expected.space!r}")
     if manifest.catalog_digest != expected.catalog_digest:
@@ -59,6 +60,18 @@ def differences(manifest: Manifest, expected: Expected) -> list[str]:
             f"now {_short(expected.catalog_digest)}"
         )
     return lines
+
+
+def other_caps(manifest: Manifest, expected: Expected) -> Entry | None:
+    """The control entry where other caps are to hold than the version was learned under: no refusal, since
+    caps are set while somebody is at it.
+    """
+    now = caps_in(expected.learner_config)
+    return None if now == caps_of(manifest) else caps(asdict(now))
+
+
+def _without_caps(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != CAPS}
 
 
 def refuse_other_settings(manifest: Manifest, expected: Expected) -> None:

@@ -20,6 +20,7 @@ from daemon.learn.applying.state import State
 from daemon.learn.starting.continuing import (
     OtherLog,
     find_gaps,
+    other_caps,
     refuse_other_settings,
     refuse_to_jump,
 )
@@ -30,7 +31,6 @@ from daemon.learn.starting.samelog import SameLog
 from daemon.learn.writing.describe import Description, Expected, expected, runtime
 from daemon.versions.algorithms import columns_of, untrained
 from learners.maps import FittedSpaceMap
-from streams.dedupe import IdWindow
 
 log = structlog.get_logger("tripletd.learn")
 
@@ -95,9 +95,8 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
 
 def _first(plan: _Plan, fitted: FittedSpaceMap, offsets: Mapping[int, int], epoch: Epoch) -> Origin:
     settings = plan.config.learner
-    state = State(
-        untrained(settings, fitted.dim, columns_of(fitted)), IdWindow(settings.dedupe_window), fitted
-    )
+    learner = untrained(settings, fitted.dim, columns_of(fitted))
+    state = State.first(learner, fitted, settings, plan.config.caps.as_learned)
     progress = Progress({p: PartitionPosition(offset) for p, offset in offsets.items()})
     describe = Description(plan.run, fitted)
     meta = describe(progress.snapshot(), None)
@@ -162,6 +161,8 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
         progress.control(controls.branch(manifest.number, options.start, options.restart_name))
     if window and "dedupe_window" not in manifest.learner["config"]:
         progress.control(controls.dedupe(window))
+    if (entry := other_caps(manifest, plan.run)) is not None:
+        progress.control(entry)
     try:
         bounds = plan.same_log.check(manifest)
     except OtherLog:

@@ -13,6 +13,7 @@ from typing import Any
 from checkpoints.manifest import Manifest, VersionMeta
 from daemon.config.model import Config
 from daemon.learn.applying.progress import Snapshot
+from daemon.versions.caps import CAPS
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
@@ -39,6 +40,8 @@ def learner_settings(config: Config) -> dict[str, Any]:
     settings = config.learner.model_dump()
     settings.pop("algorithm")
     settings["max_record_bytes"] = config.stream.max_record_size  # decides which records are poison
+    if config.caps.as_learned.any:
+        settings[CAPS] = asdict(config.caps.as_learned)
     settings["views"] = {name: view.model_dump() for name, view in config.space.views.items()}
     return settings
 
