@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from learners.caps import learn_capped
 from learners.outcome import StepInfo
 from streams.decode import DecodedBatch
 
-NO_ROWS, NO_FATES = np.zeros(0, np.int64), np.zeros(0, np.uint8)
 WHOLE = slice(None)
 
 
@@ -35,8 +34,8 @@ class Learned:
     rows: Any
     duplicates: int = 0
     limited: int = 0
-    capped: npt.NDArray[np.int64] = NO_ROWS
-    fates: npt.NDArray[np.uint8] = NO_FATES
+    capped: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    fates: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
 
 def names_of(state: State, decoded: DecodedBatch) -> Names | None:
