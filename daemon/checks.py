@@ -68,10 +68,7 @@ def _learner(config: Config) -> Iterator[Finding]:
 
 def mapped_dim(config: Config) -> int:
     """Most dimensions of the views together, after their maps."""
-    return sum(
-        min(view.dim, view.components) if view.map == "whiten" else view.dim
-        for view in config.space.views.values()
-    )
+    return sum(width for view in config.space.views.values() for width in view.widths())
 
 
 def memory_available() -> int | None:

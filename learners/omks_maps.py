@@ -19,18 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.batch import TripletBatch
-from learners.block import Block, DenseBlock, Float32s, as_block
+from learners.block import Float32s, as_block
 from learners.blockwise import Layout, dense_part
 from learners.errors import BlockError, ConfigError, StateError
+from learners.forms.blocks import BlocksForm
 from learners.hedge import HedgeConfig, first_standing, read_standing, theta
-from learners.kernels.checks import MAGNITUDE, MAX_MAGNITUDE, NONE, NOT_FINITE
-from learners.kernels.omks_blocks import fault_dense, scatter_sparse, step_blocks
+from learners.kernels.omks_blocks import step_blocks
 from learners.outcome import UPDATED, StepInfo
 from learners.scores import row_blocks
+from learners.serving import DEFAULT_POWER
+from learners.spread import fault_weights, spread_rows
 from learners.steps import Steps, TripletSteps
-
-WEIGHT_FAULTS = [MAGNITUDE, NOT_FINITE, MAGNITUDE]
-"""Of a weight below 0, one that is no number, one that is too large: the first that holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +116,8 @@ class OmksMaps:
 
     def _apply(self, batch: TripletBatch, weights: NDArray[np.float64], info: StepInfo, part: slice) -> None:
         reason = info.reason[part]
-        rows = [_dense(block, reason) for block in (batch.query, batch.clicked, batch.skipped)]
-        fault = np.select([weights < 0, ~np.isfinite(weights), weights > MAX_MAGNITUDE], WEIGHT_FAULTS, NONE)
-        reason[...] = np.where(reason == NONE, fault, reason)
+        rows = [spread_rows(block, reason) for block in (batch.query, batch.clicked, batch.skipped)]
+        fault_weights(weights, reason)
         steps = (info.outcome[part], info.loss[part], info.tau[part], reason)
         layout, rule = self._layout, self.config.hedge.kernel_settings()
         step_blocks(
@@ -190,6 +188,10 @@ class OmksMaps:
         """An independent copy, with its own W and weights."""
         return self.from_state(self.state(), self.config)
 
+    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> BlocksForm:
+        """What it is served as: see `BlocksForm.from_blocks`."""
+        return BlocksForm.from_blocks(self.config.widths, self.W, self.theta, normalised, power)
+
     @staticmethod
     def warm_up() -> None:
         """Load the kernels and check them on a known answer before the first event. Raises RuntimeError."""
@@ -199,13 +201,3 @@ class OmksMaps:
             raise RuntimeError(
                 "a compiled kernel gives a wrong answer: remove numba's cache (__pycache__/*.nb?)"
             )
-
-
-def _dense(block: Block, reason: NDArray[np.uint8]) -> Float32s:
-    """The rows, dense; a fault of a row is told in `reason` where none is yet."""
-    if isinstance(block, DenseBlock):
-        fault_dense(block.values, reason)
-        return block.values
-    rows = np.zeros((len(block), block.dim), np.float32)
-    scatter_sparse(block.kernel_rows(), reason, rows)
-    return rows

@@ -10,8 +10,9 @@ from typing import Any
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from daemon.config.learners import LearnerConfig, all_keys, owner
-from daemon.config.model import SECTIONS, ViewConfig
+from daemon.config.model import SECTIONS
 from daemon.config.section import Section
+from daemon.config.view import ViewConfig
 from daemon.exits import UserError
 
 ENV_PREFIX = "TRIPLETD_"

@@ -96,7 +96,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         settings=lambda keys, _columns: OasisConfig(keys.C, keys.symmetric),
         make=lambda settings, dim, _sample: Averaged(dim, settings),
         restore=lambda arrays, settings: Averaged.from_state(arrays, settings, copy=False),
-        forms=MatrixForms(),
+        forms=MatrixForms(follows=VERSIONS),
         full_step=_aggressiveness,
     ),
     "dissim-oasis": Algorithm(

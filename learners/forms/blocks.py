@@ -16,6 +16,7 @@ from learners.pieces import Pieces, batches, whole
 from learners.psd import psd_part
 from learners.quadratic import score_pairs
 from learners.serving import DEFAULT_POWER
+from learners.spectrum import symmetric
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,19 +38,23 @@ class BlocksForm:
         W: Float32s,
         theta: NDArray[np.float64],
         normalised: bool = True,
-        power: float = DEFAULT_POWER,
+        power: float | None = DEFAULT_POWER,
     ) -> Self:
         """The form of the matrices W (flat, as the learner keeps them) under the weights theta.
 
         S_k: the PSD part of sym(W_k), its eigenvalues raised to `power` where `normalised`, as in the form
-        of one matrix. Raises ConfigError beyond the dimensions that are decomposed whole.
+        of one matrix; None leaves sym(W_k) as it is. Raises ConfigError beyond the dimensions that are
+        decomposed whole.
         """
-        layout, power = Layout.of(widths), power if normalised else 1.0
+        layout = Layout.of(widths)
         matrices = np.empty(layout.entries, np.float32)
         for source, target, weight in zip(
             layout.matrices(W), layout.matrices(matrices), theta.tolist(), strict=True
         ):
-            target[...] = psd_part(np.ascontiguousarray(source), power)[0]
+            if power is None:
+                target[...] = symmetric(source)
+            else:
+                target[...] = psd_part(source, power if normalised else 1.0)[0]
             target *= np.float32(weight)
         return cls(np.array(widths, np.int64), matrices, normalised)
 

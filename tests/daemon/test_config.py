@@ -135,6 +135,21 @@ def test_a_space_without_views_says_what_to_add() -> None:
         ('[space.views.""]\ndim = 3\n', "expected 1 to 512 bytes"),
         ("".join(f"[space.views.v{n}]\ndim = 3\n" for n in range(33)), "an event carries at most 32"),
         ('[space.views.x]\ndim = 3\nkind = "sparse"\ncomponents = 2\n', "components belongs to whiten"),
+        ("[space.views.x]\ndim = 3\nmap = []\n", "map names none"),
+        ('[space.views.x]\ndim = 3\nmap = ["whiten", "tfidf"]\n', "needs a sparse view"),
+        (
+            '[space.views.x]\ndim = 3\nkernels = [{map = "rff", levels = 3}]\n',
+            'levels is no key of map "rff"',
+        ),
+        (
+            '[space.views.x]\ndim = 3\nkernels = [{map = "rff", kernel = "intersection"}]\n',
+            'map "rff" has the kernels gaussian and exponential',
+        ),
+        (
+            '[space.views.x]\ndim = 3\nkind = "sparse"\nkernels = [{map = "cosine"}]\n',
+            'map "cosine" needs a dense view',
+        ),
+        ('[learner]\nalgorithm = "omks-maps"\ncombine = "given"\n', "weights belong"),
         ('[feed]\nrule = "skip"\n', 'feed.rule: found "skip"; allowed: "skip_above", "last_click"'),
         ("[feed]\nholdout_share = 1.0\n", "feed.holdout_share: found 1.0; expected below 1"),
         ("[serving]\npower = 0.4\n", "serving.power: found 0.4; expected at least 0.5"),

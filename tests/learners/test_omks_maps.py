@@ -330,3 +330,11 @@ def test_arrays_that_are_no_form_are_refused_by_name() -> None:
 
 def test_warm_up_checks_the_kernels() -> None:
     assert OmksMaps.warm_up() is None
+
+
+def test_the_form_without_a_projection_is_the_symmetric_part() -> None:
+    one, rng = trained(), np.random.default_rng(4)
+    queries, items = rows(rng, 4, DIM), rows(rng, 6, DIM)
+    found = one.form(normalised=False, power=None).scores(queries, items)
+    both = one.similarity(queries, items) + one.similarity(items, queries).T
+    np.testing.assert_allclose(found, both / 2, atol=1e-5)

@@ -7,26 +7,29 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import structlog
 
-from daemon.config.model import Config, ViewConfig
+from daemon.config.model import Config
+from daemon.config.view import ViewConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.starting.inputs import Inputs
 from daemon.learn.starting.warmup import Sample, catalog_sample, stream_sample
 from daemon.process.watchdog import Pulse
+from daemon.versions.algorithms import ALGORITHMS
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps import ViewConfig as MapConfig
 from streams.errors import StreamUnavailable
 
-NOTHING_TO_FIT = ("identity", "unit")
-
 log = structlog.get_logger("tripletd.learn")
 
 
 def space_map(config: Config) -> SpaceMap:
-    """The configured maps. Vectors are brought to unit length, unless no view is to be changed at all."""
+    """The configured maps. Vectors are brought to unit length (each block of theirs, where the algorithm
+    learns by blocks), unless no view is to be changed at all.
+    """
     views = config.space.views
-    unit = any(view.map != "identity" for view in views.values())
-    return SpaceMap({name: _map_config(view) for name, view in views.items()}, unit)
+    unit = any(view.scalings != ["identity"] or view.kernels for view in views.values())
+    by_block = unit and ALGORITHMS[config.learner.algorithm].by_block
+    return SpaceMap({name: _map_config(view) for name, view in views.items()}, unit, by_block)
 
 
 def fit_map(
@@ -44,7 +47,7 @@ def fit_map(
     `take_what_there_is`: fit on fewer objects once the stream is read to its end instead of waiting.
     """
     plan = space_map(config)
-    if all(view.map in NOTHING_TO_FIT for view in config.space.views.values()):
+    if not any(view.needs_sample for view in config.space.views.values()):
         return plan.fit({name: _no_rows(view) for name, view in config.space.views.items()})
     if inputs.catalog is not None:
         log.info("fitting the maps on the catalog", objects=len(inputs.catalog))
@@ -76,7 +79,13 @@ def fit_map(
 
 
 def _map_config(view: ViewConfig) -> MapConfig:
-    return MapConfig(view.map, {"components": view.components} if view.map == "whiten" else {})
+    maps = [
+        MapConfig(name, {"components": view.components} if name == "whiten" else {}) for name in view.scalings
+    ]
+    kernels = [MapConfig(one.map, one.options()) for one in view.kernels]
+    if kernels:
+        maps.append(kernels[0] if len(kernels) == 1 else MapConfig("kernels", {"maps": kernels}))
+    return maps[0] if len(maps) == 1 else MapConfig("chain", {"maps": maps})
 
 
 def _no_rows(view: ViewConfig) -> Block:
