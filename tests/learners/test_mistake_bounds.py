@@ -1,9 +1,9 @@
 """Theorem 1 (Chechik et al., JMLR 11 (2010)) for OASIS and its symmetric and positive forms, on random
 streams.
 
-mistakes <= max(R^2, 1/C) (||U - I||_F^2 + 2 C sum of U's losses), R >= ||V||_F, any U. Projecting onto a convex set
-brings W nearer to every U in that set, so the bound holds there for each symmetric, or each PSD, U. A mistake
-is a margin <= 0, so a loss >= 1.
+mistakes <= max(R^2, 1/C) (||U - I||_F^2 + 2 C sum of U's losses), R >= ||V||_F, any U. Projecting onto a
+convex set brings W nearer to every U in that set, so the bound holds there for each symmetric, or each PSD,
+U. A mistake is a margin <= 0, so a loss >= 1.
 """
 
 from __future__ import annotations
