@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -22,12 +23,17 @@ class _HasMatrix(Protocol):
     W: Float32s
 
 
+@dataclass(frozen=True, slots=True)
 class MatrixForms:
     """Forms of learners with a matrix `W`; kept beside their version, since each takes an
     eigendecomposition.
+
+    follows: CARRIED where W is the array `W` of the state, so that a form can follow it; VERSIONS where W is
+    made of several.
     """
 
-    kept, follows = True, CARRIED
+    follows: str = CARRIED
+    kept: bool = True
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """As `has_matrix`."""
