@@ -20,7 +20,8 @@ from tests.kill.tally import Tally
 
 IN_START_UP = 0.15  # share of kills before the learner has learned anything
 GENTLE = Pace()
-OUTCOMES = ("updated", "passive", "degenerate", "rejected", "poison", "duplicate")
+OUTCOMES = ("updated", "passive", "degenerate", "rejected", "poison", "duplicate", "capped")
+LETTERS = ("rejected", "poison", "capped")
 
 
 class Broker(Protocol):
@@ -77,6 +78,11 @@ class Killing:
         unreported = self._letters.unreported()
         assert not unreported, f"poison was passed without a dead letter: {sorted(unreported)[:10]}"
 
+    def check_letters(self, last: Manifest) -> None:
+        """As many places have a dead letter as the counters tell of."""
+        self._letters.look()
+        assert len(set(self._letters.letters)) == sum(last.counters.get(name, 0) for name in LETTERS)
+
     def _kill_broker(self, learner: Learner) -> None:
         assert self._broker is not None
         self.of_broker += 1
@@ -113,6 +119,7 @@ def random_kills(
     with tally.case("the end"):
         last = catch_up(site, start)
         _check_end(site, last, feeder, plan)
+        killing.check_letters(last)
         if plan.partitions == 1:
             _check_same_bits(site, last, start)
         else:

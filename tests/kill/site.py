@@ -24,11 +24,12 @@ SPARSE_VIEW = f'kind = "sparse"\ndim = {DIM}\nmap = "unit"'
 
 @dataclass(frozen=True)
 class Case:
-    """A learner by its [learner] table, and the view it learns from, both as TOML."""
+    """A learner by its [learner] table, the view it learns from, and further sections, all as TOML."""
 
     name: str
     learner: str
     view: str
+    sections: str = ""
 
     @property
     def sparse(self) -> bool:
@@ -42,7 +43,8 @@ SPARSE = Case("sparse", "C = 0.1", SPARSE_VIEW)
 DENSE = Case("dense", "C = 0.1", DENSE_VIEW)
 SYMMETRIC = Case("symmetric", 'C = 0.1\nsymmetric = "online"', SPARSE_VIEW)
 PROJECTED = Case("projected", 'C = 0.1\nsymmetric = "online"\npsd_every = 7', DENSE_VIEW)
-CASES = (SPARSE, DENSE, SYMMETRIC, PROJECTED)
+CAPPED = Case("capped", "C = 0.1", SPARSE_VIEW, "[caps]\nwindow = 40\nsource = 3.0\nitem = 0.5")
+CASES = (SPARSE, DENSE, SYMMETRIC, PROJECTED, CAPPED)
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ warmup_objects = 100
 [learner]
 {case.learner}
 {more}
+{case.sections}
 [checkpoints]
 path = "{name}"
 every = "{every}"
