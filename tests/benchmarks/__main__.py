@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
-Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml; all of
-them without any.
+Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
+omks_maps; all of them without any.
 `kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the interpreter that runs
 this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit).
 """
@@ -20,6 +20,7 @@ from tests.benchmarks import (
     freshness,
     items_rate,
     kafka_path,
+    omks_maps,
     soml_speed,
     step_speed,
     steps_cost,
@@ -33,7 +34,7 @@ from tests.benchmarks.harness import Figure, record
 COMMAND = "make bench"
 NAMES = (
     *("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items"),
-    *("carried", "soml"),
+    *("carried", "soml", "omks_maps"),
 )
 
 
@@ -56,6 +57,7 @@ def main(names: list[str]) -> int:
         "items": items_rate.figures,
         "carried": carried_error.figures,
         "soml": soml_speed.figures,
+        "omks_maps": omks_maps.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()

@@ -34,3 +34,34 @@ def test_nothing_to_fit_the_maps_on_is_said(site: Site) -> None:
     with pytest.raises(UserError, match="no usable object"):
         site.learn(space__views__x__map="standardise")
     assert site.versions.versions() == []
+
+
+def test_kernels_of_a_view_are_learned_side_by_side(new_site: Callable[..., Site]) -> None:
+    """OMKS over explicit maps, from the configuration to a version that goes on, the same bits for every
+    poll size.
+    """
+    kernels = [
+        {"map": "rff", "kernel": "exponential", "sigma": 0.5, "components": 8},
+        {"map": "cosine"},
+        {"map": "nystroem", "components": 5},
+    ]
+    found = []
+    for poll_records in (1, 500):
+        site = new_site()
+        changes = {
+            "space__views__x__map": ["whiten", "unit"],
+            "space__views__x__components": 4,
+            "space__views__x__kernels": kernels,
+            "space__warmup_objects": 30,
+            "learner__algorithm": "omks-maps",
+            "stream__poll_records": poll_records,
+        }
+        for seed in (0, 3):
+            site.feed(make_events(60, seed=seed))
+            site.learn(**changes)
+        newest = site.newest()
+        shapes = {spec.name: spec.shape for spec in newest.arrays}
+        assert shapes["W"] == (8**2 + 5**2 + 5**2,)
+        assert shapes["standing"] == (3,)
+        found.append((newest.map["id"], newest.state_hash))
+    assert found[0] == found[1]
