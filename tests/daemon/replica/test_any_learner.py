@@ -1,0 +1,81 @@
+"""A replica of every learner: at each version it has the learner's state, bit for bit, and its form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from daemon.config.learners import LEARNERS
+from daemon.exits import EX_OK
+from daemon.replica.model import ModelId
+from daemon.replica.origin import read_space
+from daemon.replica.replica import Replica
+from daemon.replica.settings import Shelf, steps_of
+from daemon.replica.side import trained_number
+from daemon.versions.algorithms import ALGORITHMS, by_steps
+from daemon.versions.serving_form import learner_of
+from learners import as_block
+from learners.carried import CarriedForm
+from tests.daemon.learn.conftest import DIM, Site, make_events
+from tests.waiting import until
+
+from .world import QUICK
+
+ROWS = as_block(np.random.default_rng(5).standard_normal((7, DIM)).astype(np.float32))
+
+
+def replica_of(site: Site) -> Replica:
+    found = read_space(site.versions)
+    assert found is not None
+    config = site.config()
+    shelf = Shelf(site.versions, site.ledger, found[0], config.serving)
+    return Replica("latest", shelf, QUICK, steps=steps_of(config, "latest"))
+
+
+def reach(site: Site, replica: Replica) -> None:
+    """Wait for the newest version; what answers is its state in its form."""
+    newest = site.newest()
+    wanted = ModelId(newest.number, 0, newest.watermark, int(newest.counters["records"]))
+    until(lambda: replica.status().model == wanted, lambda: f"{wanted}, not {replica.status()}")
+    learner = learner_of(site.versions.load(newest.number))
+    with replica._sides.read() as side:
+        assert side.view is not None
+        assert side.view.model == wanted
+        held = side.buffers.state if side.learner is None else side.learner.state()
+        for name in ALGORITHMS[site.config().learner.algorithm].followed or held:
+            assert held[name].tobytes() == learner.state()[name].tobytes()
+        form = side.view.form
+        if not isinstance(form, CarriedForm):
+            kind = ALGORITHMS[site.config().learner.algorithm].forms
+            made = kind.make(learner, trained_number(wanted), site.config().serving)
+            assert np.array_equal(form.fold(ROWS), made.fold(ROWS))
+            assert np.array_equal(form.self_scores(ROWS), made.self_scores(ROWS))
+
+
+@pytest.mark.parametrize("algorithm", sorted(LEARNERS))
+def test_it_is_the_learner_at_every_version_through_restarts(algorithm: str, tmp_path: Path) -> None:
+    site = Site(tmp_path, f"log:{tmp_path}/clicks.log")
+    site.settings |= {"learner.algorithm": algorithm, "steps.every": "10ms", "stream.poll_records": 16}
+    site.settings |= {"checkpoints.every_events": 40}
+    events = make_events(260)
+    site.feed(events[:20])
+    assert site.learn() == EX_OK
+    replica = replica_of(site)
+    replica.start()
+    try:
+        reach(site, replica)
+        for start in (20, 140):
+            site.feed(events[start : start + 120])
+            assert site.learn() == EX_OK
+            reach(site, replica)
+    finally:
+        replica.close()
+    status = replica.status()
+    assert (status.fallbacks, status.refusals) == ({}, {})
+    if by_steps(algorithm):
+        assert status.swaps["version"] == 1, "one load at the start, then steps alone"
+        assert status.swaps["steps"] >= 2
+    else:
+        assert status.following == "versions"
