@@ -12,14 +12,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from learners.kernels.compile import FLOATS, POINTERS, ROWS, ROWS_OUT, inlined, kernel
+from learners.kernels.compile import ROWS, inlined
 from learners.kernels.tiles import (
     LANES,
     least_of_one,
+    least_of_three,
     least_of_two,
     products_of_one,
+    products_of_three,
     products_of_two,
     squares_of_one,
+    squares_of_three,
     squares_of_two,
     times_power_of_two,
 )
@@ -38,8 +41,12 @@ the support set makes no later event's margin infinite."""
 
 PLACES = types.Array(types.int64, 2, "C", readonly=True)
 PLAN = types.Tuple((PLACES, PLACES, ROWS))
-TILES = types.Array(types.float32, 3, "C", readonly=True)
 TILES_OUT = types.float32[:, :, ::1]
+GAPS_OUT = types.boolean[:, ::1]
+
+Kept: TypeAlias = tuple[Any, Any, Any]
+"""rows float32 [tiles, dim, LANES]; norms float32 [tiles, V, LANES], lengths per view, any above 0 where no
+object is; gaps bool [tiles, V], whether one of the lengths is 0."""
 
 Plan: TypeAlias = tuple[Any, Any, Any]
 """views int64 [V, 3]: first and last column + 1, and which sums; kernels int64 [m, 4] in the order in which
@@ -99,29 +106,37 @@ def _cosine(squares: Any, norm: Any, other: Any) -> Any:
 
 @inlined
 def _view_sums(rows: Any, tile: int, views: Any, given: Any, sums: Any) -> None:
-    """sums[view, kind, i, lane] of what each view needs, for one or two given objects."""
-    two = len(given) == 2
+    """sums[view, kind, i, lane] of what each view needs, for one to three given objects."""
+    count = len(given)
     for view in range(len(views)):
         first, last, needed = views[view, 0], views[view, 1], views[view, 2]
         if needed & SQUARES:
-            if two:
+            if count == 3:
+                squares_of_three(rows, tile, first, last, given, sums[view, 0])
+            elif count == 2:
                 squares_of_two(rows, tile, first, last, given, sums[view, 0])
             else:
                 squares_of_one(rows, tile, first, last, given, sums[view, 0])
         if needed & PRODUCTS:
-            if two:
+            if count == 3:
+                products_of_three(rows, tile, first, last, given, sums[view, 1])
+            elif count == 2:
                 products_of_two(rows, tile, first, last, given, sums[view, 1])
             else:
                 products_of_one(rows, tile, first, last, given, sums[view, 1])
         if needed & LEAST:
-            if two:
+            if count == 3:
+                least_of_three(rows, tile, first, last, given, sums[view, 2])
+            elif count == 2:
                 least_of_two(rows, tile, first, last, given, sums[view, 2])
             else:
                 least_of_one(rows, tile, first, last, given, sums[view, 2])
 
 
 @inlined
-def _by_distance(kernels: Any, numbers: Any, sums: Any, norms: Any, tile: int, lengths: Any, out: Any) -> None:
+def _by_distance(
+    kernels: Any, numbers: Any, sums: Any, norms: Any, tile: int, lengths: Any, out: Any
+) -> None:
     """The RBF and cosine kernels."""
     for step in range(len(kernels)):
         place, view, kind, other = kernels[step, 0], kernels[step, 1], kernels[step, 2], kernels[step, 3]
@@ -159,36 +174,31 @@ def _by_product(kernels: Any, numbers: Any, sums: Any, count: int, out: Any) -> 
 
 
 @inlined
-def _silence(kernels: Any, norms: Any, tile: int, lengths: Any, out: Any) -> None:
+def _silence(kernels: Any, norms: Any, gaps: Any, tile: int, lengths: Any, out: Any) -> None:
     """0 for the values of a view that the given object or the kept one lacks."""
     for step in range(len(kernels)):
         place, view = kernels[step, 0], kernels[step, 1]
-        shortest = norms[tile, view, 0]
-        for lane in range(1, LANES):
-            shortest = min(shortest, norms[tile, view, lane])
         for i in range(len(lengths)):
-            if not shortest * lengths[i, view] > 0:
+            if gaps[tile, view] or not lengths[i, view] > 0:
                 for lane in range(LANES):
                     if not norms[tile, view, lane] * lengths[i, view] > 0:
                         out[i, place, lane] = _ZERO
 
 
 @inlined
-def tile_values(
-    plan: Plan, rows: Any, norms: Any, tile: int, given: Any, lengths: Any, sums: Any, out: Any
-) -> None:
-    """out[i, k, lane] = kernel k between given[i] and lane `lane` of the tile.
+def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, room: Any) -> None:
+    """Kernel k between given[i] and lane `lane` of the tile, into the second array of `room`.
 
-    rows: float32 [tiles, dim, LANES]; norms: float32 [tiles, V, LANES], lengths per view; given: float32
-    [1 or 2, dim]; lengths: float32 [1 or 2, V]; sums: float32 [V, 3, 2, LANES], for its own use; out: float32
-    [1 or 2, m, LANES], overwritten. With several views, 0 where a view of either object is missing (all zero).
+    given: float32 [1..3, dim]; lengths: float32 [1..3, V], of its views; room: float32 [V, 3, 3, LANES], for its
+    own use, and [3, at least m, LANES], overwritten. With several views, 0 where a view of either object is
+    missing (all zero).
     """
-    views, kernels, numbers = plan
+    (views, kernels, numbers), (rows, norms, gaps), (sums, out) = plan, kept, room
     _view_sums(rows, tile, views, given, sums)
     _by_distance(kernels, numbers, sums, norms, tile, lengths, out)
     _by_product(kernels, numbers, sums, len(given), out)
     if len(views) > 1:
-        _silence(kernels, norms, tile, lengths, out)
+        _silence(kernels, norms, gaps, tile, lengths, out)
 
 
 @inlined
@@ -203,19 +213,14 @@ def view_norms(plan: Plan, row: Any, out: Any) -> None:
 
 
 @inlined
-def put_lane(plan: Plan, row: Any, rows: Any, norms: Any, slot: int) -> None:
-    """Write one object into its slot, with the lengths of its views."""
+def put_lane(row: Any, lengths: Any, kept: Kept, slot: int) -> None:
+    """Write one object into its slot, with the lengths float32 [V] of its views."""
+    rows, norms, gaps = kept
     tile, lane = slot // LANES, slot % LANES
-    lengths = np.empty(len(plan[0]), np.float32)
-    view_norms(plan, row, lengths)
     for column in range(len(row)):
         rows[tile, column, lane] = row[column]
     for view in range(len(lengths)):
         norms[tile, view, lane] = lengths[view]
-
-
-@kernel(types.void(PLAN, ROWS, ROWS_OUT))
-def all_view_norms(plan: Plan, rows: Any, out: Any) -> None:
-    """Lengths float32 [n, V] of the views of each row."""
-    for row in range(len(rows)):
-        view_norms(plan, rows[row], out[row])
+        gaps[tile, view] = False
+        for other in range(LANES):
+            gaps[tile, view] |= norms[tile, view, other] == 0

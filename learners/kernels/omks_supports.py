@@ -15,7 +15,17 @@ import numpy as np
 
 from learners.kernels.checks import NONE, REJECTED, UPDATED, step_size
 from learners.kernels.combined import combined_loss, combined_outcome
-from learners.kernels.compile import DOUBLES, DOUBLES_OUT, POINTERS_OUT, ROWS, ROWS_OUT, STEPS_OUT, Steps, inlined, kernel
+from learners.kernels.compile import (
+    DOUBLES,
+    DOUBLES_OUT,
+    POINTERS_OUT,
+    ROWS,
+    ROWS_OUT,
+    STEPS_OUT,
+    Steps,
+    inlined,
+    kernel,
+)
 from learners.kernels.hedge import weigh
 from learners.kernels.kernel_values import PLAN, Plan, put_lane, tile_values, view_norms
 from learners.kernels.support_slots import (
@@ -24,9 +34,10 @@ from learners.kernels.support_slots import (
     Index,
     Support,
     join,
+    used_tile,
     without_minus_zero,
 )
-from learners.kernels.tiles import LANES
+from learners.kernels.tiles import LANES, turn_lanes
 from learners.kernels.triplet_sums import SIDE_BY_SIDE, sum_triplets
 
 from numba import types  # isort: skip
@@ -43,40 +54,24 @@ Values: TypeAlias = tuple[Any, Any]
 
 
 @inlined
-def _spread(out: Any, tile: int, second: bool, values: Any) -> None:
-    """Values of a tile, by lane, into rows by object: those of the first given, less those of the second."""
-    for lane in range(LANES):
-        slot = tile * LANES + lane
-        if second:
-            for k in range(out.shape[1]):
-                values[slot, k] = out[0, k, lane] - out[1, k, lane]
-        else:
-            for k in range(out.shape[1]):
-                values[slot, k] = out[0, k, lane]
-
-
-@inlined
-def _used(users: Any, tile: int, role: int) -> Any:
-    for slot in range(tile * LANES, (tile + 1) * LANES):
-        if users[slot, role] > 0:
-            return True
-    return False
-
-
-@inlined
 def support_values(
     plan: Plan, support: Support, index: Index, objects: Any, lengths: Any, room: Any, values: Values
 ) -> None:
     """Fill `values` for the slots in use; objects: float32 [3, dim]; lengths: float32 [3, V]; room: scratch."""
-    rows, norms, users = support[0], index[0], index[2]
-    sums, out = room
-    for tile in range(len(rows)):
-        if _used(users, tile, 0):
-            tile_values(plan, rows, norms, tile, objects[:1], lengths[:1], sums, out)
-            _spread(out, tile, False, values[0])
-        if _used(users, tile, 1):
-            tile_values(plan, rows, norms, tile, objects[1:], lengths[1:], sums, out)
-            _spread(out, tile, True, values[1])
+    kept, users = (support[0], index[0], index[1]), index[3]
+    out = room[1]
+    for tile in range(len(support[0])):
+        asked, offered = used_tile(users, tile, 0), used_tile(users, tile, 1)
+        if asked and offered:
+            tile_values(plan, kept, tile, objects, lengths, room)
+            turn_lanes(out, 0, -1, tile * LANES, values[0])
+            turn_lanes(out, 1, 2, tile * LANES, values[1])
+        elif asked:
+            tile_values(plan, kept, tile, objects[:1], lengths[:1], room)
+            turn_lanes(out, 0, -1, tile * LANES, values[0])
+        elif offered:
+            tile_values(plan, kept, tile, objects[1:], lengths[1:], room)
+            turn_lanes(out, 0, 1, tile * LANES, values[1])
 
 
 @inlined
@@ -93,24 +88,22 @@ def _support_margins(support: Support, values: Values, sums: Any, margins: Any) 
 
 
 @inlined
-def _own_values(plan: Plan, objects: Any, lengths: Any, own: Any, room: Any, margins: Any, squares: Any) -> None:
+def _own_values(
+    plan: Plan, objects: Any, lengths: Any, own: Any, room: Any, margins: Any, squares: Any
+) -> None:
     """margins[k] = k(q, c) - k(q, s), squares[k] = k(q, q) (k(c, c) - 2 k(c, s) + k(s, s)), both float64.
 
     The three objects are lanes 0, 1, 2 of a tile of their own, so that these values have the bits that a kept
     copy would have.
     """
-    rows, norms = own
-    sums, out = room
+    out = room[1]
     for lane in range(3):
-        put_lane(plan, objects[lane], rows, norms, lane)
-    tile_values(plan, rows, norms, 0, objects[:1], lengths[:1], sums, out)
+        put_lane(objects[lane], lengths[lane], own, lane)
+    tile_values(plan, own, 0, objects, lengths, room)
     for k in range(len(margins)):
         margins[k] = np.float64(out[0, k, 1]) - np.float64(out[0, k, 2])
-        squares[k] = np.float64(out[0, k, 0])
-    tile_values(plan, rows, norms, 0, objects[1:], lengths[1:], sums, out)
-    for k in range(len(margins)):
-        cc, cs, ss = np.float64(out[0, k, 1]), np.float64(out[0, k, 2]), np.float64(out[1, k, 2])
-        squares[k] *= max(0.0, (cc - cs) + (ss - cs))
+        cc, cs, ss = np.float64(out[1, k, 1]), np.float64(out[1, k, 2]), np.float64(out[2, k, 2])
+        squares[k] = max(0.0, np.float64(out[0, k, 0])) * max(0.0, (cc - cs) + (ss - cs))
 
 
 @inlined
@@ -126,7 +119,19 @@ def _wake(plan: Plan, lengths: Any, margins: Any, awake: Any) -> None:
 
 @kernel(
     types.void(
-        SUPPORT, INDEX, VALUES, PLAN, LIMITS, RULE, DOUBLES_OUT, POINTERS_OUT, ROWS, ROWS, ROWS, DOUBLES, STEPS_OUT
+        SUPPORT,
+        INDEX,
+        VALUES,
+        PLAN,
+        LIMITS,
+        RULE,
+        DOUBLES_OUT,
+        POINTERS_OUT,
+        ROWS,
+        ROWS,
+        ROWS,
+        DOUBLES,
+        STEPS_OUT,
     )
 )
 def step_supports(
@@ -143,9 +148,14 @@ def step_supports(
     outcome, loss, tau, reason = steps
     (C, eviction), m, views, dim = limits, len(standing), len(plan[0]), query.shape[1]
     objects, lengths = np.empty((3, dim), np.float32), np.empty((3, views), np.float32)
-    own = (np.zeros((1, dim, LANES), np.float32), np.ones((1, views, LANES), np.float32))
-    room = (np.empty((views, 3, 2, LANES), np.float32), np.empty((2, m, LANES), np.float32))
-    sums = np.empty(support[2].shape[1], np.float32)
+    own = (
+        np.zeros((1, dim, LANES), np.float32),
+        np.ones((1, views, LANES), np.float32),
+        np.zeros((1, views), np.bool_),
+    )
+    width = support[2].shape[1]
+    room = (np.empty((views, 3, 3, LANES), np.float32), np.zeros((3, width, LANES), np.float32))
+    sums = np.empty(width, np.float32)
     margins, squares, taus = np.empty(m), np.empty(m), np.empty(m, np.float32)
     outcomes, awake = np.empty(m, np.int64), np.empty(m, np.bool_)
     for t in range(len(query)):
@@ -171,5 +181,5 @@ def step_supports(
         loss[t] = combined_loss(rule[0], standing, margins, awake)
         if outcome[t] == UPDATED:
             counts[0] += 1
-            counts[1] += join(support, index, plan, objects, taus, counts[0], eviction)
+            counts[1] += join(support, index, objects, lengths, taus, counts[0], eviction)
             weigh(rule[0], rule[1], rule[2], standing, margins, awake)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from learners.kernels.compile import POINTERS_OUT, ROWS_OUT, inlined, kernel
-from learners.kernels.kernel_values import PLAN, TILES_OUT, Plan, put_lane
+from learners.kernels.kernel_values import GAPS_OUT, PLAN, TILES_OUT, Plan, put_lane, view_norms
 from learners.kernels.tiles import LANES
 
 from numba import types  # isort: skip
@@ -29,15 +29,15 @@ QUERY, CLICKED, SKIPPED = range(3)
 TRIPLETS_OUT = types.int32[:, ::1]
 HASHES_OUT = types.uint64[::1]
 SUPPORT = types.Tuple((TILES_OUT, TRIPLETS_OUT, ROWS_OUT, POINTERS_OUT))
-INDEX = types.Tuple((TILES_OUT, HASHES_OUT, TRIPLETS_OUT))
+INDEX = types.Tuple((TILES_OUT, GAPS_OUT, HASHES_OUT, TRIPLETS_OUT))
 
 Support: TypeAlias = tuple[Any, Any, Any, Any]
 """rows float32 [tiles, dim, LANES], object slot = tile * LANES + lane; triplets int32 [T, 3], slots of query,
 clicked, skipped, EMPTY where none is; tau float32 [T, width], 0 beyond the m kernels; joined int64 [T], the
 number of the step with which a triplet joined or was last taken again."""
 
-Index: TypeAlias = tuple[Any, Any, Any]
-"""What follows from a support: norms float32 [tiles, V, LANES], lengths of views; hashes uint64 [slots]; users
+Index: TypeAlias = tuple[Any, Any, Any, Any]
+"""What follows from a support: norms and gaps of `kernel_values.Kept`; hashes uint64 [slots]; users
 int32 [slots, 2], how many triplets use an object as query and otherwise (a slot without users is free)."""
 
 _START, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x9E3779B97F4A7C15)
@@ -66,7 +66,7 @@ def _same(rows: Any, slot: int, row: Any) -> Any:
 @inlined
 def _find(support: Support, index: Index, row: Any, value: Any) -> int:
     """The slot that holds this object, or EMPTY."""
-    hashes, users = index[1], index[2]
+    hashes, users = index[2], index[3]
     for slot in range(len(hashes)):
         known = hashes[slot] == value and users[slot, 0] + users[slot, 1] > 0
         if known and _same(support[0], slot, row):
@@ -115,7 +115,7 @@ def _worst(support: Support, rule: int) -> int:
 @inlined
 def _evict(support: Support, index: Index, rule: int) -> None:
     _, triplets, tau, joined = support
-    users, place = index[2], _worst(support, rule)
+    users, place = index[3], _worst(support, rule)
     users[triplets[place, QUERY], 0] -= 1
     users[triplets[place, CLICKED], 1] -= 1
     users[triplets[place, SKIPPED], 1] -= 1
@@ -125,46 +125,44 @@ def _evict(support: Support, index: Index, rule: int) -> None:
 
 
 @inlined
-def _hold(support: Support, index: Index, plan: Plan, row: Any, role: int, rule: int) -> int:
-    """The slot of an object, put there when it is new, with one more user; triplets go while there is no
-    slot."""
-    norms, hashes, users = index
-    value = _hash(row.view(np.uint32))
-    slot = _find(support, index, row, value)
+def _hold(support: Support, index: Index, row: Any, lengths: Any, slot: int, role: int, rule: int) -> int:
+    """The slot of an object with one more user: `slot`, or where it is put when that is EMPTY; triplets go
+    while there is no room for it."""
+    norms, gaps, hashes, users = index
     if slot == EMPTY:
         slot = _free_slot(users, role == QUERY)
         while slot == EMPTY:
             _evict(support, index, rule)
             slot = _free_slot(users, role == QUERY)
-        put_lane(plan, row, support[0], norms, slot)
-        hashes[slot] = value
+        put_lane(row, lengths, (support[0], norms, gaps), slot)
+        hashes[slot] = _hash(row.view(np.uint32))
     users[slot, 0 if role == QUERY else 1] += 1
     return slot
 
 
 @inlined
 def join(
-    support: Support, index: Index, plan: Plan, objects: Any, taus: Any, number: int, rule: int
+    support: Support, index: Index, objects: Any, lengths: Any, taus: Any, number: int, rule: int
 ) -> int:
     """Add a triplet with the taus of its kernels; how many others had to go.
 
-    objects: float32 [3, dim], query, clicked, skipped, without -0; taus: float32 [m]; number: of this step.
-    A triplet that is there already is not kept twice: its taus are added up, and it counts as new.
+    objects: float32 [3, dim], query, clicked, skipped, without -0; lengths: float32 [3, V]; taus: float32 [m];
+    number: of this step. A triplet that is there already is not kept twice: its taus are added up, and it
+    counts as new.
     """
     _, triplets, tau, joined = support
-    users = index[2]
     slots = np.empty(3, np.int64)
     for role in range(3):
         slots[role] = _find(support, index, objects[role], _hash(objects[role].view(np.uint32)))
-    before = _held(triplets)
-    place = EMPTY
+    before, place = _held(triplets), EMPTY
     if slots[0] != EMPTY and slots[1] != EMPTY and slots[2] != EMPTY:
         place = _place_of(triplets, slots[0], slots[1], slots[2])
     if place == EMPTY:
         if before == len(triplets):
             _evict(support, index, rule)
-        for role in range(3):
-            slots[role] = _hold(support, index, plan, objects[role], role, rule)
+        for role in range(3):  # an eviction, or the object before, may have changed where it is
+            slots[role] = _find(support, index, objects[role], _hash(objects[role].view(np.uint32)))
+            slots[role] = _hold(support, index, objects[role], lengths[role], slots[role], role, rule)
         place = _place_of(triplets, EMPTY, EMPTY, EMPTY)
         for role in range(3):
             triplets[place, role] = slots[role]
@@ -187,19 +185,30 @@ def _held(triplets: Any) -> int:
 def index_support(support: Support, plan: Plan, index: Index) -> None:
     """Fill an index of zeros from a support whose slots are in range."""
     rows, triplets, _, _ = support
-    norms, hashes, users = index
+    norms, gaps, hashes, users = index
     for place in range(len(triplets)):
         if triplets[place, QUERY] != EMPTY:
             users[triplets[place, QUERY], 0] += 1
             users[triplets[place, CLICKED], 1] += 1
             users[triplets[place, SKIPPED], 1] += 1
-    row = np.empty(rows.shape[1], np.float32)
+    row, lengths = np.empty(rows.shape[1], np.float32), np.empty(len(plan[0]), np.float32)
+    norms[:] = 1
     for slot in range(len(hashes)):
         if users[slot, 0] + users[slot, 1] > 0:
             for column in range(len(row)):
                 row[column] = rows[slot // LANES, column, slot % LANES]
-            put_lane(plan, row, rows, norms, slot)
+            view_norms(plan, row, lengths)
+            put_lane(row, lengths, (rows, norms, gaps), slot)
             hashes[slot] = _hash(row.view(np.uint32))
+
+
+@inlined
+def used_tile(users: Any, tile: int, role: int) -> Any:
+    """Whether a triplet uses an object of this tile as query (role 0) or otherwise (role 1)."""
+    for slot in range(tile * LANES, (tile + 1) * LANES):
+        if users[slot, role] > 0:
+            return True
+    return False
 
 
 @inlined
@@ -207,5 +216,3 @@ def without_minus_zero(rows: Any, t: int, out: Any) -> None:
     """out = row t with every -0 as 0, so that equal objects have equal bits."""
     for column in range(len(out)):
         out[column] = rows[t, column] + np.float32(0)
-
-

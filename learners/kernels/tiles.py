@@ -95,9 +95,59 @@ def _repeated(builder: Any, number: Any) -> Any:
     return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_INT, _WIDTH), [0] * _WIDTH))
 
 
-squares_of_one, squares_of_two = _sums(_squares, 1), _sums(_squares, 2)
-products_of_one, products_of_two = _sums(_products, 1), _sums(_products, 2)
-least_of_one, least_of_two = _sums(_least, 1), _sums(_least, 2)
+squares_of_one, squares_of_two, squares_of_three = (_sums(_squares, inputs) for inputs in (1, 2, 3))
+products_of_one, products_of_two, products_of_three = (_sums(_products, inputs) for inputs in (1, 2, 3))
+least_of_one, least_of_two, least_of_three = (_sums(_least, inputs) for inputs in (1, 2, 3))
+
+
+@intrinsic
+def turn_lanes(typing_context: Any, values: Any, i: Any, less: Any, first: Any, out: Any) -> Any:
+    """out[first + lane, k] = values[i, k, lane], less values[less, k, lane] where less >= 0; a square of 8 by 8
+    at a time in registers.
+
+    values: float32 [inputs, width, LANES], out: float32 [slots, width], width a multiple of 8.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds = signature.args
+        source, target = (context.make_array(kinds[n])(context, builder, arguments[n]) for n in (0, 4))
+        width = builder.extract_value(target.shape, 1)
+        plane = builder.mul(width, _WORD(LANES))
+        base, other = (builder.mul(arguments[n], plane) for n in (1, 2))
+        minus = builder.icmp_signed(">=", arguments[2], _WORD(0))
+        safe = builder.select(minus, other, base)
+        with cgutils.for_range_slice(builder, _WORD(0), width, _WORD(_WIDTH), intp=_WORD) as (k, _):
+            for part in range(0, LANES, _WIDTH):
+                rows = []
+                for row in range(_WIDTH):
+                    place = builder.add(builder.mul(builder.add(k, _WORD(row)), _WORD(LANES)), _WORD(part))
+                    own = _load(builder, source.data, builder.add(base, place))
+                    gap = builder.fsub(own, _load(builder, source.data, builder.add(safe, place)))
+                    rows.append(builder.select(minus, gap, own))
+                for lane, turned in enumerate(_transposed(builder, rows)):
+                    slot = builder.add(arguments[3], _WORD(part + lane))
+                    address = builder.gep(target.data, [builder.add(builder.mul(slot, width), k)])
+                    builder.store(turned, builder.bitcast(address, _VECTOR.as_pointer())).align = 4
+        return context.get_dummy_value()
+
+    return types.void(values, types.int64, types.int64, types.int64, out), generate
+
+
+def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """The columns of 8 vectors of 8: in three rounds, each merging neighbours at 1, 2 and 4 apart."""
+    for apart in (1, 2, 4):
+        low = [lane if not lane & apart else lane + _WIDTH - apart for lane in range(_WIDTH)]
+        high = [lane + apart if not lane & apart else lane + _WIDTH for lane in range(_WIDTH)]
+        merged = list(rows)
+        for n in range(_WIDTH):
+            if not n & apart:
+                pair = rows[n], rows[n + apart]
+                merged[n], merged[n + apart] = (
+                    builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(_INT, _WIDTH), mask))
+                    for mask in (low, high)
+                )
+        rows = merged
+    return rows
 
 
 @intrinsic

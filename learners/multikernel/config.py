@@ -63,7 +63,9 @@ class ViewKernels:
         if not 0 <= self.start < self.stop:
             raise ConfigError(f"a view must span columns start < stop, not {self.start}..{self.stop}")
         if not self.kernels:
-            raise ConfigError(f"the view of columns {self.start}..{self.stop} has no kernel: give at least one")
+            raise ConfigError(
+                f"the view of columns {self.start}..{self.stop} has no kernel: give at least one"
+            )
         if not (math.isfinite(self.gamma) and self.gamma >= 0):
             raise ConfigError(f"gamma must be a finite number, or 0 for the sample's, not {self.gamma}")
 
@@ -105,7 +107,12 @@ class OmksConfig:
 
 
 def one_kernel(
-    dim: int, kernel: KernelConfig, C: float = 0.1, triplets: int = 5_000, objects: int = 5_000, gamma: float = 0
+    dim: int,
+    kernel: KernelConfig,
+    C: float = 0.1,
+    triplets: int = 5_000,
+    objects: int = 5_000,
+    gamma: float = 0,
 ) -> OmksConfig:
     """Settings of OKS: one kernel on the whole vector."""
     view = ViewKernels(0, dim, (kernel,), gamma)

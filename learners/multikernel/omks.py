@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.batch import TripletBatch
-from learners.block import Block, DenseBlock, Float32s, as_block
+from learners.block import Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
 from learners.hedge import first_standing, read_standing, theta
 from learners.kernels.support_slots import OLDEST, SMALLEST
@@ -123,6 +123,13 @@ class Omks:
             raise BlockError("OMKS takes triplets again, not single steps: take its own")
         self.learn_many(steps.batch, steps.weights)
 
+    def similarity(self, queries: Any, items: Any) -> Float32s:
+        """f(q, p) = sum_i theta_i S_i(q, p), float32 [queries, items]; theta of sum 1; bits repeat however many
+        are asked at once. Raises BlockError on another dimension or an index out of range.
+        """
+        left, right = dense_rows(as_block(queries, self.dim)), dense_rows(as_block(items, self.dim))
+        return self.support.scores(self._plan, self.theta.astype(np.float32), left, right)
+
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays of the support set, standing, gamma and counts: read-only views, which change with the
         next step."""
@@ -144,7 +151,10 @@ class Omks:
             raise StateError("array rows is missing, or has not three axes")
         learner = cls.__new__(cls)
         _check(rows.shape[1], config)
-        gamma, counts = _numbers(arrays, "gamma", np.float64, len(config.views)), _numbers(arrays, "counts", np.int64, 2)
+        gamma, counts = (
+            _numbers(arrays, "gamma", np.float64, len(config.views)),
+            _numbers(arrays, "counts", np.int64, 2),
+        )
         if not (gamma > 0).all() or (counts < 0).any():
             raise StateError("gamma must be above 0, and counts not below")
         learner._set(rows.shape[1], config, gamma)

@@ -21,7 +21,13 @@ from learners.kernels.kernel_values import (
 )
 from learners.multikernel.config import OmksConfig, ViewKernels
 
-CODES = {"rbf": RBF, "cosine": COSINE, "linear": LINEAR, "polynomial": POLYNOMIAL, "intersection": INTERSECTION}
+CODES = {
+    "rbf": RBF,
+    "cosine": COSINE,
+    "linear": LINEAR,
+    "polynomial": POLYNOMIAL,
+    "intersection": INTERSECTION,
+}
 NEEDS = {RBF: SQUARES, COSINE: SQUARES, LINEAR: PRODUCTS, POLYNOMIAL: PRODUCTS, INTERSECTION: LEAST}
 
 

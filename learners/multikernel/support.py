@@ -14,12 +14,17 @@ from learners.errors import StateError
 from learners.kernels.compile import Steps
 from learners.kernels.kernel_values import Plan
 from learners.kernels.omks_supports import step_supports
+from learners.kernels.support_scores import score_supports
 from learners.kernels.support_slots import EMPTY, index_support
 from learners.kernels.tiles import LANES
 from learners.multikernel.config import OmksConfig
 
 WIDTH = 8
 """taus of a triplet fill whole vectors of so many numbers."""
+
+
+ROOM = 1 << 24
+"""Coefficients of the queries that are scored at once: 64 MB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +40,7 @@ class SupportSet:
     triplets: Int32s
     tau: Float32s
     joined: Int64s
-    index: tuple[Float32s, NDArray[np.uint64], Int32s]
+    index: tuple[Float32s, NDArray[np.bool_], NDArray[np.uint64], Int32s]
     values: tuple[Float32s, Float32s]
 
     @classmethod
@@ -52,7 +57,9 @@ class SupportSet:
         )
 
     @classmethod
-    def read(cls, arrays: Mapping[str, NDArray[Any]], dim: int, config: OmksConfig, plan: Plan, copy: bool) -> Self:
+    def read(
+        cls, arrays: Mapping[str, NDArray[Any]], dim: int, config: OmksConfig, plan: Plan, copy: bool
+    ) -> Self:
         """Of saved arrays. Raises StateError naming the one that does not fit."""
         model = cls.empty(dim, config)
         kept = {name: _array(arrays, name, getattr(model, name), copy) for name in cls.names()}
@@ -73,9 +80,24 @@ class SupportSet:
         """As kernels take them."""
         return self.rows, self.triplets, self.tau, self.joined
 
-    def step(self, plan: Plan, limits: Any, rule: Any, standing: Any, counts: Any, rows: Any, steps: Steps) -> None:
+    def step(
+        self, plan: Plan, limits: Any, rule: Any, standing: Any, counts: Any, rows: Any, steps: Steps
+    ) -> None:
         """Apply triplets; see `step_supports`. rows: queries, clicked, skipped and their weights."""
-        step_supports(self.arrays(), self.index, self.values, plan, limits, rule, standing, counts, *rows, steps)
+        step_supports(
+            self.arrays(), self.index, self.values, plan, limits, rule, standing, counts, *rows, steps
+        )
+
+    def scores(self, plan: Plan, theta: Float32s, queries: Float32s, items: Float32s) -> Float32s:
+        """f of all pairs, float32 [queries, items], a few queries at a time; theta: float32 [m]."""
+        out = np.empty((len(queries), len(items)), np.float32)
+        tiles, width = len(self.rows), self.tau.shape[1]
+        step = min(LANES, max(1, ROOM // (tiles * width * LANES)))
+        room = np.empty((min(step, len(queries)), tiles, width, LANES), np.float32)
+        for start in range(0, len(queries), step):
+            part = slice(start, start + step)
+            score_supports(self.arrays(), self.index, plan, theta, queries[part], items, room, out[part])
+        return out
 
     @property
     def kept(self) -> int:
@@ -85,13 +107,14 @@ class SupportSet:
     @property
     def objects(self) -> int:
         """How many distinct objects are kept."""
-        return int(np.count_nonzero(self.index[2].any(axis=1)))
+        return int(np.count_nonzero(self.index[3].any(axis=1)))
 
 
 def _derived(tiles: int, width: int, views: int) -> Any:
     slots = tiles * LANES
     index = (
-        np.zeros((tiles, views, LANES), np.float32),
+        np.ones((tiles, views, LANES), np.float32),
+        np.zeros((tiles, views), np.bool_),
         np.zeros(slots, np.uint64),
         np.zeros((slots, 2), np.int32),
     )
