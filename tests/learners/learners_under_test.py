@@ -25,7 +25,7 @@ from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 
 from .oracle_averaged import AveragedOracle
 from .oracle_combination import Combination, Given, Hedge, PassiveAggressive
-from .oracle_kernels import cosine, intersection, linear, on_columns, polynomial, rbf
+from .oracle_kernels import cosine, intersection, linear, on_view, polynomial, rbf
 from .oracle_lego import LegoOracle
 from .oracle_oasis import DissimOracle, OasisOracle
 from .oracle_oks import OksOracle
@@ -108,7 +108,7 @@ def _omks(name: str, hedge: HedgeConfig, combination: Callable[[int], Combinatio
     def oracle(dim: int) -> Oracle:
         spans = [view for view in _views(dim) for _ in range(2)]
         kernels = [rbf(1.0), cosine] * 3
-        members = [OksOracle(on_columns(k, *span)) for k, span in zip(kernels, spans, strict=True)]
+        members = [OksOracle(on_view(k, *span)) for k, span in zip(kernels, spans, strict=True)]
         return OmksOracle(members, combination(6), spans, idle=False, awake_only=True)
 
     def settings(dim: int) -> OmksConfig:

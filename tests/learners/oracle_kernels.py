@@ -44,6 +44,16 @@ def on_columns(kernel: Kernel, start: int, stop: int) -> Kernel:
     return lambda x, y: kernel(x[start:stop], y[start:stop])
 
 
+def on_view(kernel: Kernel, start: int, stop: int) -> Kernel:
+    """The kernel on one view of several: 0 where either object lacks it (is all zero there)."""
+
+    def value(x: Doubles, y: Doubles) -> float:
+        own = x[start:stop], y[start:stop]
+        return kernel(*own) if np.any(own[0]) and np.any(own[1]) else 0.0
+
+    return value
+
+
 def mean(kernels: list[Kernel]) -> Kernel:
     """The mean of kernels, on which OKS-Avg learns."""
     return lambda x, y: sum(kernel(x, y) for kernel in kernels) / len(kernels)

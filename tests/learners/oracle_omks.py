@@ -20,6 +20,7 @@ class OmksOracle:
     views: the columns [start, stop) that each learner looks at, or None for all. A learner sleeps when its
     view of the query, of the clicked or of the skipped one is missing, that is all zero: it takes no step
     then. tau: the largest of all. idle: whether theta also learns from an event in which nobody steps.
+    awake_only: the margin of f is that of those awake, their theta normalised.
     """
 
     def __init__(
@@ -28,9 +29,10 @@ class OmksOracle:
         combination: Combination,
         views: Sequence[tuple[int, int]] | None = None,
         idle: bool = True,
+        awake_only: bool = False,
     ) -> None:
         self.members, self.combination, self._views = members, combination, views
-        self._idle = idle
+        self._idle, self._awake_only = idle, awake_only
         self.wrong: list[list[int]] = []
         self.votes: list[bool] = []
 
@@ -42,6 +44,8 @@ class OmksOracle:
         self.wrong.append(z.astype(int).tolist())
         self.votes.append(float(theta @ z) >= 0.5)
         margin = float(theta @ margins)
+        if self._awake_only:
+            margin = float((theta * awake) @ margins) / ((theta * awake).sum() or 1.0)
         if weight == 0:
             return Step(margin, hinge(margin), 0.0)
         taus = [one.step(q, c, s, weight).tau for one, on in zip(self.members, awake, strict=True) if on]
