@@ -105,32 +105,46 @@ def _cosine(squares: Any, norm: Any, other: Any) -> Any:
 
 
 @inlined
+def _squares(rows: Any, tile: int, first: int, last: int, given: Any, out: Any) -> None:
+    if len(given) == 3:
+        squares_of_three(rows, tile, first, last, given, out)
+    elif len(given) == 2:
+        squares_of_two(rows, tile, first, last, given, out)
+    else:
+        squares_of_one(rows, tile, first, last, given, out)
+
+
+@inlined
+def _products(rows: Any, tile: int, first: int, last: int, given: Any, out: Any) -> None:
+    if len(given) == 3:
+        products_of_three(rows, tile, first, last, given, out)
+    elif len(given) == 2:
+        products_of_two(rows, tile, first, last, given, out)
+    else:
+        products_of_one(rows, tile, first, last, given, out)
+
+
+@inlined
+def _least(rows: Any, tile: int, first: int, last: int, given: Any, out: Any) -> None:
+    if len(given) == 3:
+        least_of_three(rows, tile, first, last, given, out)
+    elif len(given) == 2:
+        least_of_two(rows, tile, first, last, given, out)
+    else:
+        least_of_one(rows, tile, first, last, given, out)
+
+
+@inlined
 def _view_sums(rows: Any, tile: int, views: Any, given: Any, sums: Any) -> None:
     """sums[view, kind, i, lane] of what each view needs, for one to three given objects."""
-    count = len(given)
     for view in range(len(views)):
         first, last, needed = views[view, 0], views[view, 1], views[view, 2]
         if needed & SQUARES:
-            if count == 3:
-                squares_of_three(rows, tile, first, last, given, sums[view, 0])
-            elif count == 2:
-                squares_of_two(rows, tile, first, last, given, sums[view, 0])
-            else:
-                squares_of_one(rows, tile, first, last, given, sums[view, 0])
+            _squares(rows, tile, first, last, given, sums[view, 0])
         if needed & PRODUCTS:
-            if count == 3:
-                products_of_three(rows, tile, first, last, given, sums[view, 1])
-            elif count == 2:
-                products_of_two(rows, tile, first, last, given, sums[view, 1])
-            else:
-                products_of_one(rows, tile, first, last, given, sums[view, 1])
+            _products(rows, tile, first, last, given, sums[view, 1])
         if needed & LEAST:
-            if count == 3:
-                least_of_three(rows, tile, first, last, given, sums[view, 2])
-            elif count == 2:
-                least_of_two(rows, tile, first, last, given, sums[view, 2])
-            else:
-                least_of_one(rows, tile, first, last, given, sums[view, 2])
+            _least(rows, tile, first, last, given, sums[view, 2])
 
 
 @inlined
@@ -189,9 +203,9 @@ def _silence(kernels: Any, norms: Any, gaps: Any, tile: int, lengths: Any, out: 
 def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, room: Any) -> None:
     """Kernel k between given[i] and lane `lane` of the tile, into the second array of `room`.
 
-    given: float32 [1..3, dim]; lengths: float32 [1..3, V], of its views; room: float32 [V, 3, 3, LANES], for its
-    own use, and [3, at least m, LANES], overwritten. With several views, 0 where a view of either object is
-    missing (all zero).
+    given: float32 [1..3, dim]; lengths: float32 [1..3, V], of its views; room: float32 [V, 3, 3, LANES], for
+    its own use, and [3, at least m, LANES], overwritten. With several views, 0 where a view of either object
+    is missing (all zero).
     """
     (views, kernels, numbers), (rows, norms, gaps), (sums, out) = plan, kept, room
     _view_sums(rows, tile, views, given, sums)

@@ -1,4 +1,4 @@
-"""Steps of OMKS over a support set, one event after another (Xia, Hoi, Jin, Zhao, TPAMI 36 (2014), section 4).
+"""Steps of OMKS over a support set, one event after another (Xia, Hoi, Jin, Zhao, TPAMI 36 (2014), sec. 4).
 
 Per event: the values of all kernels between its three objects and every kept one, tile by tile; the margin
 S_i(q, c) - S_i(q, s) of each kernel over the kept triplets; a passive-aggressive step per kernel; one round
@@ -57,7 +57,8 @@ Values: TypeAlias = tuple[Any, Any]
 def support_values(
     plan: Plan, support: Support, index: Index, objects: Any, lengths: Any, room: Any, values: Values
 ) -> None:
-    """Fill `values` for the slots in use; objects: float32 [3, dim]; lengths: float32 [3, V]; room: scratch."""
+    """Fill `values` for the slots in use; objects: float32 [3, dim]; lengths: float32 [3, V]; room: as
+    `tile_values` takes it."""
     kept, users = (support[0], index[0], index[1]), index[3]
     out = room[1]
     for tile in range(len(support[0])):
@@ -76,7 +77,7 @@ def support_values(
 
 @inlined
 def _support_margins(support: Support, values: Values, sums: Any, margins: Any) -> None:
-    """margins[k] += sum over triplets of tau k(q, q_l) ((k(c_l, c) - k(c_l, s)) - (k(s_l, c) - k(s_l, s)))."""
+    """margins[k] += sum_l tau_l k(q, q_l) ((k(c_l, c) - k(c_l, s)) - (k(s_l, c) - k(s_l, s)))."""
     _, triplets, tau, _ = support
     of_query, of_items = values
     for first in range(0, len(triplets), BLOCK):
@@ -135,15 +136,16 @@ def _wake(plan: Plan, lengths: Any, margins: Any, awake: Any) -> None:
     )
 )
 def step_supports(
-    support: Support, index: Index, values: Values, plan: Plan, limits: tuple[float, int], rule: tuple[int, float, float],
+    support: Support, index: Index, values: Values, plan: Plan,
+    limits: tuple[float, int], rule: tuple[int, float, float],
     standing: Any, counts: Any, query: Any, clicked: Any, skipped: Any, weights: Any, steps: Steps,
 ) -> None:  # fmt: skip
     """Apply triplets in order.
 
     support, index, values, standing (float64 [m]): overwritten. limits: C and the rule of eviction. rule: see
     `learners.hedge`. counts: int64 [2], steps taken and triplets evicted, overwritten. query, clicked,
-    skipped: float32 [n, dim]; rows with a fault in steps' reason are not read. weights: float64 [n], scales C.
-    steps: outcome, loss (of the weighed sum) and tau (the largest of the kernels') are written.
+    skipped: float32 [n, dim]; rows with a fault in steps' reason are not read. weights: float64 [n], scales
+    C. steps: outcome, loss (of the weighed sum) and tau (the largest of the kernels') are written.
     """
     outcome, loss, tau, reason = steps
     (C, eviction), m, views, dim = limits, len(standing), len(plan[0]), query.shape[1]

@@ -1,7 +1,8 @@
 """Scores of queries against items by kernels over a support set.
 
-sum_i theta_i S_i(q, p) = sum_i theta_i k_i(q, p) + sum over kept objects o of a_i(o) k_i(o, p), with a_i(o) = theta_i
-sum_l tau_l,i k_i(q, q_l) ([o = c_l] - [o = s_l]): a is worked out once per query, kernel values once per item.
+sum_i theta_i S_i(q, p) = sum_i theta_i k_i(q, p) + sum over kept objects o of a_i(o) k_i(o, p), with a_i(o) =
+theta_i sum_l tau_l,i k_i(q, q_l) ([o = c_l] - [o = s_l]): a is worked out once per query, kernel values once
+per item.
 """
 
 # ruff: noqa: PLR0917  (kernels take plain arrays)

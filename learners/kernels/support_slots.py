@@ -57,7 +57,7 @@ def _hash(bits: Any) -> Any:
 @inlined
 def _same(rows: Any, slot: int, row: Any) -> Any:
     tile, lane = slot // LANES, slot % LANES
-    for column in range(len(row)):
+    for column in range(len(row)):  # noqa: SIM110  (a loop compiles)
         if rows[tile, column, lane] != row[column]:
             return False
     return True
@@ -146,9 +146,9 @@ def join(
 ) -> int:
     """Add a triplet with the taus of its kernels; how many others had to go.
 
-    objects: float32 [3, dim], query, clicked, skipped, without -0; lengths: float32 [3, V]; taus: float32 [m];
-    number: of this step. A triplet that is there already is not kept twice: its taus are added up, and it
-    counts as new.
+    objects: float32 [3, dim], query, clicked, skipped, without -0; lengths: float32 [3, V]; taus: float32
+    [m]; number: of this step. A triplet that is there already is not kept twice: its taus are added up, and
+    it counts as new.
     """
     _, triplets, tau, joined = support
     slots = np.empty(3, np.int64)
@@ -205,7 +205,7 @@ def index_support(support: Support, plan: Plan, index: Index) -> None:
 @inlined
 def used_tile(users: Any, tile: int, role: int) -> Any:
     """Whether a triplet uses an object of this tile as query (role 0) or otherwise (role 1)."""
-    for slot in range(tile * LANES, (tile + 1) * LANES):
+    for slot in range(tile * LANES, (tile + 1) * LANES):  # noqa: SIM110  (a loop compiles)
         if users[slot, role] > 0:
             return True
     return False

@@ -5,6 +5,8 @@ sum in the order of the dimensions, so a value depends neither on the slot an ob
 neighbours. Written in LLVM's own vectors, because sums kept in an array go through memory.
 """
 
+# ruff: noqa: PLR0917  (intrinsics take plain arrays)
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -102,8 +104,8 @@ least_of_one, least_of_two, least_of_three = (_sums(_least, inputs) for inputs i
 
 @intrinsic
 def turn_lanes(typing_context: Any, values: Any, i: Any, less: Any, first: Any, out: Any) -> Any:
-    """out[first + lane, k] = values[i, k, lane], less values[less, k, lane] where less >= 0; a square of 8 by 8
-    at a time in registers.
+    """out[first + lane, k] = values[i, k, lane], less values[less, k, lane] where less >= 0; a square of 8 by
+    8 at a time in registers.
 
     values: float32 [inputs, width, LANES], out: float32 [slots, width], width a multiple of 8.
     """

@@ -3,6 +3,8 @@
 Written in LLVM's own vectors, because sums kept in an array go through memory.
 """
 
+# ruff: noqa: PLR0917  (intrinsics take plain arrays)
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,8 +25,8 @@ _FUSED = ("contract",)
 
 @intrinsic
 def sum_triplets(
-    typing_context: Any, triplets: Any, first: Any, last: Any, part: Any, tau: Any, of_query: Any, of_items: Any,
-    out: Any,
+    typing_context: Any, triplets: Any, first: Any, last: Any, part: Any,
+    tau: Any, of_query: Any, of_items: Any, out: Any,
 ) -> Any:  # fmt: skip
     """out[k] = sum over first <= l < last of tau[l, k] of_query[q_l, k] (of_items[c_l, k] - of_items[s_l, k])
     for k in part..part + SIDE_BY_SIDE - 1, float32, in the order of l.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from learners.errors import ConfigError
 from learners.hedge import HedgeConfig, first_standing
@@ -106,14 +106,6 @@ class OmksConfig:
         return sum(len(view.kernels) for view in self.views)
 
 
-def one_kernel(
-    dim: int,
-    kernel: KernelConfig,
-    C: float = 0.1,
-    triplets: int = 5_000,
-    objects: int = 5_000,
-    gamma: float = 0,
-) -> OmksConfig:
-    """Settings of OKS: one kernel on the whole vector."""
-    view = ViewKernels(0, dim, (kernel,), gamma)
-    return OmksConfig((view,), C, triplets, objects, hedge=HedgeConfig("uniform"))
+def one_kernel(dim: int, kernel: KernelConfig, gamma: float = 0, **settings: Any) -> OmksConfig:
+    """Settings of OKS: one kernel on the whole vector; `settings` are others of `OmksConfig`."""
+    return OmksConfig((ViewKernels(0, dim, (kernel,), gamma),), hedge=HedgeConfig("uniform"), **settings)

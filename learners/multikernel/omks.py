@@ -1,8 +1,9 @@
 """OMKS: m kernel similarities learned side by side over one support set, and weighed into one.
 
-S_i(q, p) = k_i(q, p) + sum_l tau_l,i k_i(q, q_l) (k_i(c_l, p) - k_i(s_l, p)) over the kept triplets l, which is
-the kernel itself before any event; tau_i = min(C, l_i / (k_i(q, q) (k_i(c, c) - 2 k_i(c, s) + k_i(s, s)))) with
-the hinge loss l_i of S_i; f = sum_i theta_i S_i. With one kernel it is OKS, with the linear kernel OASIS.
+S_i(q, p) = k_i(q, p) + sum_l tau_l,i k_i(q, q_l) (k_i(c_l, p) - k_i(s_l, p)) over the kept triplets l, which
+is the kernel itself before any event; tau_i = min(C, l_i / (k_i(q, q) (k_i(c, c) - 2 k_i(c, s) + k_i(s, s))))
+with the hinge loss l_i of S_i; f = sum_i theta_i S_i. With one kernel it is OKS, with the linear kernel
+OASIS.
 
 Source: Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search, TPAMI 36 (2014),
 section 4. The budget is ours: the paper leaves it open.
@@ -124,8 +125,8 @@ class Omks:
         self.learn_many(steps.batch, steps.weights)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
-        """f(q, p) = sum_i theta_i S_i(q, p), float32 [queries, items]; theta of sum 1; bits repeat however many
-        are asked at once. Raises BlockError on another dimension or an index out of range.
+        """f(q, p) = sum_i theta_i S_i(q, p), float32 [queries, items]; theta of sum 1; bits repeat however
+        many are asked at once. Raises BlockError on another dimension or an index out of range.
         """
         left, right = dense_rows(as_block(queries, self.dim)), dense_rows(as_block(items, self.dim))
         return self.support.scores(self._plan, self.theta.astype(np.float32), left, right)

@@ -80,7 +80,7 @@ class SupportSet:
         """As kernels take them."""
         return self.rows, self.triplets, self.tau, self.joined
 
-    def step(
+    def step(  # noqa: PLR0917  (as the kernel takes them)
         self, plan: Plan, limits: Any, rule: Any, standing: Any, counts: Any, rows: Any, steps: Steps
     ) -> None:
         """Apply triplets; see `step_supports`. rows: queries, clicked, skipped and their weights."""

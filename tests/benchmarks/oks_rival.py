@@ -1,8 +1,8 @@
 """The rival of the OMKS step: NumPy, with each distinct object kept once and everything else kept ready.
 
-As a careful notebook would have it: objects per view as contiguous float32, their squared norms, one product per
-view for the distances of all three objects of an event, kernel values of distinct objects alone, whole rows
-of them taken for the triplets, and no array allocated anew.
+As a careful notebook would have it: objects per view as contiguous float32, their squared norms, one product
+per view for the distances of all three objects of an event, kernel values of distinct objects alone, whole
+rows of them taken for the triplets, and the large arrays not allocated anew.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Floats = NDArray[np.float32]
 class NumpyOmks:
     """Kernels of V views of equal width: RBF with sigma 1/2, 1, 2 and unsquared distance, 0.5 cos + 0.5.
 
-    objects: float32 [n, V, d]; triplets: int [T, 3] of rows of it; tau: float32 [T, 4 V], kernels of a view side by
-    side. The triplets stay as they are: what is measured is a step over a full support set, whose taus are
-    written over the oldest.
+    objects: float32 [n, V, d]; triplets: int [T, 3] of rows of it; tau: float32 [T, 4 V], kernels of a view
+    side by side. The triplets stay as they are: what is measured is a step over a full support set, whose
+    taus are written over the oldest.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class NumpyOmks:
         own = np.einsum("vdi,vdi->vi", given, given)
         values = self._kernels(self.by_view, self.squares, given, own, self._distance, self._values)
         own_values = self._kernels(
-            np.ascontiguousarray(given.transpose(0, 2, 1)), own, given, own, np.empty((len(q), 3, 3), np.float32),
-            np.empty((3, 3, len(q), 4), np.float32),
+            np.ascontiguousarray(given.transpose(0, 2, 1)), own, given, own,
+            np.empty((len(q), 3, 3), np.float32), np.empty((3, 3, len(q), 4), np.float32),
         ).reshape(3, 3, -1)  # fmt: skip
         of_query = values[0].reshape(values.shape[1], -1)
         of_items = (values[1] - values[2]).reshape(values.shape[1], -1)

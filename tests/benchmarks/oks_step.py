@@ -38,8 +38,8 @@ def _figure(name: str, count: int) -> Figure:
     learner.learn_many(_batch(objects, kept))
     rival = NumpyOmks(objects, kept, np.full((TRIPLETS, 4 * VIEWS), C, np.float32), GAMMA, C)
     what = (
-        f"deduplicated NumPy; {learner.support.objects:,} distinct objects, {VIEWS} views of {WIDTH} x 4 kernels, "
-        f"{learner.support.kept:,} triplets kept"
+        f"deduplicated NumPy; {learner.support.objects:,} distinct objects, {VIEWS} views of {WIDTH} x 4 "
+        f"kernels, {learner.support.kept:,} triplets kept"
     )
     return ratio_figure(
         name, what, _ours(learner, _batch(objects, events)), _theirs(rival, objects, events), 7

@@ -106,7 +106,9 @@ def test_identical_bits_for_every_cut_also_over_the_budget(
     rule: str, kind: str, seed: int, cuts: list[int]
 ) -> None:
     batch = triplets(seed, 60, DIM, kind)
-    weights = np.random.default_rng(seed).choice([0.0, 1.0, 2.0, -1.0, np.nan], 60, p=[0.1, 0.6, 0.1, 0.1, 0.1])
+    weights = np.random.default_rng(seed).choice(
+        [0.0, 1.0, 2.0, -1.0, np.nan], 60, p=[0.1, 0.6, 0.1, 0.1, 0.1]
+    )
     whole, split, single = (learner(rule, triplets=7, objects=20) for _ in range(3))
     info = whole.learn_many(batch, weights)
     for start, stop in pairwise([0, *sorted(cuts), 60]):
@@ -126,7 +128,9 @@ def test_a_saved_state_goes_on_and_replayed_steps_reach_its_bits() -> None:
     for steps in one.taken(batch, info, weights):
         follower.replay(steps)
     assert bits(follower) == bits(one)
-    again = Omks.from_state({name: array.copy() for name, array in one.state().items()}, one.config, copy=False)
+    again = Omks.from_state(
+        {name: array.copy() for name, array in one.state().items()}, one.config, copy=False
+    )
     assert bits(again) == bits(one)
     for each in (one, again):
         each.learn_many(more)
@@ -191,8 +195,8 @@ def test_warm_up_checks_the_kernels() -> None:
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=10, deadline=None)
 def test_the_weighted_vote_keeps_the_bound_of_hedge(seed: int) -> None:
-    """M <= 2 ln(1/beta) / (1 - beta) min_i sum_t z_i(t) + 2 ln m / (1 - beta), M the rounds in which kernels of
-    at least half of the weight were wrong (equation 26)."""
+    """M <= 2 ln(1/beta) / (1 - beta) min_i sum_t z_i(t) + 2 ln m / (1 - beta), M the rounds in which kernels
+    of at least half of the weight were wrong (equation 26)."""
     one = Omks(DIM, config("hedge", ALL[:2], triplets=40, objects=120))
     batch, m = whole_views(seed, 40), one.config.kernels
     wrong, mistakes = np.zeros(m), 0
