@@ -17,7 +17,7 @@ from daemon.learn.observe import Observer
 from daemon.learn.parts import LoopParts, LoopSettings, stands
 from daemon.learn.poisongate import PoisonGate
 from daemon.learn.readiness import Readiness
-from daemon.learn.starting.fitting import fit_map
+from daemon.learn.starting.fitting import Fitted, fit_map
 from daemon.learn.starting.inputs import Inputs, open_inputs
 from daemon.learn.starting.options import LearnOptions
 from daemon.learn.starting.origin import Origin, find_origin
@@ -35,7 +35,6 @@ from daemon.process.outside import Outside
 from daemon.process.watchdog import Pulse
 from daemon.telemetry import LearnMetrics
 from learners.batch import TripletBatch
-from learners.maps import FittedSpaceMap
 from streams.decode import DecodedBatch
 from streams.source import RecordBatch
 
@@ -50,7 +49,7 @@ def build(
     with ExitStack() as opened:
         inputs = open_inputs(opened, config)
 
-        def fit(offsets: Mapping[int, int]) -> FittedSpaceMap | None:
+        def fit(offsets: Mapping[int, int]) -> Fitted | None:
             try:
                 waiting = partial(_warming_up, outside)
                 return fit_map(

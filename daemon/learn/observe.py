@@ -22,7 +22,7 @@ from daemon.learn.threads.errands import Seen
 from daemon.process.outside import Outside
 from daemon.process.standing import Standing
 from daemon.telemetry import LearnMetrics
-from daemon.versions.arrays import Arrays
+from daemon.versions.arrays import Arrays, learner_arrays
 from daemon.versions.counters import records_of
 from streams.deadletter import DeadLetter
 
@@ -152,9 +152,14 @@ class Observer:
     def _weight_norm(self) -> None:
         if self._clock() - self._norm_at >= NORM_EVERY_S:
             self._norm_at = self._clock()
-            W = self._arrays().get("W")
-            if W is not None:
-                self._metrics.weight_norm.set(float(np.linalg.norm(W)))
+            self._metrics.weight_norm.set(weight_norm(self._arrays()))
+
+
+def weight_norm(arrays: Arrays) -> float:
+    """The Frobenius norm of the learner's matrix W, or of all its arrays of fractions where it has none."""
+    own = learner_arrays(arrays)
+    weights = [own["W"]] if "W" in own else [array for array in own.values() if array.dtype.kind == "f"]
+    return float(np.linalg.norm([np.linalg.norm(array) for array in weights]))
 
 
 def told_of(halt: LedgerEntry) -> str:

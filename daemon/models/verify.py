@@ -12,6 +12,7 @@ from checkpoints.encoding import DTYPES
 from checkpoints.keys import folder
 from daemon.exits import EX_DATAERR
 from daemon.models.refusal import Refused
+from daemon.versions.arrays import learner_specs
 
 PIECE = 4 << 20
 
@@ -75,7 +76,8 @@ def _same_space(manifest: Manifest, served: Manifest, field: str) -> None:
     pairs = (
         ("space", manifest.space, served.space),
         ("map", manifest.map.get("id"), served.map.get("id")),
-        ("shape of W", _shape(manifest), _shape(served)),
+        ("learner", manifest.learner.get("name"), served.learner.get("name")),
+        ("shape", _shapes(manifest), _shapes(served)),
     )
     for what, own, other in pairs:
         if own != other:
@@ -89,5 +91,8 @@ def _same_space(manifest: Manifest, served: Manifest, field: str) -> None:
             )
 
 
-def _shape(manifest: Manifest) -> tuple[int, ...] | None:
-    return next((array.shape for array in manifest.arrays if array.name == "W"), None)
+def _shapes(manifest: Manifest) -> str:
+    """What the learner's arrays hold: "W 12 x 12"; counters and the like are left out."""
+    return ", ".join(
+        f"{spec.name} {' x '.join(map(str, spec.shape))}" for spec in learner_specs(manifest) if spec.shape
+    )

@@ -51,7 +51,9 @@ class LearnMetrics:
         self._step = ArrayHistogram("tripletd_step_seconds", "Seconds of one step", _STEP_EDGES, registry)
         self._loss = ArrayHistogram("tripletd_loss", "Hinge loss before the step", _LOSS_EDGES, registry)
         self._tau = ArrayHistogram("tripletd_tau", "Step size tau of updates", _TAU_EDGES, registry)
-        self.weight_norm = Gauge("tripletd_weight_norm", "Frobenius norm of W", registry=registry)
+        self.weight_norm = Gauge(
+            "tripletd_weight_norm", "Norm of the matrix W, or of all that is learned", registry=registry
+        )
         self.version = Gauge("tripletd_version", "Newest version written", registry=registry)
         self.watermark = Gauge(
             "tripletd_watermark_seconds", "Newest event time learned, Unix seconds", registry=registry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import structlog
@@ -20,6 +21,18 @@ from learners.maps import ViewConfig as MapConfig
 from streams.errors import StreamUnavailable
 
 log = structlog.get_logger("tripletd.learn")
+
+
+LEARNER_SAMPLE = 5_000
+"""Most mapped objects that a learner sees before its first event: mean distances need no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The map of a new store. sample: mapped objects of the warm-up, None unless the learner wants them."""
+
+    space: FittedSpaceMap
+    sample: Block | None = None
 
 
 def space_map(config: Config) -> SpaceMap:
@@ -40,19 +53,20 @@ def fit_map(
     go_on: Callable[[str, bool], bool],
     *,
     pulse: Pulse,
-) -> FittedSpaceMap | None:
-    """The fitted space of a new store. None when `go_on(what it waits for, whether in vain)` said to stop.
+) -> Fitted | None:
+    """The fitted space of a new store, and what its learner wants to see of it. None when `go_on(what it
+    waits for, whether in vain)` said to stop.
 
     `pulse` is this thread's: fitting takes as long as it takes.
     `take_what_there_is`: fit on fewer objects once the stream is read to its end instead of waiting.
     """
-    plan = space_map(config)
-    if not any(view.needs_sample for view in config.space.views.values()):
-        return plan.fit({name: _no_rows(view) for name, view in config.space.views.items()})
+    plan, for_learner = space_map(config), ALGORITHMS[config.learner.algorithm].needs_sample
+    if not (for_learner or any(view.needs_sample for view in config.space.views.values())):
+        return Fitted(plan.fit({name: _no_rows(view) for name, view in config.space.views.items()}))
     if inputs.catalog is not None:
         log.info("fitting the maps on the catalog", objects=len(inputs.catalog))
         with pulse.patient("fitting the maps"):
-            return plan.fit(catalog_sample(inputs.catalog))
+            return _fitted(plan, catalog_sample(inputs.catalog), for_learner)
     stopped = False
     wanted = config.space.warmup_objects
 
@@ -75,7 +89,17 @@ def fit_map(
         )
     log.info("fitting the maps on the stream's first objects", objects=len(sample))
     with pulse.patient("fitting the maps"):
-        return plan.fit(sample.blocks())
+        return _fitted(plan, sample.blocks(), for_learner)
+
+
+def _fitted(plan: SpaceMap, sample: Mapping[str, Block], for_learner: bool) -> Fitted:
+    """The plan fitted on a sample; of the same objects, at equal distances, what the learner is to see."""
+    space = plan.fit(sample)
+    if not for_learner:
+        return Fitted(space)
+    count = len(next(iter(sample.values())))
+    rows = np.unique(np.linspace(0, count - 1, min(count, LEARNER_SAMPLE)).astype(np.int64))
+    return Fitted(space, space.transform({name: block.take(rows) for name, block in sample.items()}))
 
 
 def _map_config(view: ViewConfig) -> MapConfig:

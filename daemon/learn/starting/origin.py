@@ -24,13 +24,13 @@ from daemon.learn.starting.continuing import (
     refuse_other_settings,
     refuse_to_jump,
 )
+from daemon.learn.starting.fitting import Fitted
 from daemon.learn.starting.inputs import Inputs
 from daemon.learn.starting.options import LearnOptions, Start, choose_offsets, parse_start
 from daemon.learn.starting.request import named, no_such_version, settled
 from daemon.learn.starting.samelog import SameLog
 from daemon.learn.writing.describe import Description, Expected, expected, runtime
 from daemon.versions.algorithms import columns_of, untrained
-from learners.maps import FittedSpaceMap
 
 log = structlog.get_logger("tripletd.learn")
 
@@ -63,7 +63,7 @@ class _Plan:
     same_log: SameLog
 
 
-Fit = Callable[[Mapping[int, int]], FittedSpaceMap | None]
+Fit = Callable[[Mapping[int, int]], Fitted | None]
 """Fits the maps, given the position the sample is read from; None when told to stop meanwhile."""
 
 
@@ -93,9 +93,9 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     return _first(plan, fitted, offsets, epoch)
 
 
-def _first(plan: _Plan, fitted: FittedSpaceMap, offsets: Mapping[int, int], epoch: Epoch) -> Origin:
-    settings = plan.config.learner
-    learner = untrained(settings, fitted.dim, columns_of(fitted))
+def _first(plan: _Plan, found: Fitted, offsets: Mapping[int, int], epoch: Epoch) -> Origin:
+    settings, fitted = plan.config.learner, found.space
+    learner = untrained(settings, fitted.dim, columns_of(fitted), found.sample)
     state = State.first(learner, fitted, settings, plan.config.caps.as_learned)
     progress = Progress({p: PartitionPosition(offset) for p, offset in offsets.items()})
     describe = Description(plan.run, fitted)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from daemon.exits import UserError
+from daemon.exits import EX_OK, UserError
+from daemon.versions.algorithms import ALGORITHMS
+from learners import DenseBlock, Oasis
+from learners.block import Block
 from tests.daemon.learn.conftest import Site, make_events
 
 
@@ -65,3 +70,22 @@ def test_kernels_of_a_view_are_learned_side_by_side(new_site: Callable[..., Site
         assert shapes["standing"] == (3,)
         found.append((newest.map["id"], newest.state_hash))
     assert found[0] == found[1]
+
+
+def test_a_learner_that_wants_them_sees_the_mapped_objects(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def make(settings: object, dim: int, sample: Block | None) -> Oasis:
+        seen.append((dim, sample))
+        return Oasis(dim)
+
+    wanting = replace(ALGORITHMS["oasis"], make=make, needs_sample=True)
+    monkeypatch.setitem(ALGORITHMS, "oasis", wanting)  # type: ignore[arg-type]
+    site.feed(make_events(10))
+    assert site.learn(space__views__x__map="unit") == EX_OK
+    ((dim, sample),) = seen
+    assert isinstance(sample, DenseBlock)
+    assert sample.values.shape == (30, dim)
+    assert np.allclose(np.linalg.norm(sample.values, axis=1), 1), "after the maps"
