@@ -118,31 +118,31 @@ def _outcome(weight: float, outcomes: Any, awake: Any) -> int:
 
 
 @inlined
-def _matrix(W: Any, starts: Any, places: Any, k: int) -> Any:
-    """W_k, a view."""
-    width = starts[k + 1] - starts[k]
-    return W[places[k] : places[k + 1]].reshape((width, width))
-
-
-@inlined
-def _measure(
-    W: Any, starts: Any, places: Any, C: float, query: Any, clicked: Any, skipped: Any, t: int,
-    e: Any, margins: Any, taus: Any, outcomes: Any, awake: Any,
+def _step_block(
+    W: Any, start: int, C: float, query: Any, clicked: Any, skipped: Any, weights: Any, reason: Any,
+    margins: Any, taus: Any, outcomes: Any, awake: Any,
 ) -> None:  # fmt: skip
-    """What each block would do with triplet t: e = c - s, its margin, step size and outcome, and whether it
-    is awake."""
-    for k in range(len(margins)):
-        start, stop = starts[k], starts[k + 1]
+    """The OASIS steps of one block, event by event: W_k is overwritten; margins (before the step), step
+    sizes, outcomes and whether the block is awake are written, all [n]."""
+    stop = start + len(W)
+    e = np.empty(len(W), np.float32)
+    for t in range(len(query)):
+        margins[t], taus[t], outcomes[t], awake[t] = 0.0, 0.0, PASSIVE, False
+        if reason[t] != NONE:
+            continue
         q_squared, e_squared = _squares(query, t, start, stop), 0.0
-        for column in range(start, stop):
-            e[column] = clicked[t, column] - skipped[t, column]
+        for column in range(len(e)):
+            e[column] = clicked[t, start + column] - skipped[t, start + column]
             e_squared += np.float64(e[column]) * np.float64(e[column])
-        margins[k] = _margin(_matrix(W, starts, places, k), query, t, start, e[start:stop])
-        outcomes[k], _, taus[k] = step_size(margins[k], q_squared * e_squared, C)
-        sound = q_squared > 0 and abs(margins[k]) < LARGEST
-        margins[k] = margins[k] if sound else 0.0
-        present = _squares(clicked, t, start, stop) > 0 and _squares(skipped, t, start, stop) > 0
-        awake[k] = sound and present
+        margin = _margin(W, query, t, start, e)
+        if not (q_squared > 0 and abs(margin) < LARGEST):
+            continue
+        margins[t] = margin
+        awake[t] = _squares(clicked, t, start, stop) > 0 and _squares(skipped, t, start, stop) > 0
+        if awake[t]:
+            outcomes[t], _, taus[t] = step_size(margin, q_squared * e_squared, C * weights[t])
+            if outcomes[t] == UPDATED:
+                add(W, taus[t], query[:, start:stop], t, e)
 
 
 @kernel(
@@ -171,27 +171,28 @@ def step_blocks(
     overwritten. query, clicked, skipped: float32 [n, starts[m]]; rows with a fault in steps' reason [n] are
     not read. weights: float64 [n], scales C. steps: outcome, loss and tau (the largest of the blocks) are
     written. Blocks where a vector is all zero sleep, and one whose margin float32 cannot hold.
+
+    No block's step depends on another block or on the weights. So the blocks come one after another, each for
+    all triplets, and its matrix stays in the cache: the same bits, whatever the batch.
     """
     outcome, loss, tau, reason = steps
-    m = len(standing)
-    e = np.empty(query.shape[1], np.float32)
-    margins, taus = np.empty(m, np.float64), np.empty(m, np.float32)
-    outcomes, awake = np.empty(m, np.int64), np.empty(m, np.bool_)
+    shape = (len(standing), len(query))
+    margins, taus = np.empty(shape, np.float64), np.empty(shape, np.float32)
+    outcomes, awake = np.empty(shape, np.uint8), np.empty(shape, np.bool_)
+    for k in range(len(standing)):
+        width = starts[k + 1] - starts[k]
+        block = W[places[k] : places[k + 1]].reshape((width, width))
+        _step_block(
+            block, starts[k], C, query, clicked, skipped, weights, reason,
+            margins[k], taus[k], outcomes[k], awake[k],
+        )  # fmt: skip
+    of_event, present = np.empty(len(standing), np.float64), np.empty(len(standing), np.bool_)
     for t in range(len(query)):
-        tau[t] = 0
         if reason[t] != NONE:
-            outcome[t], loss[t] = REJECTED, 0
+            outcome[t], loss[t], tau[t] = REJECTED, 0, 0
             continue
-        _measure(
-            W, starts, places, C * weights[t], query, clicked, skipped, t, e, margins, taus, outcomes, awake
-        )
-        loss[t] = _combined_loss(rule[0], standing, margins)
-        outcome[t] = _outcome(weights[t], outcomes, awake)
-        if outcome[t] != UPDATED:
-            continue
-        for k in range(m):
-            if awake[k] and outcomes[k] == UPDATED:
-                tau[t] = max(tau[t], taus[k])
-                columns = slice(starts[k], starts[k + 1])
-                add(_matrix(W, starts, places, k), taus[k], query[:, columns], t, e[columns])
-        weigh(rule[0], rule[1], rule[2], standing, margins, awake)
+        of_event[:], present[:] = margins[:, t], awake[:, t]
+        loss[t] = _combined_loss(rule[0], standing, of_event)
+        outcome[t], tau[t] = _outcome(weights[t], outcomes[:, t], present), np.max(taus[:, t])
+        if outcome[t] == UPDATED:
+            weigh(rule[0], rule[1], rule[2], standing, of_event, present)
