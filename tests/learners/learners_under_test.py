@@ -91,7 +91,7 @@ def _oks(name: str, kernel: KernelConfig, same: Kernel, C: float = 0.1) -> Under
     return UnderTest(
         name,
         Omks,
-        lambda dim: one_kernel(dim, kernel, C, triplets=64, objects=192, gamma=1.0),
+        lambda dim: one_kernel(dim, kernel, 1.0, C=C, triplets=64, objects=192),
         lambda dim: OksOracle(same, C),
     )
 
