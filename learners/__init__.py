@@ -1,15 +1,21 @@
 """Learners of similarity from triplets, as a plain numeric library."""
 
+from learners.averaged import Averaged
 from learners.batch import TripletBatch
 from learners.block import Block, DenseBlock, SparseBlock, as_block, concatenate
+from learners.dissim import Dissim, DissimConfig
 from learners.errors import BlockError, ConfigError, LearnerError, MapError, StateError
+from learners.forms.distance import DistanceForm
 from learners.kernels import CPU_LEVEL
+from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, Outcome, Reason, StepInfo
 from learners.protocol import Learner
 from learners.psd import factor, lanczos_negative_pairs, project_psd
+from learners.rankers import average_states
 from learners.serving import ServingForm
+from learners.spectrum import symmetry_index
 from learners.steps import StepBatch, Steps, TripletSteps, taken_steps, taken_triplets
 
 __all__ = [
@@ -18,13 +24,19 @@ __all__ = [
     "PASSIVE",
     "REJECTED",
     "UPDATED",
+    "Averaged",
     "Block",
     "BlockError",
     "ConfigError",
     "DenseBlock",
+    "Dissim",
+    "DissimConfig",
+    "DistanceForm",
     "FittedSpaceMap",
     "Learner",
     "LearnerError",
+    "Lego",
+    "LegoConfig",
     "MapError",
     "Oasis",
     "OasisConfig",
@@ -41,10 +53,12 @@ __all__ = [
     "TripletSteps",
     "ViewConfig",
     "as_block",
+    "average_states",
     "concatenate",
     "factor",
     "lanczos_negative_pairs",
     "project_psd",
+    "symmetry_index",
     "taken_steps",
     "taken_triplets",
 ]
