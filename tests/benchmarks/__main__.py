@@ -1,9 +1,9 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-omks_maps; all of them without any.
-`kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the interpreter that runs
-this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit).
+soml_kafka, omks_maps; all of them without any.
+`kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the
+interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.benchmarks import (
     items_rate,
     kafka_path,
     omks_maps,
+    soml_kafka,
     soml_speed,
     step_speed,
     steps_cost,
@@ -34,7 +35,7 @@ from tests.benchmarks.harness import Figure, record
 COMMAND = "make bench"
 NAMES = (
     *("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items"),
-    *("carried", "soml", "omks_maps"),
+    *("carried", "soml", "soml_kafka", "omks_maps"),
 )
 
 
@@ -57,6 +58,7 @@ def main(names: list[str]) -> int:
         "items": items_rate.figures,
         "carried": carried_error.figures,
         "soml": soml_speed.figures,
+        "soml_kafka": soml_kafka.figures,
         "omks_maps": omks_maps.figures,
     }
     for name in names or NAMES:

@@ -36,6 +36,7 @@ EVENTS = 160_000
 C = 0.1
 BASE_BYTES = 300e6
 CHUNK = 4_000
+OASIS = f"C = {C}"
 EMBEDDED = 'address = "log:clicks.log"'
 
 
@@ -88,9 +89,9 @@ def bare_kernel(batch: TripletBatch) -> Callable[[], float]:
     return run
 
 
-def whole_path(stream: str = EMBEDDED) -> float:
+def whole_path(stream: str = EMBEDDED, learner: str = OASIS, dim: int = DIM) -> float:
     """Events per second of a `learn` process from its first fifth to its last batch, by its counters."""
-    with learning("30s", stream=stream) as (process, port):
+    with learning("30s", stream=stream, learner=learner, dim=dim) as (process, port):
         begin = end = (0.0, 0.0)
         while process.poll() is None:
             learned, now = applied(port), time.perf_counter()
@@ -121,7 +122,7 @@ def memory_figure() -> Figure:
 
 @contextmanager
 def learning(
-    cadence: str, *options: str, stream: str = EMBEDDED
+    cadence: str, *options: str, stream: str = EMBEDDED, learner: str = OASIS, dim: int = DIM
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """A real `tripletd learn` on the stream, from its beginning, in a store of its own."""
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -133,10 +134,10 @@ def learning(
 {stream}
 [space.views.x]
 kind = "sparse"
-dim = {DIM}
+dim = {dim}
 map = "identity"
 [learner]
-C = {C}
+{learner}
 [checkpoints]
 every = "{cadence}"
 keep = 2
