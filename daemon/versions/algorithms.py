@@ -26,10 +26,13 @@ from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.protocol import Learner
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
+from learners.tether import TetherConfig, Tethered
 
 ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
 """Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
 refusal but a control entry."""
+LEFT_OUT: Mapping[str, Any] = {"pull_every": 0, "decay": 0.0, "radius": 0.0}
+"""Settings that older versions do not have either: they were learned with these."""
 
 Columns: TypeAlias = Mapping[str, range]
 """View, or kernel of a view, -> its columns in the mapped vectors, in their order."""
@@ -70,7 +73,31 @@ def same_names(settings: Callable[..., Any]) -> Callable[[Any, Columns], Any]:
 
 def _aggressiveness(settings: Any) -> float:
     """C, the upper bound of tau."""
-    return float(settings.C)
+    inner: Any = settings.learner if isinstance(settings, TetherConfig) else settings
+    return float(inner.C)
+
+
+def _of_a_matrix(
+    learner: type[Any], config: type[Any], full_step: Callable[[Any], float] | None = None
+) -> Algorithm:
+    """A learner of one matrix W, which can be pulled back towards its start."""
+    own = same_names(config)
+
+    def settings(keys: Any, columns: Columns) -> Any:
+        inner = own(keys, columns)
+        return TetherConfig(inner, keys.pull_every, keys.decay, keys.radius) if keys.pull_every else inner
+
+    def made_by(settings: Any) -> Any:
+        return Tethered if isinstance(settings, TetherConfig) else learner
+
+    return Algorithm(
+        settings=settings,
+        make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
+        restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
+        forms=MatrixForms(),
+        followed=("W",),
+        full_step=full_step,
+    )
 
 
 def _soml(learner: type[DiagonalLearner], config: type[Any]) -> Algorithm:
@@ -84,14 +111,7 @@ def _soml(learner: type[DiagonalLearner], config: type[Any]) -> Algorithm:
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {
-    "oasis": Algorithm(
-        settings=same_names(OasisConfig),
-        make=lambda settings, dim, _sample: Oasis(dim, settings),
-        restore=lambda arrays, settings: Oasis.from_state(arrays, settings, copy=False),
-        forms=MatrixForms(),
-        followed=("W",),
-        full_step=_aggressiveness,
-    ),
+    "oasis": _of_a_matrix(Oasis, OasisConfig, _aggressiveness),
     "oasis-averaged": Algorithm(
         settings=lambda keys, _columns: OasisConfig(keys.C, keys.symmetric),
         make=lambda settings, dim, _sample: Averaged(dim, settings),
@@ -99,21 +119,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         forms=MatrixForms(follows=VERSIONS),
         full_step=_aggressiveness,
     ),
-    "dissim-oasis": Algorithm(
-        settings=same_names(DissimConfig),
-        make=lambda settings, dim, _sample: Dissim(dim, settings),
-        restore=lambda arrays, settings: Dissim.from_state(arrays, settings, copy=False),
-        forms=MatrixForms(),
-        followed=("W",),
-        full_step=_aggressiveness,
-    ),
-    "lego": Algorithm(
-        settings=same_names(LegoConfig),
-        make=lambda settings, dim, _sample: Lego(dim, settings),
-        restore=lambda arrays, settings: Lego.from_state(arrays, settings, copy=False),
-        forms=MatrixForms(),
-        followed=("W",),
-    ),
+    "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness),
+    "lego": _of_a_matrix(Lego, LegoConfig),
     "soml-tg": _soml(SomlTg, SomlTgConfig),
     "soml-da": _soml(SomlDa, SomlDaConfig),
     "omks-maps": Algorithm(
@@ -132,7 +139,7 @@ def learner_config_of(manifest: Manifest) -> LearnerConfig:
     """The learner's settings as a version recorded them. Raises KeyError or ValueError for what is no such
     record.
     """
-    recorded = {**ADDED_LATER, **manifest.learner["config"]}
+    recorded = {**ADDED_LATER, **LEFT_OUT, **manifest.learner["config"]}
     keys = LEARNERS[manifest.learner["name"]]
     settings = {name: recorded[name] for name in keys.model_fields if name != "algorithm"}
     return keys(algorithm=manifest.learner["name"], **settings)

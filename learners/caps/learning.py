@@ -11,6 +11,7 @@ from learners.batch import TripletBatch
 from learners.caps.kernel import LET_IN
 from learners.caps.window import NAMES, StepWindow
 from learners.errors import BlockError
+from learners.infos import joined
 from learners.outcome import UPDATED, StepInfo
 from learners.protocol import Learner
 
@@ -70,24 +71,10 @@ def learn_capped(
         start = stop
     rows = np.flatnonzero(fates == LET_IN)
     limited = int(np.count_nonzero(limits[rows] < weights[rows]))
-    return CappedInfo(_joined(infos), rows, limits[rows], limited, fates)
+    return CappedInfo(joined(infos), rows, limits[rows], limited, fates)
 
 
 def _spent(info: StepInfo, limits: NDArray[np.float64], full_step: float | None) -> NDArray[np.float64]:
     """Float64 [n]: the step of each event in full steps, 0 where nothing changed."""
     steps = limits if full_step is None else info.tau.astype(np.float64) / full_step
     return np.where(info.outcome == UPDATED, steps, 0.0)
-
-
-def _joined(infos: list[StepInfo]) -> StepInfo:
-    """The infos of consecutive parts as one."""
-    if len(infos) == 1:
-        return infos[0]
-    joined, at = StepInfo.empty(sum(map(len, infos))), 0
-    for info in infos:
-        rows = slice(at, at + len(info))
-        joined.outcome[rows], joined.loss[rows] = info.outcome, info.loss
-        joined.tau[rows], joined.reason[rows] = info.tau, info.reason
-        joined.projected += [at + place for place in info.projected]
-        at += len(info)
-    return joined

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from daemon.config.learners.common import LearnerConfig
+from daemon.config.learners.pull import PullKeys
 
 
-class DissimKeys(LearnerConfig):
+class DissimKeys(PullKeys):
     """[learner] with algorithm = "dissim-oasis"."""
 
     algorithm: Literal["dissim-oasis"] = Field("dissim-oasis", description="learning algorithm")
@@ -17,7 +17,7 @@ class DissimKeys(LearnerConfig):
     psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
 
 
-class LegoKeys(LearnerConfig):
+class LegoKeys(PullKeys):
     """[learner] with algorithm = "lego"."""
 
     algorithm: Literal["lego"] = Field("lego", description="learning algorithm")

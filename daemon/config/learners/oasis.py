@@ -7,10 +7,11 @@ from typing import Literal
 from pydantic import Field
 
 from daemon.config.learners.common import LearnerConfig
+from daemon.config.learners.pull import PullKeys
 from learners.averaged import MAX_C
 
 
-class OasisKeys(LearnerConfig):
+class OasisKeys(PullKeys):
     """[learner] with algorithm = "oasis"."""
 
     algorithm: Literal["oasis"] = Field("oasis", description="learning algorithm")

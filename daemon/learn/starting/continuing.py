@@ -10,7 +10,7 @@ from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
 from daemon.learn.applying.controls import Entry, caps, gap
 from daemon.learn.writing.describe import Expected
-from daemon.versions.algorithms import ADDED_LATER
+from daemon.versions.algorithms import ADDED_LATER, LEFT_OUT
 from daemon.versions.caps import CAPS, caps_in, caps_of
 
 ACCEPT_LOG = (
@@ -51,6 +51,7 @@ def differences(manifest: Manifest, expected: Expected) -> list[str]:
         lines.append(f"learner.algorithm: version {manifest.learner.get('name')!r}, now {expected.learner!r}")
     old, now = manifest.learner.get("config", {}), expected.learner_config
     unknown_then = {name: now[name] for name in ADDED_LATER if name in now}
+    unknown_then |= {name: meant for name, meant in LEFT_OUT.items() if name in now}
     lines += _differing("learner", _without_caps({**unknown_then, **old}), _without_caps(now))
     if manifest.space != expected.space:
         lines.append(f"space.id: version {manifest.space!r}, now {expected.space!r}")

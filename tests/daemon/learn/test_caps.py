@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from streams.event import Event, ObjectRef
 from streams.open import open_source
 from tests.daemon.learn.conftest import DIM, Site
 
-CAPS = {"caps__window": 50, "caps__source": 8.0, "caps__query": 6.0, "caps__item": 4.0}
+CAPS: dict[str, Any] = {"caps__window": 50, "caps__source": 6.0, "caps__query": 2.0, "caps__item": 4.0}
 OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate", "poison", "capped")
 
 
@@ -47,7 +48,7 @@ def flood(count: int) -> list[bytes]:
     ]
 
 
-def learned(site: Site, records: list[bytes], **changes: object) -> None:
+def learned(site: Site, records: list[bytes], **changes: Any) -> None:
     site.feed(records)
     assert site.learn(**changes) == EX_OK
 
@@ -110,7 +111,7 @@ def test_caps_are_turned_on_while_somebody_is_at_it(site: Site) -> None:
     before = site.newest().number
     learned(site, crowded(100, seed=1), **CAPS)
     entries = [entry for entry in site.newest().schedule if isinstance(entry, dict)]
-    then = {"window": 50, "source": 8.0, "query": 6.0, "item": 4.0}
+    then = {"window": 50, "source": 6.0, "query": 2.0, "item": 4.0}
     assert entries == [caps(then)]
     assert site.newest().learner["config"]["caps"] == then
     assert site.newest().counters["capped"] > 0
