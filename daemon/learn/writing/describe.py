@@ -42,8 +42,13 @@ def learner_settings(config: Config) -> dict[str, Any]:
     settings["max_record_bytes"] = config.stream.max_record_size  # decides which records are poison
     if config.caps.as_learned.any:
         settings[CAPS] = asdict(config.caps.as_learned)
-    settings["views"] = {name: view.model_dump() for name, view in config.space.views.items()}
+    settings["views"] = {name: _view(view.model_dump()) for name, view in config.space.views.items()}
     return settings
+
+
+def _view(settings: dict[str, Any]) -> dict[str, Any]:
+    """A view's settings; one without kernels is told as before there were any."""
+    return {name: value for name, value in settings.items() if name != "kernels" or value}
 
 
 def decoder_of(manifest: Manifest, catalog: Catalog | None) -> BatchDecoder:
