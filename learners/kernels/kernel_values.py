@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from learners.kernels.compile import ROWS, inlined
+from learners.kernels.compile import POINTERS, ROWS, inlined
 from learners.kernels.tiles import (
     LANES,
     least_of_one,
@@ -40,7 +40,7 @@ LARGEST = np.float32(1e12)
 the support set makes no later event's margin infinite."""
 
 PLACES = types.Array(types.int64, 2, "C", readonly=True)
-PLAN = types.Tuple((PLACES, PLACES, ROWS))
+PLAN = types.Tuple((PLACES, types.UniTuple(PLACES, 2), ROWS, POINTERS))
 TILES_OUT = types.float32[:, :, ::1]
 GAPS_OUT = types.boolean[:, ::1]
 
@@ -48,10 +48,11 @@ Kept: TypeAlias = tuple[Any, Any, Any]
 """rows float32 [tiles, dim, LANES]; norms float32 [tiles, V, LANES], lengths per view, any above 0 where no
 object is; gaps bool [tiles, V], whether one of the lengths is 0."""
 
-Plan: TypeAlias = tuple[Any, Any, Any]
-"""views int64 [V, 3]: first and last column + 1, and which sums; kernels int64 [m, 4] in the order in which
-they are worked out: place among the m, view, kind, place of the other; numbers float32 [m, 3] by place: rate
-1/(gamma sigma^2), or the scale, shift and degree of the polynomial."""
+Plan: TypeAlias = tuple[Any, Any, Any, Any]
+"""views int64 [V, 3]: first and last column + 1, and which sums; kernels: two int64 [., 4], those by distance
+and the others, in the order in which they are worked out: place among the m, view, kind, place of the other;
+numbers float32 [m, 3] by place: rate 1/(gamma sigma^2), or the scale, shift and degree of the polynomial;
+view of each place, int64 [m]."""
 
 _ONE, _HALF, _ZERO = np.float32(1), np.float32(0.5), np.float32(0)
 _LOG2_E = np.float32(1.44269504088896341)
@@ -188,15 +189,26 @@ def _by_product(kernels: Any, numbers: Any, sums: Any, count: int, out: Any) -> 
 
 
 @inlined
-def _silence(kernels: Any, norms: Any, gaps: Any, tile: int, lengths: Any, out: Any) -> None:
-    """0 for the values of a view that the given object or the kept one lacks."""
-    for step in range(len(kernels)):
-        place, view = kernels[step, 0], kernels[step, 1]
+def _lacking(gaps: Any, tile: int, lengths: Any) -> Any:
+    """Whether a view of a given or a kept object is missing."""
+    for view in range(gaps.shape[1]):
+        if gaps[tile, view]:
+            return True
         for i in range(len(lengths)):
-            if gaps[tile, view] or not lengths[i, view] > 0:
-                for lane in range(LANES):
-                    if not norms[tile, view, lane] * lengths[i, view] > 0:
-                        out[i, place, lane] = _ZERO
+            if not lengths[i, view] > 0:
+                return True
+    return False
+
+
+@inlined
+def _silence(places: Any, norms: Any, tile: int, lengths: Any, out: Any) -> None:
+    """0 for the values of a view that the given object or the kept one lacks."""
+    for place in range(len(places)):
+        view = places[place]
+        for i in range(len(lengths)):
+            for lane in range(LANES):
+                if not norms[tile, view, lane] * lengths[i, view] > 0:
+                    out[i, place, lane] = _ZERO
 
 
 @inlined
@@ -207,12 +219,13 @@ def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, roo
     its own use, and [3, at least m, LANES], overwritten. With several views, 0 where a view of either object
     is missing (all zero).
     """
-    (views, kernels, numbers), (rows, norms, gaps), (sums, out) = plan, kept, room
+    (views, kernels, numbers, places), (rows, norms, gaps), (sums, out) = plan, kept, room
     _view_sums(rows, tile, views, given, sums)
-    _by_distance(kernels, numbers, sums, norms, tile, lengths, out)
-    _by_product(kernels, numbers, sums, len(given), out)
-    if len(views) > 1:
-        _silence(kernels, norms, gaps, tile, lengths, out)
+    _by_distance(kernels[0], numbers, sums, norms, tile, lengths, out)
+    if len(kernels[1]) > 0:
+        _by_product(kernels[1], numbers, sums, len(given), out)
+    if len(views) > 1 and _lacking(gaps, tile, lengths):
+        _silence(places, norms, tile, lengths, out)
 
 
 @inlined

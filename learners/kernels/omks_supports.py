@@ -38,7 +38,7 @@ from learners.kernels.support_slots import (
     without_minus_zero,
 )
 from learners.kernels.tiles import LANES, turn_lanes
-from learners.kernels.triplet_sums import SIDE_BY_SIDE, sum_triplets
+from learners.kernels.triplet_sums import AT_ONCE, SIDE_BY_SIDE, sum_many_triplets, sum_triplets
 
 from numba import types  # isort: skip
 
@@ -82,8 +82,13 @@ def _support_margins(support: Support, values: Values, sums: Any, margins: Any) 
     of_query, of_items = values
     for first in range(0, len(triplets), BLOCK):
         last = min(first + BLOCK, len(triplets))
-        for part in range(0, len(sums), SIDE_BY_SIDE):
+        part = 0
+        while part + AT_ONCE * SIDE_BY_SIDE <= len(sums):
+            sum_many_triplets(triplets, first, last, part, tau, of_query, of_items, sums)
+            part += AT_ONCE * SIDE_BY_SIDE
+        while part < len(sums):
             sum_triplets(triplets, first, last, part, tau, of_query, of_items, sums)
+            part += SIDE_BY_SIDE
         for k in range(len(margins)):
             margins[k] += np.float64(sums[k])
 
@@ -111,9 +116,9 @@ def _own_values(
 def _wake(plan: Plan, lengths: Any, margins: Any, awake: Any) -> None:
     """A kernel sleeps while its view is missing in one of the three, where there are several views, and where
     its margin is no number."""
-    views, kernels, _ = plan
-    for step in range(len(kernels)):
-        place, view = kernels[step, 0], kernels[step, 1]
+    views, places = plan[0], plan[3]
+    for place in range(len(places)):
+        view = places[place]
         present = lengths[0, view] > 0 and lengths[1, view] > 0 and lengths[2, view] > 0
         awake[place] = (present or len(views) == 1) and np.isfinite(margins[place])
 
@@ -183,5 +188,5 @@ def step_supports(
         loss[t] = combined_loss(rule[0], standing, margins, awake)
         if outcome[t] == UPDATED:
             counts[0] += 1
-            counts[1] += join(support, index, objects, lengths, taus, counts[0], eviction)
+            join(support, index, objects, lengths, taus, counts, eviction)
             weigh(rule[0], rule[1], rule[2], standing, margins, awake)

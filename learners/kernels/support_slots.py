@@ -113,7 +113,7 @@ def _worst(support: Support, rule: int) -> int:
 
 
 @inlined
-def _evict(support: Support, index: Index, rule: int) -> None:
+def _evict(support: Support, index: Index, counts: Any, rule: int) -> None:
     _, triplets, tau, joined = support
     users, place = index[3], _worst(support, rule)
     users[triplets[place, QUERY], 0] -= 1
@@ -122,17 +122,20 @@ def _evict(support: Support, index: Index, rule: int) -> None:
     triplets[place, :] = EMPTY
     tau[place, :] = 0
     joined[place] = 0
+    counts[1] += 1
 
 
 @inlined
-def _hold(support: Support, index: Index, row: Any, lengths: Any, slot: int, role: int, rule: int) -> int:
+def _hold(
+    support: Support, index: Index, row: Any, lengths: Any, slot: int, role: int, counts: Any, rule: int
+) -> int:
     """The slot of an object with one more user: `slot`, or where it is put when that is EMPTY; triplets go
     while there is no room for it."""
     norms, gaps, hashes, users = index
     if slot == EMPTY:
         slot = _free_slot(users, role == QUERY)
         while slot == EMPTY:
-            _evict(support, index, rule)
+            _evict(support, index, counts, rule)
             slot = _free_slot(users, role == QUERY)
         put_lane(row, lengths, (support[0], norms, gaps), slot)
         hashes[slot] = _hash(row.view(np.uint32))
@@ -142,43 +145,33 @@ def _hold(support: Support, index: Index, row: Any, lengths: Any, slot: int, rol
 
 @inlined
 def join(
-    support: Support, index: Index, objects: Any, lengths: Any, taus: Any, number: int, rule: int
-) -> int:
-    """Add a triplet with the taus of its kernels; how many others had to go.
+    support: Support, index: Index, objects: Any, lengths: Any, taus: Any, counts: Any, rule: int
+) -> None:
+    """Add a triplet with the taus of its kernels; others go where there is no room.
 
     objects: float32 [3, dim], query, clicked, skipped, without -0; lengths: float32 [3, V]; taus: float32
-    [m]; number: of this step. A triplet that is there already is not kept twice: its taus are added up, and
-    it counts as new.
+    [m]; counts: int64 [2], steps taken with this one, and triplets evicted, which is counted on. A triplet
+    that is there already is not kept twice: its taus are added up, and it counts as new.
     """
     _, triplets, tau, joined = support
     slots = np.empty(3, np.int64)
     for role in range(3):
         slots[role] = _find(support, index, objects[role], _hash(objects[role].view(np.uint32)))
-    before, place = _held(triplets), EMPTY
+    place = EMPTY
     if slots[0] != EMPTY and slots[1] != EMPTY and slots[2] != EMPTY:
         place = _place_of(triplets, slots[0], slots[1], slots[2])
     if place == EMPTY:
-        if before == len(triplets):
-            _evict(support, index, rule)
+        if _place_of(triplets, EMPTY, EMPTY, EMPTY) == EMPTY:
+            _evict(support, index, counts, rule)
         for role in range(3):  # an eviction, or the object before, may have changed where it is
             slots[role] = _find(support, index, objects[role], _hash(objects[role].view(np.uint32)))
-            slots[role] = _hold(support, index, objects[role], lengths[role], slots[role], role, rule)
+            slots[role] = _hold(support, index, objects[role], lengths[role], slots[role], role, counts, rule)
         place = _place_of(triplets, EMPTY, EMPTY, EMPTY)
         for role in range(3):
             triplets[place, role] = slots[role]
-        before += 1
     for k in range(len(taus)):
         tau[place, k] += taus[k]
-    joined[place] = number
-    return before - _held(triplets)
-
-
-@inlined
-def _held(triplets: Any) -> int:
-    held = 0
-    for place in range(len(triplets)):
-        held += triplets[place, QUERY] != EMPTY
-    return held
+    joined[place] = counts[0]
 
 
 @kernel(types.void(SUPPORT, PLAN, INDEX))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Float32s, Int64s
+from learners.block import Float32s
 from learners.kernels.kernel_values import (
     COSINE,
     INTERSECTION,
@@ -18,6 +18,7 @@ from learners.kernels.kernel_values import (
     RBF,
     RBF_OF_OTHER,
     SQUARES,
+    Plan,
 )
 from learners.multikernel.config import OmksConfig, ViewKernels
 
@@ -31,9 +32,11 @@ CODES = {
 NEEDS = {RBF: SQUARES, COSINE: SQUARES, LINEAR: PRODUCTS, POLYNOMIAL: PRODUCTS, INTERSECTION: LEAST}
 
 
-def make_plan(config: OmksConfig, gamma: NDArray[np.float64]) -> tuple[Int64s, Int64s, Float32s]:
+def make_plan(config: OmksConfig, gamma: NDArray[np.float64]) -> Plan:
     """The plan of `learners.kernels.kernel_values` for these settings; gamma: float64 [views], > 0."""
-    views, kernels, numbers, place = [], [], np.zeros((config.kernels, 3), np.float32), 0
+    views: list[tuple[int, int, int]] = []
+    kernels: list[tuple[int, int, int, int]] = []
+    numbers, place = np.zeros((config.kernels, 3), np.float32), 0
     for number, view in enumerate(config.views):
         codes = [CODES[kernel.kind] for kernel in view.kernels]
         views.append((view.start, view.stop, int(np.bitwise_or.reduce([NEEDS[code] for code in codes]))))
@@ -44,7 +47,10 @@ def make_plan(config: OmksConfig, gamma: NDArray[np.float64]) -> tuple[Int64s, I
                 numbers[place + offset] = kernel.scale, kernel.shift, kernel.degree
         kernels.extend((place + own, number, code, place + other) for own, code, other in _order(view, codes))
         place += len(codes)
-    return np.array(views, np.int64), np.array(kernels, np.int64), numbers
+    table = np.array(kernels, np.int64)
+    distant = np.isin(table[:, 2], (RBF, RBF_OF_OTHER, COSINE))
+    view_of = table[np.argsort(table[:, 0]), 1].copy()
+    return np.array(views, np.int64), (table[distant], table[~distant]), numbers, view_of
 
 
 def _order(view: ViewKernels, codes: list[int]) -> Iterator[tuple[int, int, int]]:

@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-soml_kafka, omks_maps; all of them without any.
+soml_kafka, omks_maps, oks; all of them without any.
 `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the
 interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit).
 """
@@ -20,6 +20,7 @@ from tests.benchmarks import (
     freshness,
     items_rate,
     kafka_path,
+    oks_step,
     omks_maps,
     soml_kafka,
     soml_speed,
@@ -35,7 +36,7 @@ from tests.benchmarks.harness import Figure, record
 COMMAND = "make bench"
 NAMES = (
     *("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items"),
-    *("carried", "soml", "soml_kafka", "omks_maps"),
+    *("carried", "soml", "soml_kafka", "omks_maps", "oks"),
 )
 
 
@@ -60,6 +61,7 @@ def main(names: list[str]) -> int:
         "soml": soml_speed.figures,
         "soml_kafka": soml_kafka.figures,
         "omks_maps": omks_maps.figures,
+        "oks": oks_step.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()
