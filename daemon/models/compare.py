@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints import Damaged, Version, VersionStore
@@ -28,6 +30,7 @@ from daemon.versions.serving_form import serving_form
 from learners.block import Float32s
 from learners.change import change
 from learners.maps import FittedSpaceMap
+from learners.quadratic import Form
 from learners.search import as_items
 from learners.spectrum import FULL_UP_TO, spectrum
 
@@ -62,8 +65,9 @@ def compare(
     """
     old, new = (_load(versions, number) for number in pair)
     _same_space(old, new)
-    matrices = matrix_of(old.arrays, pair[0]), matrix_of(new.arrays, pair[1])
-    skipped = []
+    making = [partial(serving_form, versions, version, serving, keep=False) for version in (old, new)]
+    matrices = matrix_of(old.arrays, making[0], pair[0]), matrix_of(new.arrays, making[1], pair[1])
+    skipped = [] if has_matrix(old.arrays) else [NO_MATRIX]
     queries = None
     if asked.queries and objects is None:
         skipped.append("queries: no catalog is configured (catalog.path)")
@@ -149,10 +153,26 @@ def _same_space(old: Version, new: Version) -> None:
         )
 
 
-def matrix_of(arrays: Mapping[str, NDArray[Any]], number: int) -> Float32s:
-    """The W among a version's arrays. Raises UserError."""
+def matrix_of(arrays: Mapping[str, NDArray[Any]], form: Callable[[], Form], number: int) -> Float32s:
+    """The W among a version's arrays; of a learner with another state the S that its form serves, float32
+    [d, d], up to `FULL_UP_TO` dimensions. Raises UserError beyond.
+    """
+    if has_matrix(arrays):
+        return arrays["W"]
+    made = form()
+    if made.dim > FULL_UP_TO:
+        told = f"version {number} is of a learner without a matrix, in {made.dim:,} dimensions"
+        raise UserError(
+            told, f"up to {FULL_UP_TO:,} dimensions its served similarity is compared", EX_DATAERR
+        )
+    return made.fold(np.eye(made.dim, dtype=np.float32))
+
+
+def has_matrix(arrays: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether a learner's arrays hold a matrix W."""
     W = arrays.get("W")
-    if W is None or W.ndim != 2:
-        told = f"version {number} holds no matrix W: its learner has another state"
-        raise UserError(told, "compare versions of a learner with a matrix", EX_DATAERR)
-    return W
+    return W is not None and W.ndim == 2
+
+
+NO_MATRIX = "W: this learner has none; what is compared is the similarity S that is served"
+"""Told among what a comparison leaves out."""

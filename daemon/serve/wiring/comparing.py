@@ -11,7 +11,7 @@ from concurrent.futures import Future
 import numpy as np
 
 from daemon.exits import UserError
-from daemon.models.compare import Asked, diff_of, matrix_of
+from daemon.models.compare import NO_MATRIX, Asked, diff_of, has_matrix, matrix_of
 from daemon.models.diff import Diff, K, Queries, moved_queries
 from daemon.replica.status import NotServing
 from daemon.replica.view import View
@@ -81,8 +81,12 @@ class PageComparer:
                 opened.explorer.read_state(pair[1]) as (new, B),
             ):
                 queries = _queries(opened, old, new)
-                matrices = matrix_of(A, pair[0]), matrix_of(B, pair[1])
-                return diff_of(pair, matrices, opened.fitted, asked=ASKED, queries=queries)
+                matrices = (
+                    matrix_of(A, lambda: old.form, pair[0]),
+                    matrix_of(B, lambda: new.form, pair[1]),
+                )
+                left_out = () if has_matrix(A) else (NO_MATRIX,)
+                return diff_of(pair, matrices, opened.fitted, asked=ASKED, queries=queries, skipped=left_out)
         except Busy as busy:
             raise busy_of(busy) from None
         except NotServing as error:

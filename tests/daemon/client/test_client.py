@@ -65,7 +65,7 @@ class Shop:
             W = np.eye(dim) + (0.6 * rng.standard_normal((dim, dim)) if number else 0)
         fields: dict[str, Any] = {"map": {"id": self.space.id, "spec": self.space.spec()}, "learner": OASIS}
         fields["watermark"] = 1000 * number or None
-        arrays = pack(state_of(W.astype(np.float32)), {}, self.space.arrays())
+        arrays = pack(state_of(W.astype(np.float32)), {}, self.space.arrays(), {})
         self.versions.publish(self._epoch, arrays, VersionMeta(**(fields | changes)))
         if attach:
             serving_form(self.versions, self.versions.load(number), SETTINGS)

@@ -17,6 +17,7 @@ from checkpoints.digests import array_digest
 from daemon.config.learners import LEARNERS
 from daemon.config.model import ServingConfig
 from daemon.learn.replaying.replay import replay
+from daemon.models.compare import Asked, compare
 from daemon.replica.stepping import steps_of
 from daemon.versions.algorithms import ALGORITHMS, by_steps, digest_of, state_digest
 from daemon.versions.serving_form import learner_of, serving_form
@@ -108,6 +109,17 @@ def test_a_copy_that_takes_the_steps_has_the_bits_of_every_version(algorithm: st
             assert body.digest == digests[body.records]
     assert max(digests) == 90
     assert digest_of(site.newest()) == digests[90]
+
+
+def test_two_versions_are_compared(algorithm: str, tmp_path: Path) -> None:
+    site = site_of(algorithm, tmp_path / "site")
+    site.feed(EVENTS)
+    site.learn()
+    found = compare(site.versions, (0, site.newest().number), ServingConfig(), None, Asked(queries=0))
+    assert found.relative is not None
+    assert found.relative > 0
+    assert found.steps
+    assert found.steps[0].first.startswith("x[")
 
 
 def form_of(site: Site, number: int) -> Any:

@@ -65,7 +65,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         meta["map"] = {"id": space.id, "spec": space.spec()}
         if number == 2:
             meta["map"] = {"id": "another", "spec": space.spec()}
-        versions.publish(epoch, pack(state_of(W), {}, space.arrays()), VersionMeta(**meta))
+        versions.publish(epoch, pack(state_of(W), {}, space.arrays(), {}), VersionMeta(**meta))
     return tmp_path
 
 

@@ -87,7 +87,7 @@ def open_shop(
         meta = VersionMeta(
             learner=OASIS, map={"id": space.id, "spec": space.spec()}, counters={"updated": number}
         )
-        versions.publish(epoch, pack(state_of(W), {}, space.arrays()), meta)
+        versions.publish(epoch, pack(state_of(W), {}, space.arrays(), {}), meta)
         loaded = versions.load(number)
         form = serving_form(versions, loaded, serving) if kept and number else make_form(W, number, serving)
         expected[number] = form.scores(mapped, mapped)

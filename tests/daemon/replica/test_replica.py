@@ -317,7 +317,7 @@ class TestOrigin:
     def test_space_and_map_of_the_newest_version_that_can_be_read(self) -> None:
         world = World()
         fitted = SpaceMap({"x": ViewConfig("standardise")}).fit({"x": as_block(np.eye(12))})
-        arrays = pack(world.learner.state(), {}, fitted.arrays())
+        arrays = pack(world.learner.state(), {}, fitted.arrays(), {})
         meta = world.meta(map={"id": fitted.id, "spec": fitted.spec()})
         world.versions.publish(world.epoch, arrays, meta)
         told = []

@@ -108,7 +108,7 @@ class World:
             "stream": asdict(self.identity),
             "counters": {"updated": events, "passive": 0, "rejected": 3},
         }
-        arrays = pack(state, {}, self.fitted.arrays())
+        arrays = pack(state, {}, self.fitted.arrays(), {})
         return self.versions.publish(self.epoch, arrays, VersionMeta(**(meta | changes))).number
 
     def impression(self, flipped=False, inline=False):
