@@ -44,7 +44,17 @@ DENSE = Case("dense", "C = 0.1", DENSE_VIEW)
 SYMMETRIC = Case("symmetric", 'C = 0.1\nsymmetric = "online"', SPARSE_VIEW)
 PROJECTED = Case("projected", 'C = 0.1\nsymmetric = "online"\npsd_every = 7', DENSE_VIEW)
 CAPPED = Case("capped", "C = 0.1", SPARSE_VIEW, "[caps]\nwindow = 40\nsource = 3.0\nitem = 0.5")
-CASES = (SPARSE, DENSE, SYMMETRIC, PROJECTED, CAPPED)
+OTHERS = (
+    Case("oasis-averaged", 'algorithm = "oasis-averaged"', SPARSE_VIEW),
+    Case("dissim-oasis", 'algorithm = "dissim-oasis"\npsd_every = 7', DENSE_VIEW),
+    Case("lego", 'algorithm = "lego"', SPARSE_VIEW),
+    Case("soml-tg", 'algorithm = "soml-tg"', SPARSE_VIEW),
+    Case("soml-da", 'algorithm = "soml-da"', DENSE_VIEW),
+    Case("omks-maps", 'algorithm = "omks-maps"', SPARSE_VIEW),
+)
+"""The other algorithms, one line each."""
+
+CASES = (SPARSE, DENSE, SYMMETRIC, PROJECTED, CAPPED, *OTHERS)
 
 
 @dataclass(frozen=True)

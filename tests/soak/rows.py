@@ -21,7 +21,7 @@ from tests.kill.full_disk import full_disk
 from tests.kill.learners import Process
 from tests.kill.power_loss import power_lost
 from tests.kill.random_kills import Plan, random_kills
-from tests.kill.site import CASES, DENSE, PROJECTED, SPARSE, SYMMETRIC, Case, embedded
+from tests.kill.site import CASES, DENSE, OTHERS, PROJECTED, SPARSE, SYMMETRIC, Case, embedded
 from tests.kill.slow_disk import slow_fsync
 from tests.kill.stops import BROKER_DOWN, MOMENTS, Moment, restarts, stops
 from tests.kill.tally import Tally
@@ -30,6 +30,8 @@ from tests.soak.arguments import Arguments
 MEMORY = "memory"  # a stream in the test's own process
 FSYNC_SECONDS = 5.0
 FULL_TIMES = 3
+KILL_PLANS = 7 + len(OTHERS)
+"""Kinds of random kills on each stream; they share the number that is asked for."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
 
 
 def _kills(asked: Arguments, stream: str) -> Iterator[Experiment]:
-    each = -(-asked.kills // (7 * len(asked.streams)))
+    each = -(-asked.kills // (KILL_PLANS * len(asked.streams)))
     plans = [
         Plan(each, SPARSE, poll_records=1, pace=Pace(pause_s=0.03)),  # what polling one by one keeps up with
         Plan(each, DENSE, poll_records=7),
@@ -87,6 +89,7 @@ def _kills(asked: Arguments, stream: str) -> Iterator[Experiment]:
         Plan(each, PROJECTED, poll_records=5000),
         Plan(each, SPARSE, poll_records=50, partitions=3),
         Plan(each, DENSE, pace=Pace(again=0.3)),
+        *(Plan(each, case, poll_records=50) for case in OTHERS),
     ]
     yield from (partial(_kill, plan) for plan in plans)
     if stream == "kafka":

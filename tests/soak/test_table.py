@@ -13,7 +13,7 @@ from tests.kill.tally import Tally
 from tests.soak import table
 from tests.soak.__main__ import _make
 from tests.soak.arguments import GROUPS, parse
-from tests.soak.rows import Place, Row, rows
+from tests.soak.rows import KILL_PLANS, Place, Row, rows
 from tests.soak.table import line_of, text
 
 
@@ -51,8 +51,10 @@ def test_by_default_every_group_and_at_least_200_kills() -> None:
     asked = parse([])
     groups = [row.group for row in rows(asked)]
     assert set(groups) == set(GROUPS)
-    each = -(-asked.kills // (7 * len(asked.streams)))
+    each = -(-asked.kills // (KILL_PLANS * len(asked.streams)))
+    assert groups.count("kills") == KILL_PLANS * len(asked.streams)
     assert groups.count("kills") * each >= 200
+    assert each >= 10
     assert {row.stream for row in rows(parse(["--stream", "log", "--only", "kills", "faults"]))} == {"log"}
 
 
