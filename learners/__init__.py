@@ -5,6 +5,7 @@ from learners.batch import TripletBatch
 from learners.block import Block, DenseBlock, SparseBlock, as_block, concatenate
 from learners.dissim import Dissim, DissimConfig
 from learners.errors import BlockError, ConfigError, LearnerError, MapError, StateError
+from learners.forms.diagonal import DiagonalForm
 from learners.forms.distance import DistanceForm
 from learners.kernels import CPU_LEVEL
 from learners.lego import Lego, LegoConfig
@@ -15,6 +16,7 @@ from learners.protocol import Learner
 from learners.psd import factor, lanczos_negative_pairs, project_psd
 from learners.rankers import average_states
 from learners.serving import ServingForm
+from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.spectrum import symmetry_index
 from learners.steps import StepBatch, Steps, TripletSteps, taken_steps, taken_triplets
 
@@ -29,6 +31,7 @@ __all__ = [
     "BlockError",
     "ConfigError",
     "DenseBlock",
+    "DiagonalForm",
     "Dissim",
     "DissimConfig",
     "DistanceForm",
@@ -43,6 +46,10 @@ __all__ = [
     "Outcome",
     "Reason",
     "ServingForm",
+    "SomlDa",
+    "SomlDaConfig",
+    "SomlTg",
+    "SomlTgConfig",
     "SpaceMap",
     "SparseBlock",
     "StateError",
