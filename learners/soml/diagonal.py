@@ -15,13 +15,14 @@ from learners.block import MAX_DIM, DenseBlock, Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
 from learners.forms.diagonal import DiagonalForm, diagonal_scores
 from learners.outcome import REJECTED, StepInfo
+from learners.protocol import Learner
 from learners.steps import Steps, TripletSteps, taken_triplets
 
 Doubles = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-class DiagonalLearner(ABC):
+class DiagonalLearner(Learner, ABC):
     """A learned diagonal metric. w is a function of the state, never kept and never looped over by a step:
     one event costs the non-zeros of its vectors, whatever the dimension.
 
@@ -34,11 +35,6 @@ class DiagonalLearner(ABC):
     def __init__(self, dim: int, config: Any) -> None:
         """Start from w = 0. Raises ConfigError."""
 
-    @property
-    @abstractmethod
-    def dim(self) -> int:
-        """Dimension of the vectors."""
-
     @abstractmethod
     def weights(self) -> Doubles:
         """w, float64 [dim], made anew."""
@@ -47,20 +43,6 @@ class DiagonalLearner(ABC):
     @abstractmethod
     def evidence(self) -> int:
         """How many rounds are behind w."""
-
-    @abstractmethod
-    def state(self) -> dict[str, NDArray[Any]]:
-        """What the next step needs; read-only views, which change with the next step."""
-
-    @classmethod
-    @abstractmethod
-    def from_state(cls, arrays: Mapping[str, NDArray[Any]], config: Any, copy: bool = True) -> Self:
-        """Go on from the arrays of `state`. Raises StateError naming the array that does not fit."""
-
-    @staticmethod
-    @abstractmethod
-    def warm_up() -> None:
-        """Load the kernels and check each on a known answer before the first event. Raises RuntimeError."""
 
     @abstractmethod
     def _step(self, dense: bool, triplets: tuple[Any, ...], weights: Doubles, info: StepInfo) -> None:
