@@ -24,7 +24,7 @@ def gradient(q: Doubles, c: Doubles, s: Doubles) -> Doubles:
 class LegoOracle:
     """A'(g) = (A^-1 - g V')^-1 with g = eta (1 - margin under A'(g)), from A = I; tau of a step is g."""
 
-    def __init__(self, dim: int, eta: float = 0.02) -> None:
+    def __init__(self, dim: int, eta: float = 0.01) -> None:
         self.A, self._eta = np.eye(dim), eta
 
     def step(self, q: Doubles, c: Doubles, s: Doubles, weight: float = 1.0) -> Step:
@@ -38,7 +38,7 @@ class LegoOracle:
             after = inverse - g * V
             if np.linalg.eigvalsh((after + after.T) / 2)[0] <= 0:
                 return 1e9
-            return g - eta * (1 - distance_margin(np.linalg.inv(after), q, c, s))
+            return g - eta * (1 - distance_margin(np.asarray(np.linalg.inv(after), np.float64), q, c, s))
 
         g = brentq(excess, 0.0, eta * loss, xtol=1e-14)
         self.A = np.linalg.inv(inverse - g * V)

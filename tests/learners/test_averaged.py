@@ -175,7 +175,7 @@ def test_the_symmetry_index_of_a_stream_falls_from_one_unless_kept_there() -> No
     assert dense(batch.query).any()
     index = {}
     for symmetric in ("off", "online"):
-        learner = Oasis(DIM, OasisConfig(symmetric=symmetric))  # type: ignore[arg-type]
+        learner = Oasis(DIM, OasisConfig(symmetric=symmetric))
         learner.learn_many(batch)
         index[symmetric] = symmetry_index(learner.W)
     assert index["off"] < 0.99

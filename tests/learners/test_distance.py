@@ -233,7 +233,7 @@ def test_a_saved_state_goes_on_and_a_strange_one_is_refused(make: Callable[[int]
 def test_what_cannot_be_is_refused_by_name() -> None:
     for settings_, word in (({"C": 0}, "C must"), ({"psd_every": -1}, "psd_every")):
         with pytest.raises(ConfigError, match=word):
-            DissimConfig(**settings_)  # type: ignore[arg-type]
+            DissimConfig(**settings_)
     for eta in (0, np.inf, np.nan, -1):
         with pytest.raises(ConfigError, match="eta must"):
             LegoConfig(eta=eta)

@@ -21,4 +21,4 @@ class LegoKeys(PullKeys):
     """[learner] with algorithm = "lego"."""
 
     algorithm: Literal["lego"] = Field("lego", description="learning algorithm")
-    eta: float = Field(0.02, gt=0, le=1e18, description="weight of the loss against the LogDet divergence")
+    eta: float = Field(0.01, gt=0, le=1e18, description="weight of the loss against the LogDet divergence")
