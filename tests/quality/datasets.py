@@ -13,6 +13,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from daemon.demo.pack_files import load_pack
 from daemon.objects.mapped import as_blocks
 from daemon.validate.objects import MappedObjects
+from daemon.versions.algorithms import Columns
 from learners.block import Block
 from learners.maps import SpaceMap, ViewConfig
 from streams.catalog import Catalog
@@ -26,11 +27,12 @@ TEXTS_KEPT = 5_000
 
 @dataclass(frozen=True)
 class Dataset:
-    """A catalog in the learner's space, and the class of each row."""
+    """A catalog in the learner's space, and the class of each row. columns: those of each view or kernel."""
 
     catalog: Catalog
     labels: npt.NDArray[np.str_]
     objects: MappedObjects
+    columns: Columns
 
     @property
     def mapped(self) -> Block:
@@ -42,7 +44,21 @@ class Dataset:
 def photos() -> Dataset:
     """3,409 photos of clothes in 10 classes, five dense views, each whitened."""
     pack = load_pack()
-    return _dataset(pack.catalog, pack.labels, "whiten")
+    return _dataset(pack.catalog, pack.labels, ViewConfig("whiten"))
+
+
+def photos_by_kernel() -> Dataset:
+    """The photos with three kernels of each whitened view: linear, and a near and a wide one of the
+    distance.
+    """
+    pack = load_pack()
+    kernels = [
+        ViewConfig("unit"),
+        ViewConfig("rff", {"kernel": "exponential", "sigma": 0.7, "components": 100}),
+        ViewConfig("rff", {"kernel": "gaussian", "components": 100}),
+    ]
+    chain = {"maps": [ViewConfig("whiten"), ViewConfig("unit"), ViewConfig("kernels", {"maps": kernels})]}
+    return _dataset(pack.catalog, pack.labels, ViewConfig("chain", chain), by_block=True)
 
 
 def texts() -> Dataset:
@@ -57,10 +73,14 @@ def texts() -> Dataset:
     )
     spec = SpaceSpec("texts", (ViewSpec("x", "sparse", matrix.shape[1]),))
     ids = [f"text-{number}" for number in range(len(rows))]
-    return _dataset(Catalog(ids, {"x": column}, spec), np.array([row["category"] for row in rows]), "unit")
+    return _dataset(
+        Catalog(ids, {"x": column}, spec), np.array([row["category"] for row in rows]), ViewConfig("unit")
+    )
 
 
-def _dataset(catalog: Catalog, labels: npt.NDArray[np.str_], kind: str) -> Dataset:
+def _dataset(
+    catalog: Catalog, labels: npt.NDArray[np.str_], view: ViewConfig, by_block: bool = False
+) -> Dataset:
     blocks = as_blocks(catalog.views)
-    fitted = SpaceMap({name: ViewConfig(kind) for name in blocks}).fit(blocks)
-    return Dataset(catalog, labels, MappedObjects(catalog.space, catalog, fitted))
+    fitted = SpaceMap(dict.fromkeys(blocks, view), by_block=by_block).fit(blocks)
+    return Dataset(catalog, labels, MappedObjects(catalog.space, catalog, fitted), fitted.blocks)

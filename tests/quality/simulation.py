@@ -70,7 +70,7 @@ class Simulation:
         self._data = data
         self._setting = setting
         self._rng = np.random.default_rng(setting.seed)
-        self._learner = untrained(setting.learner, data.objects.dim)
+        self._learner = untrained(setting.learner, data.objects.dim, data.columns)
         self._feed = setting.feed
         self._decider = Decider(self._feed, CatalogCandidates(data.catalog.ids), frozenset(data.catalog.ids))
         self._judge = Judge(data.objects, None, 1_000)
