@@ -66,6 +66,8 @@ class StepWindow:
         stop, self._admitted = plan(
             self._window, self._salt, self._admitted, names, weights, start, fates, limits
         )
+        if stop == start:
+            raise RuntimeError("what was let in before is not settled")
         return int(stop), fates[start:stop], limits[start:stop]
 
     def settle(self, steps: NDArray[np.float64]) -> None:

@@ -243,3 +243,11 @@ def test_names_must_fit_the_batch() -> None:
         learn_capped(
             Oasis(DIM), StepWindow(CapsConfig()), stream.batch, np.ones(3), stream.names[:2], full_step=None
         )
+
+
+def test_planning_on_what_is_not_settled_ends() -> None:
+    window = StepWindow(CapsConfig(10, item=1.0))
+    names, weights = np.zeros((3, 4), np.uint64), np.full(3, 0.7)
+    assert window.plan(names, weights, 0)[0] == 1
+    with pytest.raises(RuntimeError, match="not settled"):
+        window.plan(names, weights, 1)
