@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import PASSIVE, REJECTED, UPDATED, BlockError, Outcome, StepBatch, TripletBatch
+from learners import (
+    PASSIVE,
+    REJECTED,
+    UPDATED,
+    BlockError,
+    Outcome,
+    Reason,
+    SparseBlock,
+    StepBatch,
+    TripletBatch,
+)
 from learners.errors import ConfigError, StateError
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from tests.learners.examples import block, dense, matrices, triplets
@@ -180,6 +190,29 @@ def test_any_overlap_of_the_three_index_lists_is_found(seed, held):
     for kind, learner in made.items():
         learner.learn_many(TripletBatch(*(block(part, kind) for part in parts)))
     assert made["sparse"].G.tobytes() == made["dense"].G.tobytes()
+
+
+@BOTH
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("indices", "values", "reason"),
+    [
+        ([0, 4], [1, 1], Reason.INDEX_OUT_OF_RANGE),
+        ([-1, 2], [1, 1], Reason.INDEX_OUT_OF_RANGE),
+        ([3, 2], [1, 1], Reason.INDICES_NOT_INCREASING),
+        ([2, 2], [1, 1], Reason.INDICES_NOT_INCREASING),
+        ([0, 3], [1, np.nan], Reason.NOT_FINITE),
+        ([0, 3], [-np.inf, 1], Reason.NOT_FINITE),
+        ([0, 3], [1, 1.1e18], Reason.MAGNITUDE),
+    ],
+)
+def test_a_malformed_row_is_named_and_changes_nothing(learner, place, indices, values, reason):
+    good = block(np.float32([[1, 0, 0, 1]]), "sparse")
+    bad = SparseBlock(np.array([0, 2]), np.int32(indices), np.float32(values), 4)
+    made = learner(4)
+    info = made.learn_many(TripletBatch(*(bad if at == place else good for at in range(3))))
+    assert (info.outcome[0], info.reason[0]) == (REJECTED, reason)
+    assert not any(array.any() for array in made.state().values())
 
 
 @BOTH
