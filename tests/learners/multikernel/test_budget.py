@@ -59,7 +59,8 @@ def test_an_object_is_kept_once_and_a_triplet_too() -> None:
 
 def test_the_oldest_goes_and_one_that_came_again_is_no_longer_old() -> None:
     objects, one = some_objects(), learner(triplets=3, objects=200, C=0.001)
-    one.learn_many(events(objects, [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 1, 2), (9, 10, 11)]))
+    rows = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 1, 2), (9, 10, 11)]
+    one.learn_many(events(objects, rows), np.array([1.0, 4.0, 1.0, 1.0, 1.0]))
     kept = one.support.rows.transpose(0, 2, 1).reshape(-1, DIM)[one.support.triplets[:, 0]]
     assert {tuple(row) for row in kept} == {tuple(objects[row]) for row in (0, 6, 9)}
     np.testing.assert_array_equal(one.counts, [5, 1])
