@@ -23,7 +23,7 @@ NORMS_OUT = types.float64[:, ::1]
 
 
 @inlined
-def _scan(query: Any, clicked: Any, skipped: Any, row: int) -> int:
+def _scan(query: Any, clicked: Any, skipped: Any, row: int) -> Any:
     """The first reason to refuse a triplet, or NONE."""
     reason, _ = scan_dense(query, row)
     if reason == NONE:

@@ -24,7 +24,7 @@ from numba import types  # isort: skip
 
 
 @inlined
-def _scan(dim: int, query: Csr, clicked: Csr, skipped: Csr, row: int) -> int:
+def _scan(dim: int, query: Csr, clicked: Csr, skipped: Csr, row: int) -> Any:
     """The first reason to refuse a triplet, or NONE."""
     reason, _ = scan_sparse(dim, query, row)
     if reason == NONE:
@@ -35,7 +35,7 @@ def _scan(dim: int, query: Csr, clicked: Csr, skipped: Csr, row: int) -> int:
 
 
 @inlined
-def _at(rows: Csr, row: int, place: int) -> int:
+def _at(rows: Csr, row: int, place: int) -> Any:
     """The index at a place, beyond all indices where the row has ended."""
     return np.int64(rows[1][place]) if place < rows[0][row + 1] else np.int64(2**31)
 

@@ -32,7 +32,7 @@ def _refused_entry(rows: Csr, row: int) -> Any:
 
 
 @inlined
-def _cosine_of_turns(turns: float) -> float:
+def _cosine_of_turns(turns: float) -> Any:
     """cos(2 pi turns), within 1e-11, without the machine's mathematical library: the same bits everywhere.
 
     With r the distance to the nearest whole number, cos(2 pi r) = sin(pi/2 - 2 pi r), by its series in a

@@ -44,7 +44,7 @@ def _line(violated: Any, settings: Any) -> tuple[float, float]:
 
 
 @inlined
-def _weight(total: float, line: Any) -> float:
+def _weight(total: float, line: Any) -> Any:
     """w_j of G_j."""
     slope, threshold = line
     size = max(0.0, slope * abs(total) - threshold)

@@ -45,7 +45,7 @@ STATE_OUT = types.Tuple((DOUBLES_OUT, POINTERS_OUT))
 
 
 @inlined
-def _weight(state: Any, column: Any, violations: int, alpha: float) -> float:
+def _weight(state: Any, column: Any, violations: int, alpha: float) -> Any:
     """w_j after so many violating rounds, alpha = eta lambda each."""
     w, shrunk = state
     size = abs(w[column]) - np.float64(violations - shrunk[column]) * alpha
