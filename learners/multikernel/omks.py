@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from learners.batch import TripletBatch
 from learners.block import Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
+from learners.forms.supports import SupportsForm
 from learners.hedge import first_standing, read_standing, theta
 from learners.kernels.support_slots import OLDEST, SMALLEST
 from learners.multikernel.config import KernelConfig, OmksConfig, one_kernel
@@ -27,6 +28,7 @@ from learners.multikernel.plan import make_plan, mean_distances
 from learners.multikernel.support import SupportSet
 from learners.outcome import UPDATED, StepInfo
 from learners.scores import row_blocks
+from learners.serving import DEFAULT_POWER
 from learners.spread import dense_rows, fault_weights, spread_rows
 from learners.steps import Steps, TripletSteps
 
@@ -166,6 +168,12 @@ class Omks:
     def clone(self) -> Self:
         """An independent copy."""
         return self.from_state(self.state(), self.config)
+
+    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> SupportsForm:
+        """What it is served as, independent of what is learned later; power None leaves f as it is."""
+        return SupportsForm(
+            self.config, self.gamma, self.clone().support, self.theta.astype(np.float32), normalised
+        )
 
     @staticmethod
     def warm_up() -> None:
