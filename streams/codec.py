@@ -83,7 +83,9 @@ def encode_impression(impression: Impression) -> bytes:
     if impression.propensity is not None:
         fields["prop"] = [_number(number, "prop", 1.0) for number in impression.propensity]
         wire.check_propensity(fields["prop"], shown)
-    _add_texts(fields, src=impression.source, sp=impression.space)
+    _add_texts(fields, src=impression.source, sp=impression.space, key=impression.key)
+    if impression.key is not None:
+        wire.check_key(impression.key)
     return pack(fields)
 
 
@@ -104,6 +106,7 @@ def decode_impression(value: bytes | None) -> Impression:
         propensity=tuple(map(float, fields["prop"])) if "prop" in fields else None,
         source=fields.get("src"),
         space=fields.get("sp"),
+        key=fields.get("key"),
     )
 
 

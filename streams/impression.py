@@ -13,7 +13,8 @@ class Impression:
 
     `shown` is in the order the user saw; `clicked` holds the clicked ranks, from 0, ascending, and
     may be empty; `propensity`, where logged, is the probability in (0, 1] that the user examined each
-    rank. `ts` is in milliseconds since the epoch.
+    rank. `ts` is in milliseconds since the epoch. `key` names the model that its clicks are of, where
+    there is one per key.
     """
 
     id: str
@@ -24,3 +25,4 @@ class Impression:
     propensity: tuple[float, ...] | None = None
     source: str | None = None
     space: str | None = None
+    key: str | None = None

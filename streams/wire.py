@@ -19,6 +19,7 @@ from streams.space import UNNAMED_VIEW
 FORMAT_VERSION = 1
 MAX_VALUE_BYTES = 1024 * 1024
 MAX_TEXT_BYTES = 512
+MAX_KEY_BYTES = 64
 MAX_MAP_ENTRIES = 32
 MAX_SHOWN = 1000
 MAX_TS = 2**53 - 1
@@ -30,7 +31,7 @@ RawVector = bytes | list[bytes]
 _EVENT_REQUIRED = frozenset(("v", "id", "ts", "q", "c", "s"))
 _EVENT_FIELDS = _EVENT_REQUIRED | {"w", "src", "imp", "prop", "sp"}
 _IMPRESSION_REQUIRED = frozenset(("v", "id", "ts", "q", "shown", "clicked"))
-_IMPRESSION_FIELDS = _IMPRESSION_REQUIRED | {"prop", "src", "sp"}
+_IMPRESSION_FIELDS = _IMPRESSION_REQUIRED | {"prop", "src", "sp", "key"}
 _OBJECT_FIELDS = frozenset(("id", "x", "views"))
 
 
@@ -106,6 +107,8 @@ def read_impression(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> di
     fields = open_map(unpack(value, max_bytes, max_list=MAX_SHOWN), "the impression")
     _check_head(fields, _IMPRESSION_REQUIRED, _IMPRESSION_FIELDS)
     _check_texts(fields, ("src", "sp"))
+    if "key" in fields:
+        check_key(fields["key"])
     if type(fields["shown"]) is not list or not fields["shown"]:
         raise Poison(poison.WRONG_TYPE, "shown is not a list of at least one object")
     check_clicked(fields["clicked"], len(fields["shown"]))
@@ -155,6 +158,15 @@ def check_text(raw: Any, where: str) -> None:
         raise Poison(poison.WRONG_TYPE, f"{where} is not a text")
     if not raw:
         raise Poison(poison.OUT_OF_RANGE, f"{where} is empty")
+
+
+def check_key(raw: Any) -> None:
+    """The key of a model: a text of 1 to 64 bytes of UTF-8 without the character U+0000."""
+    check_text(raw, "key")
+    if len(raw.encode("utf-8", "surrogatepass")) > MAX_KEY_BYTES:
+        raise Poison(poison.TOO_LARGE, f"key is longer than {MAX_KEY_BYTES} bytes")
+    if "\0" in raw:
+        raise Poison(poison.OUT_OF_RANGE, "key holds the character U+0000")
 
 
 def check_number(raw: Any, where: str, high: float) -> None:
