@@ -99,8 +99,8 @@ class OmksMaps:
     def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
         """Apply a batch in order, bit for bit as `learn_one` of each would.
 
-        loss of the info: the hinge loss of f before the step, theta of sum 1; tau: the largest of the blocks.
-        Sparse rows are spread out a few at a time. weights: [n] importance, scales C
+        loss of the info: the hinge loss of f before the step, theta of sum 1 over the blocks awake; tau: the
+        largest of the blocks. Sparse rows are spread out a few at a time. weights: [n] importance, scales C
         per event; 0 makes an event passive (Hedge counts any other as one round), negative or not finite
         rejects it. Raises BlockError on another dimension or number of weights.
         """

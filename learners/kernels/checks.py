@@ -13,7 +13,7 @@ from learners.kernels.compile import Csr, inlined
 from learners.outcome import Outcome, Reason
 
 UPDATED, PASSIVE, DEGENERATE, REJECTED = (int(outcome) for outcome in Outcome)
-NONE, NOT_FINITE, OUT_OF_RANGE, NOT_INCREASING, MAGNITUDE = (int(reason) for reason in Reason)
+NONE, NOT_FINITE, OUT_OF_RANGE, NOT_INCREASING, MAGNITUDE = (int(reason) for reason in list(Reason)[:5])
 
 MAX_MAGNITUDE = 1e18
 """Largest |value| accepted. float32 ends at 3.4e38. A product of two values is then at most 1e36, so a
@@ -79,8 +79,9 @@ def scan_weight(weights: Any, row: int) -> tuple[int, float]:
 def step_size(margin: float, squared_norm: float, aggressiveness: float) -> tuple[int, Any, Any]:
     """(outcome, loss, tau) of an accepted event: tau = min(aggressiveness, loss / ||V||^2).
 
-    margin and squared_norm = ||V||^2 in float64; aggressiveness = C times the weight of the event. tau is
-    rounded to float32 before it is applied, so that it can be stored and replayed.
+    margin and squared_norm = ||V||^2 in float64; aggressiveness = C times the weight of the event. Where the
+    norm is 0, or below it as that of an indefinite kernel may be, there is no direction to go. tau is rounded
+    to float32 before it is applied, so that it can be stored and replayed.
     """
     zero = np.float32(0.0)
     loss = max(0.0, 1.0 - margin)
@@ -88,7 +89,7 @@ def step_size(margin: float, squared_norm: float, aggressiveness: float) -> tupl
         return DEGENERATE, zero, zero
     if loss == 0.0 or aggressiveness == 0.0:
         return PASSIVE, np.float32(loss), zero
-    if squared_norm == 0.0:
+    if not squared_norm > 0.0:
         return DEGENERATE, np.float32(loss), zero
     tau = np.float32(min(aggressiveness, loss / squared_norm))
     if tau == zero or not np.isfinite(tau):

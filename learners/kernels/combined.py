@@ -10,10 +10,14 @@ from learners.kernels.checks import DEGENERATE, PASSIVE, UPDATED
 from learners.kernels.compile import inlined
 from learners.kernels.hedge import MARGINS
 
+LARGEST = float(np.finfo(np.float32).max)
+
 
 @inlined
 def combined_loss(rule: int, standing: Any, margins: Any, awake: Any) -> Any:
-    """The hinge loss of sum theta_i S_i before the step, theta of sum 1 over the kernels awake."""
+    """The hinge loss of sum theta_i S_i before the step, theta of sum 1 over the kernels awake, as far as
+    float32 goes. One that sleeps has nothing to say of the event, so the loss has the same scale however many
+    do."""
     largest = -np.inf
     for i in range(len(standing)):
         if awake[i]:
@@ -24,12 +28,16 @@ def combined_loss(rule: int, standing: Any, margins: Any, awake: Any) -> Any:
             theta = standing[i] if rule == MARGINS else np.exp(standing[i] - largest)
             total += theta * margins[i]
             mass += theta
-    return np.float32(max(0.0, 1.0 - (total / mass if mass > 0 else 0.0)))
+    loss = max(0.0, 1.0 - (total / mass if mass > 0 else 0.0))
+    return np.float32(loss if loss < LARGEST else LARGEST)
 
 
 @inlined
-def combined_outcome(outcomes: Any, awake: Any) -> int:
-    """updated when a kernel is; degenerate when none is and one has no step, or when all sleep."""
+def combined_outcome(weight: float, outcomes: Any, awake: Any) -> int:
+    """passive for a weight of 0; updated when a kernel is; degenerate when none is and one has no step, or
+    when all sleep."""
+    if weight == 0:
+        return PASSIVE
     found, asleep = PASSIVE, True
     for k in range(len(awake)):
         if awake[k]:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from learners.kernels.checks import (
-    DEGENERATE,
     NONE,
     PASSIVE,
     REJECTED,
@@ -23,6 +22,7 @@ from learners.kernels.checks import (
     scan_sparse,
     step_size,
 )
+from learners.kernels.combined import LARGEST, combined_loss, combined_outcome
 from learners.kernels.compile import (
     CSR,
     DOUBLES,
@@ -38,11 +38,9 @@ from learners.kernels.compile import (
     kernel,
 )
 from learners.kernels.dense_rows import add, row_dot
-from learners.kernels.hedge import MARGINS, weigh
+from learners.kernels.hedge import weigh
 
 from numba import types  # isort: skip
-
-LARGEST = float(np.finfo(np.float32).max)
 
 _RULE = types.Tuple((types.int64, types.float64, types.float64))
 
@@ -86,35 +84,6 @@ def _margin(W: Any, query: Any, t: int, start: int, e: Any) -> float:
         if query[t, start + row] != 0:
             margin += np.float64(query[t, start + row]) * np.float64(row_dot(W, row, e))
     return margin
-
-
-@inlined
-def _combined_loss(rule: int, standing: Any, margins: Any) -> Any:
-    """The hinge loss of f = sum theta_i S_i, theta of sum 1, as far as float32 goes."""
-    largest = np.max(standing)
-    total, mass = 0.0, 0.0
-    for i in range(len(standing)):
-        theta = standing[i] if rule == MARGINS else np.exp(standing[i] - largest)
-        total += theta * margins[i]
-        mass += theta
-    loss = max(0.0, 1.0 - (total / mass if mass > 0 else 0.0))
-    return np.float32(loss if loss < LARGEST else LARGEST)
-
-
-@inlined
-def _outcome(weight: float, outcomes: Any, awake: Any) -> int:
-    """updated when a block is; degenerate when none is and one has no step, or when all sleep."""
-    if weight == 0:
-        return PASSIVE
-    found, asleep = PASSIVE, True
-    for k in range(len(awake)):
-        if awake[k]:
-            asleep = False
-            if outcomes[k] == UPDATED:
-                return UPDATED
-            if outcomes[k] == DEGENERATE:
-                found = DEGENERATE
-    return DEGENERATE if asleep else found
 
 
 @inlined
@@ -192,7 +161,7 @@ def step_blocks(
             outcome[t], loss[t], tau[t] = REJECTED, 0, 0
             continue
         of_event[:], present[:] = margins[:, t], awake[:, t]
-        loss[t] = _combined_loss(rule[0], standing, of_event)
-        outcome[t], tau[t] = _outcome(weights[t], outcomes[:, t], present), np.max(taus[:, t])
+        loss[t] = combined_loss(rule[0], standing, of_event, present)
+        outcome[t], tau[t] = combined_outcome(weights[t], outcomes[:, t], present), np.max(taus[:, t])
         if outcome[t] == UPDATED:
             weigh(rule[0], rule[1], rule[2], standing, of_event, present)

@@ -184,7 +184,7 @@ def step_supports(
             if awake[k]:
                 outcomes[k], _, taus[k] = step_size(margins[k], squares[k], C * weights[t])
                 tau[t] = max(tau[t], taus[k])
-        outcome[t] = combined_outcome(outcomes, awake)
+        outcome[t] = combined_outcome(weights[t], outcomes, awake)
         loss[t] = combined_loss(rule[0], standing, margins, awake)
         if outcome[t] == UPDATED:
             counts[0] += 1

@@ -13,14 +13,20 @@ from .oracle_step import Doubles, Oracle, Step, hinge
 
 Phi = Callable[[Doubles], Doubles]
 
+ROUNDING = 1e-6
+"""Margins below it may have another sign in float32."""
+
 
 class OmksOracle:
     """f = sum_i theta_i S_i; every S_i takes its own step, then theta learns from the margins before it.
 
     views: the columns [start, stop) that each learner looks at, or None for all. A learner sleeps when its
     view of the query, of the clicked or of the skipped one is missing, that is all zero: it takes no step
-    then. tau: the largest of all. idle: whether theta also learns from an event in which nobody steps.
-    awake_only: the margin of f is that of those awake, their theta normalised.
+    then, and the margin of f is that of those awake, their theta normalised. tau: the largest of all. idle:
+    whether theta also learns from an event in which nobody steps.
+
+    tied: of each event, whether a margin was so near 0 that rounding decides what z_i is, as that of a cosine
+    is where c and s lie in one direction.
     """
 
     def __init__(
@@ -29,12 +35,12 @@ class OmksOracle:
         combination: Combination,
         views: Sequence[tuple[int, int]] | None = None,
         idle: bool = True,
-        awake_only: bool = False,
     ) -> None:
         self.members, self.combination, self._views = members, combination, views
-        self._idle, self._awake_only = idle, awake_only
+        self._idle = idle
         self.wrong: list[list[int]] = []
         self.votes: list[bool] = []
+        self.tied: list[bool] = []
 
     def step(self, q: Doubles, c: Doubles, s: Doubles, weight: float = 1.0) -> Step:
         margins = np.array([one.score(q, c) - one.score(q, s) for one in self.members])
@@ -43,9 +49,8 @@ class OmksOracle:
         z = ((margins <= 0) & awake).astype(float)
         self.wrong.append(z.astype(int).tolist())
         self.votes.append(float(theta @ z) >= 0.5)
-        margin = float(theta @ margins)
-        if self._awake_only:
-            margin = float((theta * awake) @ margins) / ((theta * awake).sum() or 1.0)
+        margin = float((theta * awake) @ margins) / ((theta * awake).sum() or 1.0)
+        self.tied.append(bool(np.any(awake & (np.abs(margins) < ROUNDING) & self._parts(c, s))))
         if weight == 0:
             return Step(margin, hinge(margin), 0.0)
         taus = [one.step(q, c, s, weight).tau for one, on in zip(self.members, awake, strict=True) if on]
@@ -61,6 +66,11 @@ class OmksOracle:
         if self._views is None:
             return np.ones(len(self.members), bool)
         return np.array([all(np.any(x[start:stop]) for x in event) for start, stop in self._views])
+
+    def _parts(self, c: Doubles, s: Doubles) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Where c and s are not the same: equal ones tie in any arithmetic."""
+        views = self._views or [(0, len(c))] * len(self.members)
+        return np.array([bool(np.any(c[start:stop] != s[start:stop])) for start, stop in views])
 
 
 class MappedOasisOracle:
