@@ -5,17 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from learners.block import Block
 from learners.errors import BlockError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TripletBatch:
-    """Row i of the three blocks is triplet i. Raises BlockError when lengths, dimensions or kinds differ."""
+    """Row i of the three blocks is triplet i.
+
+    keys: bytes of 64 [n], the UTF-8 of the key whose model an event is for, b"" without one; None where no
+    event has one. Raises BlockError when lengths, dimensions or kinds differ.
+    """
 
     query: Block
     clicked: Block
     skipped: Block
+    keys: NDArray[np.bytes_] | None = None
 
     def __post_init__(self) -> None:
         for name, block in (("clicked", self.clicked), ("skipped", self.skipped)):
@@ -29,6 +37,8 @@ class TripletBatch:
                 )
             if block.dim != self.query.dim:
                 raise BlockError(f"{name} has {block.dim} dimensions, query {self.query.dim}: map both alike")
+        if self.keys is not None and self.keys.shape != (len(self.query),):
+            raise BlockError(f"keys have shape {self.keys.shape}: give one per triplet ({len(self.query)})")
 
     def __len__(self) -> int:
         return len(self.query)
@@ -40,10 +50,13 @@ class TripletBatch:
 
     def slice(self, start: int, stop: int) -> TripletBatch:
         """Triplets start..stop-1 without copying."""
-        return TripletBatch(
-            self.query.slice(start, stop), self.clicked.slice(start, stop), self.skipped.slice(start, stop)
-        )
+        keys = None if self.keys is None else self.keys[start:stop]
+        blocks = (block.slice(start, stop) for block in (self.query, self.clicked, self.skipped))
+        return TripletBatch(*blocks, keys=keys)
 
     def take(self, rows: Any) -> TripletBatch:
         """The triplets named by an integer array, in its order, copied."""
-        return TripletBatch(self.query.take(rows), self.clicked.take(rows), self.skipped.take(rows))
+        keys = None if self.keys is None else self.keys[rows]
+        return TripletBatch(
+            *(block.take(rows) for block in (self.query, self.clicked, self.skipped)), keys=keys
+        )

@@ -22,13 +22,15 @@ class Outcome(IntEnum):
 
 class Reason(IntEnum):
     """Why an event was rejected: the first fault met reading query, clicked, skipped, weight in this
-    order."""
+    order; then, where models have keys, that it has none, or that there is no room for another."""
 
     NONE = 0
     NOT_FINITE = 1
     INDEX_OUT_OF_RANGE = 2
     INDICES_NOT_INCREASING = 3
     MAGNITUDE = 4
+    KEY_MISSING = 5
+    KEY_REFUSED = 6
 
 
 UPDATED, PASSIVE, DEGENERATE, REJECTED = (np.uint8(outcome) for outcome in Outcome)
@@ -40,7 +42,8 @@ class StepInfo:
 
     outcome: uint8 [n], see Outcome. loss: float32 [n], the hinge loss before the step, 0 where rejected.
     tau: float32 [n], the step size as applied, 0 where W did not change. reason: uint8 [n], see Reason.
-    projected: how many events came before each projection of W, ascending.
+    projected: how many events came before each projection of W, ascending. first: the number of the first
+    event, of a learner that numbers all that come.
     """
 
     outcome: NDArray[np.uint8]
@@ -48,6 +51,7 @@ class StepInfo:
     tau: NDArray[np.float32]
     reason: NDArray[np.uint8]
     projected: list[int] = field(default_factory=list)
+    first: int = 0
 
     @classmethod
     def empty(cls, length: int) -> StepInfo:

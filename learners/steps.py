@@ -67,14 +67,21 @@ class StepBatch:
 class TripletSteps:
     """Triplets that a learner accepted, in order: taking them again is learning them again.
 
-    weights: float64 [n], finite and not negative, or None where all are 1. Raises BlockError on another
-    number of weights.
+    weights: float64 [n], finite and not negative, or None where all are 1. numbers: int64 [n], ascending, of
+    a learner that numbers all events, also those that it refuses; else None. Raises BlockError on another
+    number of either.
     """
 
     batch: TripletBatch
     weights: NDArray[np.float64] | None = None
+    numbers: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
+        numbers = self.numbers
+        if numbers is not None and (
+            numbers.shape != (len(self.batch),) or (numbers[1:] <= numbers[:-1]).any()
+        ):
+            raise BlockError(f"the numbers of {len(self.batch)} triplets must be as many, and ascend")
         if self.weights is None:
             return
         weights = np.require(self.weights, np.float64, ["C", "A"])
@@ -93,7 +100,8 @@ class TripletSteps:
     def slice(self, start: int, stop: int) -> TripletSteps:
         """Steps start..stop-1 without copying."""
         weights = None if self.weights is None else self.weights[start:stop]
-        return TripletSteps(self.batch.slice(start, stop), weights)
+        numbers = None if self.numbers is None else self.numbers[start:stop]
+        return TripletSteps(self.batch.slice(start, stop), weights, numbers)
 
 
 Steps: TypeAlias = StepBatch | TripletSteps

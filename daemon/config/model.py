@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from daemon.config.caps import CapsKeys
 from daemon.config.http import HttpConfig
+from daemon.config.keys import KeysConfig
 from daemon.config.learners import LearnerConfig, OasisKeys
 from daemon.config.section import Section
 from daemon.config.serve import ServeConfig, StepsConfig
@@ -126,6 +127,7 @@ class Config:
     space: SpaceConfig
     catalog: CatalogConfig
     learner: LearnerConfig
+    keys: KeysConfig
     caps: CapsKeys
     checkpoints: CheckpointsConfig
     steps: StepsConfig
@@ -162,6 +164,7 @@ SECTIONS: dict[str, type[Section]] = {
     "space": SpaceConfig,
     "catalog": CatalogConfig,
     "learner": OasisKeys,  # of the default algorithm; another one has its own, see `keys_of`
+    "keys": KeysConfig,
     "caps": CapsKeys,
     "checkpoints": CheckpointsConfig,
     "steps": StepsConfig,

@@ -1,0 +1,148 @@
+"""Which key has which slot: who is let in, who goes, and whose events are refused. Pure, no vectors."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.errors import StateError
+from learners.keyed.config import MAX_KEY_BYTES, KeyedConfig
+from learners.outcome import Reason
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """A slot while one key has it. fresh: the key was let in just now, so that its model begins anew."""
+
+    slot: int
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assigned:
+    """Where the events of a batch go.
+
+    tenancies: in the order in which they begin; those of one slot follow each other. tenancy: int64 [n], the
+    place of each event's among them, -1 where it has none. reason: uint8 [n], why it has none.
+    """
+
+    tenancies: list[Tenancy]
+    tenancy: Int64s
+    reason: NDArray[np.uint8]
+
+
+class Directory:
+    """The keys that have a slot, in the order of their last events.
+
+    name uint8 [slots, 64]: the key of each slot, filled up with zeros; all zero where it is free. last int64
+    [slots]: the number of its last event. events int64 [slots]: how many it had since it was let in. clock:
+    how many events there were, refused ones too. Slots are taken in order and given away, never freed. A key
+    is let in by a sound event alone: what a step refuses moves nobody. What is decided depends on the events
+    in their order, not on where batches end.
+    """
+
+    def __init__(self, config: KeyedConfig) -> None:
+        self._config = config
+        self.name = np.zeros((config.slots, MAX_KEY_BYTES), np.uint8)
+        self.last = np.zeros(config.slots, np.int64)
+        self.events = np.zeros(config.slots, np.int64)
+        self.clock = 0
+        self._slot_of: OrderedDict[bytes, int] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Slots in use."""
+        return len(self._slot_of)
+
+    def slot_of(self, key: bytes) -> int | None:
+        """The slot of a key, None where it has none."""
+        return self._slot_of.get(key)
+
+    def listed(self) -> list[bytes]:
+        """The keys in the order of their slots."""
+        return sorted(self._slot_of, key=self._slot_of.__getitem__)
+
+    def assign(self, keys: list[bytes], reason: NDArray[np.uint8], numbers: Int64s) -> Assigned:
+        """Give each event its key's slot, and let keys in.
+
+        keys: of each event, b"" without one. reason: uint8 [n], 0 for each event that a step will take.
+        numbers: int64 [n], the event's number, ascending.
+        """
+        told, tenancy = reason.copy(), np.full(len(keys), -1, np.int64)
+        tenancies: list[Tenancy] = []
+        current: dict[int, int] = {}
+        for row in np.flatnonzero(reason == Reason.NONE).tolist():
+            key, number = keys[row], int(numbers[row])
+            slot = self._slot_of.get(key)
+            fresh = slot is None
+            if slot is None:
+                slot = self._let_in(key, number) if key else None
+            if slot is None:
+                told[row] = Reason.KEY_REFUSED if key else Reason.KEY_MISSING
+                continue
+            if fresh or slot not in current:
+                current[slot] = len(tenancies)
+                tenancies.append(Tenancy(slot, fresh))
+            tenancy[row] = current[slot]
+            self._slot_of.move_to_end(key)
+            self.last[slot] = number
+            self.events[slot] += 1
+        return Assigned(tenancies, tenancy, told)
+
+    def _let_in(self, key: bytes, number: int) -> int | None:
+        """The slot that a new key gets at this event; None where there is none for it."""
+        slot = len(self._slot_of)
+        if slot == self._config.slots:
+            oldest, slot = next(iter(self._slot_of.items()))
+            if self._config.when_full == "refuse" or number - self.last[slot] < self._config.evict_after:
+                return None
+            del self._slot_of[oldest]
+        self._slot_of[key] = slot
+        self.name[slot] = 0
+        self.name[slot, : len(key)] = np.frombuffer(key, np.uint8)
+        self.events[slot] = 0
+        return slot
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """{"key_name": uint8 [slots, 64], "key_last", "key_events": int64 [slots], "key_clock": int64 []}."""
+        clock = np.array(self.clock, np.int64)
+        return {"key_name": self.name, "key_last": self.last, "key_events": self.events, "key_clock": clock}
+
+    @classmethod
+    def from_arrays(cls, config: KeyedConfig, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Go on from `arrays`, copied. Raises StateError naming the one that does not fit."""
+        directory = cls(config)
+        for name, own in directory.arrays().items():
+            given = arrays.get(name)
+            if given is None:
+                raise StateError(f"array {name} is missing")
+            if given.dtype != own.dtype or given.shape != own.shape:
+                raise StateError(
+                    f"array {name} is {given.dtype} {given.shape}, not {own.dtype} {own.shape}: "
+                    "it was altered, or written with other slots"
+                )
+            if own.ndim:
+                own[...] = given
+        directory.clock = int(arrays["key_clock"])
+        directory._list_keys()
+        return directory
+
+    def _list_keys(self) -> None:
+        """Read the keys back. Raises StateError where they are none."""
+        names = [row.tobytes().rstrip(b"\0") for row in self.name]
+        used = next((slot for slot, name in enumerate(names) if not name), len(names))
+        if any(names[used:]) or len(set(names[:used])) < used or any(b"\0" in name for name in names):
+            raise StateError("array key_name holds a key twice, or behind a free slot: it was altered")
+        if (self.events[:used] < 1).any() or self.events[used:].any():
+            raise StateError("array key_events does not fit the slots in use: it was altered")
+        last = self.last[:used].tolist()
+        if self.last[used:].any() or len(set(last)) < used or not all(0 <= n < self.clock for n in last):
+            raise StateError(f"array key_last is not one event below {self.clock} for each slot in use")
+        for slot in sorted(range(used), key=last.__getitem__):
+            self._slot_of[names[slot]] = slot
