@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,11 +38,33 @@ class FormInPieces(Form, Protocol):
         """p^T S p for each item, clipped at 0, float32 [n]; `pieces` changes no bit."""
 
 
-class ServedForm(FormInPieces, Protocol):
-    """What versions are judged and served as."""
+class ServedForm(Protocol):
+    """What versions are judged and served as. Most also fold (`folds`); where the scores of a form are no
+    inner products, a few items for each query are scored by it, found by other means.
+    """
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+
+    @property
+    def normalised(self) -> bool:
+        """Whether a score is divided by sqrt(S(q, q) S(p, p))."""
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """S(p, p) for each item, clipped at 0, float32 [n]; `pieces` changes no bit."""
 
     def scores(self, queries: Any, items: Any) -> Float32s:
         """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+
+
+class FoldingForm(FormInPieces, ServedForm, Protocol):
+    """A form whose scores are inner products of items with a folded query."""
+
+
+def folds(form: ServedForm) -> TypeGuard[FoldingForm]:
+    """Whether a form is one that folds."""
+    return hasattr(form, "fold")
 
 
 def fold_symmetric(W: Float32s, block: Block) -> Float32s:

@@ -75,6 +75,9 @@ class ServeConfig(Section):
     ann_recall: float = Field(
         0.95, gt=0, le=1, allow_inf_nan=False, description="of the exact top 10, least; else exact"
     )
+    shortlist: int = Field(
+        1000, ge=1, le=1_000_000, description="oks, omks: objects scored per query, the nearest by cosine"
+    )
     k_max: int = Field(1000, ge=1, le=100_000, description="most results per query")
     batch_max: int = Field(256, ge=1, le=10_000, description="most queries per request")
     queue: int = Field(512, ge=1, le=100_000, description="most queries waiting; more are told to come again")

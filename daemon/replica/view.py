@@ -7,8 +7,9 @@ from typing import Any
 
 from daemon.replica.model import ModelId
 from learners.block import Block, Float32s
+from learners.forms.cosine import CosineForm
 from learners.pieces import Pieces, whole
-from learners.quadratic import ServedForm
+from learners.quadratic import FoldingForm, ServedForm, folds
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +34,26 @@ class View:
         return self.form.dim
 
     @property
+    def rescored(self) -> bool:
+        """Whether what a search finds is a shortlist, of which `form.scores` makes the answer: where the form
+        does not fold. Items are then searched by the cosine of their mapped vectors."""
+        return not folds(self.form)
+
+    @property
+    def search(self) -> FoldingForm:
+        """What items are searched by: the form itself where it folds."""
+        return self.form if folds(self.form) else CosineForm(self.dim)
+
+    @property
     def normalised(self) -> bool:
-        """Whether scores are divided by sqrt(S(q, q) S(p, p))."""
-        return self.form.normalised
+        """Whether a search divides by sqrt(S(q, q) S(p, p))."""
+        return self.search.normalised
 
     def fold(self, queries: Block) -> Float32s:
         """S q for each mapped query, float32 [m, d]; the inner product with an item is its raw score."""
-        return self.form.fold(queries)
+        return self.search.fold(queries)
 
     def self_scores(self, items: Block, pieces: Pieces = whole) -> Float32s:
-        """p^T S p for each mapped item, clipped at 0, float32 [n]: the square of its norm. `pieces` changes
-        no bit."""
-        return self.form.self_scores(items, pieces)
+        """p^T S p for each mapped item, clipped at 0, float32 [n]: the square of its norm in a search.
+        `pieces` changes no bit."""
+        return self.search.self_scores(items, pieces)

@@ -16,12 +16,15 @@ from daemon.config.learners import LEARNERS, LearnerConfig
 from daemon.versions.arrays import learner_specs, one_digest
 from daemon.versions.blocks_form import BlocksForms
 from daemon.versions.forms import VERSIONS, FormKind, MadeAnew
+from daemon.versions.kernel_settings import omks_settings
 from daemon.versions.matrix_form import MatrixForms
+from daemon.versions.supports_form import SupportsForms
 from learners.averaged import Averaged
 from learners.block import Block
 from learners.dissim import Dissim, DissimConfig
 from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap
+from learners.multikernel import Omks
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.protocol import Learner
@@ -51,8 +54,8 @@ class Algorithm:
     forms: what versions are served as.
     followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
     by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
-    full_step: settings -> the largest tau of an event of weight 1; None where an event's tau says less of
-    what it did than its weight.
+    full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
+    less of what it did than its weight.
     """
 
     settings: Callable[[Any, Columns], Any]
@@ -71,10 +74,9 @@ def same_names(settings: Callable[..., Any]) -> Callable[[Any, Columns], Any]:
     return lambda keys, _columns: settings(**{name: getattr(keys, name) for name in names})
 
 
-def _aggressiveness(settings: Any) -> float:
+def _aggressiveness(keys: Any) -> float:
     """C, the upper bound of tau."""
-    inner: Any = settings.learner if isinstance(settings, TetherConfig) else settings
-    return float(inner.C)
+    return float(keys.C)
 
 
 def _of_a_matrix(
@@ -131,6 +133,16 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         restore=lambda arrays, settings: OmksMaps.from_state(arrays, settings, copy=False),
         forms=BlocksForms(),
         by_block=True,
+        full_step=_aggressiveness,
+    ),
+    "omks": Algorithm(
+        settings=omks_settings,
+        make=lambda settings, dim, sample: Omks(dim, settings, sample),
+        restore=lambda arrays, settings: Omks.from_state(arrays, settings, copy=False),
+        forms=SupportsForms(),
+        needs_sample=True,
+        by_block=True,
+        full_step=_aggressiveness,
     ),
 }
 
@@ -166,7 +178,7 @@ def digest_of(manifest: Manifest) -> str:
 def full_step(config: LearnerConfig) -> float | None:
     """The largest tau that an event of weight 1 can have, see `Algorithm`."""
     algorithm = ALGORITHMS[config.algorithm]
-    return None if algorithm.full_step is None else algorithm.full_step(algorithm.settings(config, NO_VIEWS))
+    return None if algorithm.full_step is None else algorithm.full_step(config)
 
 
 def columns_of(fitted: FittedSpaceMap) -> Columns:

@@ -1,17 +1,22 @@
-"""Exact search of the best items for folded queries, pure: arrays in, arrays out."""
+"""Exact search of the best items for folded queries, and their order by other scores; pure: arrays in,
+arrays out."""
 
 from learners.search.items import DenseItems, Items, SparseItems, as_items
 from learners.search.merge import merge_topk
+from learners.search.rescoring import SHORTLIST, kept_scores, rescored
 from learners.search.rows import score_rows
 from learners.search.topk import TopK, topk, topk_dense, topk_sparse
 
 __all__ = [
+    "SHORTLIST",
     "DenseItems",
     "Items",
     "SparseItems",
     "TopK",
     "as_items",
+    "kept_scores",
     "merge_topk",
+    "rescored",
     "score_rows",
     "topk",
     "topk_dense",

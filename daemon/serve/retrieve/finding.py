@@ -2,12 +2,12 @@
 
 Queries without a filter, and those that ask for the same tags, share one scan of every part. What is
 excluded is looked for as well and then left out; ids to include are scored alone. All three ways give a hit
-the same score.
+the same score. Where that is no inner product, a scan gives a shortlist for each query, which is scored then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,8 @@ from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Hit, Query
 from daemon.serve.retrieve.guard import TOP
 from daemon.serve.retrieve.part import Mask, ReadyPart, search_part, width_for
-from learners.block import Float32s
+from daemon.serve.retrieve.rescoring import Place, Rescoring
+from learners.block import Float32s, Int64s
 from learners.search import merge_topk, score_rows
 
 FEW = 256
@@ -35,65 +36,123 @@ class Scan:
     room: int
 
 
-def scans_of(queries: Sequence[Query], approximate: bool = False) -> list[Scan]:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """hits: descending by score. exact: whether no object was passed over."""
+
+    hits: list[Hit]
+    exact: bool
+
+
+def scans_of(queries: Sequence[Query], approximate: bool = False, shortlist: int = 0) -> list[Scan]:
     """The scans that answer all queries which do not name what to include; pure.
 
     approximate: how far a scan looks then depends on its room, so only queries that look as far share one:
-    what is found for a query never depends on those beside it.
+    what is found for a query never depends on those beside it. shortlist: least number of items to find.
     """
     together: dict[tuple[frozenset[str], frozenset[str], int], list[int]] = {}
     for place, query in enumerate(queries):
         if query.include is None:
             masked = query.exclude if len(query.exclude) > FEW else frozenset[str]()
-            reach = -(-_room(query) // (TOP + 1)) if approximate else 0
+            reach = -(-_room(query, shortlist) // (TOP + 1)) if approximate else 0
             together.setdefault((query.tags, masked, reach), []).append(place)
     return [
-        Scan(tuple(places), tags, masked, max(_room(queries[place]) for place in places))
+        Scan(tuple(places), tags, masked, max(_room(queries[place], shortlist) for place in places))
         for (tags, masked, _), places in together.items()
     ]
 
 
-def _room(query: Query) -> int:
+def _room(query: Query, shortlist: int) -> int:
     """Hits to look for, with those that may be left out of the answer: the object itself, and the few that
     are excluded.
     """
-    return query.k + (query.id is not None) + (len(query.exclude) if len(query.exclude) <= FEW else 0)
+    left_out = (query.id is not None) + (len(query.exclude) if len(query.exclude) <= FEW else 0)
+    return max(query.k, shortlist) + left_out
 
 
-def find(
-    snapshot: IndexSnapshot,
-    ready: Sequence[ReadyPart],
-    queries: Sequence[Query],
-    folded: Float32s,
-    between: Callable[[], None] = lambda: None,
-) -> list[list[Hit]]:
-    """The hits of each query. ready: the parts of the snapshot, in order; folded: float32 [len(queries), d];
-    between: called before each scan, and what it raises is raised.
+@dataclass(frozen=True, slots=True, eq=False)
+class Finder:
+    """Finds what queries ask for in one snapshot under one model.
+
+    ready: the parts of the snapshot, in order. folded: float32 [len(queries), d]. rescoring: None where the
+    inner products are the scores.
     """
-    found: list[list[Hit]] = [[] for _ in queries]
-    for scan in scans_of(queries, any(part.width is not None for part in ready)):
-        between()
-        allowed = _allowed(snapshot, scan.tags, scan.masked)
-        part_answers = [
-            search_part(part, folded[list(scan.places)], mask, scan.room, bool(scan.tags or scan.masked))
-            for part, mask in zip(ready, allowed, strict=True)
-        ]
-        if part_answers:
-            for place, *best in zip(scan.places, *merge_topk(part_answers, scan.room), strict=True):
-                found[place] = list(_hits(snapshot, queries[place], zip(*best, strict=True)))
-    for place, query in enumerate(queries):
-        if query.include is not None:
+
+    snapshot: IndexSnapshot
+    ready: Sequence[ReadyPart]
+    queries: Sequence[Query]
+    folded: Float32s
+    rescoring: Rescoring | None = None
+
+    def find(self, between: Callable[[], None] = lambda: None) -> list[Found]:
+        """What each query finds. between: called before each scan and each rescoring, and what it raises is
+        raised.
+        """
+        found = [Found([], True) for _ in self.queries]
+        for scan in scans_of(self.queries, any(part.width is not None for part in self.ready), self._least):
             between()
-            found[place] = _of_included(snapshot, ready, query, folded[place])
-    return found
+            for place, best in self._scanned(scan):
+                if self.rescoring is not None:
+                    between()
+                found[place] = self._answer(place, *best)
+        for place, query in enumerate(self.queries):
+            if query.include is not None:
+                between()
+                found[place] = Found(list(_hits(self.snapshot, query, self._included(place))), True)
+        return found
+
+    @property
+    def _least(self) -> int:
+        return 0 if self.rescoring is None else self.rescoring.shortlist
+
+    def _scanned(self, scan: Scan) -> Iterator[tuple[int, tuple[Float32s, Int64s, Int64s]]]:
+        """Each place with the scores, parts and rows that its query needs, best first."""
+        allowed = _allowed(self.snapshot, scan.tags, scan.masked)
+        folded, selective = self.folded[list(scan.places)], bool(scan.tags or scan.masked)
+        answers = [
+            search_part(part, folded, mask, scan.room, selective)
+            for part, mask in zip(self.ready, allowed, strict=True)
+        ]
+        if answers:
+            for place, scores, parts, rows in zip(scan.places, *merge_topk(answers, scan.room), strict=True):
+                room = _room(self.queries[place], self._least)
+                yield place, (scores[:room], parts[:room], rows[:room])
+
+    def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s) -> Found:
+        query = self.queries[place]
+        exact = _looks_everywhere(self.ready, query, self._least)
+        best: Iterable[Place] = zip(scores, parts, rows, strict=True)
+        if self.rescoring is not None:
+            there = rows >= 0
+            exact = exact and not there.all()
+            best = self.rescoring.ordered(self.snapshot, place, parts[there], rows[there])
+        return Found(list(_hits(self.snapshot, query, best)), exact)
+
+    def _included(self, place: int) -> list[Place]:
+        """The objects that a query names, by descending score."""
+        query = self.queries[place]
+        names = sorted((query.include or frozenset()) - query.exclude - {query.id or ""})
+        parts, rows = self.snapshot.find_many(names)
+        allowed = _allowed(self.snapshot, query.tags, frozenset())
+        chosen: list[Place] = []
+        for number, part in enumerate(self.ready):
+            here, mask = np.unique(rows[parts == number]), allowed[number]
+            if mask is not None:
+                here = here[mask[here]]
+            if self.rescoring is None:
+                scores = score_rows(self.folded[place], part.indexed.items, part.scale, here)
+                chosen += zip((-scores).tolist(), [number] * len(here), here.tolist(), strict=True)
+            else:
+                named = np.full(len(here), number)
+                ordered = self.rescoring.ordered(self.snapshot, place, named, here)
+                chosen += [(-score, at, row) for score, at, row in ordered]
+        return [(-negated, part, row) for negated, part, row in sorted(chosen)]
 
 
-def finds_all(ready: Sequence[ReadyPart], query: Query) -> bool:
-    """Whether `find` passes over no object for this query."""
+def _looks_everywhere(ready: Sequence[ReadyPart], query: Query, shortlist: int) -> bool:
+    """Whether a scan passes over no object for this query."""
     selective = bool(query.tags) or len(query.exclude) > FEW
-    return query.include is not None or all(
-        width_for(part, _room(query), selective) is None for part in ready
-    )
+    return all(width_for(part, _room(query, shortlist), selective) is None for part in ready)
 
 
 def _allowed(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[str]) -> list[Mask | None]:
@@ -115,7 +174,7 @@ def _allowed(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[st
     return masks
 
 
-def _hits(snapshot: IndexSnapshot, query: Query, best: Iterator[tuple[float, int, int]]) -> Iterator[Hit]:
+def _hits(snapshot: IndexSnapshot, query: Query, best: Iterable[Place]) -> Iterator[Hit]:
     """The first k that may be answered."""
     left = query.k
     for score, part, row in best:
@@ -125,21 +184,3 @@ def _hits(snapshot: IndexSnapshot, query: Query, best: Iterator[tuple[float, int
         if name != query.id and name not in query.exclude:
             left -= 1
             yield Hit(name, float(score))
-
-
-def _of_included(
-    snapshot: IndexSnapshot, ready: Sequence[ReadyPart], query: Query, folded: Float32s
-) -> list[Hit]:
-    """The best of the objects that the query names."""
-    names = sorted((query.include or frozenset()) - query.exclude - {query.id or ""})
-    parts, rows = snapshot.find_many(names)
-    allowed = _allowed(snapshot, query.tags, frozenset())
-    chosen: list[tuple[float, int, int]] = []
-    for number, part in enumerate(ready):
-        here, mask = np.unique(rows[parts == number]), allowed[number]
-        if mask is not None:
-            here = here[mask[here]]
-        scores = score_rows(folded, part.indexed.items, part.scale, here)
-        chosen += zip((-scores).tolist(), [number] * len(here), here.tolist(), strict=True)
-    best = sorted(chosen)[: query.k]
-    return [Hit(snapshot.id_at(part, row), -negated) for negated, part, row in best]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -13,12 +14,14 @@ from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Answers, Hit, Query, Refused
 from daemon.serve.retrieve.ann import AnnSettings
-from daemon.serve.retrieve.finding import find, finds_all
+from daemon.serve.retrieve.finding import Finder
 from daemon.serve.retrieve.guard import Guarded
 from daemon.serve.retrieve.norms import Norms, Preparer
 from daemon.serve.retrieve.pace import Pace
-from daemon.serve.retrieve.part import ReadyPart, folded_queries
+from daemon.serve.retrieve.part import folded_queries
+from daemon.serve.retrieve.rescoring import Rescoring
 from learners.block import Block, concatenate
+from learners.search import SHORTLIST
 
 Lookup: TypeAlias = Callable[[Sequence[Query], IndexSnapshot], Sequence[Block | Refused]]
 """The mapped vector (a block of one row) of each query, or why it has none."""
@@ -39,9 +42,10 @@ class Searcher:
     it was, since `prepare` gives way while questions come.
 
     snapshot: gives the newest state of the catalog. lookup: finds the vectors of queries. ann: approximate
-    search where it is worth it and the recall guard lets it, None for exact search alone. observe: hears
-    what the guard found. `prepare`, `warm` and `sample` are the hooks of every replica (`Hooks`): `prepare`
-    computes the norms of all items off the path, `warm` searches once.
+    search where it is worth it and the recall guard lets it, None for exact search alone. shortlist: items
+    scored for each query of a model whose scores are no inner products. observe: hears what the guard found.
+    `prepare`, `warm` and `sample` are the hooks of every replica (`Hooks`): `prepare` computes the norms of
+    all items off the path, `warm` searches once.
 
     A view is searched in the newest snapshot when its norms cover it, else in the one they were made for: a
     removal counts at once, a new object once `prepare` has run again. `prepare` keeps what `view.prepared`
@@ -57,7 +61,10 @@ class Searcher:
         lookup: Lookup,
         ann: AnnSettings | None = None,
         observe: Callable[[Guarded], None] | None = None,
+        *,
+        shortlist: int = SHORTLIST,
     ) -> None:
+        self._shortlist = shortlist
         self._replicas, self._snapshot, self._lookup = replicas, snapshot, lookup
         self._pace = Pace()
         self._preparer = Preparer(ann, observe, self._pace.pieces)
@@ -72,9 +79,8 @@ class Searcher:
         vectors = self.sample(1)
         if vectors is not None:
             norms = self._norms(view)
-            query = Query(k=1)
-            ready = _ready(norms, norms.snapshot)
-            _raise_first(_answer(view, norms.snapshot, ready, [query], [vectors]))
+            asked = _Asked([Query(k=1)], [vectors])
+            _raise_first(_answer(view, norms, norms.snapshot, asked, shortlist=self._shortlist)[0])
 
     def sample(self, most: int) -> Block | None:
         """At most `most` mapped items, evenly spaced in the largest part, the same ones while it lives;
@@ -112,46 +118,58 @@ class Searcher:
         if snapshot.map_id != view.map_id:
             remedy = "ask again shortly; else start `tripletd serve` again"
             raise Refused("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
-        ready = _ready(norms, snapshot)
-        results = _answer(view, snapshot, ready, queries, self._lookup(queries, snapshot), between=between)
-        return Answers(view.model, results, view.formed, [finds_all(ready, query) for query in queries])
+        asked = _Asked(queries, self._lookup(queries, snapshot))
+        results, exact = _answer(view, norms, snapshot, asked, shortlist=self._shortlist, between=between)
+        return Answers(view.model, results, view.formed, exact)
 
     def _norms(self, view: View) -> Norms:
         held = view.prepared
         return held if isinstance(held, Norms) else self._preparer.norms(view, self._snapshot())
 
 
-def _ready(norms: Norms, snapshot: IndexSnapshot) -> list[ReadyPart]:
-    """The parts of a snapshot that the norms cover, in its order."""
-    return [norms.parts[part.serial] for part in snapshot.parts]
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Queries, and the vector of each, or why it has none."""
+
+    queries: Sequence[Query]
+    vectors: Sequence[Block | Refused]
 
 
 def _answer(
     view: View,
+    norms: Norms,
     snapshot: IndexSnapshot,
-    ready: Sequence[ReadyPart],
-    queries: Sequence[Query],
-    vectors: Sequence[Block | Refused],
+    asked: _Asked,
     *,
+    shortlist: int,
     between: Callable[[], None] = lambda: None,
-) -> list[Sequence[Hit] | Refused]:
-    """Hits, or why there are none, per query."""
-    results: list[Sequence[Hit] | Refused] = [one if isinstance(one, Refused) else () for one in vectors]
-    places = [place for place, one in enumerate(vectors) if not isinstance(one, Refused)]
-    blocks = [one for one in vectors if not isinstance(one, Refused)]
+) -> tuple[list[Sequence[Hit] | Refused], list[bool]]:
+    """Per query the hits, or why there are none, and whether no object was passed over."""
+    results: list[Sequence[Hit] | Refused] = [
+        one if isinstance(one, Refused) else () for one in asked.vectors
+    ]
+    exact = [True] * len(results)
+    places = [place for place, one in enumerate(asked.vectors) if not isinstance(one, Refused)]
+    blocks = [one for one in asked.vectors if not isinstance(one, Refused)]
     if not blocks:
-        return results
-    folded = folded_queries(view, concatenate(blocks))
+        return results, exact
+    block = concatenate(blocks)
+    folded = folded_queries(view, block)
     usable = np.asarray(np.isfinite(folded).all(axis=1), np.bool_)
     for place in np.array(places)[~usable].tolist():
         results[place] = Refused(
             "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"
         )
-    asked = [place for place, good in zip(places, usable, strict=True) if good]
-    hits = find(snapshot, ready, [queries[place] for place in asked], folded[usable], between)
-    for place, found in zip(asked, hits, strict=True):
-        results[place] = found
-    return results
+    places = [place for place, good in zip(places, usable, strict=True) if good]
+    ready = [norms.parts[part.serial] for part in snapshot.parts]
+    rescoring = None
+    if view.rescored:
+        rescoring = Rescoring(view.form.scores, block.take(np.flatnonzero(usable)), shortlist)
+    queries = [asked.queries[place] for place in places]
+    finder = Finder(snapshot, ready, queries, folded[usable], rescoring)
+    for place, found in zip(places, finder.find(between), strict=True):
+        results[place], exact[place] = found.hits, found.exact
+    return results, exact
 
 
 def _raise_first(results: Sequence[Sequence[Hit] | Refused]) -> None:

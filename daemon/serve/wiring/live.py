@@ -63,10 +63,13 @@ class Live:
         catalog = build_catalog(self._config, fitted)
         shelf = Shelf(self._versions, self._ledger, space, self._config.serving)
         replicas: dict[str, Replica] = {}
-        ann = AnnSettings(self._config.serve.ann_recall) if self._config.serve.ann == "on" else None
-        searcher = Searcher(replicas, catalog.snapshot, catalog.lookup, ann, self._guarded)
+        serve = self._config.serve
+        ann = AnnSettings(serve.ann_recall) if serve.ann == "on" else None
+        searcher = Searcher(
+            replicas, catalog.snapshot, catalog.lookup, ann, self._guarded, shortlist=serve.shortlist
+        )
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample)
-        for alias in self._config.serve.aliases:
+        for alias in serve.aliases:
             replicas[alias] = Replica(alias, shelf, self._following(), hooks, steps_of(self._config, alias))
         explorer = Explorer(shelf, Hooks(searcher.prepare))
         self.opened = Opened(space, fitted, catalog, replicas, searcher, explorer)

@@ -1,0 +1,27 @@
+"""From the kernels that [learner] names to those of each view's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from daemon.config.learners.omks import OmksKeys, SupportKeys
+from learners.errors import ConfigError
+from learners.hedge import HedgeConfig
+from learners.multikernel import OmksConfig, ViewKernels
+
+
+def omks_settings(keys: OmksKeys, columns: Mapping[str, range]) -> OmksConfig:
+    """Settings of OMKS. Raises ConfigError for a view that is not there, and for weights that do not fit."""
+    return _settings(keys, columns, keys.hedge())
+
+
+def _settings(keys: SupportKeys, columns: Mapping[str, range], hedge: HedgeConfig) -> OmksConfig:
+    named = {name for one in keys.kernels for name in one.views}
+    for name in sorted(named - set(columns)):
+        raise ConfigError(f"learner.kernels: there is no view {name!r}; there are {', '.join(columns)}")
+    views = []
+    for name, span in columns.items():
+        kernels = tuple(one.kernel() for one in keys.kernels if not one.views or name in one.views)
+        if kernels:
+            views.append(ViewKernels(span.start, span.stop, kernels))
+    return OmksConfig(tuple(views), keys.C, keys.triplets, keys.objects, keys.evict, hedge)
