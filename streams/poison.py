@@ -28,6 +28,7 @@ INDEX_OUT_OF_RANGE = "index_out_of_range"
 INDICES_NOT_INCREASING = "indices_not_increasing"
 MAGNITUDE = "magnitude"
 WRONG_KEY = "wrong_key"
+KEY_MISSING = "key_missing"
 
 REASONS: dict[str, str] = {
     NULL_VALUE: "the record has no value",
@@ -56,6 +57,7 @@ REASONS: dict[str, str] = {
     INDICES_NOT_INCREASING: "sparse indices are not strictly increasing",
     MAGNITUDE: "a vector holds a value too large to learn from safely",
     WRONG_KEY: "an item's record has another key than the item's id",
+    KEY_MISSING: "the record names no key, and one model per key is learned",
 }
 """Every reason, and what it means: a closed list, safe as a metric label."""
 

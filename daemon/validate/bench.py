@@ -22,8 +22,10 @@ from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge
 from daemon.validate.judged import JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
-from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule
+from daemon.validate.keys import KeyedYardstick
+from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, of_all_keys
 from daemon.validate.shelf import Shelf
+from daemon.validate.yardstick import Measuring, Yardstick
 from streams.ahead import past_gaps
 from streams.catalog import load_catalog
 from streams.event import ObjectRef
@@ -36,7 +38,8 @@ from streams.source import Source
 class Bench:
     """What the validator works with. `training` is only asked for what comes after a version; `judgments` is
     None without a file. `is_holdout`: whether routing sends the query with this id to the holdout. `place`:
-    the checkpoint folder.
+    the checkpoint folder. per_key: impressions that a key needs to be judged, where one model per key is
+    learned; None where there is one for all.
     """
 
     holdout: Holdout
@@ -49,12 +52,18 @@ class Bench:
     is_holdout: Callable[[str], bool]
     metrics: ValidateMetrics
     place: str
+    max_queries: int
+    per_key: int | None = None
 
     @property
     def rule(self) -> DecisionRule:
         """Judgments decide where they are configured, else clicks under their guards."""
         if self.judgments is not None:
             return FULL_CATALOG
+        return self._clicks if self.per_key is None else of_all_keys(self._clicks)
+
+    @property
+    def _clicks(self) -> DecisionRule:
         return CLICKS if self.has_catalog else SHOWN_LISTS
 
     def short_of_end(self, number: int) -> str | None:
@@ -67,20 +76,26 @@ class Bench:
         stands = {partition: at.next_offset for partition, at in positions.items()}
         return short_of_end(number, past_gaps(self.training, stands, bounds), bounds)
 
-    def judge(self, max_queries: int) -> Judge:
+    def judge(self) -> Judge:
         """The judge for the objects as mapped now; a version must be open."""
         objects, judged = self.shelf.objects, None
         if self.judgments is not None:
             bound = self.judgments.bind(objects.ids)
-            judged = JudgedQueries(objects, bound, self.is_holdout, max_queries)
-        return Judge(objects, judged, max_queries)
+            judged = JudgedQueries(objects, bound, self.is_holdout, self.max_queries)
+        return Judge(objects, judged, self.max_queries)
+
+    def yardstick(self) -> Measuring:
+        """What versions are measured by, for the objects as mapped now; a version must be open."""
+        if self.per_key is None:
+            return Yardstick(self.judge())
+        return KeyedYardstick(self.judge(), self._clicks, self.per_key)
 
 
 def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Bench:
     """Open everything; `stack` closes it. Raises UserError and the errors of streams and checkpoints."""
     space = space_of(config)
     catalog = load_catalog(Path(config.catalog.path), space) if config.catalog.path else None
-    judgments = _open_judgments(config)
+    judgments, keyed = _open_judgments(config), config.keys.slots > 0
     address = config.stream.to_address()
     for topic in (address, address.holdout):
         prepare_topic(topic, config.stream.partitions, "read")
@@ -90,7 +105,7 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
     store = LocalStore(Path(config.checkpoints.path))
     versions = VersionStore(store)
     return Bench(
-        holdout=Holdout(source, dead, space=space, catalog=catalog, size=config.validate.window),
+        holdout=Holdout(source, dead, space=space, catalog=catalog, size=config.validate.window, keyed=keyed),
         training=training,
         versions=versions,
         ledger=Ledger(store),
@@ -100,6 +115,8 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
         is_holdout=partial(_is_holdout, share=config.feed.holdout_share, seed=config.feed.seed),
         metrics=metrics,
         place=config.checkpoints.path,
+        max_queries=config.validate.max_queries,
+        per_key=config.validate.min_impressions if keyed else None,
     )
 
 
@@ -111,6 +128,11 @@ def _is_holdout(query_id: str, share: float, seed: int) -> bool:
 def _open_judgments(config: Config) -> Judgments | None:
     if not config.validate.judgments:
         return None
+    if config.keys.slots:
+        raise UserError(
+            "validate.judgments say what is similar to everybody, and [keys] learns what is to each key",
+            "leave validate.judgments empty: each key is judged by its own clicks",
+        )
     if not config.catalog.path:
         raise UserError(
             "validate.judgments needs a catalog to rank",

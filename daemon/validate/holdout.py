@@ -14,7 +14,7 @@ from streams.catalog import Catalog
 from streams.codec import decode_impression
 from streams.deadletter import DeadLetter
 from streams.errors import OffsetExpired, StreamUnavailable
-from streams.poison import CORRUPT_BATCH, Poison
+from streams.poison import CORRUPT_BATCH, KEY_MISSING, Poison
 from streams.source import RecordBatch, Sink, Source
 from streams.space import SpaceSpec
 
@@ -27,7 +27,7 @@ class Holdout:
     """The holdout stream of one topic.
 
     Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
-    written again after a restart.
+    written again after a restart. keyed: an impression without a key can be judged by no model.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Holdout:
         space: SpaceSpec,
         catalog: Catalog | None,
         size: int,
+        keyed: bool = False,
         upto: Mapping[int, int] | None = None,
     ) -> None:
         self._source = source
@@ -45,6 +46,7 @@ class Holdout:
         self._space = space
         self._catalog = catalog
         self._size = size
+        self._keyed = keyed
         self._topic = source.identity().topic
         self._upto = None if upto is None else dict(upto)
         self._counts: Counter[str] = Counter()
@@ -105,6 +107,8 @@ class Holdout:
                     raise Poison(CORRUPT_BATCH, batch.damaged)
                 impression = decode_impression(value)
                 check_impression(impression, self._space, self._catalog)
+                if self._keyed and impression.key is None:
+                    raise Poison(KEY_MISSING)
             except Poison as error:
                 left_out[error.reason] += 1
                 letters.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 CLICKS_MEASURE = "balanced_hop"
@@ -23,6 +23,8 @@ to 0.013.
 """
 CLICKS_IMPRESSIONS = 500
 """Impressions below which noise of the gain could pass the margin: there it is two and a half deviations."""
+NOISE_EXPONENT = 0.75
+"""The deviation of a gain grew from 500 impressions to 200 by (500 / 200) to this power."""
 RANDOM_TOLERANCE = 0.03
 HOP_TOLERANCE = 0.03
 """How far `clicked_vs_random` and `hop_auc` may fall below version 0's: versions better by labels stayed
@@ -65,6 +67,19 @@ collapses; the guards see that, because they compare with objects that were not 
 """
 SHOWN_LISTS = DecisionRule("position_balanced", (_RANDOM_GUARD,), CLICKS_MARGIN, CLICKS_IMPRESSIONS)
 """Without a catalog: what was never shown is not known."""
+
+
+def of_one_key(rule: DecisionRule, impressions: int) -> DecisionRule:
+    """The rule for one key's model on so many impressions: fewer than the rule asks for need a larger gain,
+    as much larger as its noise.
+    """
+    short = max(1.0, rule.min_impressions / max(1, impressions))
+    return replace(rule, margin=rule.margin * short**NOISE_EXPONENT, min_impressions=0)
+
+
+def of_all_keys(rule: DecisionRule) -> DecisionRule:
+    """The rule for a version whose models were judged key by key: the margin was asked of each."""
+    return replace(rule, margin=0.0, min_impressions=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +169,17 @@ def missing(rule: DecisionRule, own: Mapping[str, Any], reference: Mapping[str, 
     count = own.get("impressions", 0)
     few = [f"{count} of {rule.min_impressions} usable impressions"] if count < rule.min_impressions else []
     return few + [f"no {guard.measure}" for guard in rule.guards if reference.get(guard.measure) is None]
+
+
+def why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    """Why a judged version does not beat the best one, for people."""
+    if not judged.enough:
+        return f"the window cannot decide ({', '.join(missing(rule, own, reference))})"
+    if not judged.guarded:
+        return f"{', '.join(fallen(rule, own, reference))} below version 0's"
+    if judged.best is None or not judged.eligible:
+        return f"its gain {judged.gain:+.4f} is not above {rule.margin:.4g}"
+    return f"its lead {judged.lead:+.4f} is not above {judged.best.min_delta:g}"
 
 
 def _holds(guard: Guard, own: Mapping[str, Any], reference: Mapping[str, Any]) -> bool:

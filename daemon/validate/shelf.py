@@ -13,6 +13,7 @@ from daemon.validate.identity import IdentityForm, is_identity
 from daemon.validate.objects import MappedObjects
 from daemon.validate.scorer import Scorer
 from daemon.versions.counters import APPLIED, counted
+from daemon.versions.keyed_form import KeyedForm
 from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
 from learners.errors import LearnerError
@@ -27,10 +28,13 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An opened version."""
+    """An opened version. keys: its form, with which each key's scorer is made, where there is one model per
+    key; `scorer` is then version 0's."""
 
     manifest: Manifest
     scorer: Scorer
+    objects: MappedObjects
+    keys: KeyedForm | None = None
 
     @property
     def number(self) -> int:
@@ -41,6 +45,11 @@ class Candidate:
     def events(self) -> int:
         """Events applied up to it, rejected ones left out."""
         return counted(self.manifest.counters, *APPLIED)
+
+    def scorer_of(self, key: str) -> Scorer | None:
+        """Scores of one key's model, made now; None where it has none. Raises LearnerError."""
+        model = None if self.keys is None else self.keys.model_of(key)
+        return None if model is None else Scorer(model.form(), self.objects)
 
 
 class Shelf:
@@ -86,13 +95,14 @@ class Shelf:
         form = self._form_of(version)
         if form.dim != objects.dim:
             raise Refused(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
-        return Candidate(version.manifest, Scorer(form, objects))
+        keys = form if isinstance(form, KeyedForm) else None
+        return Candidate(version.manifest, Scorer(form, objects), objects, keys)
 
     def _form_of(self, version: Version) -> Form:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
         form = serving_form(self._versions, version, self._serving)
         W = version.arrays.get("W")
-        if version.manifest.number == 0 and W is not None and is_identity(W):
+        if version.manifest.number == 0 and W is not None and W.ndim == 2 and is_identity(W):
             return IdentityForm(form.dim, form.normalised)
         return form
 

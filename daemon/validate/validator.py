@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import structlog
@@ -22,7 +23,7 @@ from daemon.validate.decide import (
     outstanding,
 )
 from daemon.validate.history import fold
-from daemon.validate.judge import Judge, Measures
+from daemon.validate.judge import Measures
 from daemon.validate.report import passed_over, report, report_best
 from daemon.validate.rules import DecisionRule, Standing, is_finite, judge_by
 from daemon.validate.scorer import NotFinite
@@ -30,7 +31,7 @@ from daemon.validate.shelf import Candidate, Refused
 from daemon.validate.verdicts import keep_entry, refused_entry, resume_entry, verdict_entry
 from daemon.validate.watch import DriftWatch
 from daemon.validate.window import Held
-from daemon.validate.yardstick import Yardstick
+from daemon.validate.yardstick import Measuring
 
 MAX_POLLS = 64
 """Most batches read between two judgements: a fast holdout stream cannot keep the judge from work."""
@@ -49,8 +50,7 @@ class Validator:
         self._rule = rule
         self._stop = StopRule(config.patience, config.min_versions)
         self._watch = DriftWatch(config.drift)
-        self._judge: Judge | None = None
-        self._yardstick: Yardstick | None = None
+        self._yardstick: Measuring | None = None
         self._undecidable: Positions | None = None
 
     def read(
@@ -104,7 +104,8 @@ class Validator:
         try:
             best = self._bench.shelf.open(history.promoted)
             window = self._bench.holdout.window
-            risen = self._watch.take(self._judge_now(), best.scorer, history, window, fresh)
+            losses_of = partial(self._yardstick_now().losses, best)
+            risen = self._watch.take(losses_of, history, window, fresh)
         except (Refused, NotFinite) as error:
             log.error("best version cannot be watched", version=history.promoted, reason=str(error))
             return
@@ -132,6 +133,8 @@ class Validator:
     def _nothing_to_judge_by(self) -> str:
         if self._bench.judgments is not None:
             return "no holdout query has judgments (validate.judgments, feed.holdout_share)"
+        if self._bench.per_key is not None:
+            return f"no key has {self._bench.per_key} holdout impressions (validate.min_impressions, .window)"
         return f"{self._rule.measure} needs clicks and skips at the same ranks"
 
     def unfinished(self) -> str | None:
@@ -190,7 +193,8 @@ class Validator:
         except (Refused, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
-        return keep_entry(candidate, own, reference, self._rule, seen, best=standing)
+        keys = self._yardstick_now().verdicts(number)
+        return keep_entry(candidate, own, reference, self._rule, seen, best=standing, keys=keys)
 
     def _standing(self, best: Candidate, reference: Measures) -> Standing:
         """How the best version so far stands on the window; told where it no longer does."""
@@ -212,10 +216,7 @@ class Validator:
 
     def _measured(self, candidate: Candidate) -> Measures:
         """The open version's measures on the window. Raises NotFinite."""
-        judge = self._judge_now()
-        if self._yardstick is None:
-            self._yardstick = Yardstick(judge)
-        return self._yardstick.measures(candidate, self._bench.holdout.window)
+        return self._yardstick_now().measures(candidate, self._bench.holdout.window)
 
     def _forget_all_but(self, *numbers: int | None) -> None:
         self._bench.shelf.keep(*numbers)
@@ -232,12 +233,11 @@ class Validator:
                 EX_DATAERR,
             ) from error
 
-    def _judge_now(self) -> Judge:
-        """The judge for the objects as mapped now; a version must be open."""
-        objects = self._bench.shelf.objects
-        if self._judge is None or self._judge.objects is not objects:
-            self._judge, self._yardstick = self._bench.judge(self._config.max_queries), None
-        return self._judge
+    def _yardstick_now(self) -> Measuring:
+        """The yardstick for the objects as mapped now; a version must be open."""
+        if self._yardstick is None or self._yardstick.objects is not self._bench.shelf.objects:
+            self._yardstick = self._bench.yardstick()
+        return self._yardstick
 
     def _passed_over(self, history: History, number: int) -> None:
         last = max(history.seen, default=0)

@@ -20,8 +20,9 @@ from daemon.validate.history import (
     VALIDATE,
     measured_positions,
 )
-from daemon.validate.rules import DecisionRule, Judged, Standing, fallen, judge_by, missing
+from daemon.validate.rules import DecisionRule, Standing, judge_by, why_not
 from daemon.validate.shelf import Candidate
+from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
 
 
 def keep_entry(
@@ -32,9 +33,11 @@ def keep_entry(
     window: tuple[int, Positions],
     *,
     best: Standing | None,
+    keys: Mapping[str, KeyVerdict] | None = None,
 ) -> dict[str, Any]:
     """KEEP with every measure of the version and of version 0 on the same window, and how the best version
-    so far stands there (None: version 0 is best).
+    so far stands there (None: version 0 is best). keys: the verdicts on its models, where there is one per
+    key.
 
     `window` is (impressions, holdout positions): with `state_hash` they determine all the numbers.
     """
@@ -52,12 +55,15 @@ def keep_entry(
         POSITIONS: measured_positions(positions),
         REFERENCE: {**reference, "decision": judged.reference},
         **_against(best),
+        **({} if keys is None else {KEYS: verdicts_to_json(keys)}),
     }
     told = f"{rule.measure} {judged.value:.4f}, version 0 {judged.reference:.4f}"
     if best is not None:
         told += f", best so far ({best.version}) {best.value:.4f}"
     if candidate.number and not judged.beats:
-        told += f"; not best: {_why_not(rule, judged, known, reference)}"
+        told += f"; not best: {why_not(rule, judged, known, reference)}"
+    if keys is not None:
+        told += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
     return _entry("KEEP", candidate.number, told, measures)
 
 
@@ -70,16 +76,6 @@ def _against(best: Standing | None) -> dict[str, Any]:
         BEST_HOLDS: best.holds,
         MIN_DELTA: best.min_delta,
     }
-
-
-def _why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
-    if not judged.enough:
-        return f"the window cannot decide ({', '.join(missing(rule, own, reference))})"
-    if not judged.guarded:
-        return f"{', '.join(fallen(rule, own, reference))} below version 0's"
-    if judged.best is None or not judged.eligible:
-        return f"its gain {judged.gain:+.4f} is not above {rule.margin:g}"
-    return f"its lead {judged.lead:+.4f} is not above {judged.best.min_delta:g}"
 
 
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:

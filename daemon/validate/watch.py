@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from daemon.validate.decide import History, Positions
 from daemon.validate.drift import DriftKind, LossDrift, Risen
-from daemon.validate.judge import Judge
-from daemon.validate.scorer import Scorer
+from daemon.validate.measures import Float
 from daemon.validate.window import Held, Window
+from streams.impression import Impression
+
+LossesOf: TypeAlias = Callable[[Sequence[Impression]], Float]
+"""Holdout loss of each impression under one version, float64[n]."""
 
 
 class DriftWatch:
@@ -29,9 +33,9 @@ class DriftWatch:
         return self._drift.mean
 
     def take(
-        self, judge: Judge, scorer: Scorer, history: History, window: Window, fresh: Sequence[Held]
+        self, losses_of: LossesOf, history: History, window: Window, fresh: Sequence[Held]
     ) -> Risen | None:
-        """Feed new impressions to the detector; how the loss rose when it has. `scorer` is the best
+        """Feed new impressions to the detector; how the loss rose when it has. `losses_of` is the best
         version's.
         """
         if self._kind == "off":
@@ -39,12 +43,12 @@ class DriftWatch:
         if self._watched != (history.promoted or 0, history.stopped_at):
             self._watched = (history.promoted or 0, history.stopped_at)
             before, fresh = _split(window, history.stopped_at)
-            losses = judge.losses(scorer, [held.impression for held in before])
+            losses = losses_of([held.impression for held in before])
             self._drift = LossDrift(self._kind, losses.tolist())
         if not fresh:
             return None
         risen: Risen | None = None
-        for loss in judge.losses(scorer, [held.impression for held in fresh]).tolist():
+        for loss in losses_of([held.impression for held in fresh]).tolist():
             risen = self._drift.update(loss) or risen
         return risen
 

@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
 from daemon.validate.judge import Judge, Measures
 from daemon.validate.measures import Float
+from daemon.validate.objects import MappedObjects
 from daemon.validate.panel import Panel
 from daemon.validate.shelf import Candidate
 from daemon.validate.window import Window
+from daemon.versions.key_verdicts import KeyVerdict
+from streams.impression import Impression
+
+
+class Measuring(Protocol):
+    """What tells a version's measures on a window."""
+
+    @property
+    def objects(self) -> MappedObjects:
+        """The objects that it judges by."""
+
+    def measures(self, candidate: Candidate, window: Window) -> Measures:
+        """The version's measures on the window. Raises NotFinite."""
+
+    def verdicts(self, number: int) -> Mapping[str, KeyVerdict] | None:
+        """On each key of a version that was measured; None where there is one model for all."""
+
+    def losses(self, candidate: Candidate, impressions: Sequence[Impression]) -> Float:
+        """Holdout loss of each impression, float64[n]. Raises NotFinite."""
+
+    def keep(self, *numbers: int | None) -> None:
+        """Forget every version but these."""
 
 
 class Yardstick:
@@ -22,6 +48,18 @@ class Yardstick:
         self._seen: tuple[dict[int, int], int] | None = None
         self._panel: Panel | None = None
         self._measures: dict[int, Measures] = {}
+
+    @property
+    def objects(self) -> MappedObjects:
+        """The objects that it judges by."""
+        return self._judge.objects
+
+    def verdicts(self, number: int) -> None:
+        """None: there is one model for all."""
+
+    def losses(self, candidate: Candidate, impressions: Sequence[Impression]) -> Float:
+        """Holdout loss of each impression, float64[n]. Raises NotFinite."""
+        return self._judge.losses(candidate.scorer, impressions)
 
     def measures(self, candidate: Candidate, window: Window) -> Measures:
         """The version's measures on the window. Raises NotFinite."""

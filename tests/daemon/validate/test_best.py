@@ -19,7 +19,7 @@ def test_the_best_is_judged_on_the_window_of_the_candidate(world, start):
     assert measures_of(world, 1)["best_before"] == 0
     assert keep["best_before"] == 1
     window = bench.holdout.window
-    judge, one = bench.judge(1000), bench.shelf.open(1)
+    judge, one = bench.judge(), bench.shelf.open(1)
     again = judge.judge(one.scorer, judge.panel([held.impression for held in window]))
     assert keep["best_decision"] == again["map_full"]
     assert keep["decision"] >= keep["best_decision"] + keep["min_delta"]

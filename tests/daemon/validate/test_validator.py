@@ -33,7 +33,7 @@ def test_a_verdict_can_be_recomputed_from_version_hash_and_holdout_positions(wor
     version = world.versions.load(1)
     assert version.manifest.state_hash == keep["state_hash"]
     objects = bench.shelf.objects
-    judge = bench.judge(1000)
+    judge = bench.judge()
     scorer = Scorer(serving_form(world.versions, version, world.config().serving), objects)
     again = judge.judge(scorer, judge.panel([held.impression for held in holdout.window]))
     assert again == {name: keep[name] for name in again}

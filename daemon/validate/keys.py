@@ -1,0 +1,137 @@
+"""Versions with one model per key, judged key by key.
+
+Each key with enough impressions in the window is judged on those alone, its own model against version 0, by
+the rule that one model is judged by, with a margin that grows as impressions become fewer. A version stands
+for what it would answer: where a key's verdict is `learned` its own model's measures count, elsewhere version
+0's, weighted by the key's impressions. So a version may be best as soon as one key is better off with it, and
+no key is worse off than its verdict allows.
+
+The keys judged are bounded by the window: each takes its own share of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from daemon.validate.judge import Judge, Measures
+from daemon.validate.measures import Float
+from daemon.validate.objects import MappedObjects
+from daemon.validate.panel import Panel
+from daemon.validate.rules import DecisionRule, is_finite, judge_by, of_one_key, why_not
+from daemon.validate.scorer import NotFinite, Scorer
+from daemon.validate.shelf import Candidate
+from daemon.validate.window import Window
+from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
+from learners.errors import LearnerError
+from streams.impression import Impression
+
+NO_MODEL = "no model of its own"
+NOT_SCORED = "its model gives scores that are not finite"
+
+
+class KeyedYardstick:
+    """As `Yardstick`, for versions with one model per key; keys with fewer than `least` impressions in the
+    window are not judged. `rule`: of one model.
+    """
+
+    def __init__(self, judge: Judge, rule: DecisionRule, least: int) -> None:
+        self._judge, self._rule, self._least = judge, rule, least
+        self._seen: tuple[dict[int, int], int] | None = None
+        self._panels: dict[str, Panel] = {}
+        self._zero: dict[str, Measures] = {}
+        self._measures: dict[int, Measures] = {}
+        self._verdicts: dict[int, dict[str, KeyVerdict]] = {}
+
+    @property
+    def objects(self) -> MappedObjects:
+        """The objects that it judges by."""
+        return self._judge.objects
+
+    def measures(self, candidate: Candidate, window: Window) -> Measures:
+        """What the version would answer, measured on the window; empty where no key can be judged. Raises
+        NotFinite where version 0's scores are not."""
+        self._look_at(window, candidate.scorer)
+        number = candidate.number
+        if number not in self._measures:
+            judged = {key: self._judged(candidate, key) for key in self._zero}
+            self._verdicts[number] = {key: verdict for key, (_, verdict) in judged.items()}
+            counted = [
+                (own if verdict.learned else self._zero[key], verdict.impressions)
+                for key, (own, verdict) in judged.items()
+            ]
+            self._measures[number] = weighted(counted)
+        return self._measures[number]
+
+    def verdicts(self, number: int) -> Mapping[str, KeyVerdict] | None:
+        """Of each judged key, for a version that was measured."""
+        return self._verdicts[number]
+
+    def losses(self, candidate: Candidate, impressions: Sequence[Impression]) -> Float:
+        """Holdout loss of each impression under its key's model, under version 0 where there is none."""
+        out = np.zeros(len(impressions))
+        for key, places in _by_key(impressions).items():
+            scorer = candidate.scorer_of(key) or candidate.scorer
+            out[places] = self._judge.losses(scorer, [impressions[place] for place in places])
+        return out
+
+    def keep(self, *numbers: int | None) -> None:
+        """Forget every version but these."""
+        self._measures = {number: one for number, one in self._measures.items() if number in numbers}
+        self._verdicts = {number: one for number, one in self._verdicts.items() if number in numbers}
+
+    def _look_at(self, window: Window, zero: Scorer) -> None:
+        """The panel of each key that has enough impressions, and version 0's measures there."""
+        seen = (window.positions, len(window))
+        if seen == self._seen:
+            return
+        impressions = [held.impression for held in window]
+        panels = {
+            key: self._judge.panel([impressions[place] for place in places])
+            for key, places in sorted(_by_key(impressions).items())
+            if len(places) >= self._least
+        }
+        measured = {key: self._judge.judge(zero, panel) for key, panel in panels.items()}
+        self._zero = {key: one for key, one in measured.items() if is_finite(one, self._rule)}
+        self._panels, self._seen = panels, seen
+        self._measures, self._verdicts = {}, {}
+
+    def _judged(self, candidate: Candidate, key: str) -> tuple[Measures, KeyVerdict]:
+        """One key's own measures (version 0's where it has none) and its verdict."""
+        panel, zero = self._panels[key], self._zero[key]
+        base = zero[self._rule.measure]
+        try:
+            scorer = candidate.scorer_of(key)
+            if scorer is None:
+                return zero, KeyVerdict(len(panel), base, base, COSINE, NO_MODEL)
+            own = self._judge.judge(scorer, panel)
+        except (NotFinite, LearnerError, np.linalg.LinAlgError):
+            return zero, KeyVerdict(len(panel), base, base, COSINE, NOT_SCORED)
+        if not is_finite(own, self._rule):
+            return zero, KeyVerdict(len(panel), base, base, COSINE, NOT_SCORED)
+        rule, known = of_one_key(self._rule, len(panel)), {**own, "impressions": len(panel)}
+        judged = judge_by(rule, candidate.number, known, zero)
+        why = "" if judged.eligible else why_not(rule, judged, known, zero)
+        verdict = LEARNED if judged.eligible else COSINE
+        return own, KeyVerdict(len(panel), judged.value, judged.reference, verdict, why)
+
+
+def weighted(counted: Sequence[tuple[Measures, int]]) -> Measures:
+    """The mean of each measure that all have, by impressions; empty without any."""
+    if not counted:
+        return {}
+    names = set.intersection(*(set(measures) for measures, _ in counted))
+    weights = [count for _, count in counted]
+    return {
+        name: float(np.average([measures[name] for measures, _ in counted], weights=weights))
+        for name in sorted(names)
+    }
+
+
+def _by_key(impressions: Sequence[Impression]) -> dict[str, list[int]]:
+    """Places of each key's impressions, in order."""
+    found: dict[str, list[int]] = {}
+    for place, impression in enumerate(impressions):
+        found.setdefault(impression.key or "", []).append(place)  # no key is empty
+    return found

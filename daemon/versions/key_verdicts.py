@@ -1,0 +1,88 @@
+"""Verdicts on the models of single keys: what a judgement writes into the ledger, and what it means for
+answers.
+
+A version of which one model per key is learned is judged key by key. Its entry holds, under `keys`, each key
+that the holdout window could judge, with its verdict: `LEARNED`, its own model answers, or `COSINE`, the
+untrained similarity of version 0 does. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from checkpoints.ledger import LedgerEntry
+
+KEYS = "keys"
+"""Of an entry's measures: key -> `KeyVerdict`."""
+LEARNED, COSINE = "learned", "cosine"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyVerdict:
+    """One key of one judged version: the usable impressions it was judged on, its decision measure and
+    version 0's there, the verdict, and why it is not `LEARNED` ("" where it is).
+    """
+
+    impressions: int
+    decision: float
+    version_0: float
+    verdict: str
+    why: str = ""
+
+    @property
+    def learned(self) -> bool:
+        """Whether the key's own model answers."""
+        return self.verdict == LEARNED
+
+
+def verdicts_to_json(verdicts: Mapping[str, KeyVerdict]) -> dict[str, Any]:
+    """As they stand in an entry's measures."""
+    return {key: asdict(one) for key, one in sorted(verdicts.items())}
+
+
+def verdicts_from_json(measures: Mapping[str, Any]) -> dict[str, KeyVerdict] | None:
+    """The inverse; None for an entry that says nothing about keys, or nothing that can be read."""
+    found = measures.get(KEYS)
+    if not isinstance(found, Mapping):
+        return None
+    try:
+        return {str(key): KeyVerdict(**one) for key, one in found.items()}
+    except TypeError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyVerdicts:
+    """What the ledger says about keys: the judged versions, ascending, and each one's newest verdicts."""
+
+    versions: tuple[int, ...] = ()
+    verdicts: tuple[Mapping[str, KeyVerdict], ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[LedgerEntry]) -> Self:
+        """From all entries; of two judgements of one version the later one counts."""
+        found: dict[int, Mapping[str, KeyVerdict]] = {}
+        for entry in sorted(entries, key=lambda entry: entry.n):
+            verdicts = verdicts_from_json(entry.measures) if entry.kind == "KEEP" else None
+            if verdicts is not None and entry.version is not None:
+                found[entry.version] = verdicts
+        ordered = sorted(found.items())
+        return cls(tuple(number for number, _ in ordered), tuple(one for _, one in ordered))
+
+    def at(self, version: int) -> Mapping[str, KeyVerdict] | None:
+        """Those in force for a version: its own, else the newest older one's. None before any."""
+        place = bisect_right(self.versions, version)
+        return self.verdicts[place - 1] if place else None
+
+    def answers(self, key: str, version: int) -> bool:
+        """Whether the key's own model of this version answers: its verdict says so, or nobody has judged
+        any version so far, as `latest` is served unjudged. A key that a judgement does not name could not be
+        judged then, and counts as `COSINE`.
+        """
+        verdicts = self.at(version)
+        if verdicts is None:
+            return True
+        return key in verdicts and verdicts[key].learned
