@@ -63,9 +63,9 @@ def diff(
 def _print(found: Diff) -> None:
     out = console()
     out.print(f"from version {found.before} to version {found.after}, {found.dim:,} dimensions")
-    out.print(
-        f"W changed by {_share(found.relative)} of its norm, its symmetric part by {_share(found.symmetric)}"
-    )
+    if found.spectra:
+        own, symmetric = _share(found.relative), _share(found.symmetric)
+        out.print(f"W changed by {own} of its norm, its symmetric part by {symmetric}")
     for table in _tables(found):
         out.print()
         out.print(table)
@@ -75,10 +75,11 @@ def _print(found: Diff) -> None:
 
 
 def _tables(found: Diff) -> Iterator[Table]:
-    spectra = _table("spectrum of sym(W)", f"version {found.before}", f"version {found.after}")
-    for name, of in _FIGURES.items():
-        spectra.add_row(name, *(of(one) for one in found.spectra))
-    yield spectra
+    if found.spectra:
+        spectra = _table("spectrum of sym(W)", f"version {found.before}", f"version {found.after}")
+        for name, of in _FIGURES.items():
+            spectra.add_row(name, *(of(one) for one in found.spectra))
+        yield spectra
     if found.steps:
         steps = _table("similarity of", "and", "before", "after")
         for step in found.steps:

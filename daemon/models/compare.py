@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from daemon.versions.serving_form import serving_form
 from learners.block import Float32s
 from learners.change import change
 from learners.maps import FittedSpaceMap
-from learners.quadratic import Form
+from learners.quadratic import ServedForm, folds
 from learners.search import as_items
 from learners.spectrum import FULL_UP_TO, spectrum
 
@@ -67,7 +67,7 @@ def compare(
     _same_space(old, new)
     making = [partial(serving_form, versions, version, serving, keep=False) for version in (old, new)]
     matrices = matrix_of(old.arrays, making[0], pair[0]), matrix_of(new.arrays, making[1], pair[1])
-    skipped = [] if has_matrix(old.arrays) else [NO_MATRIX]
+    skipped = what_is_compared(old.arrays, matrices)
     queries = None
     if asked.queries and objects is None:
         skipped.append("queries: no catalog is configured (catalog.path)")
@@ -78,7 +78,7 @@ def compare(
 
 def diff_of(
     pair: tuple[int, int],
-    matrices: tuple[Float32s, Float32s],
+    matrices: Matrices,
     fitted: FittedSpaceMap,
     *,
     asked: Asked,
@@ -89,8 +89,11 @@ def diff_of(
 
     fitted: the map of both. skipped: what is left out beside what the size of W leaves out.
     """
-    changed = change(*matrices, asked.entries, asked.directions)
-    spectra = spectrum(matrices[0]), spectrum(matrices[1])
+    old, new = matrices
+    if old is None or new is None:
+        return Diff(*pair, fitted.dim, None, None, (), (), (), queries, tuple(skipped))
+    changed = change(old, new, asked.entries, asked.directions)
+    spectra = spectrum(old), spectrum(new)
     left_out = list(skipped)
     if not spectra[0].full:
         left_out.append(
@@ -153,13 +156,17 @@ def _same_space(old: Version, new: Version) -> None:
         )
 
 
-def matrix_of(arrays: Mapping[str, NDArray[Any]], form: Callable[[], Form], number: int) -> Float32s:
+def matrix_of(
+    arrays: Mapping[str, NDArray[Any]], form: Callable[[], ServedForm], number: int
+) -> Float32s | None:
     """The W among a version's arrays; of a learner with another state the S that its form serves, float32
-    [d, d], up to `FULL_UP_TO` dimensions. Raises UserError beyond.
+    [d, d], up to `FULL_UP_TO` dimensions, and None where its form does not fold. Raises UserError beyond.
     """
     if has_matrix(arrays):
         return arrays["W"]
     made = form()
+    if not folds(made):
+        return None
     if made.dim > FULL_UP_TO:
         told = f"version {number} is of a learner without a matrix, in {made.dim:,} dimensions"
         raise UserError(
@@ -174,5 +181,14 @@ def has_matrix(arrays: Mapping[str, NDArray[Any]]) -> bool:
     return W is not None and W.ndim == 2
 
 
+def what_is_compared(arrays: Mapping[str, NDArray[Any]], matrices: Matrices) -> list[str]:
+    """Told among what a comparison leaves out, of a learner without W."""
+    if has_matrix(arrays):
+        return []
+    return [NO_MATRIX if matrices[0] is not None else NO_PRODUCT]
+
+
+Matrices: TypeAlias = tuple[Float32s | None, Float32s | None]
+
 NO_MATRIX = "W: this learner has none; what is compared is the similarity S that is served"
-"""Told among what a comparison leaves out."""
+NO_PRODUCT = "W: this learner has none, and its similarity is no matrix; the queries tell what changed"

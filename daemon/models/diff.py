@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from learners.block import Block, Int64s
 from learners.change import Change
+from learners.forms.identity import search_form
 from learners.maps import FittedSpaceMap, WhitenMap
-from learners.quadratic import Form, inverse_roots
+from learners.quadratic import ServedForm, folds, inverse_roots
 from learners.scores import row_blocks
-from learners.search import Items, topk
+from learners.search import SHORTLIST, Items, rescored, topk
 from learners.spectrum import Spectrum
 
 K = 10
@@ -68,8 +69,8 @@ class Queries:
 class Diff:
     """From version `before` to version `after`.
 
-    relative and symmetric as in `learners.change.Change`. spectra: of both. queries: None where they were not
-    asked. skipped: what was left out and why, one line each.
+    relative and symmetric as in `learners.change.Change`. spectra: of both, none where there is no matrix.
+    queries: None where they were not asked. skipped: what was left out and why, one line each.
     """
 
     before: int
@@ -79,7 +80,7 @@ class Diff:
     symmetric: float | None
     steps: tuple[Step, ...]
     directions: tuple[Turn, ...]
-    spectra: tuple[Spectrum, Spectrum]
+    spectra: tuple[Spectrum, ...]
     queries: Queries | None
     skipped: tuple[str, ...]
 
@@ -119,16 +120,23 @@ def sample(count: int, size: int, seed: int) -> Int64s:
     return np.sort(rng.choice(count, min(size, count), replace=False)).astype(np.int64)
 
 
-def nearest(form: Form, mapped: Block, items: Items, rows: Int64s, k: int = K) -> Int64s:
+def nearest(form: ServedForm, mapped: Block, items: Items, rows: Int64s, k: int = K) -> Int64s:
     """The k objects nearest to each object named by `rows`, itself left out: int64 [len(rows), k], -1 where
-    there are fewer. mapped: all objects; items: the same, as the search reads them.
+    there are fewer. mapped: all objects; items: the same, as the search reads them. Where the form does not
+    fold, the nearest of a shortlist.
     """
-    scale = inverse_roots(form.self_scores(mapped)) if form.normalised else None
+    search = search_form(form)
+    scale = inverse_roots(search.self_scores(mapped)) if search.normalised else None
     found = np.full((len(rows), k), -1, np.int64)
-    for part in row_blocks(len(rows), form.dim):
-        _, best = topk(form.fold(mapped.take(rows[part])), items, scale, None, k + 1)
+    room = k + 1 if folds(form) else SHORTLIST
+    for part in row_blocks(len(rows), max(form.dim, room)):
+        asked = mapped.take(rows[part])
+        _, best = topk(search.fold(asked), items, scale, None, room)
         for at, own in enumerate(rows[part], part.start):
             others = best[at - part.start]
+            if not folds(form):
+                one = asked.slice(at - part.start, at - part.start + 1)
+                others = rescored(form.scores, one, mapped, others, k + 1)[1][0]
             others = others[others != own][:k]
             found[at, : len(others)] = others
     return found

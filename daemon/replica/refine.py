@@ -125,7 +125,7 @@ class Refiner:
             self._copy = copied(side.learner, self._spare, side.remake, self._copy)
             carry = side.carry
             queries = self._queries
-            heard = None if queries is None else Heard(queries, view.form.fold(queries))
+            heard = None if queries is None or view.rescored else Heard(queries, view.fold(queries))
         return self._anew(view, generation, self._copy, carry, heard)
 
     def _prepare_only(self, view: View, generation: int) -> Work:
@@ -169,7 +169,7 @@ class Gauge:
         self._norms = None if items is None else exact.self_scores(items)
         if items is None or norms is None or heard is None:
             return None
-        return carried_error(heard.folded, norms, exact.form, (heard.queries, items))
+        return carried_error(heard.folded, norms, exact.search, (heard.queries, items))
 
 
 def rest(spent_s: float, elapsed_s: float, share: float) -> float:

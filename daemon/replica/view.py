@@ -7,7 +7,7 @@ from typing import Any
 
 from daemon.replica.model import ModelId
 from learners.block import Block, Float32s
-from learners.forms.cosine import CosineForm
+from learners.forms.identity import search_form
 from learners.pieces import Pieces, whole
 from learners.quadratic import FoldingForm, ServedForm, folds
 
@@ -42,7 +42,7 @@ class View:
     @property
     def search(self) -> FoldingForm:
         """What items are searched by: the form itself where it folds."""
-        return self.form if folds(self.form) else CosineForm(self.dim)
+        return search_form(self.form)
 
     @property
     def normalised(self) -> bool:

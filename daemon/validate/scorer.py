@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from daemon.validate.measures import Rows
 from daemon.validate.objects import MappedObjects
 from learners.block import Block, DenseBlock, Float32s
-from learners.quadratic import Form, inverse_roots
+from learners.forms.identity import IdentityForm
+from learners.quadratic import ServedForm, folds, inverse_roots
 from learners.scores import against
 from streams.event import ObjectRef
 
@@ -32,18 +33,21 @@ class Scorer:
     """Scores S(q, p), divided by sqrt(S(q, q) S(p, p)) where the form is normalised.
 
     Queries are folded once (`fold`) and then scored against items, catalog rows or the whole catalog; every
-    result is float32 and finite, else NotFinite. Holds one float32 per catalog object.
+    result is float32 and finite, else NotFinite. Holds one float32 per catalog object. A form that does not
+    fold scores each pair itself.
     """
 
-    def __init__(self, form: Form, objects: MappedObjects) -> None:
-        self._form = form
+    def __init__(self, form: ServedForm, objects: MappedObjects) -> None:
+        self._form = form if folds(form) else IdentityForm(form.dim, normalised=False)
+        self._own = None if folds(form) else form
         self._objects = objects
         self._roots: Float32s | None = None
-        if form.normalised and objects.catalog is not None:
+        if self._form.normalised and objects.catalog is not None:
             self._roots = inverse_roots(form.self_scores(objects.catalog))
 
     def fold(self, refs: Sequence[ObjectRef]) -> Float32s:
-        """Queries ready to be multiplied with items: S q, over its norm where normalised; float32 [n, d]."""
+        """Queries ready to be scored: S q, over its norm where normalised, or the queries themselves where
+        the form does not fold; float32 [n, d]."""
         block, rows = self._objects.block(refs)
         folded = self._form.fold(block)
         roots = self._roots_of(block, rows)
@@ -58,19 +62,24 @@ class Scorer:
 
     def against(self, folded: Float32s, items: Items) -> Float32s:
         """Scores of all queries against all items, [queries, items]."""
-        return _finish(against(folded, items.block), items.roots)
+        return _finish(self._products(folded, items.block), items.roots)
 
     def catalog(self, folded: Float32s) -> Float32s:
         """Scores against every catalog object, in row order, [queries, objects]."""
         assert self._objects.catalog is not None
-        return _finish(against(folded, self._objects.catalog), self._roots)
+        return _finish(self._products(folded, self._objects.catalog), self._roots)
 
     def rows(self, folded: Float32s, rows: Rows) -> Float32s:
         """Scores of each query against its own k catalog rows, int64 [queries, k] -> [queries, k]."""
         assert self._objects.catalog is not None
         block = self._objects.catalog.take(rows.reshape(-1))
         roots = None if self._roots is None else self._roots[rows]
-        return _finish(_row_products(folded, block).reshape(rows.shape), roots)
+        if self._own is None:
+            return _finish(_row_products(folded, block).reshape(rows.shape), roots)
+        k = rows.shape[1]
+        parts = [block.slice(at * k, (at + 1) * k) for at in range(len(rows))]
+        found = [self._products(folded[at : at + 1], part)[0] for at, part in enumerate(parts)]
+        return _finish(np.array(found, np.float32).reshape(rows.shape), roots)
 
     def pairs(self, folded: Float32s, owner: Rows, refs: Sequence[ObjectRef]) -> Float32s:
         """Scores of each object against one query, int64 [n] naming it -> [n]."""
@@ -78,8 +87,13 @@ class Scorer:
         products = np.zeros(len(refs), np.float32)
         for query in np.unique(owner).tolist():
             mine = np.flatnonzero(owner == query)
-            products[mine] = against(folded[query : query + 1], items.block.take(mine))[0]
+            products[mine] = self._products(folded[query : query + 1], items.block.take(mine))[0]
         return _finish(products, items.roots)
+
+    def _products(self, folded: Float32s, items: Block) -> Float32s:
+        if self._own is None:
+            return against(folded, items)
+        return self._own.scores(DenseBlock(folded), items)
 
     def _roots_of(self, block: Block, rows: NDArray[np.int32]) -> Float32s | None:
         if not self._form.normalised:

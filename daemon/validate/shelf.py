@@ -9,7 +9,7 @@ from checkpoints.manifest import Manifest
 from checkpoints.versions import Version, VersionStore
 from daemon.config.model import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.validate.identity import IdentityForm, is_identity
+from daemon.validate.identity import is_identity
 from daemon.validate.objects import MappedObjects
 from daemon.validate.scorer import Scorer
 from daemon.versions.counters import APPLIED, counted
@@ -17,7 +17,8 @@ from daemon.versions.keyed_form import KeyedForm
 from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
 from learners.errors import LearnerError
-from learners.quadratic import Form
+from learners.forms.identity import IdentityForm
+from learners.quadratic import ServedForm
 from streams.catalog import Catalog
 from streams.space import SpaceSpec
 
@@ -98,7 +99,7 @@ class Shelf:
         keys = form if isinstance(form, KeyedForm) else None
         return Candidate(version.manifest, Scorer(form, objects), objects, keys)
 
-    def _form_of(self, version: Version) -> Form:
+    def _form_of(self, version: Version) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
         form = serving_form(self._versions, version, self._serving)
         W = version.arrays.get("W")

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 import numpy as np
 
 from daemon.exits import UserError
-from daemon.models.compare import NO_MATRIX, Asked, diff_of, has_matrix, matrix_of
+from daemon.models.compare import Asked, diff_of, matrix_of, what_is_compared
 from daemon.models.diff import Diff, K, Queries, moved_queries
 from daemon.replica.status import NotServing
 from daemon.replica.view import View
@@ -85,7 +85,7 @@ class PageComparer:
                     matrix_of(A, lambda: old.form, pair[0]),
                     matrix_of(B, lambda: new.form, pair[1]),
                 )
-                left_out = () if has_matrix(A) else (NO_MATRIX,)
+                left_out = what_is_compared(A, matrices)
                 return diff_of(pair, matrices, opened.fitted, asked=ASKED, queries=queries, skipped=left_out)
         except Busy as busy:
             raise busy_of(busy) from None

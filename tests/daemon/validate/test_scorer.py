@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse as sparse_module
 
-from daemon.validate.identity import IdentityForm, is_identity
+from daemon.validate.identity import is_identity
 from daemon.validate.scorer import Scorer
 from learners.block import as_block
+from learners.forms.identity import IdentityForm
 from learners.maps import SpaceMap, ViewConfig
 from learners.serving import ServingForm
 from tests.daemon.validate.helpers import judge_of, plain

@@ -62,12 +62,13 @@ export class Changes {
 
   show({ diff, objects }) {
     const names = [`version ${diff.before}`, `version ${diff.after}`];
-    const parts = [`From ${names[0]} to ${names[1]}: the matrix W (${count(diff.dim)} × ${count(diff.dim)}) changed by ${share(diff.relative)} of its size, its symmetric part, which similarity is made of, by ${share(diff.symmetric)}`];
+    const matrix = diff.spectra.length > 0;
+    const parts = [`From ${names[0]} to ${names[1]}${matrix ? `: the matrix W (${count(diff.dim)} × ${count(diff.dim)}) changed by ${share(diff.relative)} of its size, its symmetric part, which similarity is made of, by ${share(diff.symmetric)}` : ""}`];
     if (diff.queries) parts.push(`of the top ${diff.queries.k} of ${count(diff.queries.sampled)} objects drawn at random ${share(diff.queries.shared)} stay, ${count(diff.queries.unchanged)} are unchanged`);
     if (diff.skipped.length) parts.push(`left out: ${diff.skipped.join("; ")}`);
     find("diff-told").textContent = `${parts.join("; ")}.`;
-    find("diff-found").replaceChildren(make("div", { class: "found" },
-      steps(diff, names), spectrum(diff.spectra, names), directions(diff.directions)),
+    find("diff-found").replaceChildren(...(matrix ? [make("div", { class: "found" },
+      steps(diff, names), spectrum(diff.spectra, names), directions(diff.directions))] : []),
     ...(diff.queries?.moved.length ? [this.moved(diff.queries, objects)] : []));
   }
 

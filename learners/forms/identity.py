@@ -1,5 +1,4 @@
-"""The cosine of mapped vectors as a form: what version 0 of a matrix is, and what finds items for forms that
-do not fold."""
+"""The form of the untrained state: S = I, without a matrix. It finds items for forms that do not fold."""
 
 from __future__ import annotations
 
@@ -10,20 +9,20 @@ import numpy as np
 
 from learners.block import DenseBlock, Float32s, as_block
 from learners.pieces import Pieces, batches, whole
-from learners.quadratic import score_pairs
+from learners.quadratic import FoldingForm, ServedForm, folds, score_pairs
 from learners.spread import dense_rows
 
 
 @dataclass(frozen=True, slots=True)
-class CosineForm:
-    """S(q, p) = q^T p / (||q|| ||p||) of `dim`-dimensional vectors."""
+class IdentityForm:
+    """S = I in `dim` dimensions: inner products, or the cosine where `normalised`."""
 
     dim: int
-    normalised: bool = True
+    normalised: bool
 
     def fold(self, queries: Any) -> Float32s:
-        """The queries themselves, float32 [n, d]. Raises BlockError on another dimension or an index out of
-        range."""
+        """The queries themselves, float32 [n, d], copied. Raises BlockError on another dimension or an index
+        out of range."""
         return np.array(dense_rows(as_block(queries, self.dim)))
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
@@ -44,3 +43,8 @@ class CosineForm:
     def scores(self, queries: Any, items: Any) -> Float32s:
         """Scores of all pairs, float32 [queries, items]."""
         return score_pairs(self, queries, items)
+
+
+def search_form(form: ServedForm) -> FoldingForm:
+    """What items are searched by for a form: itself where it folds, else the cosine of the vectors."""
+    return form if folds(form) else IdentityForm(form.dim, normalised=True)
