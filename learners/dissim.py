@@ -70,7 +70,9 @@ class Dissim(DistanceLearner):
         if isinstance(part.m, DenseBlock):
             consumed, accepted = step_pairs_dense(self.W, self.config.C, budget, *rows)
         else:
-            consumed, accepted = step_pairs_sparse(self.W.reshape(-1), self.dim, self.config.C, budget, *rows)
+            flat, batch = self.W.reshape(-1), part.batch
+            triplets = tuple(block.kernel_rows() for block in (batch.query, batch.clicked, batch.skipped))
+            consumed, accepted = step_pairs_sparse(flat, self.dim, self.config.C, budget, triplets, *rows)
         self.events += accepted
         if accepted == budget:
             self.W[...] = project_psd(self.W)

@@ -38,9 +38,10 @@ from learners.scores import bilinear
 class Pairs:
     """m and e of each triplet, in blocks of its kind, empty or zero where the triplet is refused.
 
-    norms: float64 [n, 3]: ||m||^2, ||e||^2, e^T m, all 0 where refused.
+    batch: the triplets. norms: float64 [n, 3]: ||m||^2, ||e||^2, e^T m, all 0 where refused.
     """
 
+    batch: TripletBatch
     m: Block
     e: Block
     norms: NDArray[np.float64]
@@ -51,7 +52,8 @@ class Pairs:
 
     def slice(self, start: int, stop: int) -> Pairs:
         """Rows start..stop-1 without copying."""
-        return Pairs(self.m.slice(start, stop), self.e.slice(start, stop), self.norms[start:stop])
+        rows = self.batch.slice(start, stop)
+        return Pairs(rows, self.m.slice(start, stop), self.e.slice(start, stop), self.norms[start:stop])
 
 
 def pairs_of(batch: TripletBatch, reason: NDArray[np.uint8]) -> Pairs:
@@ -62,12 +64,12 @@ def pairs_of(batch: TripletBatch, reason: NDArray[np.uint8]) -> Pairs:
         m, e = np.empty_like(query.values), np.empty_like(query.values)
         rows = (query.kernel_rows(), clicked.kernel_rows(), skipped.kernel_rows())
         pairs_dense(*rows, m, e, norms, reason)
-        return Pairs(DenseBlock(m), DenseBlock(e), norms)
+        return Pairs(batch, DenseBlock(m), DenseBlock(e), norms)
     entries = [int(block.indptr[-1] - block.indptr[0]) for block in _sparse(batch)]
     sums, errors = _room(len(batch), sum(entries)), _room(len(batch), entries[1] + entries[2])
     triplets = (block.kernel_rows() for block in _sparse(batch))
     pairs_sparse(batch.dim, *triplets, sums, errors, norms, reason)
-    return Pairs(SparseBlock(*sums, batch.dim), SparseBlock(*errors, batch.dim), norms)
+    return Pairs(batch, SparseBlock(*sums, batch.dim), SparseBlock(*errors, batch.dim), norms)
 
 
 class DistanceLearner(ABC):

@@ -8,13 +8,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from learners.kernels.compile import POINTERS_OUT, ROWS_OUT, inlined, kernel
+from learners.kernels.compile import FLOATS, POINTERS_OUT, ROWS_OUT, inlined, kernel
 
 from numba import types  # isort: skip
 
 PLACES_OUT = types.int64[:, ::1]
 MASK = types.Array(types.boolean, 1, "C", readonly=True)
 BEST = types.Tuple((ROWS_OUT, PLACES_OUT, POINTERS_OUT))
+TERMS = types.Tuple((FLOATS, FLOATS))
 LARGEST = float(np.finfo(np.float32).max)
 
 SMALLEST_STEP = np.float32(2.0**-120)
@@ -24,11 +25,26 @@ numbers underflow (2^-149 each), and nothing beside any score of ordinary size."
 Best: TypeAlias = tuple[Any, Any, Any]
 """scores float32 [m, k], rows int64 [m, k], counts int64 [m]: the heaps of m queries."""
 
+Terms: TypeAlias = tuple[Any, Any]
+"""Of each row: scale float32 [n] or empty for 1, offset float32 [n] or empty for 0."""
+
 
 @inlined
-def rounded(total: float, scale: float) -> Any:
-    """The score: total * scale in float64, kept within float32, rounded once; never -0."""
-    return np.float32(min(max(total * scale, -LARGEST), LARGEST)) + np.float32(0.0)
+def terms_of(terms: Terms, row: int) -> tuple[Any, Any]:
+    """(scale, offset) of one row, float32."""
+    scale, offset = terms
+    factor = scale[row] if len(scale) > 0 else np.float32(1.0)
+    return factor, (offset[row] if len(offset) > 0 else np.float32(0.0))
+
+
+@inlined
+def rounded(total: float, scale: float, offset: float) -> Any:
+    """The score: total * scale + offset in float64, kept within float32, rounded once; never -0.
+
+    Each of these operations keeps order, so what bounds total * scale from above, moved by the same offset
+    and rounded likewise, bounds the score.
+    """
+    return np.float32(min(max(total * scale + offset, -LARGEST), LARGEST)) + np.float32(0.0)
 
 
 @inlined

@@ -2,8 +2,8 @@
 section 6).
 
 The distance (a - b)^T W (a - b) sees a triplet as m = (q - c) + (q - s) and e = c - s: margin m^T W e for a
-symmetric W, step W <- W + tau (e m^T + m e^T)/2. So after m is merged, a step is OASIS's symmetric one with m
-in place of q, and bound by memory as that is.
+symmetric W, step W <- W + tau (e m^T + m e^T)/2. A step is OASIS's symmetric one with m in place of q, and
+bound by memory as that is: q, c and s of 70 entries each meet in four times as many entries of W as q and e.
 """
 
 # ruff: noqa: PLR0917  (kernels take plain arrays)
@@ -18,7 +18,7 @@ from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_sparse, scan_w
 from learners.kernels.compile import CSR, DOUBLES, FLOATS_OUT, STEPS_OUT, Csr, Steps, inlined, kernel
 from learners.kernels.distance_dense import NORMS_OUT
 from learners.kernels.replay_sparse import CSR_OUT
-from learners.kernels.sparse_rows import add_symmetric, difference, margin_ahead
+from learners.kernels.sparse_rows import add_symmetric, difference, prefetch_ahead
 
 from numba import types  # isort: skip
 
@@ -107,23 +107,66 @@ def pairs_sparse(
         norms[row, 2] = _product(sums, errors, row)
 
 
+@inlined
+def _row_dot(W: Any, base: Any, rows: Csr, first: int, stop: int) -> float:
+    """A row of W times some entries of CSR rows, in float64: four interleaved sums, joined pairwise."""
+    _, columns, values = rows
+    body = first + (stop - first) // 4 * 4
+    sum0 = sum1 = sum2 = sum3 = 0.0
+    for place in range(first, body, 4):
+        sum0 += np.float64(W[base + np.uint64(columns[place])]) * np.float64(values[place])
+        sum1 += np.float64(W[base + np.uint64(columns[place + 1])]) * np.float64(values[place + 1])
+        sum2 += np.float64(W[base + np.uint64(columns[place + 2])]) * np.float64(values[place + 2])
+        sum3 += np.float64(W[base + np.uint64(columns[place + 3])]) * np.float64(values[place + 3])
+    for place in range(body, stop):
+        sum0 += np.float64(W[base + np.uint64(columns[place])]) * np.float64(values[place])
+    return (sum0 + sum1) + (sum2 + sum3)
+
+
+@inlined
+def _across(W: Any, dim: Any, left: Csr, right: Csr, t: int) -> float:
+    """l^T W r of row t in float64, asking for rows and pages ahead."""
+    l_ptr, l_ind, l_val = left
+    r_ptr, r_ind, _ = right
+    start, count = np.uint64(r_ptr[t]), np.uint64(r_ptr[t + 1] - r_ptr[t])
+    here, nothing = (r_ind, l_val, start, count), (start, np.uint64(0))
+    last, total = l_ptr[t + 1], 0.0
+    for i in range(l_ptr[t], last):
+        prefetch_ahead(W, dim, l_ind, i, last, last, here, nothing)
+        base = np.uint64(l_ind[i]) * dim
+        total += np.float64(l_val[i]) * _row_dot(W, base, right, r_ptr[t], r_ptr[t + 1])
+    return total
+
+
+@inlined
+def _margin(W: Any, dim: Any, triplets: Any, errors: Csr, t: int) -> float:
+    """m^T W e = 2 q^T W e - c^T W c + s^T W s for a symmetric W: half as many entries of W as m and e meet
+    in. In float64, since the self scores of objects nearly alike share most of their digits.
+    """
+    query, clicked, skipped = triplets
+    own = _across(W, dim, skipped, skipped, t) - _across(W, dim, clicked, clicked, t)
+    return 2.0 * _across(W, dim, query, errors, t) + own
+
+
 @kernel(
     types.UniTuple(types.int64, 2)(
-        FLOATS_OUT, types.int64, types.float64, types.int64, CSR, CSR, DOUBLES, DOUBLES, STEPS_OUT
+        FLOATS_OUT, types.int64, types.float64, types.int64,
+        types.UniTuple(CSR, 3), CSR, CSR, DOUBLES, DOUBLES, STEPS_OUT,
     )
-)
+)  # fmt: skip
 def step_pairs_sparse(
-    W: Any, dim: int, C: float, budget: int, sums: Csr, errors: Csr, squares: Any, weights: Any, steps: Steps
-) -> tuple[int, int]:
+    W: Any, dim: int, C: float, budget: int,
+    triplets: Any, sums: Csr, errors: Csr, squares: Any, weights: Any, steps: Steps,
+) -> tuple[int, int]:  # fmt: skip
     """Apply steps in order until `budget` events were accepted; (rows consumed, rows accepted).
 
-    W: float32 [dim * dim], symmetric, overwritten. C: aggressiveness. sums, errors: m and e as `pairs_sparse`
-    gives them; squares: ||V'||^2, float64 [n]. weights: float64 [n], scales C, or empty. steps: reason as
-    `pairs_sparse` left it; all are written per event. Precision as in `oasis_sparse`.
+    W: float32 [dim * dim], symmetric, overwritten. C: aggressiveness. triplets: (query, clicked, skipped).
+    sums, errors: m and e as `pairs_sparse` gives them; squares: ||V'||^2, float64 [n]. weights: float64 [n],
+    scales C, or empty. steps: reason as `pairs_sparse` left it; all are written per event.
     """
     outcome, loss, tau, reason = steps
-    m_ptr, (e_ptr, e_ind, e_val) = sums[0], errors
-    rows, stride = len(m_ptr) - 1, np.uint64(dim)
+    e_ptr, e_ind, e_val = errors
+    rows, stride = len(e_ptr) - 1, np.uint64(dim)
     accepted = 0
     for t in range(rows):
         if accepted == budget:
@@ -135,12 +178,9 @@ def step_pairs_sparse(
             outcome[t], loss[t], tau[t] = REJECTED, 0, 0
             continue
         accepted += 1
-        here = (e_ind, e_val, np.uint64(e_ptr[t]), np.uint64(e_ptr[t + 1] - e_ptr[t]))
-        following = (np.uint64(e_ptr[t + 1]), np.uint64(0))
-        if t + 1 < rows:
-            following = (following[0], np.uint64(e_ptr[t + 2] - e_ptr[t + 1]))
-        margin = margin_ahead(W, stride, sums, t, here, following)
+        margin = _margin(W, stride, triplets, errors, t)
         outcome[t], loss[t], tau[t] = step_size(margin, squares[t], C * weight)
         if outcome[t] == UPDATED:
+            here = (e_ind, e_val, np.uint64(e_ptr[t]), np.uint64(e_ptr[t + 1] - e_ptr[t]))
             add_symmetric(W, stride, tau[t], sums, t, here)
     return rows, accepted

@@ -95,22 +95,30 @@ def dot_queries(
 
 @intrinsic
 def reached(
-    typing_context: Any, quick: Any, lengths: Any, least: Any, radius: Any, floor: Any, factor: Any
+    typing_context: Any,
+    quick: Any,
+    lengths: Any,
+    least: Any,
+    radius: Any,
+    floor: Any,
+    factor: Any,
+    added: Any,
 ) -> Any:
-    """Bit n is set unless (quick[n] + (radius * lengths[n] + floor)) * factor < least[n]; int64.
+    """Bit n is set unless (quick[n] + (radius * lengths[n] + floor)) * factor + added < least[n]; int64.
 
-    quick, lengths, least: float32 [QUERIES]; radius, floor, factor: float32. NaN sets the bit.
+    quick, lengths, least: float32 [QUERIES]; radius, floor, factor, added: float32. NaN sets the bit.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         places = _pointers(context, builder, signature.args[:3], arguments[:3])
         sums, norms, bars = (_load(builder, place, _WORD(0), QUERIES) for place in places)
-        around, lost, scale = (_repeated(builder, number, QUERIES) for number in arguments[3:])
+        around, lost, scale, more = (_repeated(builder, number, QUERIES) for number in arguments[3:])
         most = builder.fmul(builder.fadd(sums, builder.fadd(builder.fmul(around, norms), lost)), scale)
+        most = builder.fadd(most, more)
         bits = builder.bitcast(builder.fcmp_unordered(">=", most, bars), ir.IntType(QUERIES))
         return builder.zext(bits, _WORD)
 
-    floats = (types.float32,) * 3
+    floats = (types.float32,) * 4
     return types.int64(quick, lengths, least, *floats), generate
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from learners.kernels.best import BEST, MASK, Best, bar, offer, rounded
+from learners.kernels.best import BEST, MASK, TERMS, Best, Terms, bar, offer, rounded, terms_of
 from learners.kernels.codes import dot_codes
 from learners.kernels.compile import (
     FLOATS,
@@ -104,24 +104,24 @@ def encode_queries(queries: Any, most: int, slack: float, up: float, codes: Any,
 
 
 @inlined
-def score_row(query: Any, values: Any, row: int, scale: float) -> Any:
-    """The score of one row: a float64 sum in the order of its columns, scaled and rounded once."""
+def score_row(query: Any, values: Any, row: int, scale: float, offset: float) -> Any:
+    """The score of one row: a float64 sum in the order of its columns, scaled, moved and rounded once."""
     total = np.float64(0.0)
     for column in range(len(query)):
         total += np.float64(query[column]) * np.float64(values[row, column])
-    return rounded(total, scale)
+    return rounded(total, scale, offset)
 
 
-@kernel(types.void(ROWS, WORDS, BOUNDS, CODED, FLOATS, MASK, POINTERS, BEST))
+@kernel(types.void(ROWS, WORDS, BOUNDS, CODED, TERMS, MASK, POINTERS, BEST))
 def scan(
-    queries: Any, coded: Any, weights: Any, items: Coded, scale: Any, allowed: Any, chosen: Any, best: Best
+    queries: Any, coded: Any, weights: Any, items: Coded, terms: Terms, allowed: Any, chosen: Any, best: Best
 ) -> None:
     """Offer the allowed ones of the chosen rows to the heaps of m queries.
 
     queries: float32 [m, d]; coded: their codes, int16 [m, p], so small that a product of codes fits 32 bits;
-    weights: float64 [m, 3]: unit, what to multiply a row's norm with, and its rest's; scale: float32 [n] or
-    empty for 1; allowed: bool [n] or empty for all; chosen:
-    int64 rows, or empty for all. A row is read from memory once for all queries.
+    weights: float64 [m, 3]: unit, what to multiply a row's norm with, and its rest's; terms: scale and
+    offset; allowed: bool [n] or empty for all; chosen: int64 rows, or empty for all. A row is read from
+    memory once for all queries.
     """
     values, codes, bounds = items
     scores, rows, counts = best
@@ -138,20 +138,22 @@ def scan(
                 prefetch(flat, soon * codes.shape[1] + line)
         if len(allowed) > 0 and not allowed[row]:
             continue
-        factor = np.float64(scale[row]) if len(scale) > 0 else 1.0
+        scale, offset = terms_of(terms, row)
+        factor, added = np.float64(scale), np.float64(offset)
         step, norm, rest = bounds[row, 0], bounds[row, 1], bounds[row, 2]
         for n in range(len(queries)):
             quick = np.float64(dot_codes(codes, row, coded, n)) * step * weights[n, 0]
-            if (quick + weights[n, 1] * norm + weights[n, 2] * rest) * factor < least[n]:
+            bound = (quick + weights[n, 1] * norm + weights[n, 2] * rest) * factor + added
+            if np.float32(bound) < least[n]:  # rounded as the score is; never true of NaN
                 continue
-            score = score_row(queries[n], values, row, factor)
+            score = score_row(queries[n], values, row, factor, added)
             counts[n] = offer(scores[n], rows[n], counts[n], score, row)
             least[n] = bar(scores[n], counts[n])
 
 
-@kernel(types.void(FLOATS, ROWS, FLOATS, POINTERS, FLOATS_OUT))
-def score_rows_dense(query: Any, values: Any, scale: Any, chosen: Any, out: Any) -> None:
+@kernel(types.void(FLOATS, ROWS, TERMS, POINTERS, FLOATS_OUT))
+def score_rows_dense(query: Any, values: Any, terms: Terms, chosen: Any, out: Any) -> None:
     """out[i] = the score of row chosen[i]; out float32, overwritten."""
     for i in range(len(chosen)):
-        factor = np.float64(scale[chosen[i]]) if len(scale) > 0 else 1.0
-        out[i] = score_row(query, values, chosen[i], factor)
+        factor, added = terms_of(terms, chosen[i])
+        out[i] = score_row(query, values, chosen[i], np.float64(factor), np.float64(added))

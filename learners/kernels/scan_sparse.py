@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from learners.kernels.best import BEST, MASK, Best, bar, offer, rounded
+from learners.kernels.best import BEST, MASK, TERMS, Best, Terms, bar, offer, rounded, terms_of
 from learners.kernels.compile import (
     CSR,
     DOUBLES_OUT,
@@ -30,6 +30,8 @@ from numba import types  # isort: skip
 
 SHORTS = types.Array(types.uint16, 1, "C", readonly=True)
 LONGS = types.Array(types.uint32, 1, "C", readonly=True)
+
+SLACK = np.float32(2.0**-22)
 
 Padded: TypeAlias = tuple[Any, Any, Any, Any, Any]
 """pointers int64 [n + 1], columns uint16 or uint32, values float32, radius float32 [n], order int64 [n]: row
@@ -59,21 +61,29 @@ def _pad(dim: int, rows: Csr, pointers: Any, order: Any, columns: Any, values: A
 
 
 @inlined
-def score_entries(query: Any, columns: Any, values: Any, start: int, stop: int, scale: float) -> Any:
-    """The score of one row: a float64 sum in the order of its entries, scaled and rounded once."""
+def raised(offset: Any) -> Any:
+    """An offset as bounds take it: a little larger, for what a scaled bound loses where it underflows."""
+    return offset + abs(offset) * SLACK
+
+
+@inlined
+def score_entries(
+    query: Any, columns: Any, values: Any, start: int, stop: int, scale: float, offset: float
+) -> Any:
+    """The score of one row: a float64 sum in the order of its entries, scaled, moved and rounded once."""
     total = np.float64(0.0)
     for place in range(start, stop):
         total += np.float64(query[columns[place]]) * np.float64(values[place])
-    return rounded(total, scale)
+    return rounded(total, scale, offset)
 
 
 def _scan_one(
-    query: Any, length: Any, floor: Any, items: Padded, scale: Any, allowed: Any, at: int, best: Best
+    query: Any, length: Any, floor: Any, items: Padded, terms: Terms, allowed: Any, at: int, best: Best
 ) -> None:
     """Offer all allowed rows to heap `at`.
 
-    query: float32 [d]; length: its norm, rounded up; floor: what underflow may take from a product; scale:
-    float32 [n] or empty for 1; allowed: bool [n] or empty for all.
+    query: float32 [d]; length: its norm, rounded up; floor: what underflow may take from a product; terms:
+    scale and offset; allowed: bool [n] or empty for all.
     """
     pointers, columns, values, radius, order = items
     scores, rows, count = best[0][at], best[1][at], best[2][at]
@@ -82,12 +92,12 @@ def _scan_one(
         row = order[i]
         if len(allowed) > 0 and not allowed[row]:
             continue
-        factor = scale[row] if len(scale) > 0 else np.float32(1.0)
+        factor, added = terms_of(terms, row)
         start, stop = pointers[i], pointers[i + 1]
         quick = dot_entries(query, columns, values, start, stop)
-        if (quick + (radius[i] * length + floor)) * factor < least:  # never true of NaN
+        if (quick + (radius[i] * length + floor)) * factor + raised(added) < least:  # never true of NaN
             continue
-        score = score_entries(query, columns, values, start, stop, np.float64(factor))
+        score = score_entries(query, columns, values, start, stop, np.float64(factor), np.float64(added))
         count = offer(scores, rows, count, score, row)
         least = bar(scores, count)
     best[2][at] = count
@@ -99,7 +109,7 @@ def _scan_many(
     floor: Any,
     queries: Any,
     items: Padded,
-    scale: Any,
+    terms: Terms,
     allowed: Any,
     best: Best,
 ) -> None:
@@ -117,26 +127,27 @@ def _scan_many(
         row = order[i]
         if len(allowed) > 0 and not allowed[row]:
             continue
-        factor = scale[row] if len(scale) > 0 else np.float32(1.0)
+        factor, added = terms_of(terms, row)
         start, stop = pointers[i], pointers[i + 1]
         dot_queries(side_by_side, columns, values, start, stop, quick)
-        bits = reached(quick, lengths, least, radius[i], floor, factor)
+        bits = reached(quick, lengths, least, radius[i], floor, factor, raised(added))
         if bits == 0:
             continue
+        scale, offset = np.float64(factor), np.float64(added)
         for n in range(len(queries)):
             if bits & (1 << n):
-                score = score_entries(queries[n], columns, values, start, stop, np.float64(factor))
+                score = score_entries(queries[n], columns, values, start, stop, scale, offset)
                 counts[n] = offer(scores[n], rows[n], counts[n], score, row)
                 least[n] = bar(scores[n], counts[n])
 
 
-def _score_places(query: Any, items: Padded, scale: Any, places: Any, out: Any) -> None:
+def _score_places(query: Any, items: Padded, terms: Terms, places: Any, out: Any) -> None:
     """out[i] = the score of the row at places[i]; out float32, overwritten."""
     pointers, columns, values, _, order = items
     for i in range(len(places)):
-        place = places[i]
-        factor = np.float64(scale[order[place]]) if len(scale) > 0 else 1.0
-        out[i] = score_entries(query, columns, values, pointers[place], pointers[place + 1], factor)
+        start, stop = pointers[places[i]], pointers[places[i] + 1]
+        factor, added = terms_of(terms, order[places[i]])
+        out[i] = score_entries(query, columns, values, start, stop, np.float64(factor), np.float64(added))
 
 
 def _padded(columns: Any) -> Any:
@@ -148,15 +159,15 @@ def _filling(columns: Any) -> Any:
 
 
 def _one(columns: Any) -> Any:
-    return types.void(FLOATS, types.float32, types.float32, _padded(columns), FLOATS, MASK, types.int64, BEST)
+    return types.void(FLOATS, types.float32, types.float32, _padded(columns), TERMS, MASK, types.int64, BEST)
 
 
 def _many(columns: Any) -> Any:
-    return types.void(FLOATS, FLOATS, types.float32, ROWS, _padded(columns), FLOATS, MASK, BEST)
+    return types.void(FLOATS, FLOATS, types.float32, ROWS, _padded(columns), TERMS, MASK, BEST)
 
 
 def _chosen(columns: Any) -> Any:
-    return types.void(FLOATS, _padded(columns), FLOATS, POINTERS, FLOATS_OUT)
+    return types.void(FLOATS, _padded(columns), TERMS, POINTERS, FLOATS_OUT)
 
 
 pad_short, pad_long = kernel(_filling(types.uint16[::1]))(_pad), kernel(_filling(types.uint32[::1]))(_pad)

@@ -139,15 +139,16 @@ def add(W: Any, dim: Any, tau: Any, query: Csr, row: int, here: Any) -> None:
 
 @inlined
 def _union(query: Csr, row: int, here: Any) -> tuple[Any, Any, Any, int]:
-    """Merge q and e = c - s: (column uint64, pair float32 [., 2] of values, held bool [., 2], entries)."""
+    """Merge q and e = c - s: (column uint64, value in q and value in e float32, entries); a value is 0 where
+    the vector has no entry."""
     columns, values, start, count = here
     q_ptr, q_ind, q_val = query
     i, i_end, place, end = q_ptr[row], q_ptr[row + 1], np.int64(start), np.int64(start + count)
     room = i_end - i + end - place
-    index, pair, held = (
+    index, of_query, of_error = (
         np.empty(room, np.uint64),
-        np.zeros((room, 2), np.float32),
-        np.zeros((room, 2), np.bool_),
+        np.zeros(room, np.float32),
+        np.zeros(room, np.float32),
     )
     entries = 0
     while i < i_end or place < end:
@@ -155,49 +156,60 @@ def _union(query: Csr, row: int, here: Any) -> tuple[Any, Any, Any, int]:
         e_next = np.int64(columns[place]) if place < end else np.int64(2**31)
         index[entries] = np.uint64(min(q_next, e_next))
         if q_next <= e_next:
-            pair[entries, 0], held[entries, 0] = q_val[i], True
+            of_query[entries] = q_val[i]
             i += 1
         if e_next <= q_next:
-            pair[entries, 1], held[entries, 1] = values[place], True
+            of_error[entries] = values[place]
             place += 1
         entries += 1
-    return index, pair, held, entries
+    return index, of_query, of_error, entries
 
 
 @inlined
 def add_symmetric(W: Any, dim: Any, tau: Any, query: Csr, row: int, here: Any) -> None:
     """W <- W + tau/2 (q e^T + e q^T), e = c - s; both terms are added to an entry at once, in an order that
-    gives (i, j) and (j, i) the same bits: products rounded alone, then one commutative sum."""
-    index, pair, held, entries = _union(query, row, here)
-    in_query, in_error = _places(held, 0, entries), _places(held, 1, entries)
+    gives (i, j) and (j, i) the same bits: products rounded alone, then one commutative sum.
+
+    A row of q alone changes in the columns of e, one of e alone in those of q, one of both in all of them.
+    """
+    index, of_query, of_error, entries = _union(query, row, here)
+    whole = (index, np.uint64(0), np.uint64(entries))
+    q_row = (query[1], np.uint64(query[0][row]), np.uint64(query[0][row + 1] - query[0][row]))
+    e_row = (here[0], here[2], here[3])
     half = np.float32(0.5) * tau
     for a in range(entries):
-        ahead = a + ROWS_AHEAD
-        if ahead < entries:
-            _prefetch_places(W, index[ahead] * dim, index, in_error if held[ahead, 0] else in_query)
-        base = index[a] * dim
-        if held[a, 0]:
-            for b in in_error:
-                W[base + index[b]] += half * (pair[a, 0] * pair[b, 1] + pair[a, 1] * pair[b, 0])
-        if held[a, 1]:
-            for b in in_query:
-                if not (held[a, 0] and held[b, 1]):  # which had its turn above
-                    W[base + index[b]] += half * (pair[a, 0] * pair[b, 1] + pair[a, 1] * pair[b, 0])
+        if a + PAGES_AHEAD < entries:
+            _prefetch_pages(W, dim, index[a + PAGES_AHEAD] * dim, *whole)
+        if a + ROWS_AHEAD < entries:
+            _prefetch_columns(
+                W, index[a + ROWS_AHEAD] * dim, of_query, of_error, a + ROWS_AHEAD, whole, q_row, e_row
+            )
+        base, q, e = index[a] * dim, of_query[a], of_error[a]
+        if e == 0:
+            _add_halves(W, base, half, q, here[1], e_row)
+        elif q == 0:
+            _add_halves(W, base, half, e, query[2], q_row)
+        else:
+            for b in range(entries):
+                W[base + index[b]] += half * (q * of_error[b] + e * of_query[b])
 
 
 @inlined
-def _prefetch_places(W: Any, base: Any, index: Any, places: Any) -> None:
-    for place in places:
-        prefetch(W, base + index[place])
+def _prefetch_columns(
+    W: Any, base: Any, of_query: Any, of_error: Any, a: int, whole: Any, q_row: Any, e_row: Any
+) -> None:
+    """Ask for what changes in the row of entry a of a union."""
+    if of_error[a] == 0:
+        _prefetch_row(W, base, *e_row)
+    elif of_query[a] == 0:
+        _prefetch_row(W, base, *q_row)
+    else:
+        _prefetch_row(W, base, *whole)
 
 
 @inlined
-def _places(held: Any, side: int, entries: int) -> Any:
-    """Which entries of a union are in q (side 0) or in e (side 1)."""
-    places = np.empty(entries, np.int64)
-    count = 0
-    for entry in range(entries):
-        if held[entry, side]:
-            places[count] = entry
-            count += 1
-    return places[:count]
+def _add_halves(W: Any, base: Any, half: Any, factor: Any, values: Any, row: Any) -> None:
+    """The row of W that begins at `base` <- itself + half (factor x^T), x the row of those columns."""
+    columns, start, count = row
+    for place in range(start, start + count):
+        W[base + np.uint64(columns[place])] += half * (factor * values[place])

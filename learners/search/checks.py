@@ -14,7 +14,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 EVERY = np.zeros(0, np.int64)
 ALL = np.zeros(0, np.bool_)
-ONES = np.zeros(0, np.float32)
+NONE_GIVEN = np.zeros(0, np.float32)
 
 
 def checked_queries(folded: Any, dim: int) -> Float32s:
@@ -34,12 +34,23 @@ def checked_queries(folded: Any, dim: int) -> Float32s:
 def checked_scale(scale: Float32s | None, rows: int) -> Float32s:
     """The scale of each row as kernels take it: empty for 1. Raises BlockError."""
     if scale is None:
-        return ONES
+        return NONE_GIVEN
     if scale.shape != (rows,) or scale.dtype != np.float32:
         raise BlockError(f"scale is {scale.dtype} {list(scale.shape)}: give float32 [{rows}]")
     if rows and not (scale.min() >= 0 and scale.max() < np.inf):
         raise BlockError("scale has a number that is negative or not finite: give 1 / norm, 0 where none is")
     return np.require(scale, np.float32, ["C", "A"])
+
+
+def checked_offset(offset: Float32s | None, rows: int) -> Float32s:
+    """The offset of each row as kernels take it: empty for 0. Raises BlockError."""
+    if offset is None:
+        return NONE_GIVEN
+    if offset.shape != (rows,) or offset.dtype != np.float32:
+        raise BlockError(f"offset is {offset.dtype} {list(offset.shape)}: give float32 [{rows}]")
+    if not np.isfinite(offset).all():
+        raise BlockError("offset has a number that is not finite: look at the items and at W")
+    return np.require(offset, np.float32, ["C", "A"])
 
 
 def checked_mask(allowed: Mask | None, rows: int) -> Mask:

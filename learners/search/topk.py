@@ -1,12 +1,13 @@
 """The k best items of each folded query, exactly.
 
-    score(f, p) = float32( scale_p sum_j f_j p_j )
+    score(f, p) = float32( scale_p sum_j f_j p_j + offset_p )
 
-Products of float32 numbers are summed in float64 in the order of the row's entries, scaled in float64,
-rounded once and kept within +-3.4e38. Nothing else decides: neither how many queries are asked at once, nor
-the kind of block (a dense row and the sparse row of the same numbers score alike to the bit), nor the quick
-scan, which only leaves out what provably cannot be among the best. scale is 1 / norm of the item for a
-normalised score, 0 for an item without a norm, which then scores 0.
+Products of float32 numbers are summed in float64 in the order of the row's entries, scaled and moved in
+float64, rounded once and kept within +-3.4e38. Nothing else decides: neither how many queries are asked at
+once, nor the kind of block (a dense row and the sparse row of the same numbers score alike to the bit), nor
+the quick scan, which only leaves out what provably cannot be among the best. scale is 1 / norm of the item
+for a normalised score, 0 for an item without a norm, which then scores 0. offset is minus the item's own
+score where similarity is a distance.
 
 Rows come descending by score, equal scores by ascending row.
 """
@@ -28,6 +29,7 @@ from learners.search.checks import (
     EVERY,
     Mask,
     checked_mask,
+    checked_offset,
     checked_queries,
     checked_rows,
     checked_scale,
@@ -53,18 +55,25 @@ SLACK = 2.0**-22
 
 
 def topk_sparse(
-    folded: Float32s, items: SparseItems, scale: Float32s | None, allowed: Mask | None, k: int
+    folded: Float32s,
+    items: SparseItems,
+    scale: Float32s | None,
+    allowed: Mask | None,
+    k: int,
+    *,
+    offset: Float32s | None = None,
 ) -> TopK:
     """The k best sparse items of each folded query.
 
     folded: float32 [m, d], any m; 16 queries share one pass over the items. scale: float32 [n], finite and
-    >= 0, or None for 1. allowed: bool [n], False leaves a row out; None allows all. k >= 0, also above n.
-    One thread, the GIL released, no allocation per item.
-    Raises BlockError for other shapes or dtypes, for a query or scale that is not finite, a negative scale
-    or k.
+    >= 0, or None for 1. offset: float32 [n], finite, or None for 0. allowed: bool [n], False leaves a row
+    out; None allows all. k >= 0, also above n. One thread, the GIL released, no allocation per item.
+    Raises BlockError for other shapes or dtypes, for a query, scale or offset that is not finite, a negative
+    scale or k.
     """
     queries, best = checked_queries(folded, items.dim), _empty(len(folded), len(items), k)
-    factors, mask = checked_scale(scale, len(items)), checked_mask(allowed, len(items))
+    terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
+    mask = checked_mask(allowed, len(items))
     short = items.columns.dtype == np.uint16
     scan_one, scan_many = (scan_one_short, scan_many_short) if short else (scan_one_long, scan_many_long)
     lengths = _lengths(queries, items.longest)
@@ -74,11 +83,11 @@ def topk_sparse(
             part = slice(first, first + QUERIES)
             if len(queries[part]) <= ALONE:
                 for n in range(first, min(first + QUERIES, len(queries))):
-                    scan_one(queries[n], lengths[n], lost, arrays, factors, mask, n, best)
+                    scan_one(queries[n], lengths[n], lost, arrays, terms, mask, n, best)
                 continue
             side_by_side, norms = _side_by_side(queries[part], lengths[part])
             heaps = (best[0][part], best[1][part], best[2][part])
-            scan_many(side_by_side, norms, lost, queries[part], arrays, factors, mask, heaps)
+            scan_many(side_by_side, norms, lost, queries[part], arrays, terms, mask, heaps)
     return _settled(best, k)
 
 
@@ -89,26 +98,36 @@ def topk_dense(
     allowed: Mask | None,
     k: int,
     *,
+    offset: Float32s | None = None,
     among: Int64s | None = None,
 ) -> TopK:
     """As `topk_sparse`, for dense items; among: the rows to look at, each once, None for all of them."""
     queries, best = checked_queries(folded, items.dim), _empty(len(folded), len(items), k)
-    factors, mask = checked_scale(scale, len(items)), checked_mask(allowed, len(items))
+    terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
+    mask = checked_mask(allowed, len(items))
     coded, weights = _encoded(queries, items.codes.shape[1])
     chosen = EVERY if among is None else checked_rows(among, len(items))
     if best[0].shape[1] and (among is None or len(chosen)):
         for first in range(0, len(queries), QUERIES):
             part = slice(first, first + QUERIES)
             heaps = (best[0][part], best[1][part], best[2][part])
-            scan(queries[part], coded[part], weights[part], items.arrays(), factors, mask, chosen, heaps)
+            scan(queries[part], coded[part], weights[part], items.arrays(), terms, mask, chosen, heaps)
     return _settled(best, k)
 
 
-def topk(folded: Float32s, items: Items, scale: Float32s | None, allowed: Mask | None, k: int) -> TopK:
+def topk(
+    folded: Float32s,
+    items: Items,
+    scale: Float32s | None,
+    allowed: Mask | None,
+    k: int,
+    *,
+    offset: Float32s | None = None,
+) -> TopK:
     """`topk_sparse` or `topk_dense`, by the kind of the items."""
     if isinstance(items, SparseItems):
-        return topk_sparse(folded, items, scale, allowed, k)
-    return topk_dense(folded, items, scale, allowed, k)
+        return topk_sparse(folded, items, scale, allowed, k, offset=offset)
+    return topk_dense(folded, items, scale, allowed, k, offset=offset)
 
 
 def _empty(queries: int, rows: int, k: int) -> Best:

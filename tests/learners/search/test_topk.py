@@ -32,7 +32,14 @@ def scales(rng: np.random.Generator, n: int, which: str) -> Floats | None:
     return np.where(rng.random(n) < 0.2, np.float32(0), drawn)
 
 
-@settings(max_examples=60, deadline=None)
+def offsets(rng: np.random.Generator, n: int, which: str) -> Floats | None:
+    """None, of the size of products, or so large that all of a score but its last digits is offset."""
+    if which == "none":
+        return None
+    return (rng.standard_normal(n) * (1 if which == "small" else 1e6)).astype(np.float32)
+
+
+@settings(max_examples=90, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     kind=st.sampled_from(KINDS),
@@ -40,11 +47,20 @@ def scales(rng: np.random.Generator, n: int, which: str) -> Floats | None:
     queries=st.integers(0, 35),
     k=st.sampled_from([0, 1, 3, 10, 100]),
     scale=st.sampled_from(["none", "some"]),
+    offset=st.sampled_from(["none", "small", "large"]),
     masked=st.booleans(),
     numbers=st.sampled_from(["ordinary", "ties", "steep", "huge", "tiny"]),
 )
 def test_it_answers_the_definition_to_the_bit(
-    seed: int, kind: str, shape: tuple[int, int], queries: int, k: int, scale: str, masked: bool, numbers: str
+    seed: int,
+    kind: str,
+    shape: tuple[int, int],
+    queries: int,
+    k: int,
+    scale: str,
+    offset: str,
+    masked: bool,
+    numbers: str,
 ) -> None:
     rng = np.random.default_rng(seed)
     items, folded = rows(rng, *shape), rows(rng, queries, shape[1], 1.0)
@@ -59,8 +75,34 @@ def test_it_answers_the_definition_to_the_bit(
     factors = scales(rng, len(items), scale)
     allowed = rng.random(len(items)) < 0.7 if masked else None
     part = block(items, kind)
-    found = topk(folded, as_items(part), factors, allowed, k)
-    same(found, plain_topk(folded, part, factors, allowed, k))
+    added = offsets(rng, len(items), offset)
+    found = topk(folded, as_items(part), factors, allowed, k, offset=added)
+    same(found, plain_topk(folded, part, factors, allowed, k, added))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_nearest_by_a_distance_are_found_by_an_offset(kind: str) -> None:
+    rng = np.random.default_rng(6)
+    items, folded = rows(rng, 2000, 40), rows(rng, 20, 40, 1.0)
+    items *= rng.uniform(0.1, 3, (2000, 1)).astype(np.float32)  # of all lengths
+    away = np.square(folded[:, None, :].astype(np.float64) - items).sum(axis=2)
+    part = as_items(block(items, kind))
+    own = -np.square(items.astype(np.float64)).sum(axis=1).astype(np.float32)
+    scores, found = topk(2 * folded, part, None, None, 10, offset=own)
+    nearest = np.argsort(away, axis=1)[:, :10]
+    assert found.tolist() == nearest.tolist()
+    without = topk(2 * folded, part, None, None, 10)[1]
+    assert without.tolist() != found.tolist()
+    named = score_rows(2 * folded[3], part, None, found[3], offset=own)
+    assert named.tobytes() == scores[3].tobytes()
+
+
+def test_offsets_that_do_not_fit_are_refused() -> None:
+    part = as_items(block(np.ones((3, 2), np.float32), "dense"))
+    folded = np.ones((1, 2), np.float32)
+    for wrong in (np.zeros(2, np.float32), np.zeros(3), np.array([0, np.nan, 0], np.float32)):
+        with pytest.raises(BlockError, match="offset"):
+            topk(folded, part, None, None, 1, offset=wrong)
 
 
 @pytest.mark.parametrize("kind", KINDS)
