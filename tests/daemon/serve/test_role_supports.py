@@ -1,0 +1,88 @@
+"""`tripletd serve` of OMKS over a support set: a shortlist by the cosine, in the order of the exact scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daemon.config import load_config
+from daemon.exits import EX_OK
+from daemon.objects.mapped import map_catalog
+from daemon.objects.space import space_of
+from daemon.versions.maps import map_of
+from daemon.versions.serving_form import serving_form
+from learners.block import Block
+from learners.quadratic import ServedForm
+from streams.catalog import load_catalog
+from tests.daemon.serve.test_role import OBJECTS, Place
+from tests.waiting import until
+
+LEARNER = """
+[learner]
+algorithm = "omks"
+triplets = 60
+objects = 50
+[[learner.kernels]]
+kind = "rbf"
+sigma = 0.5
+[[learner.kernels]]
+kind = "cosine"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    made.file.write_text(made.file.read_text() + LEARNER)
+    yield made
+    made.end()
+
+
+def offline(place: Place, number: int) -> tuple[ServedForm, Block]:
+    """The form of a version and the mapped catalog, without a server."""
+    config, version = load_config(place.file), place.versions.load(number)
+    catalog = load_catalog(Path(config.catalog.path), space_of(config))
+    form = serving_form(place.versions, version, config.serving, keep=False)
+    return form, map_catalog(catalog, map_of(version))
+
+
+def expected(form: ServedForm, objects: Block, own: int, k: int, shortlist: int) -> list[tuple[str, float]]:
+    """The k best by the form's own scores among the objects nearest by the cosine."""
+    values = np.asarray(objects.kernel_rows(), np.float64)
+    units = values / np.linalg.norm(values, axis=1, keepdims=True)
+    near = np.argsort(-(units @ units[own]), kind="stable")[: shortlist + 1]
+    scores = form.scores(objects.take([own]), objects)[0]
+    best = [row for row in sorted(near.tolist(), key=lambda row: -scores[row]) if row != own]
+    return [(f"o{row}", float(scores[row])) for row in best[:k]]
+
+
+def asked(role: Any, query: str) -> tuple[list[tuple[str, float]], Any]:
+    status, body = role.get(f"/v1/similar?{query}")
+    assert status == 200, body
+    return [(hit["id"], hit["score"]) for hit in body["results"]], body
+
+
+def test_answers_are_those_of_the_form_of_the_version(place: Place) -> None:
+    place.feed(80, seed=1)
+    place.learn()
+    number = place.newest().number
+    role, short = place.start("serve"), place.start("serve", "--set", "serve.shortlist=7")
+    form, objects = offline(place, number)
+    first, _ = offline(place, 0)
+    for one, shortlist in ((role, OBJECTS), (short, 7)):
+        until(lambda one=one: one.get("/v1/similar?id=o3&alias=latest")[0] == 200, one.said)  # type: ignore[misc]
+        for own in (3, 11, 30):
+            hits, body = asked(one, f"id=o{own}&k=5&alias=latest")
+            assert body["version"] == str(number)
+            assert body["exact"] is (shortlist == OBJECTS)
+            assert hits == expected(form, objects, own, 5, shortlist)
+    untrained, body = asked(role, "id=o3&k=5&alias=stable")
+    assert body["version"] == "0"
+    assert untrained == expected(first, objects, 3, 5, OBJECTS)
+    assert untrained != asked(role, "id=o3&k=5&alias=latest")[0]
+    assert (role.stop(), short.stop()) == (EX_OK, EX_OK)
+    assert "Traceback" not in role.said() + short.said()
