@@ -18,7 +18,7 @@ from learners.block import Block, Float32s, as_block
 from learners.maps import FittedSpaceMap
 from learners.quadratic import inverse_roots
 from learners.scores import against
-from learners.search import topk
+from learners.search import SHORTLIST, rescored, topk
 
 Vectors: TypeAlias = Any
 """Objects in the user's own features: numbers in one axis (one object) or two, a scipy sparse array (views
@@ -43,14 +43,18 @@ class Model:
         self._replica.start()
 
     def similar(self, query: Vectors, items: Items | Vectors, k: int = 10) -> Similar:
-        """The k items most similar to one query, exactly; fewer where there are fewer."""
+        """The k items most similar to one query, exactly; fewer where there are fewer. Of a model whose
+        similarity does not fold, the best of the SHORTLIST items nearest by cosine."""
         own, block = self._items(items), self._map(query)
         if len(block) != 1:
             raise ValueError(f"expected one query, not {len(block)}: ask one by one, or see `scores`")
         with self._replica.read() as view:
             folded, scale, model, formed = view.fold(block), self._scale(own, view), view.model, view.formed
-            scores, rows = topk(folded, own.search, scale, None, min(k, len(own)))
-            if scale is not None:
+            room = max(k, SHORTLIST) if view.rescored else k
+            scores, rows = topk(folded, own.search, scale, None, min(room, len(own)))
+            if view.rescored:
+                scores, rows = rescored(view.form.scores, block, own.mapped, rows[0], min(k, len(own)))
+            elif scale is not None:
                 scores *= inverse_roots(view.self_scores(block))[:, None]
         found = tuple(int(row) for row in rows[0] if row >= 0)
         ids = tuple(own.ids[row] for row in found) if own.ids else ()
@@ -60,6 +64,8 @@ class Model:
         """Scores of all pairs, float32 [queries, items], all from one model."""
         own, block = self._items(items), self._map(queries)
         with self._replica.read() as view:
+            if view.rescored:
+                return view.form.scores(block, own.mapped)
             scores, scale = against(view.fold(block), own.mapped), self._scale(own, view)
             if scale is not None:
                 scores *= inverse_roots(view.self_scores(block))[:, None]

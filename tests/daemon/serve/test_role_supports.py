@@ -1,4 +1,4 @@
-"""`tripletd serve` of OMKS over a support set: a shortlist by the cosine, in the order of the exact scores."""
+"""`tripletd serve` of OMKS over a support set: a shortlist by the cosine, ordered by the exact scores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from daemon.client import follow
 from daemon.config import load_config
 from daemon.exits import EX_OK
 from daemon.objects.mapped import map_catalog
@@ -86,3 +87,18 @@ def test_answers_are_those_of_the_form_of_the_version(place: Place) -> None:
     assert untrained != asked(role, "id=o3&k=5&alias=latest")[0]
     assert (role.stop(), short.stop()) == (EX_OK, EX_OK)
     assert "Traceback" not in role.said() + short.said()
+
+
+def test_a_program_that_follows_gets_the_same(place: Place) -> None:
+    place.feed(80, seed=1)
+    place.learn()
+    form, objects = offline(place, place.newest().number)
+    values = np.asarray(objects.kernel_rows())
+    with follow(place.folder / "checkpoints", "latest") as model:
+        items = model.items(values, [f"o{row}" for row in range(OBJECTS)])
+        found = model.similar(values[3], items, k=6)
+        scores = model.scores(values[:4], items)
+    own, *others = zip(found.ids, found.scores, strict=True)
+    assert own[0] == "o3"
+    assert others == expected(form, objects, 3, 5, OBJECTS)
+    assert scores.tobytes() == form.scores(objects.take([0, 1, 2, 3]), objects).tobytes()
