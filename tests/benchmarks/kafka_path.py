@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.net import manager
+from kafka.net.transport import KafkaTCPTransport
 
 from streams.address import Address, parse_address
 from streams.kafka.settings import Client, KafkaSettings
@@ -82,7 +84,11 @@ def our_poll(address: Address) -> float:
 
 
 def bare_kafka_python(address: Address) -> float:
-    """Records per second of kafka-python's own poll, with the same settings."""
+    """Records per second of kafka-python's own poll, with the same settings.
+
+    With connections of its own, too: our client replaces theirs in a process.
+    """
+    manager.KafkaTCPTransport = KafkaTCPTransport
     consumer = KafkaConsumer(
         bootstrap_servers=address.path.split(","),
         group_id=None,

@@ -14,8 +14,9 @@ from kafka import errors as kafka_errors
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
 from streams.kafka.bounded import call_within, ignore
-from streams.kafka.clients import inflate
+from streams.kafka.clients import inflate, wide_receive
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange, Overfull, recreated
+from streams.kafka.clients.quick_records import QuickRecords
 from streams.kafka.connect import client_options, close_quietly, milliseconds, open_client, settings_of
 from streams.kafka.faults import stream_error
 from streams.source import Headers
@@ -56,6 +57,7 @@ class PythonConsumer:
 
     def __init__(self, address: Address, topic_id: str | None = None) -> None:
         inflate.install()
+        wide_receive.install()
         self._address = address
         self._topic_id = topic_id
         self._places: dict[int, TopicPartition] = {}
@@ -67,6 +69,7 @@ class PythonConsumer:
             self._consumer, network = open_client(KafkaConsumer, options, timeout_s)
         except Exception as error:
             raise stream_error(error, address) from error
+        self._consumer._fetcher.PartitionRecords = QuickRecords
         self._cluster = network.cluster
         self._polled_at = self._fresh_until = time.monotonic()
 
