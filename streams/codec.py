@@ -22,7 +22,7 @@ def encode_event(event: Event) -> bytes:
     """The one canonical encoding of an event; raises Poison for whatever `decode_event` would refuse."""
     wire.check_ts(event.ts)
     fields: dict[str, Any] = {
-        "v": wire.FORMAT_VERSION,
+        "v": wire.version_of(event.key),
         "id": _text(event.id, "id"),
         "ts": event.ts,
         "q": object_fields(event.query, "q"),
@@ -35,6 +35,7 @@ def encode_event(event: Event) -> bytes:
     if event.propensity is not None:
         fields["prop"] = _number(event.propensity, "prop", 1.0)
     _add_texts(fields, sp=event.space)
+    _add_key(fields, event.key)
     return pack(fields)
 
 
@@ -56,6 +57,7 @@ def decode_event(value: bytes | None, *, check_values: bool = True) -> Event:
         impression=fields.get("imp"),
         propensity=fields.get("prop"),
         space=fields.get("sp"),
+        key=fields.get("key"),
     )
     if check_values:
         for where, ref in (("q", event.query), ("c", event.clicked), ("s", event.skipped)):
@@ -73,7 +75,7 @@ def encode_impression(impression: Impression) -> bytes:
     wire.check_ts(impression.ts)
     wire.check_clicked(clicked, shown)
     fields: dict[str, Any] = {
-        "v": wire.FORMAT_VERSION,
+        "v": wire.version_of(impression.key),
         "id": _text(impression.id, "id"),
         "ts": impression.ts,
         "q": object_fields(impression.query, "q"),
@@ -83,9 +85,8 @@ def encode_impression(impression: Impression) -> bytes:
     if impression.propensity is not None:
         fields["prop"] = [_number(number, "prop", 1.0) for number in impression.propensity]
         wire.check_propensity(fields["prop"], shown)
-    _add_texts(fields, src=impression.source, sp=impression.space, key=impression.key)
-    if impression.key is not None:
-        wire.check_key(impression.key)
+    _add_texts(fields, src=impression.source, sp=impression.space)
+    _add_key(fields, impression.key)
     return pack(fields)
 
 
@@ -190,6 +191,12 @@ def _add_texts(fields: dict[str, Any], **optional: str | None) -> None:
     for name, text in optional.items():
         if text is not None:
             fields[name] = _text(text, name)
+
+
+def _add_key(fields: dict[str, Any], key: str | None) -> None:
+    if key is not None:
+        wire.check_key(key)
+        fields["key"] = key
 
 
 def pack(fields: dict[str, Any]) -> bytes:

@@ -33,16 +33,21 @@ class BatchDecoder:
 
     Structure, sizes, space and ids are checked here and refused as poison; that the numbers inside
     vectors are finite and sparse indices ascend and lie within the view is left to the learner, which
-    reads every number anyway. Making one imports numba.
+    reads every number anyway. keyed: whether the events' keys are wanted. Making one imports numba.
     """
 
     def __init__(
-        self, space: SpaceSpec, catalog: Catalog | None, topic: str, max_record_bytes: int = MAX_VALUE_BYTES
+        self,
+        space: SpaceSpec,
+        catalog: Catalog | None,
+        topic: str,
+        max_record_bytes: int = MAX_VALUE_BYTES,
+        keyed: bool = False,
     ) -> None:
         from streams.compiled.reading import Reading  # brings numba in: only where a decoder is made
 
         self._plain = PlainDecoder(space, catalog, topic, max_record_bytes)
-        self._reading = Reading(space, catalog)
+        self._reading = Reading(space, catalog, keyed)
         self._max_bytes = max_record_bytes
 
     def decode(self, batch: RecordBatch) -> DecodedBatch:
@@ -66,6 +71,7 @@ class BatchDecoder:
             refused,
             batch.offsets[-1] + 1,
             sha256(batch.values[-1] or b"").digest(),
+            found.keys,
         )
 
     def _judge_others(

@@ -32,7 +32,8 @@ class Event:
 
     `ts` is the time of the click in milliseconds since the epoch; `weight` scales the step;
     `impression` names the shown list it came from; `propensity` is the clicked rank's logged
-    probability of being examined, in (0, 1]; `space` names the feature space of inline features.
+    probability of being examined, in (0, 1]; `space` names the feature space of inline features;
+    `key` the model that learns it, where there is one per key.
     """
 
     id: str
@@ -45,3 +46,4 @@ class Event:
     impression: str | None = None
     propensity: float | None = None
     space: str | None = None
+    key: str | None = None

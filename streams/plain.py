@@ -13,6 +13,7 @@ from typing import Any
 
 import msgpack
 import numpy as np
+import numpy.typing as npt
 
 from streams import poison
 from streams.catalog import Catalog
@@ -24,7 +25,7 @@ from streams.poison import Poison
 from streams.resolve import Resolver
 from streams.source import RecordBatch
 from streams.space import SpaceSpec
-from streams.wire import MAX_VALUE_BYTES, read_event
+from streams.wire import MAX_KEY_BYTES, MAX_VALUE_BYTES, read_event
 
 ROLES = ("q", "c", "s")
 """Query, clicked, skipped: the order of everything that is kept per role."""
@@ -49,11 +50,17 @@ class PlainDecoder:
     """Decodes batches of one topic into one space; the same promises as `streams.decode.BatchDecoder`."""
 
     def __init__(
-        self, space: SpaceSpec, catalog: Catalog | None, topic: str, max_record_bytes: int = MAX_VALUE_BYTES
+        self,
+        space: SpaceSpec,
+        catalog: Catalog | None,
+        topic: str,
+        max_record_bytes: int = MAX_VALUE_BYTES,
+        keyed: bool = False,
     ) -> None:
         self._resolver = Resolver(space, catalog)
         self._topic = topic
         self._max_bytes = max_record_bytes
+        self._keyed = keyed
 
     def decode(self, batch: RecordBatch) -> DecodedBatch:
         """Decode every record of a batch that has at least one."""
@@ -85,6 +92,7 @@ class PlainDecoder:
             refused,
             batch.offsets[-1] + 1,
             sha256(batch.values[-1] or b"").digest(),
+            _keys(events) if self._keyed else None,
         )
 
     def judge(self, batch: RecordBatch, place: int) -> PlainEvent | DeadLetter:
@@ -112,6 +120,11 @@ def _sources(events: Sequence[PlainEvent]) -> UInt64Array:
     sources = np.zeros(len(events), np.uint64)
     sources[named] = hash_ids([events[place].fields["src"] for place in named])
     return sources
+
+
+def _keys(events: Sequence[PlainEvent]) -> npt.NDArray[np.bytes_]:
+    """The keys of events, b"" where they have none."""
+    return np.array([one.fields.get("key", "").encode() for one in events], f"S{MAX_KEY_BYTES}")
 
 
 def _as_maps(raw: Any) -> Any:

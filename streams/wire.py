@@ -16,7 +16,9 @@ from streams import poison
 from streams.poison import Poison
 from streams.space import UNNAMED_VIEW
 
-FORMAT_VERSION = 1
+FORMAT_VERSION, KEYED_VERSION = 1, 2
+"""Events and impressions are of version 2 where they have a key, else of 1: who reads 1 alone refuses what it
+would misunderstand, and nothing else."""
 MAX_VALUE_BYTES = 1024 * 1024
 MAX_TEXT_BYTES = 512
 MAX_KEY_BYTES = 64
@@ -31,7 +33,8 @@ RawVector = bytes | list[bytes]
 _EVENT_REQUIRED = frozenset(("v", "id", "ts", "q", "c", "s"))
 _EVENT_FIELDS = _EVENT_REQUIRED | {"w", "src", "imp", "prop", "sp"}
 _IMPRESSION_REQUIRED = frozenset(("v", "id", "ts", "q", "shown", "clicked"))
-_IMPRESSION_FIELDS = _IMPRESSION_REQUIRED | {"prop", "src", "sp", "key"}
+_IMPRESSION_FIELDS = _IMPRESSION_REQUIRED | {"prop", "src", "sp"}
+_KEY = frozenset(("key",))
 _OBJECT_FIELDS = frozenset(("id", "x", "views"))
 
 
@@ -107,8 +110,6 @@ def read_impression(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> di
     fields = open_map(unpack(value, max_bytes, max_list=MAX_SHOWN), "the impression")
     _check_head(fields, _IMPRESSION_REQUIRED, _IMPRESSION_FIELDS)
     _check_texts(fields, ("src", "sp"))
-    if "key" in fields:
-        check_key(fields["key"])
     if type(fields["shown"]) is not list or not fields["shown"]:
         raise Poison(poison.WRONG_TYPE, "shown is not a list of at least one object")
     check_clicked(fields["clicked"], len(fields["shown"]))
@@ -118,24 +119,36 @@ def read_impression(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> di
 
 
 def _check_head(fields: dict[str, Any], required: frozenset[str], known: frozenset[str]) -> None:
-    """Version first (a later version may have other fields), then fields, id and time."""
-    check_version(fields)
+    """Version first (a later version has other fields), then fields, id, time and key."""
+    keyed = check_version(fields, (FORMAT_VERSION, KEYED_VERSION)) == KEYED_VERSION
+    if keyed:
+        required, known = required | _KEY, known | _KEY
     if not required <= fields.keys():
         raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(required - fields.keys()))} missing")
     if len(fields) > len(required) and not known.issuperset(fields):
         raise Poison(poison.UNKNOWN_FIELD, f"known are {', '.join(sorted(known))}")
     check_text(fields["id"], "id")
     check_ts(fields["ts"])
+    if keyed:
+        check_key(fields["key"])
 
 
-def check_version(fields: Mapping[str, Any]) -> None:
-    """`v` is there and is the version that this release reads."""
+def version_of(key: str | None) -> int:
+    """The version in which an event or impression with this key, or None, is written."""
+    return FORMAT_VERSION if key is None else KEYED_VERSION
+
+
+def check_version(fields: Mapping[str, Any], known: tuple[int, ...] = (FORMAT_VERSION,)) -> int:
+    """`v`, which is there and one of the versions that this release reads."""
     version = fields.get("v")
     if type(version) is not int:
         reason = poison.WRONG_TYPE if "v" in fields else poison.MISSING_FIELD
         raise Poison(reason, "v is not a whole number" if "v" in fields else "v is missing")
-    if version != FORMAT_VERSION:
-        raise Poison(poison.UNSUPPORTED_VERSION, f"this release reads version {FORMAT_VERSION}")
+    if version not in known:
+        raise Poison(
+            poison.UNSUPPORTED_VERSION, f"this release reads version {' and '.join(map(str, known))}"
+        )
+    return version
 
 
 def _check_texts(fields: Mapping[str, Any], names: tuple[str, ...]) -> None:

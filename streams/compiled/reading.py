@@ -8,7 +8,7 @@ next; one long join takes longer than two short ones, because the system has to 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from streams.compiled.index import fill_slots
 from streams.compiled.scan import scan
 from streams.space import UNNAMED_VIEW, SpaceSpec
 from streams.vectors import Column, DenseColumn, Float32Array, Int64Array, SparseColumn
+from streams.wire import MAX_KEY_BYTES
 
 PIECE_BYTES = 1 << 19
 ROLES = 3
@@ -45,6 +46,7 @@ class Found:
     rows: npt.NDArray[np.int32]
     spans: Int64Array
     sources: npt.NDArray[np.uint64]
+    keys: npt.NDArray[np.bytes_] | None = field(kw_only=True)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -58,11 +60,12 @@ class Found:
 class Reading:
     """Reads records of one space, objects by id in one catalog (None: there is none)."""
 
-    def __init__(self, space: SpaceSpec, catalog: Catalog | None) -> None:
+    def __init__(self, space: SpaceSpec, catalog: Catalog | None, keyed: bool = False) -> None:
         self._views = space.views
         self._space = _space_arrays(space)
         self._sizes: Int64Array = self._space[3]
         self._index = _index_arrays(catalog)
+        self._keyed = keyed
 
     def find(self, values: Sequence[bytes], limit: int) -> Found:
         """The events among the records of at most `limit` bytes; all other records are left out."""
@@ -76,6 +79,7 @@ class Reading:
             np.empty((n, ROLES), np.int32),
             np.empty((n, ROLES, views, 3), np.int64),
             np.empty(n, np.uint64),
+            np.empty((n if self._keyed else 0, MAX_KEY_BYTES), np.uint8),
         )
         first = taken = 0
         pieces = []
@@ -85,7 +89,9 @@ class Reading:
             taken = scan(data, bounds, first, last, limit, self._space, self._index, table, taken)
             pieces.append((first, last, before, taken))
             first = last
-        return Found(values, pieces, *(column[:taken] for column in table))
+        *columns, keys = (column[:taken] for column in table)
+        named = keys.view(f"S{MAX_KEY_BYTES}").reshape(-1) if self._keyed else None
+        return Found(values, pieces, *columns, keys=named)
 
     def roles(self, found: Found) -> tuple[RoleColumns, RoleColumns, RoleColumns]:
         """The columns of query, clicked and skipped."""

@@ -20,14 +20,14 @@ from streams.compiled.index import INDEX, same
 from streams.compiled.layout import SPACE, TABLE
 from streams.compiled.objects import read_object
 from streams.compiled.text import is_text
-from streams.wire import FORMAT_VERSION, MAX_TS, MAX_WEIGHT
+from streams.wire import FORMAT_VERSION, KEYED_VERSION, MAX_KEY_BYTES, MAX_TS, MAX_WEIGHT
 
 V, ID, TS, Q, C, S = (key_code(name) for name in ("v", "id", "ts", "q", "c", "s"))
-W, SRC, IMP, PROP, SP = (key_code(name) for name in ("w", "src", "imp", "prop", "sp"))
+W, SRC, IMP, PROP, SP, KEY = (key_code(name) for name in ("w", "src", "imp", "prop", "sp", "key"))
 QUERY, CLICKED, SKIPPED = 0, 1, 2
 
 HAS_V, HAS_ID, HAS_TS, HAS_Q, HAS_C, HAS_S = 1, 2, 4, 8, 16, 32
-HAS_W, HAS_SRC, HAS_IMP, HAS_PROP, HAS_SP = 64, 128, 256, 512, 1024
+HAS_W, HAS_SRC, HAS_IMP, HAS_PROP, HAS_SP, HAS_KEY, IS_KEYED = 64, 128, 256, 512, 1024, 2048, 4096
 REQUIRED = HAS_V | HAS_ID | HAS_TS | HAS_Q | HAS_C | HAS_S
 
 
@@ -35,6 +35,8 @@ REQUIRED = HAS_V | HAS_ID | HAS_TS | HAS_Q | HAS_C | HAS_S
 def read_event(data: Any, at: int, end: int, space: Any, index: Any, table: Any, row: int) -> Any:
     """Whether [at, end) is one event; its row of the table is then filled."""
     table[2][row], table[6][row] = np.float32(1.0), np.uint64(0)
+    if len(table[7]):
+        table[7][row, :] = 0
     seen = 0
     at, entries = map_header(data, at, end)
     for _ in range(entries):
@@ -45,20 +47,32 @@ def read_event(data: Any, at: int, end: int, space: Any, index: Any, table: Any,
             role = QUERY if key == Q else (CLICKED if key == C else SKIPPED)
             field = HAS_Q << role
             at = read_object(data, at, end, space, index, table, row, role)
-        elif key in (V, ID, TS):
-            field = HAS_V if key == V else (HAS_ID if key == ID else HAS_TS)
+        elif key == V:
+            field, at = read_version(data, at, end)
+        elif key in (ID, TS):
+            field = HAS_ID if key == ID else HAS_TS
             at = read_head(data, at, end, field, table, row)
         else:
             field, at = read_optional(data, at, end, key, space, table, row)
         if at < 0 or seen & field:
             return False
         seen |= field
-    return at == end and (seen & REQUIRED) == REQUIRED
+    keyed = ((seen & IS_KEYED) != 0) == ((seen & HAS_KEY) != 0)
+    return at == end and keyed and (seen & REQUIRED) == REQUIRED
+
+
+@inlined
+def read_version(data: Any, at: int, end: int) -> Any:
+    """(the field, with whether it is the version that has a key; the place after it)."""
+    after, value = whole_number(data, at, end)
+    if value == KEYED_VERSION:
+        return HAS_V | IS_KEYED, after
+    return HAS_V, (after if value == FORMAT_VERSION else UNUSUAL)
 
 
 @inlined
 def read_head(data: Any, at: int, end: int, field: int, table: Any, row: int) -> Any:
-    """The place after the version, the id or the time, which goes into the table."""
+    """The place after the id or the time, which goes into the table."""
     if field == HAS_ID:
         start, stop = text(data, at, end)
         if not is_text(data, start, stop):
@@ -66,10 +80,8 @@ def read_head(data: Any, at: int, end: int, field: int, table: Any, row: int) ->
         table[3][row] = xxh64(data, start, stop)
         return stop
     after, value = whole_number(data, at, end)
-    if field == HAS_TS:
-        table[1][row] = value
-        return after if value <= MAX_TS else UNUSUAL
-    return after if value == FORMAT_VERSION else UNUSUAL
+    table[1][row] = value
+    return after if value <= MAX_TS else UNUSUAL
 
 
 @inlined
@@ -87,6 +99,9 @@ def read_optional(data: Any, at: int, end: int, key: int, space: Any, table: Any
         name = space[0]
         stop = stop if same(data, start, stop, name, 0, len(name)) else UNUSUAL
         field = HAS_SP
+    elif key == KEY:
+        stop = keep_key(data, start, stop, table[7], row)
+        field = HAS_KEY
     elif key in (SRC, IMP):
         field = HAS_SRC if key == SRC else HAS_IMP
     else:
@@ -96,6 +111,19 @@ def read_optional(data: Any, at: int, end: int, key: int, space: Any, table: Any
     if key == SRC:
         table[6][row] = xxh64(data, start, stop)
     return field, stop
+
+
+@inlined
+def keep_key(data: Any, start: int, stop: int, keys: Any, row: int) -> Any:
+    """The end of a key that is as long as one may be and has no byte 0; kept where keys are wanted."""
+    if stop - start > MAX_KEY_BYTES:
+        return UNUSUAL
+    for place in range(start, stop):
+        if data[place] == 0:
+            return UNUSUAL
+        if len(keys):
+            keys[row, place - start] = data[place]
+    return stop
 
 
 @kernel(types.int64(BYTES, LONGS, types.int64, types.int64, types.int64, SPACE, INDEX, TABLE, types.int64))

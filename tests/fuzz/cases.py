@@ -36,12 +36,12 @@ class Case:
     @cached_property
     def compiled(self) -> BatchDecoder:
         """The decoder under test."""
-        return BatchDecoder(self.space, self.catalog, "t", self.limit)
+        return BatchDecoder(self.space, self.catalog, "t", self.limit, keyed=True)
 
     @cached_property
     def plain(self) -> PlainDecoder:
         """The specification."""
-        return PlainDecoder(self.space, self.catalog, "t", self.limit)
+        return PlainDecoder(self.space, self.catalog, "t", self.limit, keyed=True)
 
 
 def catalog_of(space: SpaceSpec, ids: list[str] = IDS) -> Catalog:

@@ -15,6 +15,7 @@ import numpy as np
 import streams
 from streams.columns import RoleColumns
 from streams.compiled.reading import Reading, _places
+from streams.wire import MAX_KEY_BYTES
 from tests.fuzz.cases import Case
 from tests.fuzz.compare import role_facts
 
@@ -72,7 +73,7 @@ class CheckedReading:
     def __init__(self, case: Case, modules: dict[str, ModuleType]) -> None:
         self._case = case
         self._modules = modules
-        self._compiled = Reading(case.space, case.catalog)
+        self._compiled = Reading(case.space, case.catalog, keyed=True)
         self._space = tuple(map(_guarded, self._compiled._space))
         self._index = tuple(map(_guarded, self._compiled._index))
 
@@ -82,6 +83,7 @@ class CheckedReading:
         views = len(self._case.space.views)
         table = [np.zeros(1, kind) for kind in (np.int64, np.int64, np.float32, np.uint64)]
         table += [np.zeros((1, 3), np.int32), np.zeros((1, 3, views, 3), np.int64)]
+        table += [np.zeros(1, np.uint64), np.full((1, MAX_KEY_BYTES), 0xEE, np.uint8)]
         data, bounds = Guarded(np.frombuffer(value, np.uint8)), Guarded(np.array([0, len(value)], np.int64))
         arguments = (data, bounds, 0, 1, self._case.limit, self._space, self._index)
         with np.errstate(over="ignore"):
@@ -91,6 +93,8 @@ class CheckedReading:
         if taken:
             theirs = (found.records, found.timestamps, found.weights, found.ids, found.rows)
             assert [one.tobytes() for one in table[:5]] == [one.tobytes() for one in theirs]
+            assert table[6].tobytes() == found.sources.tobytes()
+            assert table[7].tobytes() == found.keys.tobytes()
             self._check_columns(data, table[5], found)
         return bool(taken)
 

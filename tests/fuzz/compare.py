@@ -14,7 +14,7 @@ from streams.source import RecordBatch
 from streams.vectors import Column, SparseColumn
 from tests.fuzz.cases import Case
 
-COLUMNS = ("offsets", "timestamps", "weights", "ids", "sources")
+COLUMNS = ("offsets", "timestamps", "weights", "ids", "sources", "keys")
 
 
 def batch_of(values: Sequence[bytes | None], first: int = 10) -> RecordBatch:

@@ -27,7 +27,7 @@ LIES += [bytes([head, 255, 255, 255, 255]) for head in b"\xdf\xdd\xc6\xdb"]
 """Headers of much that does not follow, and of types that the format does not use."""
 
 DEEP = [b"\x91" * 600 + b"\xc0", b"\x81\xa1a" * 600 + b"\xc0", b"\x92\x80" * 40]
-FIELDS = ["v", "id", "ts", "q", "c", "s", "w", "src", "imp", "prop", "sp", "x", "views"]
+FIELDS = ["v", "id", "ts", "q", "c", "s", "w", "src", "imp", "prop", "sp", "key", "x", "views"]
 KEYS = [*FIELDS, "z", "", "weight", "\0v"]
 
 
@@ -60,6 +60,8 @@ def event(rng: Random, space: SpaceSpec, full: float = 0.3) -> Map:
         "sp": Text(space.id.encode()),
     }
     fields |= {name: value for name, value in optional.items() if rng.random() < full}
+    if rng.random() < full:
+        fields |= {"v": 2, "key": _text(rng)}
     pairs = [(Text(name.encode()), value) for name, value in fields.items()]
     if rng.random() < 0.3:
         rng.shuffle(pairs)

@@ -216,6 +216,7 @@ events = st.builds(
     impression=texts,
     propensity=st.none() | st.floats(0.001, 1),
     space=st.sampled_from([None, "photos", "texts"]),
+    key=st.none() | st.text(st.characters(codec="utf-8", min_codepoint=1), min_size=1, max_size=16),
 )
 
 
@@ -234,7 +235,7 @@ def one_by_one(value, space, catalog):
 
 def check_agreement(value):
     for space, catalog in ((DENSE, CATALOG), (SPARSE, None)):
-        decoded = BatchDecoder(space, catalog, "t").decode(batch([value]))
+        decoded = BatchDecoder(space, catalog, "t", keyed=True).decode(batch([value]))
         expected = one_by_one(value, space, catalog)
         if expected is None:
             # an index beyond the view is left to the learner by the batch decoder only
@@ -245,6 +246,7 @@ def check_agreement(value):
         assert decoded.ids.tolist() == [xxh64(slow.id)]
         assert decoded.timestamps.tolist() == [slow.ts]
         assert decoded.weights.tolist() == [np.float32(slow.weight)]
+        assert decoded.keys.tolist() == [(slow.key or "").encode()]
         for role, column in zip((decoded.query, decoded.clicked, decoded.skipped), columns, strict=True):
             assert role.rows.tolist() == column.rows.tolist()
             assert (role.inline is None) == (column.inline is None)
@@ -313,7 +315,7 @@ plain = st.recursive(
 @settings(max_examples=250, deadline=None)
 @given(
     st.dictionaries(
-        st.sampled_from(["v", "id", "ts", "q", "c", "s", "w", "src", "imp", "prop", "sp", "z"]), plain
+        st.sampled_from(["v", "id", "ts", "q", "c", "s", "w", "src", "imp", "prop", "sp", "key", "z"]), plain
     )
 )
 def test_any_value_in_any_field_agrees(changes):
@@ -329,3 +331,14 @@ def test_events_tell_where_they_came_from():
     ]
     sources = BatchDecoder(DENSE, None, "t").decode(batch(values)).sources
     assert sources.tolist() == [xxh64("web"), 0, xxh64("é" * 200)]
+
+
+def test_events_tell_their_keys_to_a_decoder_that_wants_them():
+    query, keys = ObjectRef(x=np.ones(3, np.float32)), ["a", None, "k" * 64, "é", None]
+    values = [encode_event(Event(f"e{n}", 5, query, query, query, key=key)) for n, key in enumerate(keys)]
+    decoded = BatchDecoder(DENSE, None, "t", keyed=True).decode(batch(values))
+    assert decoded.keys.dtype == "S64"
+    assert decoded.keys.tolist() == [(key or "").encode() for key in keys]
+    plain = BatchDecoder(DENSE, None, "t").decode(batch(values))
+    assert plain.keys is None
+    assert plain.ids.tolist() == decoded.ids.tolist()

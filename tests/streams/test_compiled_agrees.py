@@ -101,7 +101,17 @@ def edits(node):
 
 
 def test_every_first_byte_of_every_field():
-    fields = {"v": 1, "id": "e", "ts": 5, "w": 2, "prop": 0.5, "src": "a", "imp": "b", "sp": "texts"}
+    fields = {
+        "v": 2,
+        "id": "e",
+        "ts": 5,
+        "w": 2,
+        "prop": 0.5,
+        "src": "a",
+        "imp": "b",
+        "sp": "texts",
+        "key": "k",
+    }
     objects = {name: {"x": [bytes(8), bytes(8)]} for name in "qcs"}
     whole = msgpack.unpackb(msgpack.packb(fields | objects), object_pairs_hook=tuple)
     rest = [b"", b"\0", bytes(2), bytes(4), b"\0\0\0\x01", bytes(8), b"\x3f\xf0" + bytes(6), bytes(40)]
