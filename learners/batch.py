@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ class TripletBatch:
     query: Block
     clicked: Block
     skipped: Block
-    keys: NDArray[np.bytes_] | None = None
+    keys: NDArray[np.bytes_] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name, block in (("clicked", self.clicked), ("skipped", self.skipped)):

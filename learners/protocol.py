@@ -78,7 +78,6 @@ class Learner(Protocol):
         """An independent copy."""
         ...
 
-    @staticmethod
-    def warm_up() -> None:
+    def warm_up(self) -> None:
         """Do now what the first event would otherwise wait for."""
         ...

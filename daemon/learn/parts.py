@@ -99,7 +99,7 @@ class LoopParts:
         first = progress.records
         progress.advance(done.applied)
         self.handover.applied(first, progress.records, progress.watermark, done)
-        self.halts.passed(ready, len(ready.decoded.poison) + len(done.rejected))
+        self.halts.passed(ready, len(ready.decoded.poison) + done.damaged)
         self.observer.applied(ready, done, self.halts.poison_share)
 
     def write_version_when_due(self, asked: bool) -> None:

@@ -40,7 +40,7 @@ def step_log(
 ) -> StepLog:
     """The step log that `[steps]` asks for. Opens nothing: its thread does, once it is started."""
     settings = config.steps
-    if not (settings.enabled and by_steps(config.learner.algorithm)):
+    if not (settings.enabled and by_steps(config.learner.algorithm, config.keys)):
         return StepLog(Handover(None), None, lambda: None)
     inbox, base = Inbox(), durable(origin.base)
     dim, told = origin.state.learner.dim, origin.state.learner.taken

@@ -9,7 +9,8 @@ import numpy as np
 
 from daemon.config.model import ServingConfig
 from daemon.replica.loading import Buffers
-from daemon.versions.algorithms import ALGORITHMS
+from daemon.replica.model import ModelSpace
+from daemon.versions.algorithms import algorithm_of
 from daemon.versions.forms import CARRIED, FormKind
 from daemon.versions.matrix_form import power_of
 from learners.carried import CarriedForm, Tangent
@@ -98,9 +99,9 @@ class MadeEachTime:
         return None
 
 
-def carry_of(algorithm: str, serving: ServingConfig) -> Carry:
-    """How forms of this algorithm keep up."""
-    kind = ALGORITHMS[algorithm].forms
+def carry_of(space: ModelSpace, serving: ServingConfig) -> Carry:
+    """How forms of versions of this space keep up."""
+    kind = algorithm_of(space.algorithm, space.keys).forms
     return CarriedOn(kind, serving) if kind.follows == CARRIED else MadeEachTime(kind, serving)
 
 

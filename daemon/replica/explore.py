@@ -97,7 +97,7 @@ class Explorer:
     def _free(self) -> _Slot:
         if len(self._slots) < self._room:
             space, serving = self._shelf.space, self._shelf.serving
-            self._slots.append(_Slot(Side(Buffers.of(space, serving), carry_of(space.algorithm, serving))))
+            self._slots.append(_Slot(Side(Buffers.of(space, serving), carry_of(space, serving))))
         unread = [slot for slot in self._slots if slot.readers == 0]
         if not unread:
             raise NotServing(f"{self._room} other versions are being looked at: ask again")

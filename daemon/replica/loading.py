@@ -18,7 +18,7 @@ from daemon.exits import UserError
 from daemon.replica.model import ModelSpace
 from daemon.replica.refusals import Refused
 from daemon.replica.settings import Shelf
-from daemon.versions.algorithms import ALGORITHMS, learner_config_of, restored
+from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
 from daemon.versions.counters import records_of
 from daemon.versions.serving_form import DERIVED, settings_digest
 from learners.block import Float32s
@@ -45,7 +45,7 @@ class Buffers:
     @classmethod
     def of(cls, space: ModelSpace, serving: ServingConfig, carried: bool = False) -> Buffers:
         """Buffers for versions of this space, touched, so that their memory is there from now on."""
-        full = ALGORITHMS[space.algorithm].forms.has_matrix(serving, space.dim)
+        full = algorithm_of(space.algorithm, space.keys).forms.has_matrix(serving, space.dim)
         matrix, P = (_matrix(space.dim) if wanted else None for wanted in (full, full and carried))
         return cls(state_room(space), matrix, P)
 
@@ -104,7 +104,8 @@ def load_state(shelf: Shelf, number: int, buffers: Buffers) -> State:
         if array.dtype.kind == "f":
             check_finite(array, f"version {number}: {name}")
     try:
-        remake = partial(restored, learner_config_of(manifest), columns=shelf.space.columns)
+        columns, keys = shelf.space.columns, shelf.space.keys
+        remake = partial(restored, learner_config_of(manifest), columns=columns, keys=keys)
         return State(manifest, remake(buffers.state), remake)
     except (LearnerError, KeyError, ValueError) as error:
         raise Refused("malformed", f"version {number}: {error}") from error
@@ -116,7 +117,7 @@ def load_form(shelf: Shelf, state: State, buffers: Buffers) -> ServedForm:
     Nothing of the size of a matrix is allocated where the form is attached to the version, made with the same
     settings; else it is computed. Raises Refused; the second buffer then holds anything.
     """
-    number, kind = state.manifest.number, ALGORITHMS[shelf.space.algorithm].forms
+    number, kind = state.manifest.number, algorithm_of(shelf.space.algorithm, shelf.space.keys).forms
     try:
         form = _kept_form(shelf, state, buffers) if kind.kept else None
         if form is None:
@@ -149,7 +150,7 @@ def _kept_form(shelf: Shelf, state: State, buffers: Buffers) -> ServedForm | Non
         if meta is None or meta.get("settings_digest") != settings_digest(shelf.serving):
             return None
         found = versions.attached(number, DERIVED, lambda spec: _form_destination(spec, buffers))
-        kind = ALGORITHMS[shelf.space.algorithm].forms
+        kind = algorithm_of(shelf.space.algorithm, shelf.space.keys).forms
         return None if found is None else kind.read(found[0], state.learner)
     except (CheckpointError, LearnerError, ValueError):
         return None

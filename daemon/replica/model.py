@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from checkpoints.manifest import ArraySpec, Manifest
-from daemon.versions.algorithms import NO_VIEWS, Columns
+from daemon.config.keys import KeysConfig
+from daemon.versions.algorithm import NO_VIEWS, Columns
 from daemon.versions.arrays import learner_specs
+from daemon.versions.by_key import ONE_MODEL, keys_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class ModelSpace:
     """What every version served beside an item index must agree with: the objects' space, the frozen map
     that brought them there, the dimension it gives, the learner, and its arrays.
 
-    columns: of each view in the mapped vectors, for learners that look at them.
+    columns: of each view in the mapped vectors, for learners that look at them. keys: [keys], whether there
+    is one model per key.
     """
 
     space: str
@@ -42,9 +45,11 @@ class ModelSpace:
     algorithm: str
     arrays: tuple[ArraySpec, ...]
     columns: Columns
+    keys: KeysConfig = ONE_MODEL
 
     @classmethod
     def of(cls, manifest: Manifest, dim: int, columns: Columns = NO_VIEWS) -> ModelSpace:
         """The space of a version; `dim` and `columns` are its map's."""
         name = str(manifest.learner.get("name"))
-        return cls(manifest.space, str(manifest.map.get("id")), dim, name, learner_specs(manifest), columns)
+        arrays, keys = learner_specs(manifest), keys_of(manifest)
+        return cls(manifest.space, str(manifest.map.get("id")), dim, name, arrays, columns, keys)

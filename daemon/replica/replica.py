@@ -54,7 +54,7 @@ class Replica:
             raise ValueError(f"only {LATEST} can be followed step by step, not {alias}")
         self._alias, self._hooks, self._stepping = alias, hooks, steps is not None
         self._board, self._stop = Board(alias), threading.Event()
-        space, carry = shelf.space, carry_of(shelf.space.algorithm, shelf.serving)
+        space, carry = shelf.space, carry_of(shelf.space, shelf.serving)
         self._sides = Sides(
             *(Side(Buffers.of(space, shelf.serving, self._stepping), carry) for _ in range(2))
         )
@@ -68,6 +68,7 @@ class Replica:
             swapper=swapper,
             board=self._board,
             told=self._tell,
+            looked=hooks.looked,
         )
         self._refiner = Refiner(
             sides=self._sides,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.aliases import LATEST
-from checkpoints.ledger import Ledger
+from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config, ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
@@ -65,7 +65,8 @@ class Hooks:
     prepare(view): what `view.prepared` will be (norms of all items), before the flip. warm(view): a dry
     search before the flip; `view.prepared` is there. flipped(flip): told after it; must be quick. sample(n):
     at most n mapped items on which the error of carrying a form over is measured, the same ones in every call
-    as far as they are still there; None for none. A `view` is valid only during the call. An exception out of
+    as far as they are still there; None for none. looked(entries): told the ledger as it was read at each
+    look; must be quick. A `view` is valid only during the call. An exception out of
     `prepare` or `warm` refuses the version.
     """
 
@@ -73,6 +74,7 @@ class Hooks:
     warm: Callable[[View], None] | None = None
     flipped: Callable[[Flip], None] | None = None
     sample: Callable[[int], Block | None] | None = None
+    looked: Callable[[Sequence[LedgerEntry]], None] | None = None
 
 
 Steps = Callable[[], Source]
@@ -84,7 +86,7 @@ def steps_of(config: Config, alias: str) -> Steps | None:
     moves with every step, and only where `steps.enabled` says that they are published, of learners whose
     forms keep up with steps.
     """
-    if alias != LATEST or not config.steps.enabled or not by_steps(config.learner.algorithm):
+    if alias != LATEST or not config.steps.enabled or not by_steps(config.learner.algorithm, config.keys):
         return None
     topic = config.stream.to_address().steps
     return lambda: open_source(topic)

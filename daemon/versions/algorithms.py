@@ -6,16 +6,19 @@ To add one: its pure learner in `learners`, its keys in `daemon.config.learners`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, TypeAlias
+from dataclasses import fields
+from typing import Any
 
 import numpy.typing as npt
 
 from checkpoints.manifest import Manifest
+from daemon.config.keys import KeysConfig
 from daemon.config.learners import LEARNERS, LearnerConfig
+from daemon.versions.algorithm import NO_VIEWS, Algorithm, Columns
 from daemon.versions.arrays import learner_specs, one_digest
 from daemon.versions.blocks_form import BlocksForms
-from daemon.versions.forms import VERSIONS, FormKind, MadeAnew
+from daemon.versions.by_key import ONE_MODEL, by_key, compared
+from daemon.versions.forms import VERSIONS, MadeAnew
 from daemon.versions.kernel_settings import omks_settings
 from daemon.versions.matrix_form import MatrixForms
 from daemon.versions.supports_form import SupportsForms
@@ -37,36 +40,6 @@ refusal but a control entry."""
 LEFT_OUT: Mapping[str, Any] = {"pull_every": 0, "decay": 0.0, "radius": 0.0}
 """Settings that older versions do not have either: they were learned with these."""
 
-Columns: TypeAlias = Mapping[str, range]
-"""View, or kernel of a view, -> its columns in the mapped vectors, in their order."""
-NO_VIEWS: Columns = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Algorithm:
-    """One learner as everything else knows it.
-
-    settings: (keys of [learner], columns of the views) -> the learner's own settings; raises ConfigError.
-    make: (settings, dim, sample) -> the learner before any event. sample: mapped objects of the warm-up, of
-    which it may learn scales and landmarks; None unless `needs_sample`.
-    restore: (arrays, settings) -> the learner that goes on from a version's arrays, taking them over where it
-    can; raises StateError.
-    forms: what versions are served as.
-    followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
-    by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
-    full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
-    less of what it did than its weight.
-    """
-
-    settings: Callable[[Any, Columns], Any]
-    make: Callable[[Any, int, Block | None], Learner]
-    restore: Callable[[Mapping[str, npt.NDArray[Any]], Any], Learner]
-    forms: FormKind
-    followed: tuple[str, ...] = ()
-    needs_sample: bool = False
-    by_block: bool = False
-    full_step: Callable[[Any], float] | None = None
-
 
 def same_names(settings: Callable[..., Any]) -> Callable[[Any, Columns], Any]:
     """Settings of a dataclass whose fields are keys of [learner]."""
@@ -80,7 +53,10 @@ def _aggressiveness(keys: Any) -> float:
 
 
 def _of_a_matrix(
-    learner: type[Any], config: type[Any], full_step: Callable[[Any], float] | None = None
+    learner: type[Any],
+    config: type[Any],
+    full_step: Callable[[Any], float] | None = None,
+    distance: bool = False,
 ) -> Algorithm:
     """A learner of one matrix W, which can be pulled back towards its start."""
     own = same_names(config)
@@ -96,7 +72,7 @@ def _of_a_matrix(
         settings=settings,
         make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
         restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
-        forms=MatrixForms(),
+        forms=MatrixForms(distance=distance),
         followed=("W",),
         full_step=full_step,
     )
@@ -121,8 +97,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         forms=MatrixForms(follows=VERSIONS),
         full_step=_aggressiveness,
     ),
-    "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness),
-    "lego": _of_a_matrix(Lego, LegoConfig),
+    "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness, distance=True),
+    "lego": _of_a_matrix(Lego, LegoConfig, distance=True),
     "soml-tg": _soml(SomlTg, SomlTgConfig),
     "soml-da": _soml(SomlDa, SomlDaConfig),
     "omks-maps": Algorithm(
@@ -157,16 +133,22 @@ def learner_config_of(manifest: Manifest) -> LearnerConfig:
     return keys(algorithm=manifest.learner["name"], **settings)
 
 
-def by_steps(algorithm: str) -> bool:
+def algorithm_of(name: str, keys: KeysConfig = ONE_MODEL) -> Algorithm:
+    """The algorithm of this name, with one model per key where `keys` has slots."""
+    one = ALGORITHMS[name]
+    return by_key(one, keys) if keys.slots else one
+
+
+def by_steps(algorithm: str, keys: KeysConfig = ONE_MODEL) -> bool:
     """Whether its models can be followed step by step, not only from version to version."""
-    return ALGORITHMS[algorithm].forms.follows != VERSIONS
+    return algorithm_of(algorithm, keys).forms.follows != VERSIONS
 
 
 def state_digest(algorithm: str, names: Iterable[str], digest: Callable[[str], str]) -> str:
     """What two copies of a learner that took the same steps are compared by; names: of its arrays, of which
     `digest` gives each one's.
     """
-    return one_digest({name: digest(name) for name in ALGORITHMS[algorithm].followed or names})
+    return one_digest({name: digest(name) for name in compared(ALGORITHMS[algorithm].followed, names)})
 
 
 def digest_of(manifest: Manifest) -> str:
@@ -187,16 +169,23 @@ def columns_of(fitted: FittedSpaceMap) -> Columns:
 
 
 def untrained(
-    config: LearnerConfig, dim: int, columns: Columns = NO_VIEWS, sample: Block | None = None
+    config: LearnerConfig,
+    dim: int,
+    columns: Columns = NO_VIEWS,
+    sample: Block | None = None,
+    keys: KeysConfig = ONE_MODEL,
 ) -> Learner:
     """The learner before any event. Raises ConfigError."""
-    algorithm = ALGORITHMS[config.algorithm]
+    algorithm = algorithm_of(config.algorithm, keys)
     return algorithm.make(algorithm.settings(config, columns), dim, sample)
 
 
 def restored(
-    config: LearnerConfig, arrays: Mapping[str, npt.NDArray[Any]], columns: Columns = NO_VIEWS
+    config: LearnerConfig,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    columns: Columns = NO_VIEWS,
+    keys: KeysConfig = ONE_MODEL,
 ) -> Learner:
     """The learner that goes on from a version's arrays, taking them over where it can. Raises StateError."""
-    algorithm = ALGORITHMS[config.algorithm]
+    algorithm = algorithm_of(config.algorithm, keys)
     return algorithm.restore(arrays, algorithm.settings(config, columns))

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from checkpoints.errors import CheckpointError, KeyExists
 from checkpoints.versions import Version, VersionStore
 from daemon.config.model import ServingConfig
-from daemon.versions.algorithms import ALGORITHMS, columns_of, learner_config_of, restored
+from daemon.versions.algorithms import algorithm_of, columns_of, learner_config_of, restored
 from daemon.versions.arrays import learner_arrays
+from daemon.versions.by_key import keys_of
 from daemon.versions.maps import map_of
 from learners.errors import StateError
 from learners.protocol import Learner
@@ -40,7 +41,8 @@ def serving_form(
     logged.
     """
     manifest = version.manifest
-    kind, learner = ALGORITHMS[manifest.learner["name"]].forms, learner_of(version)
+    kind = algorithm_of(manifest.learner["name"], keys_of(manifest)).forms
+    learner = learner_of(version)
     number, digest = manifest.number, settings_digest(config)
     if not kind.kept:
         return kind.make(learner, number, config)
@@ -63,10 +65,10 @@ def serving_form(
 def learner_of(version: Version) -> Learner:
     """The learner of a loaded version, on its arrays. Raises StateError for what is none."""
     try:
-        config = learner_config_of(version.manifest)
+        config, keys = learner_config_of(version.manifest), keys_of(version.manifest)
     except (KeyError, ValueError) as error:
         raise StateError(f"the version's learner is not described: {error}") from error
-    return restored(config, learner_arrays(version.arrays), columns_of(map_of(version)))
+    return restored(config, learner_arrays(version.arrays), columns_of(map_of(version)), keys)
 
 
 def settings_digest(config: ServingConfig) -> str:

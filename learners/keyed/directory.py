@@ -16,6 +16,10 @@ from learners.outcome import Reason
 
 Int64s = NDArray[np.int64]
 
+CLOCK = "key_clock"
+KEY_ARRAYS = ("key_name", "key_last", "key_events", CLOCK)
+"""Names of a directory's arrays."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
@@ -112,7 +116,7 @@ class Directory:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """{"key_name": uint8 [slots, 64], "key_last", "key_events": int64 [slots], "key_clock": int64 []}."""
         clock = np.array(self.clock, np.int64)
-        return {"key_name": self.name, "key_last": self.last, "key_events": self.events, "key_clock": clock}
+        return dict(zip(KEY_ARRAYS, (self.name, self.last, self.events, clock), strict=True))
 
     @classmethod
     def from_arrays(cls, config: KeyedConfig, arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -129,7 +133,7 @@ class Directory:
                 )
             if own.ndim:
                 own[...] = given
-        directory.clock = int(arrays["key_clock"])
+        directory.clock = int(arrays[CLOCK])
         directory._list_keys()
         return directory
 

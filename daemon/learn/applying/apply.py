@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.learn.applying.learning import Learned, learn, names_of
-from daemon.learn.applying.letters import capped_letters, rejected_letters
+from daemon.learn.applying.letters import NO_ROOM, capped_letters, rejected_letters
 from daemon.learn.applying.progress import Applied
 from daemon.learn.applying.ready import Ready
 from daemon.learn.applying.state import State
@@ -40,6 +40,11 @@ class Step:
     def letters(self) -> list[DeadLetter]:
         """All dead letters of the step, in offset order."""
         return sorted(self.rejected + self.capped, key=lambda letter: letter.offset)
+
+    @property
+    def damaged(self) -> int:
+        """How many records were refused for what they are. That a key has no room is no fault of a record."""
+        return sum(letter.reason != NO_ROOM for letter in self.rejected)
 
 
 def step(state: State, ready: Ready, topic: str) -> Step:

@@ -26,9 +26,8 @@ class Assembler:
         """The batch's events in order; None when it has none (every record is poison)."""
         if len(decoded.offsets) == 0:
             return None
-        return TripletBatch(
-            self._role(decoded.query), self._role(decoded.clicked), self._role(decoded.skipped)
-        )
+        roles = (self._role(role) for role in (decoded.query, decoded.clicked, decoded.skipped))
+        return TripletBatch(*roles, keys=decoded.keys)
 
     def _role(self, role: RoleColumns) -> Block:
         if role.inline is None:

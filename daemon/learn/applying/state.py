@@ -11,6 +11,7 @@ from daemon.config.learners import LearnerConfig
 from daemon.learn.applying.controls import Entry, repeats
 from daemon.versions.algorithms import columns_of, full_step, restored
 from daemon.versions.arrays import Arrays, caps_arrays, learner_arrays, pack, window_arrays
+from daemon.versions.by_key import keys_of
 from daemon.versions.caps import caps_of
 from daemon.versions.maps import map_of
 from learners.caps import CapsConfig, StepWindow
@@ -44,7 +45,7 @@ class State:
             )
         fitted = map_of(version)
         return cls(
-            restored(config, learner_arrays(version.arrays), columns_of(fitted)),
+            restored(config, learner_arrays(version.arrays), columns_of(fitted), keys_of(version.manifest)),
             IdWindow.from_arrays(config.dedupe_window, known),
             fitted,
             StepWindow.from_arrays(caps_of(version.manifest), caps_arrays(version.arrays), _salt()),

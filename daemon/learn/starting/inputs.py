@@ -68,7 +68,8 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
         stack.callback(control.close)
         dead = opening.result()
     store = LocalStore(Path(config.checkpoints.path))
-    decoder = BatchDecoder(space, catalog, address.topic, config.stream.max_record_size)
+    largest, keyed = config.stream.max_record_size, config.keys.slots > 0
+    decoder = BatchDecoder(space, catalog, address.topic, largest, keyed)
     return Inputs(
         address,
         control.identity(),

@@ -95,7 +95,7 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
 
 def _first(plan: _Plan, found: Fitted, offsets: Mapping[int, int], epoch: Epoch) -> Origin:
     settings, fitted = plan.config.learner, found.space
-    learner = untrained(settings, fitted.dim, columns_of(fitted), found.sample)
+    learner = untrained(settings, fitted.dim, columns_of(fitted), found.sample, plan.config.keys)
     state = State.first(learner, fitted, settings, plan.config.caps.as_learned)
     progress = Progress({p: PartitionPosition(offset) for p, offset in offsets.items()})
     describe = Description(plan.run, fitted)

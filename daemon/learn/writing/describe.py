@@ -13,6 +13,7 @@ from typing import Any
 from checkpoints.manifest import Manifest, VersionMeta
 from daemon.config.model import Config
 from daemon.learn.applying.progress import Snapshot
+from daemon.versions.by_key import KEYS, keys_of
 from daemon.versions.caps import CAPS
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
@@ -42,6 +43,8 @@ def learner_settings(config: Config) -> dict[str, Any]:
     settings["max_record_bytes"] = config.stream.max_record_size  # decides which records are poison
     if config.caps.as_learned.any:
         settings[CAPS] = asdict(config.caps.as_learned)
+    if config.keys.slots:
+        settings[KEYS] = config.keys.model_dump()
     settings["views"] = {name: _view(view.model_dump()) for name, view in config.space.views.items()}
     return settings
 
@@ -56,7 +59,8 @@ def decoder_of(manifest: Manifest, catalog: Catalog | None) -> BatchDecoder:
     recorded = manifest.learner["config"]
     views = tuple(ViewSpec(name, view["kind"], view["dim"]) for name, view in recorded["views"].items())
     space = SpaceSpec(manifest.space, views)
-    return BatchDecoder(space, catalog, manifest.stream["topic"], recorded["max_record_bytes"])
+    topic, largest = manifest.stream["topic"], recorded["max_record_bytes"]
+    return BatchDecoder(space, catalog, topic, largest, keyed=keys_of(manifest).slots > 0)
 
 
 def digest_of(settings: Mapping[str, Any]) -> str:
