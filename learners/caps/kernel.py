@@ -109,7 +109,7 @@ def judge(window: Any, salt: Any, named: Any, wanted: Any) -> tuple[Any, Any]:
         total, held = counts[slot, SUM], counts[slot, HELD]
         if total - held >= caps[kind]:
             return (ITEM_FULL if kind == SKIPPED else kind + 1), 0
-        if caps[kind] - total < allowed:
+        if caps[kind] - total < max(allowed, 1):  # whoever wants nothing is refused by a full cap too
             if held > 0:
                 return LET_IN, -1
             allowed = caps[kind] - total

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -18,10 +18,12 @@ from learners import Learner, Oasis, OasisConfig
 from learners.averaged import Averaged
 from learners.dissim import Dissim, DissimConfig
 from learners.hedge import HedgeConfig
+from learners.kernels.tiles import LANES
 from learners.lego import Lego, LegoConfig
 from learners.multikernel import KernelConfig, Omks, OmksConfig, ViewKernels, one_kernel
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
+from learners.tether import TetherConfig, Tethered
 
 from .oracle_averaged import AveragedOracle
 from .oracle_combination import Combination, Given, Hedge, PassiveAggressive
@@ -29,9 +31,10 @@ from .oracle_kernels import cosine, intersection, linear, on_view, polynomial, r
 from .oracle_lego import LegoOracle
 from .oracle_oasis import DissimOracle, OasisOracle
 from .oracle_oks import OksOracle
-from .oracle_omks import MappedOasisOracle, OmksOracle
+from .oracle_omks import Budget, MappedOasisOracle, OmksOracle
 from .oracle_soml import SomlDaOracle, SomlTgOracle
 from .oracle_step import Kernel, Oracle
+from .oracle_tether import TetheredOracle
 
 DIM = 12
 
@@ -42,7 +45,8 @@ class UnderTest:
 
     learner: made by (dim, settings), and gone on with by `from_state(arrays, settings)`. settings, oracle:
     for a dimension. inputs: kinds of rows it takes. least_dim: of its vectors, where it cuts them into views.
-    passive_counts: an event that moves nothing still counts in what is scored with.
+    passive_counts: an event that moves nothing still counts in what is scored with. full_step: the largest
+    tau of an event of weight 1; None where none is stated.
     """
 
     name: str
@@ -52,6 +56,7 @@ class UnderTest:
     inputs: tuple[str, ...] = ("dense", "sparse")
     least_dim: int = 1
     passive_counts: bool = False
+    full_step: float | None = 0.1
 
     def make(self, dim: int = DIM) -> Learner:
         """Before any event."""
@@ -69,12 +74,35 @@ class UnderTest:
 
 def _oasis(name: str, **settings: Any) -> UnderTest:
     oracle = {**settings, "symmetric": settings.get("symmetric") == "online"}
-    return UnderTest(name, Oasis, lambda dim: OasisConfig(**settings), lambda dim: OasisOracle(dim, **oracle))
+    return UnderTest(
+        name,
+        Oasis,
+        lambda dim: OasisConfig(**settings),
+        lambda dim: OasisOracle(dim, **oracle),
+        full_step=settings.get("C", 0.1),
+    )
+
+
+def _tethered(name: str, inner: Any, oracle: Callable[[int], Any]) -> UnderTest:
+    """Pulled back every 7 events, by decay and by a ball that steps of C leave."""
+    how = (7, 0.2, 0.1)
+    return UnderTest(
+        name,
+        Tethered,
+        lambda dim: TetherConfig(inner, *how),
+        lambda dim: TetheredOracle(oracle(dim), *how),
+        passive_counts=True,
+        full_step=None if isinstance(inner, LegoConfig) else inner.C,
+    )
 
 
 def _tg(name: str, eta: float, lam: float) -> UnderTest:
     return UnderTest(
-        name, SomlTg, lambda dim: SomlTgConfig(eta, lam), lambda dim: SomlTgOracle(dim, eta, lam)
+        name,
+        SomlTg,
+        lambda dim: SomlTgConfig(eta, lam),
+        lambda dim: SomlTgOracle(dim, eta, lam),
+        full_step=None,
     )
 
 
@@ -84,6 +112,7 @@ def _da(name: str, gamma: float, rho: float, lam: float) -> UnderTest:
         SomlDa,
         lambda dim: SomlDaConfig(gamma, rho, lam),
         lambda dim: SomlDaOracle(dim, gamma, rho, lam),
+        full_step=None,
     )
 
 
@@ -93,7 +122,21 @@ def _oks(name: str, kernel: KernelConfig, same: Kernel, C: float = 0.1) -> Under
         Omks,
         lambda dim: one_kernel(dim, kernel, 1.0, C=C, triplets=64, objects=192),
         lambda dim: OksOracle(same, C),
+        full_step=C,
     )
+
+
+def _kept(name: str, rule: Literal["oldest", "smallest"]) -> UnderTest:
+    """OKS over a support set of 7 triplets of 32 objects: on a stream of others some go with each step."""
+
+    def settings(dim: int) -> OmksConfig:
+        kernel = KernelConfig("rbf")
+        return one_kernel(dim, kernel, 1.0, C=1.0, triplets=7, objects=LANES, evict=rule)
+
+    def oracle(dim: int) -> Oracle:
+        return OmksOracle([OksOracle(rbf(1.0), 1.0)], Given([1.0]), budget=Budget(7, LANES, rule))
+
+    return UnderTest(name, Omks, settings, oracle, full_step=1.0)
 
 
 def _views(dim: int) -> list[tuple[int, int]]:
@@ -152,8 +195,17 @@ OF_MATRICES = (
     UnderTest(
         "dissim-psd", Dissim, lambda dim: DissimConfig(psd_every=7), lambda dim: DissimOracle(dim, 0.1, 7)
     ),
-    UnderTest("lego", Lego, lambda dim: LegoConfig(), LegoOracle),
-    UnderTest("lego-firm", Lego, lambda dim: LegoConfig(eta=1.0), lambda dim: LegoOracle(dim, 1.0)),
+    UnderTest("lego", Lego, lambda dim: LegoConfig(), LegoOracle, full_step=None),
+    UnderTest(
+        "lego-firm",
+        Lego,
+        lambda dim: LegoConfig(eta=1.0),
+        lambda dim: LegoOracle(dim, 1.0),
+        full_step=None,
+    ),
+    _tethered("oasis-tethered", OasisConfig(), OasisOracle),
+    _tethered("dissim-tethered", DissimConfig(), DissimOracle),
+    _tethered("lego-tethered", LegoConfig(eta=1.0), lambda dim: LegoOracle(dim, 1.0)),
 )
 
 OF_DIAGONALS = (
@@ -171,6 +223,8 @@ OF_KERNELS = (
     _oks("oks-cosine", KernelConfig("cosine"), cosine, C=1.0),
     _oks("oks-polynomial", KernelConfig("polynomial", scale=0.5, shift=1, degree=2), polynomial(2, 0.5, 1.0)),
     _oks("oks-intersection", KernelConfig("intersection"), intersection),
+    _kept("oks-oldest", "oldest"),
+    _kept("oks-smallest", "smallest"),
     _omks("omks-hedge", HedgeConfig("hedge", beta=0.8), lambda m: Hedge(m, 0.8), *COSINE),
     _omks("omks-share", HedgeConfig("share", beta=0.8, share=0.05), lambda m: Hedge(m, 0.8, 0.05), *COSINE),
     _omks("omks-uniform", HedgeConfig("uniform"), lambda m: Given([1.0] * m), *LINEAR),
@@ -207,6 +261,9 @@ def _with_inputs() -> Iterator[Any]:
             yield pytest.param(one, kind, id=f"{one}-{kind}")
 
 
+WITH_FULL_STEP = pytest.mark.parametrize("subject", [one for one in LEARNERS if one.full_step], ids=str)
+"""Each learner that states how long a step of an event of weight 1 can be."""
+
 EVERY_INPUT = pytest.mark.parametrize(("subject", "kind"), list(_with_inputs()))
 """Each learner with each kind of rows it takes."""
 
@@ -219,3 +276,8 @@ def bits(learner: Learner) -> dict[str, bytes]:
 def saved(learner: Learner) -> dict[str, NDArray[Any]]:
     """The state, copied."""
     return {name: array.copy() for name, array in learner.state().items()}
+
+
+def without_counters(state: dict[str, bytes]) -> dict[str, bytes]:
+    """A state without `events`, which counts what came, also where nothing was learned from it."""
+    return {name: array for name, array in state.items() if name != "events"}

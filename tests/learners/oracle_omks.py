@@ -9,6 +9,7 @@ import numpy as np
 
 from .oracle_combination import Combination
 from .oracle_oasis import OasisOracle
+from .oracle_oks import Triple, triple
 from .oracle_step import Doubles, Oracle, Step, hinge
 
 Phi = Callable[[Doubles], Doubles]
@@ -25,6 +26,8 @@ class OmksOracle:
     then, and the margin of f is that of those awake, their theta normalised. tau: the largest of all. idle:
     whether theta also learns from an event in which nobody steps.
 
+    budget: of OKS members, which triplets they keep; None for all.
+
     tied: of each event, whether a margin was so near 0 that rounding decides what z_i is, as that of a cosine
     is where c and s lie in one direction.
     """
@@ -35,9 +38,10 @@ class OmksOracle:
         combination: Combination,
         views: Sequence[tuple[int, int]] | None = None,
         idle: bool = True,
+        budget: Budget | None = None,
     ) -> None:
         self.members, self.combination, self._views = members, combination, views
-        self._idle = idle
+        self._idle, self._budget = idle, budget
         self.wrong: list[list[int]] = []
         self.votes: list[bool] = []
         self.tied: list[bool] = []
@@ -54,9 +58,14 @@ class OmksOracle:
         if weight == 0:
             return Step(margin, hinge(margin), 0.0)
         taus = [one.step(q, c, s, weight).tau for one, on in zip(self.members, awake, strict=True) if on]
-        if self._idle or max(taus, default=0.0) > 0:
+        largest = max(taus, default=0.0)
+        if self._idle or largest > 0:
             self.combination.update(margins, awake)
-        return Step(margin, hinge(margin), max(taus, default=0.0))
+        if self._budget and largest > 0:
+            for gone in self._budget.join(triple(q, c, s), sum(taus)):
+                for one in self.members:
+                    one.forget(gone)  # type: ignore[attr-defined]
+        return Step(margin, hinge(margin), largest)
 
     def score(self, q: Doubles, p: Doubles) -> float:
         theta = self.combination.theta
@@ -71,6 +80,32 @@ class OmksOracle:
         """Where c and s are not the same: equal ones tie in any arithmetic."""
         views = self._views or [(0, len(c))] * len(self.members)
         return np.array([bool(np.any(c[start:stop] != s[start:stop])) for start, stop in views])
+
+
+class Budget:
+    """At most so many triplets, of at most so many distinct objects.
+
+    rule: who goes where a new one finds no room: "oldest", which joined or came again the longest ago;
+    "smallest", whose taus add up to the least, the older of equals. One that comes again is not kept twice.
+    """
+
+    def __init__(self, triplets: int, objects: int, rule: str) -> None:
+        self.kept: dict[Triple, float] = {}  # from the oldest to the newest
+        self._triplets, self._objects, self._rule = triplets, objects, rule
+
+    def join(self, new: Triple, tau: float) -> list[Triple]:
+        """Those that go for a triplet that took steps of this sum."""
+        before, gone = self.kept.pop(new, 0.0), []
+        while before == 0 and self._full(new):
+            sizes = list(self.kept.values()) if self._rule == "smallest" else [0.0] * len(self.kept)
+            gone.append(list(self.kept)[int(np.argmin(sizes))])
+            del self.kept[gone[-1]]
+        self.kept[new] = before + tau
+        return gone
+
+    def _full(self, new: Triple) -> bool:
+        objects = {one for kept in (*self.kept, new) for one in kept}
+        return len(self.kept) == self._triplets or len(objects) > self._objects
 
 
 class MappedOasisOracle:

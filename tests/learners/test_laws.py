@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learners import UPDATED, DenseBlock, SparseBlock
 
 from .examples import block, dense, matrices, rows, spoiled, triplets
-from .learners_under_test import DIM, EVERY, EVERY_INPUT, UnderTest, bits, saved
+from .learners_under_test import DIM, EVERY, EVERY_INPUT, UnderTest, bits, saved, without_counters
 
 WEIGHTS = [0.0, 0.5, 1.0, 2.0, -1.0]
 CUTS = st.lists(st.integers(0, 40), max_size=6)
@@ -58,11 +58,6 @@ def test_what_was_taken_gives_another_copy_the_same_bits(
     assert without_counters(bits(copy)) == without_counters(bits(learner))
     queries, items = batch.query, triplets(seed, 5, DIM, kind).clicked
     assert copy.similarity(queries, items).tobytes() == learner.similarity(queries, items).tobytes()
-
-
-def without_counters(state: dict[str, bytes]) -> dict[str, bytes]:
-    """A state without `events`, which counts what came, also where nothing was learned from it."""
-    return {name: array for name, array in state.items() if name != "events"}
 
 
 @EVERY_INPUT
