@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints.errors import CheckpointError
+from checkpoints.ledger import LedgerEntry
 from daemon.replica.board import Board
 from daemon.replica.choose import Keep, Load, Seen, Served, choose
 from daemon.replica.desk import Desk
@@ -38,7 +40,7 @@ log = structlog.get_logger("tripletd.replica")
 class Follower:
     """Decides by `choose` and `Line`, acts by `Swapper` and `Stepper`; `run` is the body of its thread.
 
-    A model that answers is told to `told`, after the flip.
+    A model that answers is told to `told`, after the flip; the ledger to `looked`, before what follows of it.
     """
 
     def __init__(
@@ -51,9 +53,11 @@ class Follower:
         swapper: Swapper,
         board: Board,
         told: Told,
+        looked: Callable[[Sequence[LedgerEntry]], None] | None = None,
     ) -> None:
         self._alias, self._shelf, self._look_every_s = alias, shelf, look_every_s
         self._desk, self._swapper, self._board, self._told = desk, swapper, board, told
+        self._looked = looked
         self._stepper: Stepper | None = None
         self._refusals = Refusals(alias)
         self._served: Served | None = None
@@ -122,6 +126,8 @@ class Follower:
         except (CheckpointError, OSError) as error:
             self._board.looked(f"the versions cannot be listed: {error}", self._refusals.counts)
             return
+        if self._looked is not None:
+            self._looked(entries)
         self._refusals.keep(set(versions))
         decision = self._decide(Seen(versions, entries, self._refusals.barred(now)), now)
         if isinstance(decision, Load):

@@ -34,7 +34,8 @@ class Query:
     called "x") and `views` (name -> vector) is given. A vector is a list of finite numbers (dense) or
     `{"indices": [...], "values": [...]}` (sparse), as JSON gives it; its size and its view's name are not
     checked yet. `include` are the only objects allowed, `exclude` never are, `tags` must all be carried; None
-    and empty ask for nothing, except that an empty `include` allows no object at all.
+    and empty ask for nothing, except that an empty `include` allows no object at all. `key`: whose model is
+    asked, where one is learned per key; None asks the untrained one there.
     """
 
     id: str | None = None
@@ -44,6 +45,7 @@ class Query:
     include: frozenset[str] | None = None
     exclude: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
+    key: str | None = None
 
 
 class Refused(Exception):
@@ -70,6 +72,20 @@ class Hit:
     score: float
 
 
+OWN, VERSION_0 = "own", "version_0"
+
+
+@dataclass(frozen=True, slots=True)
+class ByKey:
+    """Which model answered a query with a key: its `OWN`, or `VERSION_0`, the untrained one. why: None, or
+    "unknown_key" (it has no model), or "not_learned" (the verdict on it).
+    """
+
+    key: str
+    model: str
+    why: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Answers:
     """Answers to several queries by one consistent model, in their order.
@@ -83,10 +99,12 @@ class Answers:
     (Until the next form is made, b is a state of the line that the learner has left when it has just begun
     anew from an older version; it may then exceed t.)
     exact[i]: whether every object was looked at; False where an approximate search took part, which finds
-    most of the k best. The score of a hit is the same either way.
+    most of the k best. The score of a hit is the same either way. by[i]: which model answered query i, None
+    where it names no key.
     """
 
     model: Model
     results: Sequence[Sequence[Hit] | Refused]
     formed: int
     exact: Sequence[bool]
+    by: Sequence[ByKey | None]

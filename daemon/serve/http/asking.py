@@ -27,6 +27,7 @@ def to_query(question: Question, limits: Limits, prefix: str = "") -> Query:
         include=None if wanted.include is None else frozenset(wanted.include),
         exclude=frozenset(wanted.exclude),
         tags=frozenset(wanted.tags),
+        key=question.key,
     )
 
 

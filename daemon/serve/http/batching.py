@@ -161,7 +161,9 @@ class Batcher:
         shared, start = [], 0
         for job in jobs:
             own = slice(start, start + len(job.queries))
-            mine = replace(answers, results=answers.results[own], exact=answers.exact[own])
+            mine = replace(
+                answers, results=answers.results[own], exact=answers.exact[own], by=answers.by[own]
+            )
             shared.append((job, mine))
             start = own.stop
         return list(shared)

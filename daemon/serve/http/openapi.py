@@ -100,6 +100,7 @@ OPERATIONS = (
 _PARAMETERS = (
     ("id", {"type": "string", "minLength": 1}, "an object of the catalog", True),
     ("k", {"type": "integer", "minimum": 1, "default": 10}, "most results", False),
+    ("key", {"type": "string", "minLength": 1}, "whose model answers, where one is learned per key", False),
     ("alias", {"type": "string"}, "which model answers", False),
 )
 _PROBES = (

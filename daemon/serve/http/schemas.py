@@ -7,12 +7,14 @@ ends at its first error (`fail_fast`): a million wrong numbers cost no more than
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 MAX_ID_BYTES = 512
 """As in the event format: no longer id can be in a catalog."""
+MAX_KEY_BYTES = 64
+"""As in the event format: no longer key can have a model."""
 MAX_LIST = 10_000
 """Entries of a list of ids or queries; serve.batch_max allows no more queries either."""
 MAX_VECTOR = 262_144
@@ -41,7 +43,14 @@ def _id_fits(text: str) -> str:
     return text
 
 
+def _key_fits(text: str) -> str:
+    if not 0 < len(text.encode()) <= MAX_KEY_BYTES or "\0" in text:
+        raise ValueError(f"expected 1 to {MAX_KEY_BYTES} bytes of UTF-8 without U+0000")
+    return text
+
+
 Id = Annotated[str, AfterValidator(_id_fits)]
+Key = Annotated[str, AfterValidator(_key_fits)]
 Ids = Annotated[list[Id], Field(max_length=MAX_LIST, fail_fast=True)]
 AliasName = Annotated[str, Field(min_length=1, max_length=64)]
 
@@ -91,6 +100,7 @@ class Question(Request):
     )
     k: int = Field(10, ge=1, description="most results")
     filter: Filter | None = None
+    key: Key | None = Field(None, description="whose model answers, where one is learned per key")
 
     @model_validator(mode="after")
     def _one_object(self) -> Question:
@@ -101,7 +111,7 @@ class Question(Request):
 
 
 class SimilarRequest(Question):
-    """Body of POST /v1/similar, and the parameters id, k, alias of GET."""
+    """Body of POST /v1/similar, and the parameters id, k, key, alias of GET."""
 
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
 
@@ -153,11 +163,25 @@ class Origin(Answer):
     took_ms: float = Field(description="from the parsed request to the answer, waiting included")
 
 
+class ByKey(Answer):
+    """Which model answered a question with a key."""
+
+    name: str = Field(description="the key")
+    model: Literal["own", "version_0"] = Field(description="its own, or the untrained similarity")
+    why: Literal["unknown_key", "not_learned"] | None = Field(
+        description="why not its own: it has no model, or its verdict is that it learned nothing yet"
+    )
+
+
+_BY_KEY = "which model answered; only where the question named a key"
+
+
 class SimilarAnswer(Origin):
     """Nearest objects, best first; ties by the catalog's order."""
 
     results: list[Hit]
     exact: bool = Field(description=_EXACT)
+    key: ByKey | None = Field(None, description=_BY_KEY)
 
 
 class BatchResult(Answer):
@@ -165,6 +189,7 @@ class BatchResult(Answer):
 
     results: list[Hit] | None = None
     exact: bool | None = Field(None, description=_EXACT)
+    key: ByKey | None = Field(None, description=_BY_KEY)
     error: ErrorBody | None = None
 
 

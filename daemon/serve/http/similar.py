@@ -19,7 +19,7 @@ from daemon.serve.http.errors import JSON, Problem, from_refusal, from_validatio
 from daemon.serve.http.limits import Limits
 from daemon.serve.http.ports import Watching
 from daemon.serve.http.schemas import BatchRequest, SimilarRequest
-from daemon.serve.query import Answers, Hit, Query, Refused
+from daemon.serve.query import Answers, ByKey, Hit, Query, Refused
 
 
 class Similar:
@@ -32,7 +32,7 @@ class Similar:
         self._bodies, self._limits = bodies, limits
 
     async def single(self, request: Request) -> Response:
-        """GET /v1/similar?id=&k=&alias= and POST /v1/similar"""
+        """GET /v1/similar?id=&k=&key=&alias= and POST /v1/similar"""
         if request.method != "POST":
             return await self._answer(_from_parameters(request))
         async with self._bodies.read(request, SimilarRequest) as wanted:
@@ -43,8 +43,8 @@ class Similar:
         async with self._bodies.read(request, BatchRequest) as wanted:
             alias = known_alias(wanted.alias, self._aliases)
             answers, origin = await self._ask(alias, to_queries(wanted.queries, self._limits))
-            each = zip(answers.results, answers.exact, strict=True)
-            found = [_entry(result, exact, place) for place, (result, exact) in enumerate(each)]
+            each = zip(answers.results, answers.exact, answers.by, strict=True)
+            found = [_entry(*one, place) for place, one in enumerate(each)]
             return _json({**origin, "answers": found})
 
     async def _answer(self, wanted: SimilarRequest) -> Response:
@@ -53,7 +53,7 @@ class Similar:
         result = answers.results[0]
         if isinstance(result, Refused):
             raise from_refusal(result)
-        return _json({**origin, "results": _hits(result), "exact": answers.exact[0]})
+        return _json({**origin, **_answered(result, answers.exact[0], answers.by[0])})
 
     async def _ask(self, alias: str, queries: Sequence[Query]) -> tuple[Answers, dict[str, Any]]:
         """The answers, and the values of `schemas.Origin` that every answer has."""
@@ -79,8 +79,9 @@ class Similar:
 def _from_parameters(request: Request) -> SimilarRequest:
     pairs = request.query_params.multi_items()
     for name, count in Counter(name for name, _ in pairs).items():
-        if name not in ("id", "k", "alias"):
-            raise Problem(422, "unknown_field", "unknown parameter", name[:80], "id, k and alias are known")
+        if name not in ("id", "k", "key", "alias"):
+            known = "id, k, key and alias are known"
+            raise Problem(422, "unknown_field", "unknown parameter", name[:80], known)
         if count > 1:
             raise Problem(422, "bad_value", f"{name} is given {count} times", name, "give it once")
     try:
@@ -89,14 +90,16 @@ def _from_parameters(request: Request) -> SimilarRequest:
         raise from_validation(error) from None
 
 
-def _entry(result: Sequence[Hit] | Refused, exact: bool, place: int) -> dict[str, Any]:
+def _entry(result: Sequence[Hit] | Refused, exact: bool, by: ByKey | None, place: int) -> dict[str, Any]:
     if isinstance(result, Refused):
         return {"error": from_refusal(result, f"queries[{place}].").body()}
-    return {"results": _hits(result), "exact": exact}
+    return _answered(result, exact, by)
 
 
-def _hits(hits: Sequence[Hit]) -> list[dict[str, Any]]:
-    return [{"id": hit.id, "score": hit.score} for hit in hits]
+def _answered(hits: Sequence[Hit], exact: bool, by: ByKey | None) -> dict[str, Any]:
+    found = [{"id": hit.id, "score": hit.score} for hit in hits]
+    told = {} if by is None else {"key": {"name": by.key, "model": by.model, "why": by.why}}
+    return {"results": found, "exact": exact, **told}
 
 
 def _json(content: dict[str, Any]) -> Response:

@@ -1,48 +1,38 @@
-"""Models of single keys as they are searched: their forms and norms, made when a key is asked for."""
+"""Models of single keys as they are searched: with the norms of all items, made when a key is asked for."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from daemon.replica.keys import HeldModel, KeyModels
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import NOT_LEARNED, OWN, UNKNOWN, VERSION_0, ByKey, Refused
+from daemon.serve.query import OWN, VERSION_0, ByKey, Refused
 from daemon.serve.retrieve.norms import Norms, Preparer
 from daemon.versions.key_verdicts import KeyVerdicts
 from daemon.versions.keyed_form import KeyedForm
-from learners.quadratic import ServedForm
 
-DIGESTS = 8
-"""Names of models remembered for each that is held: a version that comes leaves most models as they were."""
+ROOM = 64
 
 
 class Observing(Protocol):
-    """Hears of models made and of those that had to go."""
+    """Hears of models that are made and asked."""
 
     def made(self, held: int) -> None:
         """A model was made; now so many are held."""
 
     def answered(self, model: str) -> None:
-        """A query with a key is being answered, by its `OWN` model or by `VERSION_0`."""
-
-
-@dataclass(slots=True, eq=False)
-class _Held:
-    """The form of one model, and its norms in the snapshot it was last searched in."""
-
-    form: ServedForm
-    norms: Norms | None = None
+        """Queries with a key are being answered, by its `OWN` model or by `VERSION_0`."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
     """room: most models held. verdicts: those in force now. observe: hears what is made and asked."""
 
-    room: int = 64
+    room: int = ROOM
     verdicts: Callable[[], KeyVerdicts] = KeyVerdicts
     observe: Observing | None = None
 
@@ -50,18 +40,15 @@ class KeySettings:
 KEY_SETTINGS = KeySettings()
 
 
-class KeyModels:
-    """The newest `room` models asked for; another one takes the place of who was not asked for longest.
-
-    A model is known by the bytes of its arrays, so that one which a new version left as it was stays.
-    Memory: per model its form, and one float32 per item. Any thread; one at a time makes a model.
+class KeySearch:
+    """Finds the model that a key is answered by. Memory: of each of `room` models its form, and one float32
+    per item. Any thread; one at a time computes norms.
     """
 
     def __init__(self, preparer: Preparer, settings: KeySettings) -> None:
-        self._preparer, self._verdicts = preparer, settings.verdicts
-        self._room, self._observe = settings.room, settings.observe
-        self._held: OrderedDict[tuple[str, str], _Held] = OrderedDict()
-        self._digests: OrderedDict[tuple[int, int, str], str] = OrderedDict()
+        self._preparer, self._observe = preparer, settings.observe
+        made = (lambda held: None) if settings.observe is None else settings.observe.made
+        self._models = KeyModels(settings.verdicts, settings.room, made)
         self._serials: frozenset[int] = frozenset()
         self._lock = threading.Lock()
 
@@ -72,56 +59,28 @@ class KeyModels:
         if not isinstance(view.form, KeyedForm):
             remedy = "leave key out; keys.slots makes a learner keep one model per key"
             raise Refused("no_keys", "one model answers everybody here", "key", remedy)
-        with self._lock:
-            chosen, why = self._chosen(view, view.form, key, snapshot)
-        by = ByKey(key, VERSION_0 if chosen is None else OWN, why)
+        model = self._models.choose(view, key)
+        if isinstance(model, str):
+            chosen, by = None, ByKey(key, VERSION_0, model)
+        else:
+            chosen, by = self._ready(view, model, snapshot), ByKey(key, OWN, None)
         if self._observe is not None:
             self._observe.answered(by.model)
         return chosen, by
 
-    def _chosen(
-        self, view: View, form: KeyedForm, key: str, snapshot: IndexSnapshot
-    ) -> tuple[View | None, str | None]:
-        if key not in form:
-            return None, UNKNOWN
-        if not self._verdicts().answers(key, view.model.version):
-            return None, NOT_LEARNED
-        held = self._of(view, form, key)
-        self._forget_parts(snapshot)
-        own = replace(view, form=held.form, formed=0, prepared=held.norms)  # the norms of a form never move
-        if held.norms is None or not held.norms.cover(snapshot):
-            held.norms = self._preparer.norms(own, snapshot, on_demand=True)
-        return replace(own, prepared=held.norms), None
-
-    def _of(self, view: View, form: KeyedForm, key: str) -> _Held:
-        """The key's model of this version, made unless it is held."""
-        at = (view.model.version, view.model.total, key)
-        digest = self._digests.get(at)
-        if digest is not None and (key, digest) in self._held:
-            self._held.move_to_end((key, digest))
-            self._digests.move_to_end(at)
-            return self._held[key, digest]
-        model = form.model_of(key)
-        assert model is not None, "the key has a model"
-        name = (key, model.digest)
-        if name not in self._held:
-            self._held[name] = _Held(model.form())
-            while len(self._held) > self._room:
-                self._held.popitem(last=False)
-            if self._observe is not None:
-                self._observe.made(len(self._held))
-        self._held.move_to_end(name)
-        self._digests[at] = model.digest
-        while len(self._digests) > DIGESTS * self._room:
-            self._digests.popitem(last=False)
-        return self._held[name]
+    def _ready(self, view: View, model: HeldModel, snapshot: IndexSnapshot) -> View:
+        with self._lock:
+            self._forget_parts(snapshot)
+            own = replace(view, form=model.form, formed=0, prepared=model.prepared)  # one form, one `formed`
+            if model.prepared is None or not model.prepared.cover(snapshot):
+                model.prepared = self._preparer.norms(own, snapshot, on_demand=True)
+            return replace(own, prepared=model.prepared)
 
     def _forget_parts(self, snapshot: IndexSnapshot) -> None:
-        """Let go of norms of other snapshots, which hold items that may be superseded."""
+        """Let go of norms of parts that are gone: they hold the items they were made of."""
         serials = frozenset(part.serial for part in snapshot.parts)
-        if serials == self._serials:
-            return
-        self._serials = serials
-        for held in self._held.values():
-            if held.norms is not None:
-                held.norms = held.norms.within(snapshot)
+        if serials != self._serials:
+            self._serials = serials
+            for model in self._models.held():
+                if isinstance(model.prepared, Norms):
+                    model.prepared = model.prepared.within(snapshot)

@@ -19,7 +19,7 @@ from daemon.exits import UserError
 from daemon.serve.http import HttpServer, Limits, Parts, Ports, create_app, serve
 from daemon.serve.http.openapi import document
 from daemon.serve.http.ports import Administration, Searching
-from daemon.serve.query import Answers, Hit, Model, Query, Refused
+from daemon.serve.query import OWN, Answers, ByKey, Hit, Model, Query, Refused
 from daemon.telemetry.health import Health
 from tests.daemon.serve.http.contract import Contract
 
@@ -63,7 +63,8 @@ class ToySearcher:
         if (error := self.fails(queries)) is not None:
             raise error
         exact = [query.k % 2 == 0 for query in queries]
-        return Answers(self.model, [self._one(query) for query in queries], self.formed, exact)
+        by = [None if query.key is None else ByKey(query.key, OWN, None) for query in queries]
+        return Answers(self.model, [self._one(query) for query in queries], self.formed, exact, by)
 
     def _one(self, query: Query) -> Sequence[Hit] | Refused:
         if query.id is not None:
