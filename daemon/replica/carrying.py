@@ -1,7 +1,9 @@
-"""How the form of a followed state keeps up with its steps: carried on to first order, or made anew."""
+"""How the form of a followed state keeps up with its steps: carried on to first order, made anew with each,
+or left as it is for a while."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -11,7 +13,7 @@ from daemon.config.model import ServingConfig
 from daemon.replica.loading import Buffers
 from daemon.replica.model import ModelSpace
 from daemon.versions.algorithms import algorithm_of
-from daemon.versions.forms import CARRIED, FormKind
+from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind
 from daemon.versions.matrix_form import power_of
 from learners.carried import CarriedForm, Tangent
 from learners.protocol import Learner
@@ -99,10 +101,45 @@ class MadeEachTime:
         return None
 
 
+class Held:
+    """Forms that take long to make and cannot be carried on: one stays as it is until the next is made."""
+
+    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
+        self._kind, self._serving = kind, serving
+
+    def follow(self, form: ServedForm, learner: Learner, buffers: Buffers) -> ServedForm:
+        """The form as it is."""
+        return form
+
+    def like(self, form: ServedForm, number: int, learner: Learner, buffers: Buffers) -> ServedForm:
+        """The same one: it refers to neither side."""
+        return form
+
+    def bring(self, form: ServedForm, buffers: Buffers) -> None:
+        """Nothing."""
+
+    def exact(self, learner: Learner, number: int) -> ServedForm:
+        """As for a version."""
+        return self._kind.make(learner, number, self._serving)
+
+    def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
+        """The form itself."""
+        return exact
+
+
+CARRIES: Mapping[str, Callable[[FormKind, ServingConfig], Carry]] = {
+    CARRIED: CarriedOn,
+    ANEW: MadeEachTime,
+    HELD: Held,
+    VERSIONS: Held,
+}
+"""By what `follows` says of forms; those of whole versions are never carried anywhere."""
+
+
 def carry_of(space: ModelSpace, serving: ServingConfig) -> Carry:
     """How forms of versions of this space keep up."""
     kind = algorithm_of(space.algorithm, space.keys).forms
-    return CarriedOn(kind, serving) if kind.follows == CARRIED else MadeEachTime(kind, serving)
+    return CARRIES[kind.follows](kind, serving)
 
 
 def _copy(source: Tangent, target: Tangent) -> None:

@@ -12,7 +12,7 @@ from daemon.config.model import ServingConfig
 from learners.protocol import Learner
 from learners.quadratic import ServedForm
 
-CARRIED, ANEW, VERSIONS = "carried", "anew", "versions"
+CARRIED, ANEW, HELD, VERSIONS = "carried", "anew", "held", "versions"
 
 
 class FormKind(Protocol):
@@ -24,7 +24,9 @@ class FormKind(Protocol):
 
     @property
     def follows(self) -> str:
-        """How a form keeps up with steps: `CARRIED` on to first order, made `ANEW`, or only by `VERSIONS`."""
+        """How a form keeps up with steps: `CARRIED` on to first order, made `ANEW` with each, `HELD` as it is
+        until another one is made, or only by `VERSIONS`. A form that is held refers to none of the learner's
+        arrays."""
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """Whether a form of this dimension is a matrix [dim, dim] of its own."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
-from daemon.versions.forms import VERSIONS
+from daemon.versions.forms import HELD
 from learners.forms.supports import SupportsForm
 from learners.multikernel import Omks
 from learners.protocol import Learner
@@ -22,7 +22,7 @@ class SupportsForms:
     """Forms of learners over a support set; kept beside their version, since making one takes a
     decomposition. None of them folds."""
 
-    follows: str = VERSIONS
+    follows: str = HELD
     kept: bool = True
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:

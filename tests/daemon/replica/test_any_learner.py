@@ -15,6 +15,7 @@ from daemon.replica.replica import Replica
 from daemon.replica.settings import Shelf, steps_of
 from daemon.replica.side import trained_number
 from daemon.versions.algorithms import ALGORITHMS, by_steps
+from daemon.versions.forms import HELD
 from daemon.versions.serving_form import learner_of
 from learners import as_block
 from learners.carried import CarriedForm
@@ -46,12 +47,20 @@ def reach(site: Site, replica: Replica) -> None:
         held = side.buffers.state if side.learner is None else side.learner.state()
         for name in ALGORITHMS[site.config().learner.algorithm].followed or held:
             assert held[name].tobytes() == learner.state()[name].tobytes()
-        form = side.view.form
-        if not isinstance(form, CarriedForm):
-            kind = ALGORITHMS[site.config().learner.algorithm].forms
+    kind = ALGORITHMS[site.config().learner.algorithm].forms
+    if kind.follows == HELD:
+        until(lambda: formed(replica) == wanted.total, lambda: f"formed at {formed(replica)}")
+    with replica.read() as view:
+        if not isinstance(view.form, CarriedForm):
             made = kind.make(learner, trained_number(wanted), site.config().serving)
-            assert np.array_equal(form.fold(ROWS), made.fold(ROWS))
-            assert np.array_equal(form.self_scores(ROWS), made.self_scores(ROWS))
+            assert np.array_equal(view.form.scores(ROWS, ROWS), made.scores(ROWS, ROWS))
+            assert np.array_equal(view.form.self_scores(ROWS), made.self_scores(ROWS))
+
+
+def formed(replica: Replica) -> int:
+    """At which record the form was made that answers now."""
+    with replica.read() as view:
+        return view.formed
 
 
 @pytest.mark.parametrize("algorithm", sorted(LEARNERS))
