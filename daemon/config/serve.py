@@ -78,6 +78,12 @@ class ServeConfig(Section):
     shortlist: int = Field(
         1000, ge=1, le=1_000_000, description="oks, omks: objects scored per query, the nearest by cosine"
     )
+    key_models: int = Field(
+        64,
+        ge=1,
+        le=100_000,
+        description="[keys]: most models ready to answer; others are made when asked",
+    )
     k_max: int = Field(1000, ge=1, le=100_000, description="most results per query")
     batch_max: int = Field(256, ge=1, le=10_000, description="most queries per request")
     queue: int = Field(512, ge=1, le=100_000, description="most queries waiting; more are told to come again")

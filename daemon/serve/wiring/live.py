@@ -15,10 +15,11 @@ from daemon.replica.origin import read_space
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Following, Hooks, Shelf, steps_of
 from daemon.replica.status import ReplicaStatus
+from daemon.replica.verdicts import SeenVerdicts
 from daemon.serve.items.build import build_catalog
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog
 from daemon.serve.query import Answers, Query, Refused
-from daemon.serve.retrieve import AnnSettings, Guarded, Searcher
+from daemon.serve.retrieve import AnnSettings, Guarded, KeySettings, Observing, Searcher
 from daemon.serve.wiring.watcher import Watcher
 from learners.maps import FittedSpaceMap
 
@@ -47,9 +48,11 @@ class Live:
         ledger: Ledger,
         watcher: Watcher,
         guarded: Callable[[Guarded], None],
+        *,
+        keys: Observing | None = None,
     ) -> None:
         self._config, self._versions, self._ledger = config, versions, ledger
-        self._watcher, self._show_guarded = watcher, guarded
+        self._watcher, self._show_guarded, self._of_keys = watcher, guarded, keys
         self.opened: Opened | None = None
 
     def open_when_there(self) -> None:
@@ -65,10 +68,18 @@ class Live:
         replicas: dict[str, Replica] = {}
         serve = self._config.serve
         ann = AnnSettings(serve.ann_recall) if serve.ann == "on" else None
+        verdicts = SeenVerdicts()
         searcher = Searcher(
-            replicas, catalog.snapshot, catalog.lookup, ann, self._guarded, shortlist=serve.shortlist
+            replicas,
+            catalog.snapshot,
+            catalog.lookup,
+            ann,
+            self._guarded,
+            shortlist=serve.shortlist,
+            keys=KeySettings(serve.key_models, verdicts.now, self._of_keys),
         )
-        hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample)
+        looked = verdicts.take if space.keys.slots else None
+        hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, looked)
         for alias in serve.aliases:
             replicas[alias] = Replica(alias, shelf, self._following(), hooks, steps_of(self._config, alias))
         explorer = Explorer(shelf, Hooks(searcher.prepare))
