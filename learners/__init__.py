@@ -6,7 +6,6 @@ from learners.block import Block, DenseBlock, SparseBlock, as_block, concatenate
 from learners.dissim import Dissim, DissimConfig
 from learners.errors import BlockError, ConfigError, LearnerError, MapError, StateError
 from learners.forms.diagonal import DiagonalForm
-from learners.forms.distance import DistanceForm
 from learners.kernels import CPU_LEVEL
 from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
@@ -34,7 +33,6 @@ __all__ = [
     "DiagonalForm",
     "Dissim",
     "DissimConfig",
-    "DistanceForm",
     "FittedSpaceMap",
     "Learner",
     "LearnerError",

@@ -18,13 +18,15 @@ from learners.block import Block, DenseBlock, Float32s, as_block
 from learners.pieces import Pieces, batches, whole
 from learners.psd import psd_tangent
 from learners.quadratic import (
-    Form,
+    FoldingForm,
+    apply_terms,
     fold_symmetric,
-    inverse_roots,
+    has_terms,
     pair_products,
     remove_pairs,
     score_pairs,
     self_products,
+    terms_of,
 )
 from learners.scores import against, row_blocks, times
 from learners.serving import ServingForm
@@ -44,8 +46,8 @@ class CarriedForm:
 
     state_matrix: W, float32 [d, d], read and never copied: the form follows it. tangent: None where the form
     has no matrix of its own, since all eigenvalues of a large W are out of reach. correction_vectors,
-    correction_values: U float32 [d, k], lambda float32 [k], the eigenpairs removed at b. normalised: as in
-    `ServingForm`. S need not be PSD behind b: self scores are clipped at 0.
+    correction_values: U float32 [d, k], lambda float32 [k], the eigenpairs removed at b. normalised and
+    distance: as in `ServingForm`. S need not be PSD behind b: self scores are clipped at 0.
     """
 
     state_matrix: Float32s
@@ -53,6 +55,7 @@ class CarriedForm:
     correction_vectors: Float32s
     correction_values: Float32s
     normalised: bool
+    distance: bool = False
 
     @classmethod
     def of(
@@ -65,7 +68,7 @@ class CarriedForm:
         """
         pairs = form.correction_vectors, form.correction_values
         if form.matrix is None:
-            return cls(W, None, *pairs, form.normalised)
+            return cls(W, None, *pairs, form.normalised, form.distance)
         P = psd_tangent(W, power)
         tangent = Tangent(np.empty_like(form.matrix), P) if out is None else out
         if tangent.P is not P:
@@ -73,7 +76,7 @@ class CarriedForm:
         for part in row_blocks(len(W), len(W)):
             followed = fold_symmetric(W, DenseBlock(P[part])) @ P
             np.subtract(form.matrix[part], followed, out=tangent.constant[part])
-        return cls(W, tangent, *pairs, form.normalised)
+        return cls(W, tangent, *pairs, form.normalised, form.distance)
 
     @property
     def dim(self) -> int:
@@ -81,15 +84,18 @@ class CarriedForm:
         return int(self.state_matrix.shape[0])
 
     def fold(self, queries: Any) -> Float32s:
-        """S q for each query, float32 [n, d]. Raises BlockError on another dimension or a bad index."""
+        """S q for each query, float32 [n, d], 2 S q for a distance. Raises BlockError on another dimension or
+        a bad index."""
         block = as_block(queries, self.dim)
         if self.tangent is not None:
             turned = DenseBlock(times(block, self.tangent.P))
             folded = np.asarray(fold_symmetric(self.state_matrix, turned) @ self.tangent.P, np.float32)
             folded += times(block, self.tangent.constant)
-            return folded
-        folded = fold_symmetric(self.state_matrix, block)
-        remove_pairs(folded, block, self.correction_vectors, self.correction_values)
+        else:
+            folded = fold_symmetric(self.state_matrix, block)
+            remove_pairs(folded, block, self.correction_vectors, self.correction_values)
+        if self.distance:
+            folded *= np.float32(2)
         return folded
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
@@ -115,7 +121,7 @@ class CarriedError:
     """How far carried scores are from those of the form made anew; 0, 0 and 1 are exact.
 
     fold: ||S(t) q - S q|| / ||S q|| over all sampled queries together. norms: the largest relative error of
-    an item's norm sqrt(S(p, p)), 0 for raw scores, which use none. overlap: mean share of the exact top k
+    an item's norm sqrt(S(p, p)), 0 where scores use none. overlap: mean share of the exact top k
     that is in the carried top k.
     """
 
@@ -125,7 +131,7 @@ class CarriedError:
 
 
 def carried_error(
-    folded: Float32s, norms_then: Float32s, exact: Form, sample: tuple[Block, Block], k: int = 10
+    folded: Float32s, norms_then: Float32s, exact: FoldingForm, sample: tuple[Block, Block], k: int = 10
 ) -> CarriedError:
     """Compare a carried form with the exact one of the same W, as they are used: new folds, older norms.
 
@@ -138,13 +144,13 @@ def carried_error(
     fold = float(np.linalg.norm(folded - exact_folded)) / size if size else 0.0
     scores, exact_scores = against(folded, items), against(exact_folded, items)
     norms = 0.0
-    if exact.normalised:
+    if has_terms(exact):
         exact_norms = exact.self_scores(items)
         roots, exact_roots = np.sqrt(norms_then), np.sqrt(exact_norms)
         used = exact_roots > 0
         norms = float(np.max(np.abs(roots[used] / exact_roots[used] - 1), initial=0))
-        scores *= inverse_roots(norms_then)
-        exact_scores *= inverse_roots(exact_norms)
+        for found, squares in ((scores, norms_then), (exact_scores, exact_norms)):
+            apply_terms(exact, found, terms_of(exact, squares))
     return CarriedError(fold, norms, _overlap(scores, exact_scores, min(k, len(items))))
 
 

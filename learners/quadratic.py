@@ -62,6 +62,32 @@ class FoldingForm(FormInPieces, ServedForm, Protocol):
     """A form whose scores are inner products of items with a folded query."""
 
 
+def by_distance(form: ServedForm) -> bool:
+    """Whether the raw score of a form is minus a distance, -(q - p)^T S (q - p): `fold` then gives 2 S q, and
+    with an inner product goes -S(p, p), the item's own, and -S(q, q), which changes no order."""
+    return bool(getattr(form, "distance", False))
+
+
+def has_terms(form: ServedForm) -> bool:
+    """Whether a search needs a number of each item beside its inner product with a folded query."""
+    return form.normalised or by_distance(form)
+
+
+def terms_of(form: ServedForm, self_scores: Float32s) -> Float32s:
+    """That number, float32 [n], where `has_terms`: 1 / norm, to multiply with, where the form is normalised,
+    else what is added."""
+    return inverse_roots(self_scores) if form.normalised else -self_scores
+
+
+def apply_terms(form: ServedForm, products: Float32s, terms: Float32s) -> Float32s:
+    """Inner products of items with folded queries -> scores, in place; terms: of the items, as `terms_of`."""
+    return (
+        np.multiply(products, terms, out=products)
+        if form.normalised
+        else np.add(products, terms, out=products)
+    )
+
+
 def folds(form: ServedForm) -> TypeGuard[FoldingForm]:
     """Whether a form is one that folds."""
     return hasattr(form, "fold")
@@ -115,7 +141,7 @@ def pair_products(
     return products
 
 
-def score_pairs(form: Form, queries: Any, items: Any) -> Float32s:
+def score_pairs(form: FoldingForm, queries: Any, items: Any) -> Float32s:
     """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
     left, right = as_block(queries, form.dim), as_block(items, form.dim)
     scores = np.empty((len(left), len(right)), np.float32)
@@ -124,6 +150,9 @@ def score_pairs(form: Form, queries: Any, items: Any) -> Float32s:
     if form.normalised:
         scores *= inverse_roots(form.self_scores(left))[:, None]
         scores *= inverse_roots(form.self_scores(right))
+    elif by_distance(form):
+        scores -= form.self_scores(right)
+        scores -= form.self_scores(left)[:, None]
     return scores
 
 

@@ -44,6 +44,9 @@ class ServingForm:
     float32 [k]. normalised: whether `scores` divides by sqrt(S(q, q) S(p, p)); a query or item whose self
     score is 0 then scores 0. power: what the eigenvalues were raised to. removed: what the projection took
     away. Both are an account of how it was made, and unknown (None) where it was read back from its arrays.
+    distance: the raw score is -(q - p)^T S (q - p), for learners of a distance: then a query folds to 2 S q
+    and each item has one number per version beside, -p^T S p. Never true where `normalised` is. A PSD S
+    makes every score at most 0 up to rounding; objects nearly alike lose the digits that its terms share.
     """
 
     matrix: Float32s | None
@@ -53,6 +56,7 @@ class ServingForm:
     state_matrix: Float32s | None = None
     power: float | None = None
     removed: Removed | None = None
+    distance: bool = False
 
     @classmethod
     def from_matrix(
@@ -85,7 +89,8 @@ class ServingForm:
         return int(self.correction_vectors.shape[0])
 
     def fold(self, queries: Any) -> Float32s:
-        """S q for each query, float32 [n, d]; search any index of items with it by inner product.
+        """S q for each query, float32 [n, d], 2 S q for a distance; search any index of items with it by
+        inner product.
 
         Raises BlockError on another dimension or an index out of range.
         """
@@ -94,6 +99,8 @@ class ServingForm:
             times(block, self.matrix) if self.matrix is not None else fold_symmetric(self._state(), block)
         )
         remove_pairs(folded, block, self.correction_vectors, self.correction_values)
+        if self.distance:
+            folded *= np.float32(2)
         return folded
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:

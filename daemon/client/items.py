@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from daemon.replica.view import View
 from learners.block import Block, Float32s
-from learners.quadratic import inverse_roots
 from learners.search import as_items
 
 
@@ -26,6 +25,6 @@ class Items:
     def __len__(self) -> int:
         return len(self.mapped)
 
-    def scale(self, view: View) -> Float32s | None:
-        """1 / norm of each item under a model, float32 [n]; None where scores are not normalised."""
-        return inverse_roots(view.self_scores(self.mapped)) if view.normalised else None
+    def terms(self, view: View) -> Float32s | None:
+        """What `View.terms` gives of each item under a model, float32 [n]; None where scores need nothing."""
+        return view.terms(view.self_scores(self.mapped)) if view.has_terms else None

@@ -16,7 +16,7 @@ from daemon.replica.status import ReplicaStatus
 from daemon.replica.view import View
 from learners.block import Block, Float32s, as_block
 from learners.maps import FittedSpaceMap
-from learners.quadratic import inverse_roots
+from learners.quadratic import apply_terms
 from learners.scores import against
 from learners.search import SHORTLIST, rescored, topk
 
@@ -49,13 +49,14 @@ class Model:
         if len(block) != 1:
             raise ValueError(f"expected one query, not {len(block)}: ask one by one, or see `scores`")
         with self._replica.read() as view:
-            folded, scale, model, formed = view.fold(block), self._scale(own, view), view.model, view.formed
+            folded, terms, model, formed = view.fold(block), self._terms(own, view), view.model, view.formed
+            scale, offset = (terms, None) if view.normalised else (None, terms)
             room = max(k, SHORTLIST) if view.rescored else k
-            scores, rows = topk(folded, own.search, scale, None, min(room, len(own)))
+            scores, rows = topk(folded, own.search, scale, None, min(room, len(own)), offset=offset)
             if view.rescored:
                 scores, rows = rescored(view.form.scores, block, own.mapped, rows[0], min(k, len(own)))
-            elif scale is not None:
-                scores *= inverse_roots(view.self_scores(block))[:, None]
+            else:
+                scores = _of_queries(view, block, scores)
         found = tuple(int(row) for row in rows[0] if row >= 0)
         ids = tuple(own.ids[row] for row in found) if own.ids else ()
         return Similar(found, ids, tuple(map(float, scores[0][: len(found)])), model, formed)
@@ -66,11 +67,10 @@ class Model:
         with self._replica.read() as view:
             if view.rescored:
                 return view.form.scores(block, own.mapped)
-            scores, scale = against(view.fold(block), own.mapped), self._scale(own, view)
-            if scale is not None:
-                scores *= inverse_roots(view.self_scores(block))[:, None]
-                scores *= scale
-        return scores
+            scores, terms = against(view.fold(block), own.mapped), self._terms(own, view)
+            if terms is not None:
+                scores = apply_terms(view.search, scores, terms)
+            return _of_queries(view, block, scores)
 
     def items(self, vectors: Vectors, ids: Sequence[str] = ()) -> Items:
         """Objects to be searched many times, mapped now; ids: names for them in answers."""
@@ -117,8 +117,16 @@ class Model:
         """Norms of all items that are to be searched again, before a model answers."""
         with self._lock:
             known = list(self._known)
-        return weakref.WeakKeyDictionary({items: items.scale(view) for items in known})
+        return weakref.WeakKeyDictionary({items: items.terms(view) for items in known})
 
-    def _scale(self, items: Items, view: View) -> Float32s | None:
+    def _terms(self, items: Items, view: View) -> Float32s | None:
         prepared: Prepared = view.prepared if view.prepared is not None else {}
-        return prepared[items] if items in prepared else items.scale(view)
+        return prepared[items] if items in prepared else items.terms(view)
+
+
+def _of_queries(view: View, queries: Block, scores: Float32s) -> Float32s:
+    """Scores [queries, any] with what is the queries' own."""
+    if view.has_terms:
+        own = view.terms(view.self_scores(queries))[:, None]
+        return apply_terms(view.search, scores, own)
+    return scores

@@ -12,7 +12,7 @@ from learners.block import Block, Int64s
 from learners.change import Change
 from learners.forms.identity import search_form
 from learners.maps import FittedSpaceMap, WhitenMap
-from learners.quadratic import ServedForm, folds, inverse_roots
+from learners.quadratic import ServedForm, folds, has_terms, terms_of
 from learners.scores import row_blocks
 from learners.search import SHORTLIST, Items, rescored, topk
 from learners.spectrum import Spectrum
@@ -126,12 +126,13 @@ def nearest(form: ServedForm, mapped: Block, items: Items, rows: Int64s, k: int 
     fold, the nearest of a shortlist.
     """
     search = search_form(form)
-    scale = inverse_roots(search.self_scores(mapped)) if search.normalised else None
+    terms = terms_of(search, search.self_scores(mapped)) if has_terms(search) else None
+    scale, offset = (terms, None) if search.normalised else (None, terms)
     found = np.full((len(rows), k), -1, np.int64)
     room = k + 1 if folds(form) else SHORTLIST
     for part in row_blocks(len(rows), max(form.dim, room)):
         asked = mapped.take(rows[part])
-        _, best = topk(search.fold(asked), items, scale, None, room)
+        _, best = topk(search.fold(asked), items, scale, None, room, offset=offset)
         for at, own in enumerate(rows[part], part.start):
             others = best[at - part.start]
             if not folds(form):

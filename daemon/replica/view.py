@@ -9,7 +9,7 @@ from daemon.replica.model import ModelId
 from learners.block import Block, Float32s
 from learners.forms.identity import search_form
 from learners.pieces import Pieces, whole
-from learners.quadratic import FoldingForm, ServedForm, folds
+from learners.quadratic import FoldingForm, ServedForm, by_distance, folds, has_terms, terms_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,24 @@ class View:
         """Whether a search divides by sqrt(S(q, q) S(p, p))."""
         return self.search.normalised
 
+    @property
+    def by_distance(self) -> bool:
+        """Whether a search ranks by minus a distance: see `learners.quadratic.by_distance`."""
+        return by_distance(self.search)
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether a search needs a number of each item beside its inner product with a folded query."""
+        return has_terms(self.search)
+
+    def terms(self, self_scores: Float32s) -> Float32s:
+        """Those numbers, float32 [n], of the self scores of items: 1 / norm to multiply with where
+        `normalised`, else what is added."""
+        return terms_of(self.search, self_scores)
+
     def fold(self, queries: Block) -> Float32s:
-        """S q for each mapped query, float32 [m, d]; the inner product with an item is its raw score."""
+        """S q for each mapped query, float32 [m, d]; the inner product with an item is its raw score, but for
+        `terms`."""
         return self.search.fold(queries)
 
     def self_scores(self, items: Block, pieces: Pieces = whole) -> Float32s:

@@ -12,7 +12,7 @@ from daemon.validate.measures import Rows
 from daemon.validate.objects import MappedObjects
 from learners.block import Block, DenseBlock, Float32s
 from learners.forms.identity import IdentityForm
-from learners.quadratic import ServedForm, folds, inverse_roots
+from learners.quadratic import ServedForm, apply_terms, folds, has_terms, terms_of
 from learners.scores import against
 from streams.event import ObjectRef
 
@@ -23,14 +23,15 @@ class NotFinite(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Objects ready to be scored by one version: mapped features, 1 / norm where the form is normalised."""
+    """Objects ready to be scored by one version: mapped features, and `terms_of` each where there are any."""
 
     block: Block
-    roots: Float32s | None
+    terms: Float32s | None
 
 
 class Scorer:
-    """Scores S(q, p), divided by sqrt(S(q, q) S(p, p)) where the form is normalised.
+    """Scores S(q, p), divided by sqrt(S(q, q) S(p, p)) where the form is normalised; minus a distance but for
+    what is the query's alone, where the form is one.
 
     Queries are folded once (`fold`) and then scored against items, catalog rows or the whole catalog; every
     result is float32 and finite, else NotFinite. Holds one float32 per catalog object. A form that does not
@@ -41,45 +42,44 @@ class Scorer:
         self._form = form if folds(form) else IdentityForm(form.dim, normalised=False)
         self._own = None if folds(form) else form
         self._objects = objects
-        self._roots: Float32s | None = None
-        if self._form.normalised and objects.catalog is not None:
-            self._roots = inverse_roots(form.self_scores(objects.catalog))
+        self._terms: Float32s | None = None
+        if has_terms(self._form) and objects.catalog is not None:
+            self._terms = terms_of(self._form, form.self_scores(objects.catalog))
 
     def fold(self, refs: Sequence[ObjectRef]) -> Float32s:
         """Queries ready to be scored: S q, over its norm where normalised, or the queries themselves where
         the form does not fold; float32 [n, d]."""
         block, rows = self._objects.block(refs)
         folded = self._form.fold(block)
-        roots = self._roots_of(block, rows)
-        if roots is not None:
-            folded *= roots[:, None]
+        if self._form.normalised:
+            folded *= self._terms_of(block, rows)[:, None]
         return folded
 
     def items(self, refs: Sequence[ObjectRef]) -> Items:
         """Any objects, ready to be scored."""
         block, rows = self._objects.block(refs)
-        return Items(block, self._roots_of(block, rows))
+        return Items(block, self._terms_of(block, rows) if has_terms(self._form) else None)
 
     def against(self, folded: Float32s, items: Items) -> Float32s:
         """Scores of all queries against all items, [queries, items]."""
-        return _finish(self._products(folded, items.block), items.roots)
+        return self._finish(self._products(folded, items.block), items.terms)
 
     def catalog(self, folded: Float32s) -> Float32s:
         """Scores against every catalog object, in row order, [queries, objects]."""
         assert self._objects.catalog is not None
-        return _finish(self._products(folded, self._objects.catalog), self._roots)
+        return self._finish(self._products(folded, self._objects.catalog), self._terms)
 
     def rows(self, folded: Float32s, rows: Rows) -> Float32s:
         """Scores of each query against its own k catalog rows, int64 [queries, k] -> [queries, k]."""
         assert self._objects.catalog is not None
         block = self._objects.catalog.take(rows.reshape(-1))
-        roots = None if self._roots is None else self._roots[rows]
+        terms = None if self._terms is None else self._terms[rows]
         if self._own is None:
-            return _finish(_row_products(folded, block).reshape(rows.shape), roots)
+            return self._finish(_row_products(folded, block).reshape(rows.shape), terms)
         k = rows.shape[1]
         parts = [block.slice(at * k, (at + 1) * k) for at in range(len(rows))]
         found = [self._products(folded[at : at + 1], part)[0] for at, part in enumerate(parts)]
-        return _finish(np.array(found, np.float32).reshape(rows.shape), roots)
+        return self._finish(np.array(found, np.float32).reshape(rows.shape), terms)
 
     def pairs(self, folded: Float32s, owner: Rows, refs: Sequence[ObjectRef]) -> Float32s:
         """Scores of each object against one query, int64 [n] naming it -> [n]."""
@@ -88,23 +88,28 @@ class Scorer:
         for query in np.unique(owner).tolist():
             mine = np.flatnonzero(owner == query)
             products[mine] = self._products(folded[query : query + 1], items.block.take(mine))[0]
-        return _finish(products, items.roots)
+        return self._finish(products, items.terms)
 
     def _products(self, folded: Float32s, items: Block) -> Float32s:
         if self._own is None:
             return against(folded, items)
         return self._own.scores(DenseBlock(folded), items)
 
-    def _roots_of(self, block: Block, rows: NDArray[np.int32]) -> Float32s | None:
-        if not self._form.normalised:
-            return None
-        if self._roots is None:
-            return inverse_roots(self._form.self_scores(block))
-        roots = self._roots[rows]
+    def _terms_of(self, block: Block, rows: NDArray[np.int32]) -> Float32s:
+        if self._terms is None:
+            return terms_of(self._form, self._form.self_scores(block))
+        terms = self._terms[rows]
         own = np.flatnonzero(rows < 0)
         if len(own):
-            roots[own] = inverse_roots(self._form.self_scores(block.take(own)))
-        return roots
+            terms[own] = terms_of(self._form, self._form.self_scores(block.take(own)))
+        return terms
+
+    def _finish(self, scores: Float32s, terms: Float32s | None) -> Float32s:
+        if terms is not None:
+            scores = apply_terms(self._form, scores, terms)
+        if not np.isfinite(scores).all():
+            raise NotFinite("a score is not a finite number")
+        return scores
 
 
 def _row_products(folded: Float32s, items: Block) -> Float32s:
@@ -117,11 +122,3 @@ def _row_products(folded: Float32s, items: Block) -> Float32s:
     query = owner // max(1, len(items) // max(1, len(folded)))
     products = items.values * folded[query, items.indices]
     return np.bincount(owner, products, minlength=len(items)).astype(np.float32)
-
-
-def _finish(scores: Float32s, roots: Float32s | None) -> Float32s:
-    if roots is not None:
-        scores *= roots
-    if not np.isfinite(scores).all():
-        raise NotFinite("a score is not a finite number")
-    return scores

@@ -18,7 +18,7 @@ from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
 from learners.errors import LearnerError
 from learners.forms.identity import IdentityForm
-from learners.quadratic import ServedForm
+from learners.quadratic import ServedForm, by_distance, folds
 from streams.catalog import Catalog
 from streams.space import SpaceSpec
 
@@ -102,8 +102,8 @@ class Shelf:
     def _form_of(self, version: Version) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
         form = serving_form(self._versions, version, self._serving)
-        W = version.arrays.get("W")
-        if version.manifest.number == 0 and W is not None and W.ndim == 2 and is_identity(W):
+        W, folded = version.arrays.get("W"), folds(form) and not by_distance(form)
+        if folded and version.manifest.number == 0 and W is not None and W.ndim == 2 and is_identity(W):
             return IdentityForm(form.dim, form.normalised)
         return form
 

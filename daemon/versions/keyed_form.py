@@ -17,7 +17,7 @@ from learners.block import Float32s
 from learners.keyed import Keyed
 from learners.pieces import Pieces, whole
 from learners.protocol import Learner
-from learners.quadratic import FoldingForm
+from learners.quadratic import FoldingForm, by_distance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +42,11 @@ class KeyedForm:
         """Whether a score is divided by sqrt(S(q, q) S(p, p))."""
         return self.base.normalised
 
+    @property
+    def distance(self) -> bool:
+        """Whether the raw score is minus a distance."""
+        return by_distance(self.base)
+
     def fold(self, queries: Any) -> Float32s:
         """S q under the untrained form, float32 [n, d]."""
         return self.base.fold(queries)
@@ -54,9 +59,8 @@ class KeyedForm:
         """Scores of all pairs under the untrained form, float32 [queries, items]."""
         return self.base.scores(queries, items)
 
-    def names(self) -> list[str]:
-        """The keys that have a model."""
-        return self.learner.names()
+    def __contains__(self, key: str) -> bool:
+        return self.learner.learner_of(key) is not None
 
     def model_of(self, key: str) -> KeyModel | None:
         """The key's model as it is now, copied; None for a key that has none."""

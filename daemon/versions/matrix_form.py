@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -29,10 +29,12 @@ class MatrixForms:
     eigendecomposition.
 
     follows: CARRIED where W is the array `W` of the state, so that a form can follow it; VERSIONS where W is
-    made of several.
+    made of several. distance: the learner's raw score is minus a distance; normalised, it is the cosine of
+    the same S.
     """
 
     follows: str = CARRIED
+    distance: bool = False
     kept: bool = True
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
@@ -41,11 +43,11 @@ class MatrixForms:
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
         """As `make_form` of the learner's W."""
-        return make_form(cast(_HasMatrix, learner).W, number, config)
+        return self._as_scored(make_form(cast(_HasMatrix, learner).W, number, config))
 
     def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
-        return ServingForm.from_arrays(arrays, cast(_HasMatrix, learner).W)
+        return self._as_scored(ServingForm.from_arrays(arrays, cast(_HasMatrix, learner).W))
 
     def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
         """What is kept of it."""
@@ -56,6 +58,9 @@ class MatrixForms:
         """As `account`."""
         assert isinstance(form, ServingForm)
         return account(form)
+
+    def _as_scored(self, form: ServingForm) -> ServingForm:
+        return replace(form, distance=self.distance and not form.normalised)
 
 
 def make_form(W: Float32s, number: int, config: ServingConfig) -> ServingForm:

@@ -139,7 +139,7 @@ def _across(W: Any, dim: Any, left: Csr, right: Csr, t: int) -> float:
 
 
 @inlined
-def _margin(W: Any, dim: Any, triplets: Any, errors: Csr, t: int) -> float:
+def _margin(W: Any, dim: Any, triplets: Any, errors: Csr, t: int) -> Any:
     """m^T W e = 2 q^T W e - c^T W c + s^T W s for a symmetric W: half as many entries of W as m and e meet
     in. In float64, since the self scores of objects nearly alike share most of their digits.
     """

@@ -140,13 +140,19 @@ class Finder:
             if mask is not None:
                 here = here[mask[here]]
             if self.rescoring is None:
-                scores = score_rows(self.folded[place], part.indexed.items, part.scale, here)
+                items, folded = part.indexed.items, self.folded[place]
+                scores = score_rows(folded, items, part.scale, here, offset=part.offset)
                 chosen += zip((-scores).tolist(), [number] * len(here), here.tolist(), strict=True)
             else:
                 named = np.full(len(here), number)
                 ordered = self.rescoring.ordered(self.snapshot, place, named, here)
                 chosen += [(-score, at, row) for score, at, row in ordered]
         return [(-negated, part, row) for negated, part, row in sorted(chosen)]
+
+
+def lowered(hits: list[Hit], own: float) -> list[Hit]:
+    """Hits whose scores lose the same number."""
+    return [Hit(hit.id, hit.score - own) for hit in hits] if own else hits
 
 
 def _looks_everywhere(ready: Sequence[ReadyPart], query: Query, shortlist: int) -> bool:

@@ -17,7 +17,6 @@ from daemon.serve.retrieve.guard import QUERIES, TOP, Guarded, choose_width, rec
 from daemon.serve.retrieve.part import Indexed, ReadyPart, folded_queries, near_enough, nearest
 from learners.block import Block, Float32s
 from learners.pieces import Pieces, whole
-from learners.quadratic import inverse_roots
 from learners.search import DenseItems, as_items
 
 SLICE = 1 << 16
@@ -35,6 +34,12 @@ class Norms:
     def cover(self, snapshot: IndexSnapshot) -> bool:
         """Whether every part of the snapshot is ready."""
         return all(part.serial in self.parts for part in snapshot.parts)
+
+    def within(self, snapshot: IndexSnapshot) -> Norms:
+        """Those of parts that the snapshot has too."""
+        serials = {part.serial for part in snapshot.parts}
+        parts = {serial: ready for serial, ready in self.parts.items() if serial in serials}
+        return Norms(self.formed, snapshot, parts)
 
 
 class Preparer:
@@ -55,34 +60,39 @@ class Preparer:
         self._buffers = Buffers()
         self._lock = threading.Lock()
 
-    def norms(self, view: View, snapshot: IndexSnapshot) -> Norms:
+    def norms(self, view: View, snapshot: IndexSnapshot, on_demand: bool = False) -> Norms:
         """Everything for this model and snapshot. What `view.prepared` holds of the same form is kept, and
-        the norms of a merged part are gathered from it.
+        the norms of a merged part are gathered from it. on_demand: somebody waits, so there are no pieces,
+        and no guard: the model is searched exactly.
         """
         held = view.prepared
         before = held.parts if isinstance(held, Norms) and held.formed == view.formed else {}
         parts = {
-            part.serial: before.get(part.serial) or self._ready(view, part, before) for part in snapshot.parts
+            part.serial: before.get(part.serial) or self._ready(view, part, before, on_demand)
+            for part in snapshot.parts
         }
         return Norms(view.formed, snapshot, parts)
 
-    def _ready(self, view: View, part: IndexPart, before: Mapping[int, ReadyPart]) -> ReadyPart:
+    def _ready(
+        self, view: View, part: IndexPart, before: Mapping[int, ReadyPart], on_demand: bool
+    ) -> ReadyPart:
         ready = ReadyPart(self._index(part))
-        if view.normalised:
-            scale = self._buffers.take(len(part))
-            if not _gathered(part, before, scale):
-                _compute(view, part.vectors, scale, self._pieces)
-            ready = replace(ready, scale=scale)
-        if ready.indexed.ann is not None and self._ann is not None:
-            if view.normalised:
-                centres = ready.indexed.ann.centres
-                ready = replace(ready, cell_scale=inverse_roots(view.self_scores(centres)))
+        if view.has_terms:
+            terms = self._buffers.take(len(part))
+            if not _gathered(part, before, terms):
+                _compute(view, part.vectors, terms, whole if on_demand else self._pieces)
+            ready = replace(ready, scale=terms) if view.normalised else replace(ready, offset=terms)
+        if ready.indexed.ann is not None and self._ann is not None and not on_demand:
+            if view.has_terms:
+                cells = view.terms(view.self_scores(ready.indexed.ann.centres))
+                scale, offset = (cells, None) if view.normalised else (None, cells)
+                ready = replace(ready, cell_scale=scale, cell_offset=offset)
             guarded = _guard(view, part, ready, self._ann.recall)
             ready = replace(ready, width=guarded.width)
             if self._observe is not None:
                 self._observe(guarded)
-        if ready.scale is not None:
-            self._buffers.owned(ready.scale, ready)
+        if ready.terms is not None:
+            self._buffers.owned(ready.terms, ready)
         return ready
 
     def _index(self, part: IndexPart) -> Indexed:
@@ -99,22 +109,22 @@ class Preparer:
             return indexed
 
 
-def _gathered(part: IndexPart, before: Mapping[int, ReadyPart], scale: Float32s) -> bool:
-    """Fill the scale of a merged part from its sources; False where one of them is not known."""
+def _gathered(part: IndexPart, before: Mapping[int, ReadyPart], terms: Float32s) -> bool:
+    """Fill the terms of a merged part from its sources; False where one of them is not known."""
     sources = [(before.get(serial), rows) for serial, rows in part.merged_from]
     start = 0
     for ready, rows in sources:
-        if ready is None or ready.scale is None:
+        if ready is None or ready.terms is None:
             return False
-        scale[start : start + len(rows)] = ready.scale[rows]
+        terms[start : start + len(rows)] = ready.terms[rows]
         start += len(rows)
-    return bool(sources) and start == len(scale)
+    return bool(sources) and start == len(terms)
 
 
-def _compute(view: View, vectors: Block, scale: Float32s, pieces: Pieces) -> None:
+def _compute(view: View, vectors: Block, terms: Float32s, pieces: Pieces) -> None:
     for start in range(0, len(vectors), SLICE):
         rows = vectors.slice(start, start + SLICE)
-        scale[start : start + len(rows)] = inverse_roots(view.self_scores(rows, pieces))
+        terms[start : start + len(rows)] = view.terms(view.self_scores(rows, pieces))
 
 
 def _guard(view: View, part: IndexPart, ready: ReadyPart, least: float) -> Guarded:

@@ -31,15 +31,22 @@ class Indexed:
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ReadyPart:
     """A part as it is searched under one model. scale: float32 [n], 1 / norm of each item, None for raw
-    scores.
-    cell_scale: the same of the centres. width: cells that an approximate search has to look into, None for
-    exact search.
+    scores. offset: float32 [n], what is added to each item's product, None where nothing is.
+    cell_scale, cell_offset: the same of the centres. width: cells that an approximate search has to look
+    into, None for exact search.
     """
 
     indexed: Indexed
     scale: Float32s | None = None
+    offset: Float32s | None = None
     cell_scale: Float32s | None = None
+    cell_offset: Float32s | None = None
     width: int | None = None
+
+    @property
+    def terms(self) -> Float32s | None:
+        """Scale or offset, whichever there is."""
+        return self.offset if self.scale is None else self.scale
 
 
 def folded_queries(view: View, queries: Block) -> Float32s:
@@ -60,6 +67,14 @@ def folded_queries(view: View, queries: Block) -> Float32s:
     return folded
 
 
+def own_scores(view: View, folded: Float32s, queries: Block) -> Float32s:
+    """What the score of every item loses for a query's own part, float32 [m]: S(q, q) under a distance, of
+    which 2 S q was folded; else 0."""
+    if not view.by_distance:
+        return np.zeros(len(queries), np.float32)
+    return np.asarray(_self_scores(folded, queries) / 2, np.float32)
+
+
 def _self_scores(folded: Float32s, queries: Block) -> Float32s:
     """q^T (S q), clipped at 0: without reading S a second time."""
     if isinstance(queries, DenseBlock):
@@ -74,7 +89,7 @@ def _self_scores(folded: Float32s, queries: Block) -> Float32s:
 
 def nearest(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) -> TopK:
     """The k best allowed items of each folded query, exactly."""
-    return topk(folded, ready.indexed.items, ready.scale, allowed, k)
+    return topk(folded, ready.indexed.items, ready.scale, allowed, k, offset=ready.offset)
 
 
 def near_enough(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) -> TopK:
@@ -86,10 +101,10 @@ def near_enough(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int
     assert ready.width is not None
     assert isinstance(indexed.items, DenseItems)
     scores, rows = np.full((len(folded), k), -np.inf, np.float32), np.full((len(folded), k), -1, np.int64)
-    cells = topk(folded, indexed.centres, ready.cell_scale, None, ready.width)[1]
+    cells = topk(folded, indexed.centres, ready.cell_scale, None, ready.width, offset=ready.cell_offset)[1]
     for n in range(len(folded)):
-        among = indexed.ann.rows_of(cells[n])
-        found = topk_dense(folded[n : n + 1], indexed.items, ready.scale, allowed, k, among=among)
+        among, query = indexed.ann.rows_of(cells[n]), folded[n : n + 1]
+        found = topk_dense(query, indexed.items, ready.scale, allowed, k, offset=ready.offset, among=among)
         scores[n], rows[n] = found[0][0], found[1][0]
     return scores, rows
 

@@ -12,13 +12,14 @@ import numpy as np
 from daemon.replica.status import NotServing
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import Answers, Hit, Query, Refused
+from daemon.serve.query import Answers, ByKey, Hit, Query, Refused
 from daemon.serve.retrieve.ann import AnnSettings
-from daemon.serve.retrieve.finding import Finder
+from daemon.serve.retrieve.finding import Finder, lowered
 from daemon.serve.retrieve.guard import Guarded
+from daemon.serve.retrieve.keys import KEY_SETTINGS, KeySearch, KeySettings
 from daemon.serve.retrieve.norms import Norms, Preparer
 from daemon.serve.retrieve.pace import Pace
-from daemon.serve.retrieve.part import folded_queries
+from daemon.serve.retrieve.part import folded_queries, own_scores
 from daemon.serve.retrieve.rescoring import Rescoring
 from learners.block import Block, concatenate
 from learners.search import SHORTLIST
@@ -44,6 +45,7 @@ class Searcher:
     snapshot: gives the newest state of the catalog. lookup: finds the vectors of queries. ann: approximate
     search where it is worth it and the recall guard lets it, None for exact search alone. shortlist: items
     scored for each query of a model whose scores are no inner products. observe: hears what the guard found.
+    keys: how queries with a key are answered.
     `prepare`, `warm` and `sample` are the hooks of every replica (`Hooks`): `prepare` computes the norms of
     all items off the path, `warm` searches once.
 
@@ -63,11 +65,13 @@ class Searcher:
         observe: Callable[[Guarded], None] | None = None,
         *,
         shortlist: int = SHORTLIST,
+        keys: KeySettings = KEY_SETTINGS,
     ) -> None:
         self._shortlist = shortlist
         self._replicas, self._snapshot, self._lookup = replicas, snapshot, lookup
         self._pace = Pace()
         self._preparer = Preparer(ann, observe, self._pace.pieces)
+        self._keys = KeySearch(self._preparer, keys)
 
     def prepare(self, view: View) -> Norms:
         """What `view.prepared` is to be: the norms of all items. Called off the path."""
@@ -119,8 +123,36 @@ class Searcher:
             remedy = "ask again shortly; else start `tripletd serve` again"
             raise Refused("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
         asked = _Asked(queries, self._lookup(queries, snapshot))
+        found: dict[int, _Found] = {}
+        for key, places in _places_by_key(queries).items():
+            mine = self._found(view, norms, snapshot, asked.at(places), key=key, between=between)
+            found |= zip(places, mine, strict=True)
+        ordered = [found[place] for place in range(len(queries))]
+        results, exact = [one[0] for one in ordered], [one[1] for one in ordered]
+        return Answers(view.model, results, view.formed, exact, [one[2] for one in ordered])
+
+    def _found(
+        self,
+        view: View,
+        norms: Norms,
+        snapshot: IndexSnapshot,
+        asked: _Asked,
+        *,
+        key: str | None,
+        between: Callable[[], None],
+    ) -> list[_Found]:
+        """What is found for queries of one key."""
+        by = None
+        if key is not None:
+            between()
+            try:
+                own, by = self._keys.choose(view, key, snapshot)
+            except Refused as refused:
+                return [(refused, True, None)] * len(asked.queries)
+            if own is not None:
+                view, norms = own, own.prepared
         results, exact = _answer(view, norms, snapshot, asked, shortlist=self._shortlist, between=between)
-        return Answers(view.model, results, view.formed, exact)
+        return [(result, whole, by) for result, whole in zip(results, exact, strict=True)]
 
     def _norms(self, view: View) -> Norms:
         held = view.prepared
@@ -133,6 +165,22 @@ class _Asked:
 
     queries: Sequence[Query]
     vectors: Sequence[Block | Refused]
+
+    def at(self, places: Sequence[int]) -> _Asked:
+        """Some of them."""
+        return _Asked([self.queries[place] for place in places], [self.vectors[place] for place in places])
+
+
+_Found: TypeAlias = tuple[Sequence[Hit] | Refused, bool, ByKey | None]
+"""Hits or why there are none, whether no object was passed over, and which model answered."""
+
+
+def _places_by_key(queries: Sequence[Query]) -> dict[str | None, list[int]]:
+    """Places of the queries of each key, None for those without one."""
+    places: dict[str | None, list[int]] = {}
+    for place, query in enumerate(queries):
+        places.setdefault(query.key, []).append(place)
+    return places
 
 
 def _answer(
@@ -166,9 +214,10 @@ def _answer(
     if view.rescored:
         rescoring = Rescoring(view.form.scores, block.take(np.flatnonzero(usable)), shortlist)
     queries = [asked.queries[place] for place in places]
+    own = own_scores(view, folded, block)[usable].tolist()
     finder = Finder(snapshot, ready, queries, folded[usable], rescoring)
-    for place, found in zip(places, finder.find(between), strict=True):
-        results[place], exact[place] = found.hits, found.exact
+    for place, found, less in zip(places, finder.find(between), own, strict=True):
+        results[place], exact[place] = lowered(found.hits, less), found.exact
     return results, exact
 
 

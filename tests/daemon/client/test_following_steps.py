@@ -64,13 +64,13 @@ def test_an_answer_behind_its_form_can_be_recomputed_from_what_it_says(tmp_path:
     with follow(config, "latest") as model:
         items, may_go_on = model.items(x), threading.Event()
         until(lambda: model.status().swaps.get("refine", 0) >= 1)
-        prepare = items.scale
+        prepare = items.terms
 
         def held(view: View) -> Float32s | None:
             may_go_on.wait(60)
             return prepare(view)
 
-        items.scale = held  # type: ignore[method-assign]  # so long the form at the base is carried on
+        items.terms = held  # type: ignore[method-assign]  # so long the form at the base is carried on
         site.feed(make_events(60, seed=1))
         assert site.learn(**HOW) == EX_OK
         newest = site.newest()

@@ -11,7 +11,7 @@ from daemon.config.learners import LEARNERS
 from daemon.config.model import ServingConfig
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners import Block, Learner
-from learners.quadratic import FoldingForm, ServedForm, folds
+from learners.quadratic import FoldingForm, ServedForm, by_distance, folds
 from tests.learners.examples import block, rows, triplets
 
 DIM = 12
@@ -49,13 +49,12 @@ def form_of(algorithm: str, events: int, serving: ServingConfig) -> ServedForm:
 
 
 def pairwise_scores(form: FoldingForm, queries: Block, items: Block) -> Any:
-    """Scores as a server works them out: fold, inner products, self scores and offsets."""
+    """Scores as a server works them out: fold, inner products and self scores."""
     dense = np.asarray(items.kernel_rows()) if isinstance(items.kernel_rows(), np.ndarray) else None
     rows_of_items = dense if dense is not None else items.checked_csr().toarray()  # type: ignore[union-attr]
     scores = form.fold(queries).astype(float) @ rows_of_items.T.astype(float)
-    offsets = getattr(form, "offsets", None)
-    if offsets is not None and (found := offsets(items)) is not None:
-        scores += found
+    if by_distance(form):
+        scores -= form.self_scores(queries).astype(float)[:, None] + form.self_scores(items)
     if form.normalised:
         own = (form.self_scores(one).astype(float) for one in (queries, items))
         left, right = (np.where(s > 0, 1 / np.sqrt(np.where(s > 0, s, 1)), 0.0) for s in own)
@@ -83,6 +82,24 @@ def test_folded_queries_give_the_scores(
     assert scores.shape == (7, 11)
     assert np.isfinite(scores).all()
     np.testing.assert_allclose(scores, pairwise_scores(form, queries, items), atol=2e-4)
+
+
+@pytest.mark.parametrize("algorithm", ["dissim-oasis", "lego"])
+@pytest.mark.parametrize("psd", ["full", "lanczos"])
+@pytest.mark.parametrize("events", [0, 200])
+def test_raw_scores_of_a_distance_are_minus_it(algorithm: str, psd: str, events: int) -> None:
+    form = form_of(algorithm, events, ServingConfig(score="raw", psd=psd, lanczos_pairs=DIM - 1))
+    assert by_distance(form)
+    objects_of = rows(np.random.default_rng(5), 9, DIM, 1.0)
+    learner = learner_of(algorithm, events)
+    values, vectors = np.linalg.eigh(learner.state()["W"].astype(float))
+    A = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+    away = objects_of @ A.T
+    expected = -np.square(away[:, None] - away).sum(axis=2)
+    np.testing.assert_allclose(form.scores(objects_of, objects_of), expected, atol=5e-3)
+    kept = ALGORITHMS[algorithm].forms
+    again = kept.read(kept.arrays(form), learner)
+    assert again.scores(objects_of, objects_of).tobytes() == form.scores(objects_of, objects_of).tobytes()
 
 
 @EVERY
