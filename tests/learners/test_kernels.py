@@ -18,6 +18,7 @@ from numba import njit
 from learners import CPU_LEVEL, Oasis
 from learners.kernels import compile as compiler
 from learners.kernels import cpu
+from learners.kernels.checks import DEGENERATE, PASSIVE, step_size
 from learners.kernels.cpu import V3_FEATURES, best_level
 from learners.kernels.oasis_dense import step_dense
 from learners.kernels.oasis_sparse import step_sparse
@@ -125,3 +126,10 @@ def test_a_batch_in_fortran_or_strided_memory_learns_the_same() -> None:
     for t in range(40):
         strided.learn_one(*(np.repeat(v, 2, axis=1)[t, ::2] for v in values))  # type: ignore[arg-type]
     assert plain.W.tobytes() == strided.W.tobytes()
+
+
+@pytest.mark.parametrize("norm", [0.0, -0.0, -1e-30, -5.0, np.nan])
+def test_a_norm_that_is_not_positive_gives_no_step(norm: float) -> None:
+    """That of an indefinite kernel may fall below 0; loss / norm would then be a step away from the click."""
+    assert step_size(0.5, norm, 0.1) == (DEGENERATE, 0.5, 0)
+    assert step_size(2.0, norm, 0.1) == (PASSIVE, 0, 0)
