@@ -1,0 +1,162 @@
+"""Two tenants with opposite tastes on one topic: each is judged on its own clicks and answered by its own
+model; whoever has none, or nothing learned, is answered by version 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daemon.cli import main
+from daemon.config import load_config
+from daemon.exits import EX_OK
+from daemon.objects.mapped import map_catalog
+from daemon.objects.space import space_of
+from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
+from daemon.versions.keyed_form import KeyedForm
+from daemon.versions.maps import map_of
+from daemon.versions.serving_form import serving_form
+from learners.block import Block
+from learners.quadratic import ServedForm
+from streams.catalog import load_catalog
+from tests.daemon.serve.test_role import Place, Role
+from tests.waiting import until
+
+SHAPES = COLOURS = 4
+EACH = 4
+OBJECTS = SHAPES * COLOURS * EACH
+CONFIG = """
+[stream]
+address = "log:clicks.log"
+[space.views.x]
+dim = 8
+map = "unit"
+[catalog]
+path = "catalog.jsonl"
+[feed]
+holdout_share = 0.4
+[learner]
+algorithm = "{algorithm}"
+[keys]
+slots = 5
+[validate]
+min_impressions = 100
+[checkpoints]
+every = "1h"
+[serve]
+look_every = "50ms"
+[http]
+learn_port = 0
+validate_port = 0
+serve_port = 0
+"""
+
+
+class Shop(Place):
+    """Things of a shape and a colour. One tenant's people click on equal shapes, another's on equal colours,
+    a third's on anything; of a fourth there are a few."""
+
+    def __init__(self, folder: Path, algorithm: str) -> None:
+        super().__init__(folder)
+        self.file.write_text(CONFIG.format(algorithm=algorithm))
+        draw = np.random.default_rng(11)
+        self.shape, self.colour = np.arange(OBJECTS) % SHAPES, np.arange(OBJECTS) // SHAPES % COLOURS
+        marks = np.hstack([np.eye(SHAPES)[self.shape], np.eye(COLOURS)[self.colour]])
+        self.rows = marks + 0.1 * draw.normal(size=marks.shape)
+        lines = [json.dumps({"id": f"o{n}", "x": row.tolist()}) for n, row in enumerate(self.rows)]
+        (folder / "catalog.jsonl").write_text("\n".join(lines))
+        clicks = [*self.clicks("shapes", 600, self.shape), *self.clicks("colours", 600, self.colour)]
+        clicks += [*self.clicks("anything", 600, None), *self.clicks("few", 30, self.shape)]
+        draw.shuffle(clicks)
+        source = folder / "lists.jsonl"
+        source.write_text("\n".join(clicks))
+        assert main(["feed", str(source), "--config", str(self.file)]) == EX_OK
+
+    def clicks(self, key: str, count: int, taste: np.ndarray | None) -> Iterator[str]:
+        draw = np.random.default_rng(len(key))
+        for number in range(count):
+            query, *shown = draw.choice(OBJECTS, 9, replace=False).tolist()
+            wanted = draw.random(8) < 0.3 if taste is None else taste[shown] == taste[query]
+            clicked = np.flatnonzero(wanted).tolist()
+            refs = {"q": {"id": f"o{query}"}, "shown": [f"o{n}" for n in shown], "clicked": clicked}
+            yield json.dumps({"id": f"{key}-{number}", "ts": 1_000_000 + number, "key": key, **refs})
+
+    def role(self, name: str) -> None:
+        assert main([name, "--exit-when-caught-up", "--config", str(self.file)]) == EX_OK
+
+    def offline(self) -> tuple[KeyedForm, Block]:
+        """The newest version as it is served, and the mapped catalog, without a server."""
+        config, version = load_config(self.file), self.versions.load(self.newest().number)
+        form = serving_form(self.versions, version, config.serving)
+        assert isinstance(form, KeyedForm)
+        catalog = load_catalog(Path(config.catalog.path), space_of(config))
+        return form, map_catalog(catalog, map_of(version))
+
+
+@pytest.fixture(params=["soml-da", "oasis"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    monkeypatch.chdir(tmp_path)
+    made = Shop(tmp_path, request.param)
+    made.role("learn")
+    made.role("validate")
+    yield made
+    made.end()
+
+
+def expected(form: ServedForm, objects: Block, own: int, k: int) -> list[tuple[str, float]]:
+    scores = form.scores(objects.take([own]), objects)[0]
+    best = [row for row in np.argsort(-scores, kind="stable").tolist() if row != own]
+    return [(f"o{row}", float(scores[row])) for row in best[:k]]
+
+
+def asked(role: Role, query: str) -> tuple[list[tuple[str, float]], Any]:
+    status, body = role.get(f"/v1/similar?{query}")
+    assert status == 200, body
+    return [(hit["id"], hit["score"]) for hit in body["results"]], body
+
+
+def equal(found: list[tuple[str, float]], wanted: list[tuple[str, float]]) -> bool:
+    """The same objects, and their scores to the rounding of float32."""
+    scores = [[score for _, score in hits] for hits in (found, wanted)]
+    return [name for name, _ in found] == [name for name, _ in wanted] and np.allclose(*scores, atol=1e-6)
+
+
+def test_each_tenant_gets_its_own_answers(shop: Shop) -> None:
+    number = shop.newest().number
+    verdicts = [entry for entry in shop.ledger.entries() if entry.version == number][0].measures[KEYS]
+    assert {key: one["verdict"] for key, one in verdicts.items()} == {
+        "shapes": LEARNED,
+        "colours": LEARNED,
+        "anything": COSINE,
+    }
+    role = shop.start("serve")
+    form, objects = shop.offline()
+    until(lambda: role.get("/readyz")[0] == 200, role.said)
+    until(lambda: role.get("/v1/similar?id=o3")[1]["base"] == number, role.said)  # best: some keys are better
+    answers = {}
+    for key, taste in (("shapes", shop.shape), ("colours", shop.colour)):
+        model = form.model_of(key)
+        assert model is not None
+        for own in (3, 21):
+            found, body = asked(role, f"id=o{own}&k=5&key={key}")
+            assert body["key"] == {"name": key, "model": "own", "why": None}
+            assert equal(found, expected(model.form(), objects, own, 5))
+            assert {taste[int(name[1:])] for name, _ in found} == {taste[own]}
+            answers[key] = found
+    assert {name for name, _ in answers["shapes"]} != {name for name, _ in answers["colours"]}
+    untrained, body = asked(role, "id=o3&k=5")
+    assert "key" not in body
+    assert equal(untrained, expected(form.base, objects, 3, 5))
+    for key, why in (("nobody", "unknown_key"), ("anything", "not_learned"), ("few", "not_learned")):
+        found, body = asked(role, f"id=o3&k=5&key={key}")
+        assert (found, body["key"]) == (untrained, {"name": key, "model": "version_0", "why": why})
+    page = role.get("/metrics")[1]
+    assert 'tripletd_key_answers_total{model="own"} 4.0' in page
+    assert "tripletd_key_models_made_total 2.0" in page
+    assert role.stop() == EX_OK
+    assert "Traceback" not in role.said()
