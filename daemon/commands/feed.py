@@ -24,6 +24,7 @@ def feed(
     random_negatives: o.RandomNegatives = None,
     holdout_share: o.HoldoutShare = None,
     source_name: o.SourceName = None,
+    key: o.KeyName = None,
     skip: o.Skip = 0,
     explain: o.Explain = False,
     dry_run: o.DryRun = False,
@@ -56,7 +57,8 @@ def feed(
 
     clicks = {} if ubi_click is None else {"click_actions": frozenset(ubi_click)}
     sampling = RelevanceOptions(triplets, pairs, theta, seed=effective.feed.seed)
-    options = ReaderOptions(int(time.time() * 1000), source_name, UbiOptions(ubi_query, **clicks), sampling)
+    now_ms, ubi = int(time.time() * 1000), UbiOptions(ubi_query, **clicks)
+    options = ReaderOptions(now_ms, source_name, ubi, sampling, key)
     job = FeedJob(sources, format_, options, dry_run, skip)
     fed = run_feed(effective, job, FeedReport(stderr_console(), explain))
     if json_:

@@ -49,6 +49,10 @@ HoldoutShare = Annotated[
 SourceName = Annotated[
     str | None, typer.Option("--source-name", metavar="NAME", help="Written into every event as its source.")
 ]
+KeyName = Annotated[
+    str | None,
+    typer.Option("--key", metavar="KEY", help="Whose model learns the clicks that name no key of their own."),
+]
 Skip = Annotated[
     int, typer.Option("--skip", min=0, metavar="N", help="Items an interrupted run has already fed.")
 ]

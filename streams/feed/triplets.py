@@ -108,6 +108,7 @@ def _event(impression: Impression, clicked: int, skipped: ObjectRef, name: str) 
         impression=impression.id,
         propensity=impression.propensity[clicked] if impression.propensity else None,
         space=impression.space,
+        key=impression.key,
     )
 
 
@@ -124,6 +125,7 @@ def as_impression(event: Event) -> Impression:
         clicked=(1,),
         source=event.source,
         space=event.space,
+        key=event.key,
     )
 
 

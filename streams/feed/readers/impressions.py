@@ -1,4 +1,5 @@
-"""Impressions, one JSON object per line: `{"id", "ts", "q", "shown", "clicked", "prop"?, "src"?, "sp"?}`.
+"""Impressions, one JSON object per line: `{"id", "ts", "q", "shown", "clicked"}` and,
+optionally, `prop`, `src`, `sp`, `key`.
 
 `shown` is the list as the user saw it, best place first; `clicked` holds ranks (from 0) or ids of
 shown objects, in any order, repeated clicks counting once; `prop` one examination propensity in
@@ -20,7 +21,7 @@ from streams.feed.readers.options import ReaderOptions
 from streams.impression import Impression
 
 REQUIRED = ("ts", "q", "shown", "clicked")
-KNOWN = frozenset({*REQUIRED, "id", "prop", "src", "sp"})
+KNOWN = frozenset({*REQUIRED, "id", "prop", "src", "sp", "key"})
 
 
 def read_impressions(source: Input, options: ReaderOptions) -> Iterator[Placed]:
@@ -48,6 +49,7 @@ def parse_impression(line: dict[str, Any], options: ReaderOptions) -> Impression
         propensity=_propensity(line["prop"], len(shown)) if "prop" in line else None,
         source=text(line["src"], "src") if "src" in line else options.source,
         space=text(line["sp"], "sp") if "sp" in line else None,
+        key=text(line["key"], "key") if "key" in line else options.key,
     )
 
 

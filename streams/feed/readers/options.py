@@ -42,9 +42,11 @@ class RelevanceOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """`now_ms` is the time of items that carry none; `source` names where they come from."""
+    """`now_ms` is the time of items that carry none; `source` names where they come from; `key` the model
+    that is to learn those that name none."""
 
     now_ms: int
     source: str | None = None
     ubi: UbiOptions = UbiOptions()
     relevance: RelevanceOptions = RelevanceOptions()
+    key: str | None = None

@@ -101,6 +101,7 @@ def _sampled(name: str, table: Table, options: ReaderOptions) -> Iterator[Placed
                     clicked=ObjectRef(id=objects[c]),
                     skipped=ObjectRef(id=objects[s]),
                     source=options.source,
+                    key=options.key,
                 ),
             )
 

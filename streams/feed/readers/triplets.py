@@ -1,6 +1,6 @@
 """Plain triplets, one JSON object per line: `{"q", "c", "s", "id"?, "ts"?, "w"?, "src"?, ...}`.
 
-The names are those of the event format (`imp`, `prop` and `sp` are read too).  An object is a
+The names are those of the event format (`imp`, `prop`, `sp` and `key` are read too).  An object is a
 string id, or a map with `x` or `views`.  A triplet without an id gets one from its line number and
 bytes, so that the same file gives the same ids again; one without a time gets the time of feeding.
 """
@@ -20,7 +20,7 @@ from streams.feed.readers.jsonl import read_json_lines
 from streams.feed.readers.options import ReaderOptions
 
 REQUIRED = ("q", "c", "s")
-KNOWN = frozenset({*REQUIRED, "id", "ts", "w", "src", "imp", "prop", "sp"})
+KNOWN = frozenset({*REQUIRED, "id", "ts", "w", "src", "imp", "prop", "sp", "key"})
 
 
 def read_triplets(source: Input, options: ReaderOptions) -> Iterator[Placed]:
@@ -46,6 +46,7 @@ def parse_triplet(line: dict[str, Any], at: Line, options: ReaderOptions) -> Eve
         impression=text(line["imp"], "imp") if "imp" in line else None,
         propensity=number(line["prop"], "prop", reasons.BAD_PROPENSITY, 1.0) if "prop" in line else None,
         space=text(line["sp"], "sp") if "sp" in line else None,
+        key=text(line["key"], "key") if "key" in line else options.key,
     )
 
 

@@ -140,6 +140,7 @@ def _impression(
         shown=tuple(ObjectRef(id=item) for item in shown),
         clicked=tuple(sorted(ranks)),
         source=options.source,
+        key=options.key,
     )
 
 

@@ -237,6 +237,18 @@ def test_a_plain_triplet_of_a_holdout_query_becomes_a_two_item_impression() -> N
     assert ([item.id for item in kept.shown], kept.clicked, kept.id) == (["s", "c"], (1,), "t")
 
 
+def test_the_key_goes_with_the_events_and_with_the_holdout() -> None:
+    shown = replace(impression("i", 3, (2,)), key="tenant")
+    assert {decode_event(record.value).key for record in decide(shown).records} == {"tenant"}
+    triplet = replace(events("t", "q", "c", "s"), key="tenant")
+    for one in (shown, triplet):
+        held = decide(one, holdout_share=0.999999)
+        assert held.fate == "holdout"
+        assert decode_impression(held.records[0].value).key == "tenant"
+    long = decide(replace(shown, key="k" * 65))
+    assert (long.fate, long.reason) == ("dropped", reasons.MALFORMED + "too_large")
+
+
 def test_the_space_is_written_beside_inline_features_only() -> None:
     inline = Event("t", 1, *(ObjectRef(x=np.full(2, number, np.float32)) for number in range(3)))
     assert decode_event(decide(inline, space="s1").records[0].value).space == "s1"

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,13 @@ def test_triplet_fields(tmp_path: Path) -> None:
     }
     ids = (ObjectRef(id=name) for name in "qcs")
     assert read_one(tmp_path, line, TRIPLET) == Event("t1", 1715860800000, *ids, 2.5, "web", "i", 0.5, "s1")
+
+
+@pytest.mark.parametrize("good", [TRIPLET, SHOWN], ids=["triplet", "impression"])
+def test_a_key_is_the_line_s_own_or_that_of_the_options(tmp_path: Path, good: dict[str, Any]) -> None:
+    path = write_lines(tmp_path / "log.jsonl", [{**good, "id": "a", "key": "own"}, {**good, "id": "b"}])
+    assert [item.key for _, item in read(path)] == ["own", None]
+    assert [item.key for _, item in read(path, options=replace(OPTIONS, key="all"))] == ["own", "all"]
 
 
 def test_inline_features(tmp_path: Path) -> None:
