@@ -6,7 +6,6 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,13 +45,14 @@ def _space(config: Config) -> Iterator[Finding]:
 
 
 def _learner(config: Config) -> Iterator[Finding]:
+    from daemon import memory
     from learners.psd import MAX_FULL_DIM
 
-    dim = mapped_dim(config)
+    dim = memory.mapped_dim(config)
     if not dim:
         return
-    needed, there = 4 * dim * dim, memory_available()
-    yield Finding("learner", "ok", f"at most {dim:,} dimensions, {size(needed)} for W")
+    needed, there = memory.learner_bytes(config), memory.memory_available()
+    yield Finding("learner", "ok", f"at most {dim:,} dimensions, {size(needed)} of state")
     learner = config.learner
     projects = isinstance(learner, OasisKeys | DissimKeys) and learner.psd_every
     if projects and dim > MAX_FULL_DIM:
@@ -62,22 +62,11 @@ def _learner(config: Config) -> Iterator[Finding]:
         text = f"lego needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
         yield Finding("learner.algorithm", "error", text, "take another, or lower the views' dim")
     if there is not None and needed > there:
-        text = f"W of {dim:,} dimensions takes {size(needed)}, {size(there)} of memory are available"
-        yield Finding("learner", "note", text, "lower views' dim, or whiten with fewer components")
+        text = f"its state takes {size(needed)}, {size(there)} of memory are available"
+        yield Finding("learner", "error", text, _SMALLER)
 
 
-def mapped_dim(config: Config) -> int:
-    """Most dimensions of the views together, after their maps."""
-    return sum(width for view in config.space.views.values() for width in view.widths())
-
-
-def memory_available() -> int | None:
-    """Bytes that can be had without swapping, as the kernel estimates; None where it does not tell."""
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return 1024 * int(line.split()[1])
-    return None
+_SMALLER = "lower views' dim, whiten with fewer components, or lower learner.objects or keys.slots"
 
 
 def _stream(config: Config) -> Iterator[Finding]:
@@ -163,13 +152,14 @@ def _checkpoints(config: Config) -> Iterator[Finding]:
 
 
 def _serve(config: Config) -> Iterator[Finding]:
-    dim, there = mapped_dim(config), memory_available()
-    if dim:
-        needed = serving_bytes(config, dim)
+    from daemon import memory
+
+    if memory.mapped_dim(config):
+        needed, there = memory.serving_bytes(config), memory.memory_available()
         yield Finding("serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {size(needed)} of buffers")
         if there is not None and needed > there:
             text = f"the buffers take {size(needed)}, {size(there)} of memory are available"
-            yield Finding("serve.aliases", "note", text, "serve fewer aliases, or on a host of its own")
+            yield Finding("serve.aliases", "error", text, "serve fewer aliases, or on a host of its own")
     if config.serve.catalog and config.space.views:
         from daemon.objects.space import space_of
         from streams.catalog import load_catalog
@@ -182,19 +172,6 @@ def _serve(config: Config) -> Iterator[Finding]:
         yield Finding("serve.display", "ok", f"{len(load_display(config.serve.display)):,} objects are shown")
     if config.serve.ann == "on" and find_spec("faiss") is None:
         yield Finding("serve.ann", "error", "faiss is not installed", 'pip install "tripletd[ann]"')
-
-
-def serving_bytes(config: Config, dim: int) -> int:
-    """Memory of the buffers of serve: two sides per alias, each W and, where the form has one, its matrix;
-    and for `latest`, followed by steps, one more W, and on each side what carries such a matrix on.
-    """
-    from daemon.versions.matrix_form import has_matrix
-
-    full = has_matrix(config.serving, dim)
-    matrices = 2 * (2 if full else 1) * len(config.serve.aliases)
-    if "latest" in config.serve.aliases and config.steps.enabled:
-        matrices += 3 if full else 1
-    return 4 * dim * dim * matrices
 
 
 def _http(config: Config) -> Iterator[Finding]:

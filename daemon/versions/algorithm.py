@@ -27,6 +27,8 @@ class Algorithm:
     restore: (arrays, settings) -> the learner that goes on from a version's arrays, taking them over where it
     can; raises StateError.
     forms: what versions are served as.
+    state_bytes: (keys of [learner], columns of the views, dim) -> the memory that the learner takes; raises
+    ConfigError.
     followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
     by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
     full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
@@ -37,6 +39,7 @@ class Algorithm:
     make: Callable[[Any, int, Block | None], Learner]
     restore: Callable[[Mapping[str, npt.NDArray[Any]], Any], Learner]
     forms: FormKind
+    state_bytes: Callable[[Any, Columns, int], int]
     followed: tuple[str, ...] = ()
     needs_sample: bool = False
     by_block: bool = False

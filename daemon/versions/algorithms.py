@@ -18,7 +18,7 @@ from daemon.versions.algorithm import NO_VIEWS, Algorithm, Columns
 from daemon.versions.arrays import learner_specs, one_digest
 from daemon.versions.blocks_form import BlocksForms
 from daemon.versions.by_key import ONE_MODEL, by_key, compared
-from daemon.versions.forms import VERSIONS, MadeAnew
+from daemon.versions.forms import HELD, VERSIONS, MadeAnew
 from daemon.versions.kernel_settings import omks_settings
 from daemon.versions.matrix_form import MatrixForms
 from daemon.versions.supports_form import SupportsForms
@@ -27,7 +27,7 @@ from learners.block import Block
 from learners.dissim import Dissim, DissimConfig
 from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap
-from learners.multikernel import Omks
+from learners.multikernel import Omks, support_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.protocol import Learner
@@ -52,6 +52,16 @@ def _aggressiveness(keys: Any) -> float:
     return float(keys.C)
 
 
+def matrices(count: int) -> Callable[[Any, Columns, int], int]:
+    """The bytes of so many float32 matrices [dim, dim]."""
+    return lambda _keys, _columns, dim: 4 * count * dim * dim
+
+
+def vectors(count: int) -> Callable[[Any, Columns, int], int]:
+    """The bytes of so many 8-byte vectors [dim]."""
+    return lambda _keys, _columns, dim: 8 * count * dim
+
+
 def _of_a_matrix(
     learner: type[Any],
     config: type[Any],
@@ -73,18 +83,20 @@ def _of_a_matrix(
         make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
         restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
         forms=MatrixForms(distance=distance),
+        state_bytes=matrices(1),
         followed=("W",),
         full_step=full_step,
     )
 
 
-def _soml(learner: type[DiagonalLearner], config: type[Any]) -> Algorithm:
+def _soml(learner: type[DiagonalLearner], config: type[Any], arrays: int) -> Algorithm:
     """SOML: a diagonal metric, served as the cosine plus what was learned."""
     return Algorithm(
         settings=same_names(config),
         make=lambda settings, dim, _sample: learner(dim, settings),
         restore=lambda arrays, settings: learner.from_state(arrays, settings, copy=False),
         forms=MadeAnew(lambda made, serving: made.form(serving.score == "normalised")),
+        state_bytes=vectors(arrays),
     )
 
 
@@ -94,13 +106,14 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         settings=lambda keys, _columns: OasisConfig(keys.C, keys.symmetric),
         make=lambda settings, dim, _sample: Averaged(dim, settings),
         restore=lambda arrays, settings: Averaged.from_state(arrays, settings, copy=False),
-        forms=MatrixForms(follows=VERSIONS),
+        forms=MatrixForms(follows=HELD),
+        state_bytes=matrices(2),
         full_step=_aggressiveness,
     ),
     "dissim-oasis": _of_a_matrix(Dissim, DissimConfig, _aggressiveness, distance=True),
     "lego": _of_a_matrix(Lego, LegoConfig, distance=True),
-    "soml-tg": _soml(SomlTg, SomlTgConfig),
-    "soml-da": _soml(SomlDa, SomlDaConfig),
+    "soml-tg": _soml(SomlTg, SomlTgConfig, 2),
+    "soml-da": _soml(SomlDa, SomlDaConfig, 1),
     "omks-maps": Algorithm(
         settings=lambda keys, columns: OmksMapsConfig(
             tuple(len(block) for block in columns.values()), keys.C, keys.hedge()
@@ -108,6 +121,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         make=lambda settings, dim, _sample: OmksMaps(dim, settings),
         restore=lambda arrays, settings: OmksMaps.from_state(arrays, settings, copy=False),
         forms=BlocksForms(),
+        state_bytes=lambda _keys, columns, _dim: sum(4 * len(block) ** 2 for block in columns.values()),
         by_block=True,
         full_step=_aggressiveness,
     ),
@@ -116,6 +130,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         make=lambda settings, dim, sample: Omks(dim, settings, sample),
         restore=lambda arrays, settings: Omks.from_state(arrays, settings, copy=False),
         forms=SupportsForms(),
+        state_bytes=lambda keys, columns, dim: support_bytes(dim, omks_settings(keys, columns)),
         needs_sample=True,
         by_block=True,
         full_step=_aggressiveness,

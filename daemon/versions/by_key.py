@@ -54,6 +54,7 @@ def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
         make=lambda settings, dim, _sample: Keyed(dim, settings),
         restore=lambda arrays, settings: Keyed.from_state(arrays, settings, copy=False),
         forms=KeyedForms(one.forms),
+        state_bytes=lambda own, columns, dim: keys.slots * one.state_bytes(own, columns, dim),
     )
 
 

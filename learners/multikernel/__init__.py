@@ -2,5 +2,6 @@
 
 from learners.multikernel.config import KernelConfig, OmksConfig, ViewKernels, one_kernel
 from learners.multikernel.omks import Omks
+from learners.multikernel.support import support_bytes
 
-__all__ = ["KernelConfig", "Omks", "OmksConfig", "ViewKernels", "one_kernel"]
+__all__ = ["KernelConfig", "Omks", "OmksConfig", "ViewKernels", "one_kernel", "support_bytes"]

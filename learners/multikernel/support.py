@@ -110,6 +110,13 @@ class SupportSet:
         return int(np.count_nonzero(self.index[3].any(axis=1)))
 
 
+def support_bytes(dim: int, config: OmksConfig) -> int:
+    """Memory of a support set: what is kept, and the lengths and kernel values that follow from it."""
+    slots, width = -(-config.objects // LANES) * LANES, -(-config.kernels // WIDTH) * WIDTH
+    kept = 4 * slots * dim + config.triplets * (12 + 4 * width + 8)
+    return kept + slots * (4 * len(config.views) + 16) + 8 * slots * width
+
+
 def _derived(tiles: int, width: int, views: int) -> Any:
     slots = tiles * LANES
     index = (

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from daemon import checks
-from daemon.checks import mapped_dim, memory_available, run_checks, serving_bytes
+from daemon import memory
+from daemon.checks import run_checks
 from daemon.config import load_config
+from daemon.config.learners import LEARNERS
+from daemon.memory import learner_bytes, mapped_columns, mapped_dim, memory_available, serving_bytes
+from daemon.versions.algorithms import untrained
 
 
 def found(settings: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -29,13 +32,13 @@ def test_psd_every_needs_few_dimensions_after_the_maps() -> None:
     assert "learner.psd_every" not in found({**two, "learner.psd_every": 0})
 
 
-def test_a_matrix_larger_than_the_memory_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matrix_larger_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
-    monkeypatch.setattr(checks, "memory_available", lambda: 4 << 20)
+    monkeypatch.setattr(memory, "memory_available", lambda: 4 << 20)
     assert "learner" not in found(wide)
-    monkeypatch.setattr(checks, "memory_available", lambda: (4 << 20) - 1)
-    assert found(wide)["learner"][0] == "note"
-    monkeypatch.setattr(checks, "memory_available", lambda: None)
+    monkeypatch.setattr(memory, "memory_available", lambda: (4 << 20) - 1)
+    assert found(wide)["learner"][0] == "error"
+    monkeypatch.setattr(memory, "memory_available", lambda: None)
     assert "learner" not in found(wide)
 
 
@@ -64,13 +67,39 @@ def test_dimensions_and_memory() -> None:
 def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
     config = load_config(None, wide, {})
-    assert serving_bytes(config, 1024) == 4 * 1024**2 * (2 * 2 * 2 + 3)
-    assert serving_bytes(config, 8192) == 4 * 8192**2 * (2 * 2 + 1)  # such a form has no matrix
+    assert serving_bytes(config) == 4 * 1024**2 * (2 * 2 * 2 + 3)
+    wider = load_config(None, {**wide, "space.views.x.dim": 8192}, {})
+    assert serving_bytes(wider) == 4 * 8192**2 * (2 * 2 + 1)  # such a form has no matrix
     alone = load_config(None, {**wide, "serve.aliases": ["stable"]}, {})
-    assert serving_bytes(alone, 1024) == 4 * 1024**2 * 4
-    monkeypatch.setattr(checks, "memory_available", lambda: 30 << 20)
-    assert found(wide)["serve.aliases"][0] == "note"
+    assert serving_bytes(alone) == 4 * 1024**2 * 4
+    held = load_config(None, {**wide, "learner.algorithm": "omks", "learner.objects": 64}, {})
+    assert serving_bytes(held) == learner_bytes(held) * (2 * 2 * 2 + 2)  # as large as the state, and one more
+    monkeypatch.setattr(memory, "memory_available", lambda: 30 << 20)
+    assert found(wide)["serve.aliases"][0] == "error"
     assert "serve.aliases" not in found({**wide, "serve.aliases": ["stable"]})
+
+
+@pytest.mark.parametrize("algorithm", sorted(LEARNERS))
+@pytest.mark.parametrize("views", [{"x": 40}, {"x": 40, "y": 56}])
+def test_what_a_learner_takes_is_what_its_arrays_take(algorithm: str, views: dict[str, int]) -> None:
+    spans = {f"space.views.{name}.{key}": v for name, dim in views.items() for key, v in _view(dim).items()}
+    config = load_config(None, {"learner.algorithm": algorithm, **spans}, {})
+    columns = mapped_columns(config)
+    assert [len(one) for one in columns.values()] == list(views.values())
+    state = untrained(config.learner, mapped_dim(config), columns).state()
+    there = sum(array.nbytes for array in state.values())
+    assert there - 200 <= learner_bytes(config) <= 1.5 * there, "and, of a support set, what follows from it"
+
+
+def _view(dim: int) -> dict[str, object]:
+    return {"dim": dim, "map": "unit"}
+
+
+def test_kernels_of_a_view_that_is_not_there_are_refused() -> None:
+    kernels = [{"kind": "rbf", "views": ["colour"]}]
+    grade, text = found({"learner.algorithm": "omks", "learner.kernels": kernels})["learner"]
+    assert grade == "error"
+    assert "there is no view 'colour'; there are x" in text
 
 
 def test_what_serve_reads_is_read(tmp_path: Path) -> None:
