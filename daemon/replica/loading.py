@@ -20,6 +20,7 @@ from daemon.replica.refusals import Refused
 from daemon.replica.settings import Shelf
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
 from daemon.versions.counters import records_of
+from daemon.versions.forms import CARRIED
 from daemon.versions.serving_form import DERIVED, settings_digest
 from learners.block import Float32s
 from learners.carried import Tangent
@@ -45,8 +46,10 @@ class Buffers:
     @classmethod
     def of(cls, space: ModelSpace, serving: ServingConfig, carried: bool = False) -> Buffers:
         """Buffers for versions of this space, touched, so that their memory is there from now on."""
-        full = algorithm_of(space.algorithm, space.keys).forms.has_matrix(serving, space.dim)
-        matrix, P = (_matrix(space.dim) if wanted else None for wanted in (full, full and carried))
+        kind = algorithm_of(space.algorithm, space.keys).forms
+        full = kind.has_matrix(serving, space.dim)
+        carried = full and carried and kind.follows == CARRIED
+        matrix, P = (_matrix(space.dim) if wanted else None for wanted in (full, carried))
         return cls(state_room(space), matrix, P)
 
     @property

@@ -12,7 +12,7 @@ from daemon.replica.loading import Arrays, Buffers, State
 from daemon.replica.model import ModelId
 from daemon.replica.refusals import Refused
 from daemon.replica.view import View
-from learners.block import Block, SparseBlock
+from learners.block import Block, DenseBlock, SparseBlock
 from learners.errors import LearnerError
 from learners.protocol import Learner
 from learners.quadratic import ServedForm
@@ -86,7 +86,7 @@ class Side:
         """Become equal to a side that took these steps since both were equal: take them too, or copy it."""
         assert other.learner is not None
         size = sum(array.size for array in self.buffers.state.values())
-        if self.learner is None or sum(map(touched, batches)) > size:
+        if self.learner is None or sum(touched(batch, size) for batch in batches) > size:
             assert other.remake is not None
             self.learner = copied(other.learner, self.buffers.state, other.remake, self.learner)
         else:
@@ -134,13 +134,15 @@ def _lies_on(learner: Learner, room: Arrays) -> bool:
     )
 
 
-def touched(batch: Steps) -> int:
-    """What taking these steps costs, in numbers of the state read in order: all of them for each dense step
-    of rank one, more than all for a projection.
+def touched(batch: Steps, size: int) -> int:
+    """What taking these steps costs, in numbers of a state of that size read in order: all of them for each
+    dense step, more than all for a projection.
     """
     if not isinstance(batch, StepBatch):
         triplets = batch.batch
         rows = (triplets.query, triplets.clicked, triplets.skipped)
+        if isinstance(triplets.query, DenseBlock):
+            return len(triplets) * size
         return SCATTERED * sum(block.nbytes // 4 for block in rows)
     if batch.project:
         return batch.dim**2 + 1

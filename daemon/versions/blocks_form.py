@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
-from daemon.versions.forms import VERSIONS
+from daemon.versions.forms import HELD
 from learners.forms.blocks import BlocksForm
 from learners.omks_maps import OmksMaps
 from learners.protocol import Learner
@@ -24,7 +24,7 @@ class BlocksForms:
     eigendecomposition of every block.
     """
 
-    follows: str = VERSIONS
+    follows: str = HELD
     kept: bool = True
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:

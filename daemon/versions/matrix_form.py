@@ -28,8 +28,8 @@ class MatrixForms:
     """Forms of learners with a matrix `W`; kept beside their version, since each takes an
     eigendecomposition.
 
-    follows: CARRIED where W is the array `W` of the state, so that a form can follow it; VERSIONS where W is
-    made of several. distance: the learner's raw score is minus a distance; normalised, it is the cosine of
+    follows: CARRIED where W is the array `W` of the state, so that a form can follow it; HELD where W is made
+    anew of several. distance: the learner's raw score is minus a distance; normalised, it is the cosine of
     the same S.
     """
 
