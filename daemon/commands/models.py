@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import modeldiff, modelmoves
+from daemon.commands import modeldiff, modelkeys, modelmoves
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
 from daemon.exits import EX_OK
 from daemon.text import ago, measure, size
@@ -52,11 +52,14 @@ def show(
         str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
     ],
     *,
+    key: Annotated[
+        str | None, typer.Option(help="One key's model alone, where there is one per key.")
+    ] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     json: JsonOption = False,
 ) -> int:
-    """One version: position, counters, files, measures."""
+    """One version: position, counters, files, measures, and its keys where each has a model."""
     from daemon.look.overview import version_rows
     from daemon.look.readable import read_entries
     from daemon.models.refusal import number_of
@@ -68,10 +71,15 @@ def show(
     number = number_of(name, numbers, entries)
     manifest = store.manifest(number)
     row = version_rows([manifest], entries, max(numbers))[0]
+    keys = modelkeys.keys_of_version(store, number, entries, key)
     if json:
-        write_json(asdict(manifest) | {"aliases": row.aliases, "measures": dict(row.measures)})
-    else:
+        told = asdict(manifest) | {"aliases": row.aliases, "measures": dict(row.measures)}
+        write_json(told if keys is None else told | {"keys": [asdict(one) for one in keys]})
+        return EX_OK
+    if key is None:
         _print_one(manifest, row)
+    if keys is not None:
+        modelkeys.print_keys(keys)
     return EX_OK
 
 

@@ -24,7 +24,7 @@ from daemon.serve.wiring.page import live_series, page_sources
 from daemon.serve.wiring.store import Administration, Overview
 from daemon.serve.wiring.watcher import Watcher
 from daemon.telemetry.guard_metrics import GuardMetrics
-from daemon.telemetry.key_metrics import KeyMetrics
+from daemon.telemetry.key_answer_metrics import KeyAnswerMetrics
 from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
 
 DRAIN_S = 1.0
@@ -56,7 +56,7 @@ def build(stack: ExitStack, config: Config, outside: Outside, metrics: ServeMetr
     store = LocalStore(Path(config.checkpoints.path))
     versions, ledger = VersionStore(store), Ledger(store)
     watcher = Watcher(config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1])
-    guarded, keys = GuardMetrics(metrics.registry).record, KeyMetrics(metrics.registry)
+    guarded, keys = GuardMetrics(metrics.registry).record, KeyAnswerMetrics(metrics.registry)
     live = Live(config, versions, ledger, watcher, guarded, keys=keys)
     series = live_series(config.http, metrics.registry, outside.health)
     stack.callback(_leave, live, series)

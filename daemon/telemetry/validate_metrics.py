@@ -48,6 +48,12 @@ class ValidateMetrics:
             "1 while the best version is above version 0 on the newest window",
             registry=registry,
         )
+        self._keys = Gauge(
+            "tripletd_judged_keys",
+            "Keys of the newest judged version by verdict, where there is one model per key",
+            ["verdict"],
+            registry=registry,
+        )
         self.stopped = Gauge("tripletd_stopped", "1 after a STOP verdict", registry=registry)
         ProcessCollector(registry=registry)
         add_build_info(registry, "validate")
@@ -67,6 +73,11 @@ class ValidateMetrics:
                 self._decision.labels(which).set(value)
             else:
                 self._measures.labels(kind, which).set(value)
+
+    def record_keys(self, by_verdict: Mapping[str, int]) -> None:
+        """Set how many keys of the newest judged version have each verdict."""
+        for verdict, count in by_verdict.items():
+            self._keys.labels(verdict).set(count)
 
     def record_skipped(self, by_reason: Mapping[str, int]) -> None:
         """Add impressions that could not be judged, by reason."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from daemon.telemetry import ValidateMetrics
 from daemon.validate.decide import History
 from daemon.validate.history import REFERENCE, REFUSED
 from daemon.validate.rules import Standing
+from daemon.versions.key_verdicts import COSINE, LEARNED, verdicts_from_json
 
 log = structlog.get_logger("tripletd.validate")
 
@@ -45,6 +47,10 @@ def report(metrics: ValidateMetrics, history: History, number: int, measures: Ma
     if measures.get(REFUSED):
         return
     metrics.record_measures("newest", number, _exported(measures))
+    verdicts = verdicts_from_json(measures)
+    if verdicts is not None:
+        found = Counter(one.verdict for one in verdicts.values())
+        metrics.record_keys({verdict: found[verdict] for verdict in (LEARNED, COSINE)})
     metrics.record_measures("zero", 0, _exported(measures[REFERENCE]))
     if history.promoted in (0, number):
         of_best = measures if history.promoted else measures[REFERENCE]
