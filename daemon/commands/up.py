@@ -26,9 +26,13 @@ def up(
     from daemon.process.logs import configure, get_logger
     from daemon.process.notify import Notifier
     from daemon.process.signals import Signals
+    from daemon.up.ports import check_ports
     from daemon.up.roleprocess import RoleProcess
     from daemon.up.supervise import RoleSpec, Supervisor
 
+    http = effective.http
+    served = () if exit_when_caught_up else (http.serve_port,)
+    check_ports(http.host, (http.learn_port, http.validate_port, *served))
     log_format = effective.log.format
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     configure(effective.log.level, "console" if prefix else "json", "up")

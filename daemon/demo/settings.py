@@ -9,6 +9,8 @@ from daemon.demo.page import DISPLAY, Ports
 
 FILE = "tripletd.toml"
 VERSION_EVERY = 8_000
+VERSIONS_KEPT = 20
+LOG_BYTES = "32MiB"
 MAP = "whiten"
 
 
@@ -18,6 +20,7 @@ def write_settings(folder: Path, ports: Ports | None = None) -> Path:
     `ports`: where the roles listen when the page is served too; None: anywhere, since nobody looks.
     """
     learn, validate, serve = (0, 0, 0) if ports is None else (ports.learn, ports.validate, ports.serve)
+    steps = "enabled = false   # nobody follows" if ports is None else f'retention_bytes = "{LOG_BYTES}"'
     served = "" if ports is None else f'\n[serve]\ndisplay = "{DISPLAY}"\n'
     views = load_pack().catalog.space.views
     tables = "\n".join(
@@ -28,6 +31,7 @@ def write_settings(folder: Path, ports: Ports | None = None) -> Path:
         f"""# What `tripletd demo` ran. Everything not named here has its default; see deploy/tripletd.toml.
 [stream]
 address = "log:clicks.log"
+retention_bytes = "{LOG_BYTES}"   # what is learned may go
 
 [space]
 id = "clothing-1"
@@ -39,7 +43,10 @@ path = "{CATALOG}"
 [checkpoints]
 path = "checkpoints"
 every_events = {VERSION_EVERY}   # often, so that the curve can be watched
-keep = 100
+keep = {VERSIONS_KEPT}   # the curve also tells of those that are gone
+
+[steps]
+{steps}
 
 [validate]
 judgments = "labels:{LABELS}"

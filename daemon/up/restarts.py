@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_DATAERR, EX_OK, EX_SOFTWARE, EX_USAGE
 
-FATAL = frozenset({EX_USAGE, EX_DATAERR, EX_CANTCREAT, EX_CONFIG})
-"""Exit codes that another start cannot cure: wrong usage or data, nowhere to write, wrong configuration."""
+FATAL = frozenset({EX_USAGE, EX_DATAERR, EX_CONFIG})
+"""Exit codes that another start cannot cure: wrong usage, data or configuration."""
+
+LEAVES = frozenset({EX_CANTCREAT})
+"""Exit codes of a role that must not or cannot write: another learner has its place, or there is no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,13 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """Do not start it again, and let the others go on: answers need nobody who writes. `code`: of the end."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     """Stop everything and exit with `code`; `reason` is for the log."""
 
@@ -41,7 +51,7 @@ class GiveUp:
     reason: str
 
 
-Action = Finished | Restart | GiveUp
+Action = Finished | Restart | Leave | GiveUp
 
 
 def decide(returncode: int, failures: Sequence[float], now: float, policy: RestartPolicy) -> Action:
@@ -55,6 +65,8 @@ def decide(returncode: int, failures: Sequence[float], now: float, policy: Resta
     """
     if returncode == EX_OK:
         return Finished()
+    if returncode in LEAVES:
+        return Leave(returncode)
     if returncode in FATAL:
         return GiveUp(returncode, "another start would end the same way")
     recent = sum(1 for moment in failures if now - moment <= policy.window_s)

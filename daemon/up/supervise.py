@@ -11,7 +11,7 @@ from typing import Any
 from daemon.exits import EX_OK, EX_TEMPFAIL
 from daemon.process.notify import Notifier
 from daemon.process.signals import Signals
-from daemon.up.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
+from daemon.up.restarts import Finished, GiveUp, Leave, Restart, RestartPolicy, decide
 from daemon.up.roleprocess import RoleProcess
 
 _POLL_S = 0.05
@@ -22,7 +22,7 @@ class RoleSpec:
     """A role to run: its name in the logs and its arguments after `tripletd`.
 
     When a role with `ends_all` finishes by itself, the others are asked to stop too. `finished` is called
-    when it finishes by itself.
+    when it ends by itself for good, and others go on.
     """
 
     name: str
@@ -73,11 +73,12 @@ class Supervisor:
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
         self._given_up: int | None = None
+        self._left = EX_OK
         self._told_ready = False
         self._ending = False
 
     def run(self) -> int:
-        """Exit code: 0 when every role finished or stopped as asked, else that of the role given up."""
+        """Exit code: 0 when every role finished or stopped as asked, else that of the one given up or gone."""
         try:
             while not self._signals.stopping and not self._ending and self._given_up is None:
                 for role in self._roles:
@@ -89,7 +90,7 @@ class Supervisor:
         finally:
             self._notifier.stopping()
             stopped = self._stop_all()
-        return stopped if self._given_up is None else self._given_up
+        return self._given_up or stopped or self._left
 
     def _tell_and_hand_on(self) -> None:
         """The service manager hears that all were started and that this moves; the roles hear of a reload."""
@@ -127,6 +128,11 @@ class Supervisor:
                 role.failures = [*role.failures[-self._policy.max_failures :], now]
                 role.start_at = now + delay_s
                 self._log.warning("failed, starting it again", role=name, exit=returncode, in_s=delay_s)
+            case Leave(code):
+                self._left = self._left or code
+                told = "failed; it is not started again, the others go on"
+                self._log.error(told, role=name, exit=returncode)
+                role.spec.finished()
             case GiveUp(code, reason):
                 self._given_up = code
                 self._log.error("failed, giving up", role=name, exit=returncode, reason=reason)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from daemon.exits import (
     EX_USAGE,
 )
 from daemon.process.signals import Signals
-from daemon.up.restarts import Finished, GiveUp, Restart, RestartPolicy, decide
+from daemon.up.restarts import Finished, GiveUp, Leave, Restart, RestartPolicy, decide
 from daemon.up.roleprocess import TRIPLETD, RoleProcess
 from daemon.up.supervise import RoleSpec, Supervisor
 from tests.waiting import until
@@ -44,13 +45,14 @@ QUICK = RestartPolicy(max_failures=3, window_s=100.0, first_delay_s=0.01, max_de
         (EX_UNAVAILABLE, (98.0, 99.0), Restart(3.0)),
         (-signal.SIGKILL, (), Restart(1.0)),
         (1, (-50.0, -1.0, -0.5), Restart(1.0)),
+        (EX_CANTCREAT, (), Leave(EX_CANTCREAT)),
     ],
 )
 def test_what_is_started_again(returncode: int, failures: tuple[float, ...], expected: object) -> None:
     assert decide(returncode, failures, 100.0, POLICY) == expected
 
 
-@pytest.mark.parametrize("code", [EX_USAGE, EX_DATAERR, EX_CANTCREAT, EX_CONFIG])
+@pytest.mark.parametrize("code", [EX_USAGE, EX_DATAERR, EX_CONFIG])
 def test_what_another_start_cannot_cure_is_given_up_at_once(code: int) -> None:
     decision = decide(code, (), 100.0, POLICY)
     assert isinstance(decision, GiveUp)
@@ -141,6 +143,16 @@ def test_a_configuration_failure_stops_the_others_at_once() -> None:
     code, log = supervise(role("a", "raise SystemExit(78)"), role("b", PATIENT))
     assert code == EX_CONFIG
     assert log.count("started") == 2
+
+
+def test_who_must_not_write_leaves_the_others_at_work(tmp_path: Path) -> None:
+    answered, told = tmp_path / "answered", []
+    answering = f"import pathlib, time; time.sleep(0.5); pathlib.Path({str(answered)!r}).touch()"
+    learn = replace(role("learn", "raise SystemExit(73)"), finished=lambda: told.append("learn"))
+    code, log = supervise(learn, role("serve", answering))
+    assert code == EX_CANTCREAT
+    assert answered.exists()
+    assert (log.count("started"), log.count("stopping"), told) == (2, 0, ["learn"])
 
 
 def test_a_role_that_ends_all_stops_the_others() -> None:

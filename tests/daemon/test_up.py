@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from checkpoints.aliases import aliases
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from daemon.cli import main
-from daemon.exits import EX_OK
+from daemon.exits import EX_OK, EX_UNAVAILABLE
 from daemon.up.supervise import RoleSpec
 from tests.daemon.serve.test_role import Role
 from tests.daemon.test_supervise import supervise
@@ -94,3 +97,17 @@ def test_up_serves_what_it_learns_and_stops_with_0(tmp_path: Path) -> None:
         running.kill()
         running.wait()
     assert all(f'"role": "{role}", "event": "stopped"' in told.said() for role in ("learn", "serve"))
+
+
+def test_a_taken_port_is_told_before_anything_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "tripletd.toml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        config.write_text(CONFIG.replace("validate_port = 0", f"validate_port = {port}"))
+        assert main(["up", "--config", str(config)]) == EX_UNAVAILABLE
+    err = capsys.readouterr().err
+    assert f"port {port} on 127.0.0.1 is taken" in err
+    assert "started" not in err
+    assert not (tmp_path / "clicks.log").exists()
