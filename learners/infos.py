@@ -12,7 +12,7 @@ def joined(infos: Sequence[StepInfo]) -> StepInfo:
     if len(infos) == 1:
         return infos[0]
     joined, at = StepInfo.empty(sum(map(len, infos))), 0
-    joined.first = infos[0].first if infos else 0
+    joined.first, joined.evicted = infos[0].first if infos else 0, sum(info.evicted for info in infos)
     for info in infos:
         rows = slice(at, at + len(info))
         joined.outcome[rows], joined.loss[rows] = info.outcome, info.loss

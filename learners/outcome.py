@@ -43,7 +43,7 @@ class StepInfo:
     outcome: uint8 [n], see Outcome. loss: float32 [n], the hinge loss before the step, 0 where rejected.
     tau: float32 [n], the step size as applied, 0 where W did not change. reason: uint8 [n], see Reason.
     projected: how many events came before each projection of W, ascending. first: the number of the first
-    event, of a learner that numbers all that come.
+    event, of a learner that numbers all that come. evicted: how many keys lost their model.
     """
 
     outcome: NDArray[np.uint8]
@@ -52,6 +52,7 @@ class StepInfo:
     reason: NDArray[np.uint8]
     projected: list[int] = field(default_factory=list)
     first: int = 0
+    evicted: int = 0
 
     @classmethod
     def empty(cls, length: int) -> StepInfo:

@@ -35,6 +35,7 @@ from daemon.process.outside import Outside
 from daemon.process.watchdog import Pulse
 from daemon.telemetry import LearnMetrics
 from learners.batch import TripletBatch
+from learners.keyed import Keyed
 from streams.decode import DecodedBatch
 from streams.source import RecordBatch
 
@@ -61,7 +62,10 @@ def build(
         origin = find_origin(config, options, inputs, fit)
         if origin is None:
             return None
-        origin.state.learner.warm_up()
+        learner = origin.state.learner
+        learner.warm_up()
+        if isinstance(learner, Keyed):
+            metrics.keys.follow(learner.config.slots, learner.directory.__len__)
         parts = _parts(stack, config, outside, metrics, inputs=inputs, origin=origin)
         opened.pop_all()
     stack.push(parts.leave)

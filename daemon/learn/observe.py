@@ -87,6 +87,7 @@ class Observer:
         metrics.add_phase("decode", ready.decode_seconds)
         metrics.record_duplicates(step.duplicates)
         metrics.record_capped(len(step.capped))
+        metrics.keys.evicted.inc(step.info.evicted)
         metrics.poison_share.set(poison_share)
         dead = [*ready.decoded.poison, *step.letters]
         if dead:

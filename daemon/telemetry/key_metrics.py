@@ -1,38 +1,23 @@
-"""What serving one model per key does, as numbers."""
+"""The numbers of one model per key; those refused are in `tripletd_dead_letters` by their reasons."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class KeyMetrics:
-    """Families that stay at nothing where there is one model for all. Any thread."""
+    """All 0 where one model learns all events."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._held = Gauge(
-            "tripletd_key_models",
-            "Models of single keys ready to answer",
-            registry=registry,
+        self._used = Gauge("tripletd_keys_used", "Keys that have a model", registry=registry)
+        self._slots = Gauge("tripletd_keys_slots", "Most keys that can have a model", registry=registry)
+        self.evicted = Counter(
+            "tripletd_keys_evicted", "Keys whose model was given up for another key's", registry=registry
         )
-        self._made = Counter(
-            "tripletd_key_models_made",
-            "Models of single keys made when asked",
-            registry=registry,
-        )
-        self._answers = Counter(
-            "tripletd_key_answers",
-            "Keys answered in a pass over the objects, by their own model or by version 0",
-            ["model"],
-            registry=registry,
-        )
-        for model in ("own", "version_0"):
-            self._answers.labels(model)
 
-    def made(self, held: int) -> None:
-        """A model was made; now so many are held."""
-        self._made.inc()
-        self._held.set(held)
-
-    def answered(self, model: str) -> None:
-        """Queries of a key are being answered by this model."""
-        self._answers.labels(model).inc()
+    def follow(self, slots: int, used: Callable[[], int]) -> None:
+        """Ask `used` for the keys that have a model whenever it is read, in any thread."""
+        self._slots.set(slots)
+        self._used.set_function(used)

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from daemon.telemetry.build import add_build_info
 from daemon.telemetry.histogram import ArrayHistogram
+from daemon.telemetry.key_metrics import KeyMetrics
 
 OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate", "capped")
 PHASES = ("poll", "decode", "step", "checkpoint", "idle")
@@ -63,6 +64,7 @@ class LearnMetrics:
         self.poison_share = Gauge(
             "tripletd_poison_share", "Dead letters among the newest records", registry=registry
         )
+        self.keys = KeyMetrics(registry)
         self._checkpoints = _CheckpointMetrics(registry)
         ProcessCollector(registry=registry)
         add_build_info(registry, "learn")

@@ -21,6 +21,8 @@ DUPLICATE = "duplicate"
 
 CAPPED = "capped"
 """Events that a cap refused: a dead letter each."""
+EVICTED = "evicted"
+"""Keys whose model was given up for another key's."""
 LIMITED = "limited"
 """Events that caps let in with less than their weight."""
 

@@ -34,12 +34,14 @@ class Assigned:
     """Where the events of a batch go.
 
     tenancies: in the order in which they begin; those of one slot follow each other. tenancy: int64 [n], the
-    place of each event's among them, -1 where it has none. reason: uint8 [n], why it has none.
+    place of each event's among them, -1 where it has none. reason: uint8 [n], why it has none. evicted: how
+    many keys lost their slot.
     """
 
     tenancies: list[Tenancy]
     tenancy: Int64s
     reason: NDArray[np.uint8]
+    evicted: int
 
 
 class Directory:
@@ -81,6 +83,7 @@ class Directory:
         told, tenancy = reason.copy(), np.full(len(keys), -1, np.int64)
         tenancies: list[Tenancy] = []
         current: dict[int, int] = {}
+        used = len(self)
         for row in np.flatnonzero(reason == Reason.NONE).tolist():
             key, number = keys[row], int(numbers[row])
             slot = self._slot_of.get(key)
@@ -97,7 +100,8 @@ class Directory:
             self._slot_of.move_to_end(key)
             self.last[slot] = number
             self.events[slot] += 1
-        return Assigned(tenancies, tenancy, told)
+        evicted = sum(one.fresh for one in tenancies) - (len(self) - used)
+        return Assigned(tenancies, tenancy, told, evicted)
 
     def _let_in(self, key: bytes, number: int) -> int | None:
         """The slot that a new key gets at this event; None where there is none for it."""

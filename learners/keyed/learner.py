@@ -98,7 +98,7 @@ class Keyed:
         assigned = self.directory.assign(keys, reason, numbers)
         info = StepInfo.empty(len(batch))
         info.first, self.directory.clock = self.directory.clock, clock
-        info.reason[...] = assigned.reason
+        info.reason[...], info.evicted = assigned.reason, assigned.evicted
         info.outcome[assigned.reason != 0] = REJECTED
         self._learn_by_key(batch, scale, assigned, info)
         return info

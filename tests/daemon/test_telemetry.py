@@ -239,3 +239,13 @@ def test_no_color_wins_over_force_color(monkeypatch: pytest.MonkeyPatch) -> None
     assert wants_colour()
     monkeypatch.setenv("NO_COLOR", "1")
     assert not wants_colour()
+
+
+def test_keys_are_told_when_they_are_read() -> None:
+    metrics, used = LearnMetrics(), [1]
+    assert samples(metrics.registry)["tripletd_keys_used"] == 0
+    metrics.keys.follow(5, lambda: len(used))
+    metrics.keys.evicted.inc(2)
+    used.append(2)
+    found = samples(metrics.registry)
+    assert [found[f"tripletd_keys_{name}"] for name in ("slots", "used", "evicted_total")] == [5, 2, 2]

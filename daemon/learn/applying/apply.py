@@ -13,7 +13,7 @@ from daemon.learn.applying.letters import NO_ROOM, capped_letters, rejected_lett
 from daemon.learn.applying.progress import Applied
 from daemon.learn.applying.ready import Ready
 from daemon.learn.applying.state import State
-from daemon.versions.counters import CAPPED, DUPLICATE, LIMITED, POISON, REJECTED
+from daemon.versions.counters import CAPPED, DUPLICATE, EVICTED, LIMITED, POISON, REJECTED
 from learners.batch import TripletBatch
 from learners.caps import REASONS
 from learners.outcome import Outcome, Reason, StepInfo
@@ -63,7 +63,7 @@ def step(state: State, ready: Ready, topic: str) -> Step:
         next_offset=decoded.next_offset,
         last_digest=None if damaged else decoded.last_digest.hex(),
         records=ready.records,
-        counts=count(info, decoded.poison, learned.duplicates) | _caps_count(learned),
+        counts=count(info, decoded.poison, learned.duplicates) | _caps_count(learned) | _keys_count(info),
         losses=info.loss[info.outcome != Outcome.REJECTED],
         newest_ts=newest_ts(timestamps, info),
         damaged=damaged,
@@ -101,6 +101,11 @@ def _caps_count(learned: Learned) -> dict[str, int]:
     for fate, reason in REASONS.items():
         counts[f"{CAPPED}.{reason}"] = int(np.count_nonzero(learned.fates == fate))
     return {name: found for name, found in counts.items() if found}
+
+
+def _keys_count(info: StepInfo) -> dict[str, int]:
+    """Keys that lost their model; nothing where none did."""
+    return {EVICTED: info.evicted} if info.evicted else {}
 
 
 def newest_ts(timestamps: npt.NDArray[np.int64], info: StepInfo) -> int | None:

@@ -76,6 +76,7 @@ def test_how_records_are_polled_and_where_it_restarts_changes_nothing(
     assert whole.newest().counters == again.newest().counters
     assert equal_by_replay(again)
     told = Counter(letter.reason for letter in whole.dead())
+    assert whole.newest().counters["evicted"] > 0
     assert min(told["key_missing"], told["key_refused"], told["not_finite"]) > 0
     assert {f"rejected.{reason}": n for reason, n in told.items()} == {
         name: n for name, n in whole.newest().counters.items() if name.startswith("rejected.")
