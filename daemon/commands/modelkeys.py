@@ -53,7 +53,7 @@ def print_keys(rows: Sequence[KeyRow]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("key", no_wrap=True)
     for title in ("events", "judged on", "decision", "version 0"):
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
     table.add_column("verdict")
     for row in rows[:MOST]:
         told = f"{row.verdict}: {row.why}" if row.why else row.verdict or "not judged"

@@ -14,9 +14,10 @@ import pytest
 
 from daemon.cli import main
 from daemon.config import load_config
-from daemon.exits import EX_OK
+from daemon.exits import EX_OK, EX_USAGE
 from daemon.objects.mapped import map_catalog
 from daemon.objects.space import space_of
+from daemon.versions.counters import APPLIED, counted
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
 from daemon.versions.keyed_form import KeyedForm
 from daemon.versions.maps import map_of
@@ -160,3 +161,28 @@ def test_each_tenant_gets_its_own_answers(shop: Shop) -> None:
     assert "tripletd_key_models_made_total 2.0" in page
     assert role.stop() == EX_OK
     assert "Traceback" not in role.said()
+
+
+def test_people_see_each_key(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*words: str) -> str:
+        capsys.readouterr()
+        assert main([*words, "--config", str(shop.file)]) == EX_OK
+        return capsys.readouterr().out
+
+    told = json.loads(shown("models", "show", "best", "--json"))["keys"]
+    assert {row["key"]: row["verdict"] for row in told} == {
+        "shapes": LEARNED,
+        "colours": LEARNED,
+        "anything": COSINE,
+        "few": "",
+    }
+    assert sum(row["events"] for row in told) == counted(shop.newest().counters, *APPLIED)
+    one = shown("models", "show", "best", "--key", "anything")
+    assert "anything" in one
+    assert "shapes" not in one
+    assert "cosine: its gain" in one
+    assert main(["models", "show", "best", "--key", "nobody", "--config", str(shop.file)]) == EX_USAGE
+    assert "has no model of the key 'nobody'" in capsys.readouterr().err
+    assert shown("curves", "--csv", "-").count("\n") == 3
+    assert "best" in shown("models", "list")
+    assert "Traceback" not in shown("status")
