@@ -32,7 +32,7 @@ from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.protocol import Learner
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
-from learners.tether import TetherConfig, Tethered
+from learners.tether import TetherConfig, Tethered, untethered
 
 ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
 """Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
@@ -62,22 +62,27 @@ def vectors(count: int) -> Callable[[Any, Columns, int], int]:
     return lambda _keys, _columns, dim: 8 * count * dim
 
 
+def _pulled(
+    own: Callable[[Any, Columns], Any], learner: type[Any]
+) -> tuple[Callable[[Any, Columns], Any], Callable[[Any], type[Any]]]:
+    """(settings, class) of a learner that can be pulled back towards its start, as `Algorithm` wants them."""
+
+    def settings(keys: Any, columns: Columns) -> Any:
+        inner = own(keys, columns)
+        radius = getattr(keys, "radius", 0.0)
+        return TetherConfig(inner, keys.pull_every, keys.decay, radius) if keys.pull_every else inner
+
+    return settings, lambda settings: Tethered if isinstance(settings, TetherConfig) else learner
+
+
 def _of_a_matrix(
     learner: type[Any],
     config: type[Any],
     full_step: Callable[[Any], float] | None = None,
     distance: bool = False,
 ) -> Algorithm:
-    """A learner of one matrix W, which can be pulled back towards its start."""
-    own = same_names(config)
-
-    def settings(keys: Any, columns: Columns) -> Any:
-        inner = own(keys, columns)
-        return TetherConfig(inner, keys.pull_every, keys.decay, keys.radius) if keys.pull_every else inner
-
-    def made_by(settings: Any) -> Any:
-        return Tethered if isinstance(settings, TetherConfig) else learner
-
+    """A learner of one matrix W."""
+    settings, made_by = _pulled(same_names(config), learner)
     return Algorithm(
         settings=settings,
         make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
@@ -91,12 +96,31 @@ def _of_a_matrix(
 
 def _soml(learner: type[DiagonalLearner], config: type[Any], arrays: int) -> Algorithm:
     """SOML: a diagonal metric, served as the cosine plus what was learned."""
+    settings, made_by = _pulled(same_names(config), learner)
     return Algorithm(
-        settings=same_names(config),
-        make=lambda settings, dim, _sample: learner(dim, settings),
-        restore=lambda arrays, settings: learner.from_state(arrays, settings, copy=False),
-        forms=MadeAnew(lambda made, serving: made.form(serving.score == "normalised")),
+        settings=settings,
+        make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
+        restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
+        forms=MadeAnew(lambda made, serving: untethered(made).form(serving.score == "normalised")),
         state_bytes=vectors(arrays),
+    )
+
+
+def _omks_maps() -> Algorithm:
+    """OMKS over maps: a matrix for each block of columns."""
+
+    def own(keys: Any, columns: Columns) -> OmksMapsConfig:
+        return OmksMapsConfig(tuple(len(block) for block in columns.values()), keys.C, keys.hedge())
+
+    settings, made_by = _pulled(own, OmksMaps)
+    return Algorithm(
+        settings=settings,
+        make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
+        restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
+        forms=BlocksForms(),
+        state_bytes=lambda _keys, columns, _dim: sum(4 * len(block) ** 2 for block in columns.values()),
+        by_block=True,
+        full_step=_aggressiveness,
     )
 
 
@@ -114,17 +138,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "lego": _of_a_matrix(Lego, LegoConfig, distance=True),
     "soml-tg": _soml(SomlTg, SomlTgConfig, 2),
     "soml-da": _soml(SomlDa, SomlDaConfig, 1),
-    "omks-maps": Algorithm(
-        settings=lambda keys, columns: OmksMapsConfig(
-            tuple(len(block) for block in columns.values()), keys.C, keys.hedge()
-        ),
-        make=lambda settings, dim, _sample: OmksMaps(dim, settings),
-        restore=lambda arrays, settings: OmksMaps.from_state(arrays, settings, copy=False),
-        forms=BlocksForms(),
-        state_bytes=lambda _keys, columns, _dim: sum(4 * len(block) ** 2 for block in columns.values()),
-        by_block=True,
-        full_step=_aggressiveness,
-    ),
+    "omks-maps": _omks_maps(),
     "omks": Algorithm(
         settings=omks_settings,
         make=lambda settings, dim, sample: Omks(dim, settings, sample),

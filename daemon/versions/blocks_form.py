@@ -16,6 +16,7 @@ from learners.omks_maps import OmksMaps
 from learners.protocol import Learner
 from learners.psd import MAX_FULL_DIM
 from learners.quadratic import ServedForm
+from learners.tether import untethered
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class BlocksForms:
         """The form by `score`, `psd` and `power`; blocks are decomposed whole. Raises UserError where they
         cannot be.
         """
-        made = cast(OmksMaps, learner)
+        made = cast(OmksMaps, untethered(learner))
         if config.psd == "lanczos":
             raise UserError(
                 'serving.psd: "lanczos" is no form of omks-maps, whose blocks are decomposed whole',

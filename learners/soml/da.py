@@ -86,6 +86,13 @@ class SomlDa(DiagonalLearner):
             raise StateError(f"array violated is {learner.violated}, beyond all {learner.rounds} rounds")
         return learner
 
+    def forget(self, share: float) -> None:
+        """G, t and t* <- (1 - share) of each, the rounds rounded down: the mean subgradient stays, and is one
+        of fewer rounds. Its weight, sqrt(t) / gamma, shrinks by the root; one round moves w as much as it did
+        when there were so many. Without that a round counts 1 / (gamma sqrt(t)), less and less."""
+        self.G *= 1 - share
+        self.rounds, self.violated = int((1 - share) * self.rounds), int((1 - share) * self.violated)
+
     @staticmethod
     def warm_up() -> None:
         """Load the kernels and check each on a known answer before the first event. Raises RuntimeError."""

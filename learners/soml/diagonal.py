@@ -45,6 +45,11 @@ class DiagonalLearner(Learner, ABC):
         """How many rounds are behind w."""
 
     @abstractmethod
+    def forget(self, share: float) -> None:
+        """Give up this share, in [0, 1), of what was learned and of the rounds behind it, in one pass over
+        the dimensions. What is learned afterwards counts for more, so that w follows users who change."""
+
+    @abstractmethod
     def _step(self, dense: bool, triplets: tuple[Any, ...], weights: Doubles, info: StepInfo) -> None:
         """Apply the kernel rows of a checked batch."""
 

@@ -89,6 +89,13 @@ class SomlTg(DiagonalLearner):
             raise StateError(f"array shrunk holds rounds outside 0..{learner.violations}")
         return learner
 
+    def forget(self, share: float) -> None:
+        """w <- (1 - share) w after all shrinking, and as much of the violating rounds, rounded down: their
+        number is what is known of w's evidence, and what a coordinate has missed is not owed any more."""
+        np.multiply(self.weights(), 1 - share, out=self.w)
+        self.violations = int((1 - share) * self.violations)
+        self.shrunk[:] = self.violations
+
     @staticmethod
     def warm_up() -> None:
         """Load the kernels and check each on a known answer before the first event. Raises RuntimeError."""

@@ -83,16 +83,17 @@ def _oasis(name: str, **settings: Any) -> UnderTest:
     )
 
 
-def _tethered(name: str, inner: Any, oracle: Callable[[int], Any]) -> UnderTest:
-    """Pulled back every 7 events, by decay and by a ball that steps of C leave."""
-    how = (7, 0.2, 0.1)
+def _tethered(free: UnderTest, radius: float = 0.0) -> UnderTest:
+    """The same pulled back every 7 events, by decay and by a ball, which steps of C leave."""
+    how = (7, 0.2, radius)
     return UnderTest(
-        name,
+        f"{free.name}-tethered",
         Tethered,
-        lambda dim: TetherConfig(inner, *how),
-        lambda dim: TetheredOracle(oracle(dim), *how),
+        lambda dim: TetherConfig(free.settings(dim), *how),
+        lambda dim: TetheredOracle(free.oracle(dim), *how),
+        least_dim=free.least_dim,
         passive_counts=True,
-        full_step=None if isinstance(inner, LegoConfig) else inner.C,
+        full_step=free.full_step,
     )
 
 
@@ -203,9 +204,6 @@ OF_MATRICES = (
         lambda dim: LegoOracle(dim, 1.0),
         full_step=None,
     ),
-    _tethered("oasis-tethered", OasisConfig(), OasisOracle),
-    _tethered("dissim-tethered", DissimConfig(), DissimOracle),
-    _tethered("lego-tethered", LegoConfig(eta=1.0), lambda dim: LegoOracle(dim, 1.0)),
 )
 
 OF_DIAGONALS = (
@@ -243,7 +241,15 @@ OVER_MAPS = (
     _omks_maps("maps-margins", HedgeConfig("margins", C=0.2), lambda m: PassiveAggressive(m, 0.2)),
 )
 
-LEARNERS = (*OF_MATRICES, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
+FREE = (*OF_MATRICES, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
+PULLED_WITHIN_A_BALL = ("oasis", "dissim", "lego-firm", "maps-share")
+
+TETHERED = (
+    *(_tethered(one, radius=0.1) for one in FREE if one.name in PULLED_WITHIN_A_BALL),
+    *(_tethered(one) for one in OF_DIAGONALS),
+)
+
+LEARNERS = (*FREE, *TETHERED)
 
 EVERY = pytest.mark.parametrize("subject", LEARNERS, ids=str)
 """Each learner."""
@@ -251,7 +257,7 @@ EVERY = pytest.mark.parametrize("subject", LEARNERS, ids=str)
 
 def decided(oracle: Oracle, events: int) -> int:
     """How many of the events learned came before one in which rounding alone decides who was right."""
-    tied = oracle.tied if isinstance(oracle, OmksOracle) else []
+    tied = oracle.tied if isinstance(oracle, OmksOracle | TetheredOracle) else []
     return tied.index(True) if True in tied else events
 
 

@@ -40,7 +40,7 @@ class SomlDaOracle:
     """Dual averaging: gbar = the mean subgradient of all rounds, w anew from it on violating ones."""
 
     def __init__(self, dim: int, gamma: float = 1e-4, rho: float = 1.0, lam: float = 1e-6) -> None:
-        self.w, self._G, self._t = np.zeros(dim), np.zeros(dim), 0
+        self.w, self._G, self._t, self._last = np.zeros(dim), np.zeros(dim), 0, 0
         self._gamma, self._rho, self._lam = gamma, rho, lam
 
     def step(self, q: Doubles, c: Doubles, s: Doubles, weight: float = 1.0) -> Step:
@@ -52,13 +52,25 @@ class SomlDaOracle:
         self._t += 1
         if loss == 0:
             return Step(margin, loss, 0.0)
-        self._G = self._G - weight * g
-        mean, root = self._G / self._t, np.sqrt(self._t)
+        self._G, self._last = self._G - weight * g, self._t
+        self._make()
+        return Step(margin, loss, weight)
+
+    def _make(self) -> None:
+        """w of the sum and the last violating round."""
+        if not self._last:
+            self.w[:] = 0.0
+            return
+        mean, root = self._G / self._last, np.sqrt(self._last)
         threshold = self._lam + self._gamma * self._rho / root
         for j, gbar in enumerate(mean):
             kept = abs(gbar) > threshold
             self.w[j] = -(root / self._gamma) * (gbar - threshold * np.sign(gbar)) if kept else 0.0
-        return Step(margin, loss, weight)
+
+    def forget(self, keep: float) -> None:
+        """So much of the sum and of the rounds, which are whole, is kept; w anew from them."""
+        self._G, self._t, self._last = keep * self._G, int(keep * self._t), int(keep * self._last)
+        self._make()
 
     def score(self, q: Doubles, p: Doubles) -> float:
         return float(np.sum(self.w * q * p))

@@ -17,8 +17,10 @@ from learners.errors import BlockError, ConfigError
 from learners.lego import LegoConfig
 from learners.outcome import REJECTED, UPDATED
 from learners.psd import project_psd
+from learners.pull import pull
+from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.steps import taken_steps
-from learners.tether import TetherConfig, Tethered, pull
+from learners.tether import TetherConfig, Tethered
 
 DIM = 7
 INNER = (OasisConfig(), OasisConfig(symmetric="online", psd_every=4), DissimConfig(), LegoConfig())
@@ -130,3 +132,39 @@ def test_step_sizes_alone_do_not_tell_of_pulls() -> None:
 def test_settings_say_what_is_wrong(wrong: tuple[int, float, float]) -> None:
     with pytest.raises(ConfigError):
         TetherConfig(OasisConfig(), *wrong)
+
+
+@pytest.mark.parametrize("config", [SomlTgConfig(), SomlDaConfig()], ids=["tg", "da"])
+def test_a_metric_that_forgets_follows_users_who_change(config: Any) -> None:
+    """A taste, and after many events its opposite: who forgets errs less from then on."""
+    rng = np.random.default_rng(0)
+    taste = rng.standard_normal(DIM)
+
+    def clicks(count: int, sign: float) -> TripletBatch:
+        q, a, b = rng.random((3, count, DIM)).astype(np.float32)
+        better = (sign * (q * (a - b)) @ taste > 0)[:, None]
+        return TripletBatch(*map(as_block, (q, np.where(better, a, b), np.where(better, b, a))))
+
+    kind: Any = SomlTg if isinstance(config, SomlTgConfig) else SomlDa
+    free, forgets = kind(DIM, config), Tethered(DIM, TetherConfig(config, 200, 0.5))
+    before, after = clicks(10_000, 1.0), clicks(1_000, -1.0)
+    mistakes = []
+    for learner in (free, forgets):
+        assert np.count_nonzero(learner.learn_many(before).loss[-1_000:] >= 1) < 100
+        mistakes.append(np.count_nonzero(learner.learn_many(after).loss >= 1))
+    assert mistakes[1] < 0.8 * mistakes[0]
+
+
+def test_what_is_behind_a_metric_is_forgotten_with_it() -> None:
+    """Else what is served would go on to trust it more and more."""
+    for config in (SomlTgConfig(), SomlDaConfig()):
+        tethered = Tethered(DIM, TetherConfig(config, 50, 0.5))
+        for seed in range(40):
+            tethered.learn_many(triplets(seed, 225))
+        assert tethered.events == 8_000
+        assert tethered.learner.evidence <= 100
+
+
+def test_a_metric_has_no_radius() -> None:
+    with pytest.raises(ConfigError, match="decay"):
+        TetherConfig(SomlTgConfig(), 10, 0.1, 1.0)

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from daemon.config.learners.common import LearnerConfig
+from daemon.config.learners.pull import PullKeys
 from learners.hedge import HedgeConfig
 
 
@@ -34,7 +35,7 @@ class HedgeKeys(LearnerConfig):
         )
 
 
-class OmksMapsKeys(HedgeKeys):
+class OmksMapsKeys(HedgeKeys, PullKeys):
     """[learner] with algorithm = "omks-maps"."""
 
     algorithm: Literal["omks-maps"] = Field("omks-maps", description="learning algorithm")

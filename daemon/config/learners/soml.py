@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from daemon.config.learners.common import LearnerConfig
+from daemon.config.learners.pull import ForgetKeys
 
 
-class SomlTgKeys(LearnerConfig):
+class SomlTgKeys(ForgetKeys):
     """[learner] with algorithm = "soml-tg"."""
 
     algorithm: Literal["soml-tg"] = Field("soml-tg", description="learning algorithm")
@@ -17,7 +17,7 @@ class SomlTgKeys(LearnerConfig):
     lam: float = Field(1e-5, ge=0, le=1e18, description="lambda, the weight of the L1 norm; 0 keeps all")
 
 
-class SomlDaKeys(LearnerConfig):
+class SomlDaKeys(ForgetKeys):
     """[learner] with algorithm = "soml-da"."""
 
     algorithm: Literal["soml-da"] = Field("soml-da", description="learning algorithm")
