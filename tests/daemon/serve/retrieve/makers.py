@@ -20,6 +20,7 @@ from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Query, Refused
 from daemon.serve.retrieve import AnnSettings, Searcher
 from learners import Block, ServingForm
+from learners.search import SHORTLIST
 from streams.items import Display, pack_display
 from streams.packed import Packed
 from streams.space import SpaceSpec, ViewSpec
@@ -101,7 +102,7 @@ class OneReplica:
 
 
 def searcher_of(
-    items: Items, view: View | None = None, ann: AnnSettings | None = None
+    items: Items, view: View | None = None, ann: AnnSettings | None = None, shortlist: int = SHORTLIST
 ) -> tuple[Searcher, OneReplica]:
     """A searcher whose one replica serves the view, prepared."""
     space = SpaceSpec("shop", (ViewSpec("x", "dense" if items.kind == "dense" else "sparse", items.dim),))
@@ -111,7 +112,7 @@ def searcher_of(
         return resolve(queries, snapshot, space, fitted)
 
     replica = OneReplica()
-    searcher = Searcher({"latest": replica}, items.snapshot, lookup, ann)
+    searcher = Searcher({"latest": replica}, items.snapshot, lookup, ann, shortlist=shortlist)
     if view is not None:
         replica.view = replace(view, prepared=searcher.prepare(view))
     return searcher, replica
