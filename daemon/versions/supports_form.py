@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
 from daemon.versions.forms import HELD
-from learners.forms.supports import SupportsForm
+from learners.forms.as_learned import AsLearned
+from learners.forms.supports import MOST_OBJECTS, SupportsForm
 from learners.multikernel import Omks
 from learners.protocol import Learner
 from learners.quadratic import ServedForm
@@ -37,18 +38,26 @@ class SupportsForms:
                 'serving.psd: "lanczos" is no form of oks and omks, which have no matrix',
                 'set serving.psd to "auto"',
             )
-        power = None if config.psd == "off" else config.power
+        power, kept = None if config.psd == "off" else config.power, cast(Omks, learner).support.objects
+        if power is not None and kept > MOST_OBJECTS:
+            raise UserError(
+                f"serving.psd: a form of {kept} kept objects takes too long (at most {MOST_OBJECTS})",
+                'lower learner.objects, or set serving.psd to "off"',
+            )
         return cast(Omks, learner).form(config.score == "normalised", power)
 
     def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
-        return SupportsForm.from_arrays(arrays, cast(Omks, learner).config)
+        kind = AsLearned if "triplets" in arrays else SupportsForm
+        return kind.from_arrays(arrays, cast(Omks, learner).config)
 
     def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
         """What is kept of it."""
-        return cast(SupportsForm, form).arrays()
+        return cast(SupportsForm | AsLearned, form).arrays()
 
     def account(self, form: ServedForm) -> dict[str, Any]:
-        """How much is kept."""
-        support = cast(SupportsForm, form).support
-        return {"triplets": support.kept, "objects": support.objects}
+        """Of how many objects, and how many eigenvectors each kernel has."""
+        if isinstance(form, AsLearned):
+            return {"psd": "off", "objects": form.support.objects}
+        made = cast(SupportsForm, form)
+        return {"psd": "ends", "objects": len(made.objects), "vectors": made.values.shape[1]}

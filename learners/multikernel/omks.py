@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from learners.batch import TripletBatch
 from learners.block import Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
+from learners.forms.as_learned import AsLearned
 from learners.forms.supports import SupportsForm
 from learners.hedge import first_standing, read_standing, theta
 from learners.kernels.support_slots import OLDEST, SMALLEST
@@ -169,11 +170,13 @@ class Omks:
         """An independent copy."""
         return self.from_state(self.state(), self.config)
 
-    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> SupportsForm:
-        """What it is served as, independent of what is learned later; power None leaves f as it is."""
-        return SupportsForm(
-            self.config, self.gamma, self.clone().support, self.theta.astype(np.float32), normalised
-        )
+    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> SupportsForm | AsLearned:
+        """What it is served as, independent of what is learned later; power None leaves f as it is. Raises
+        ConfigError where more objects are kept than a form is made of."""
+        if power is None:
+            theta = self.theta.astype(np.float32)
+            return AsLearned(self.config, self.gamma, self.clone().support, theta, normalised)
+        return SupportsForm.from_support(self.support, self.config, self.gamma, self.theta, normalised, power)
 
     @staticmethod
     def warm_up() -> None:

@@ -99,6 +99,16 @@ class SupportSet:
             score_supports(self.arrays(), self.index, plan, theta, queries[part], items, room, out[part])
         return out
 
+    def compact(self) -> tuple[Float32s, Int32s, Float32s]:
+        """What is kept, without the gaps: objects float32 [n, dim], triplets int32 [t, 3], by row of
+        `objects`, and their taus float32 [t, m rounded up]. Copies."""
+        used = self.index[3].any(axis=1)
+        number = np.cumsum(used) - 1
+        slots = np.flatnonzero(used)
+        on = self.triplets[:, 0] != EMPTY
+        objects = np.ascontiguousarray(self.rows[slots // LANES, :, slots % LANES])
+        return objects, number[self.triplets[on]].astype(np.int32), self.tau[on]
+
     @property
     def kept(self) -> int:
         """How many triplets are kept."""

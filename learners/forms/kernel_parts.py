@@ -1,0 +1,84 @@
+"""What one kernel learned, as eigenvectors in the space of its features; see `learners.forms.supports`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from learners.block import Float32s, Int32s
+from learners.block_krylov import kernel_ends
+from learners.kernels.object_scores import fill_tiles, object_values
+from learners.kernels.tiles import LANES
+from learners.multikernel.config import KernelConfig, OmksConfig, ViewKernels
+from learners.multikernel.plan import make_plan
+from learners.scores import row_blocks
+
+RANK = 64
+"""Eigenvectors kept of each kernel."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """eigenvalues: float32 [r], of the vectors u = Phi y. vectors: y, float32 [n, r]."""
+
+    eigenvalues: Float32s
+    vectors: Float32s
+
+
+def learned_part(K: Float32s, M: sparse.csr_array, rank: int, centred: bool) -> Part:
+    """The eigenvectors of I + Phi M Phi^T farthest from eigenvalue 1, `rank` of them; K = Phi^T Phi.
+
+    centred: the direction of the objects' mean is taken out: everything happens orthogonal to it, and one
+    more vector has the eigenvalue 0. K is overwritten then.
+    """
+    with threadpool_limits(limits=1, user_api="blas"):
+        mean = _mean_direction(K) if centred else None
+        if mean is None:
+            values, vectors = kernel_ends(K, M, rank)
+            return Part(1 + values, vectors)
+        along = mean @ K
+        K -= np.outer(along, along)
+        values, vectors = kernel_ends(K, M, rank)
+        vectors -= np.outer(mean, along @ vectors)
+        return Part(np.append(1 + values, np.float32(0)), np.column_stack([vectors, mean]))
+
+
+def _mean_direction(K: Float32s) -> Float32s | None:
+    """y of equal numbers with Phi y of length 1; None where the mean is 0."""
+    square = float(K.sum(dtype=np.float64))
+    return np.full(len(K), 1 / np.sqrt(square), np.float32) if square > 0 else None
+
+
+def matrix_of(triplets: Int32s, tau: Float32s, n: int) -> sparse.csr_array:
+    """sym(M), float32 [n, n]: M[q, c] += tau and M[q, s] -= tau of each triplet; triplets: objects [T, 3]."""
+    query, clicked, skipped = triplets.T
+    places = (np.concatenate([query, query]), np.concatenate([clicked, skipped]))
+    half = np.concatenate([tau, -tau]) / 2
+    whole = (np.concatenate([half, half]), (np.concatenate(places), np.concatenate(places[::-1])))
+    return sparse.csr_array(sparse.coo_array(whole, shape=(n, n)))
+
+
+def gram(objects: Float32s, view: ViewKernels, kernel: KernelConfig, gamma: float, several: bool) -> Float32s:
+    """k of all pairs of objects, float32 [n, n]; 0 where one lacks the view and there are several."""
+    own = np.ascontiguousarray(objects[:, view.start : view.stop])
+    n, tiles = len(own), -(-len(own) // LANES)
+    alone = ViewKernels(0, own.shape[1], (kernel,), gamma)
+    plan = make_plan(OmksConfig((alone,)), np.array([gamma]))
+    kept = (
+        np.zeros((tiles, own.shape[1], LANES), np.float32),
+        np.ones((tiles, 1, LANES), np.float32),
+        np.zeros((tiles, 1), np.bool_),
+    )
+    fill_tiles(plan, own, kept)
+    K = np.empty((n, n), np.float32)
+    for part in row_blocks(n, tiles * LANES):
+        values = np.empty((part.stop - part.start, 1, tiles * LANES), np.float32)
+        object_values(plan, kept, own[part], values)
+        K[part] = values[:, 0, :n]
+    if several:
+        lacking = ~own.any(axis=1)
+        K[lacking], K[:, lacking] = 0, 0
+    return K
