@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import modeldiff, modelkeys, modelmoves
+from daemon.commands import modelderive, modeldiff, modelkeys, modelmoves
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
 from daemon.exits import EX_OK
 from daemon.text import ago, measure, size
@@ -89,6 +89,8 @@ app.command("rollback")(modelmoves.rollback)
 app.command("pin")(modelmoves.pin)
 app.command("unpin")(modelmoves.unpin)
 app.command("gc")(modelmoves.gc)
+app.command("average")(modelderive.average)
+app.command("export")(modelderive.export)
 
 
 def _print_list(rows: list[VersionRow]) -> None:

@@ -16,6 +16,7 @@ from daemon.learn.applying.state import State
 from daemon.learn.replaying.runs import Runs
 from daemon.learn.writing.describe import decoder_of
 from daemon.versions.algorithms import learner_config_of
+from daemon.versions.average_entry import AVERAGE
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
 from streams.deadletter import DeadLetter
@@ -79,6 +80,12 @@ class Rerun:
 
     def _control(self, entry: Entry) -> None:
         kind = entry["control"]
+        if kind == AVERAGE:
+            raise UserError(
+                "an average stands in the schedule: no event of this log leads to it",
+                "replay from the average on (--from), and what it was made of in the folders it came from",
+                EX_DATAERR,
+            )
         if kind not in KINDS:
             raise UserError(
                 f"the schedule has a control entry {kind!r}, which this release does not know",
