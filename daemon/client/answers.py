@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from daemon.replica.model import ModelId
 
+OWN = "own"
+
 
 @dataclass(frozen=True, slots=True)
 class Similar:
@@ -16,7 +18,8 @@ class Similar:
     formed: records since version 0 at which the form of the scores was computed; equal to `model.total`,
     except where steps are followed: from there the form is carried over (see `learners.carried`). Norms are
     of the form at `formed` for `Items` that were there when it was made, and of the carried one for all
-    others. Every item was looked at. Iterating gives (id, score), or (row, score) without ids.
+    others. Every item was looked at. by: "" without a key, `OWN` where the key's own model answered, else why
+    version 0 did: "unknown_key" or "not_learned". Iterating gives (id, score), or (row, score) without ids.
     """
 
     rows: tuple[int, ...]
@@ -24,6 +27,7 @@ class Similar:
     scores: tuple[float, ...]
     model: ModelId
     formed: int
+    by: str = ""
 
     @property
     def version(self) -> str:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self, TypeAlias
 
-from daemon.client.answers import Similar
+from daemon.client.answers import OWN, Similar
 from daemon.client.items import Items
+from daemon.replica.keys import KeyModels
 from daemon.replica.model import ModelId
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Hooks, Shelf, Steps
 from daemon.replica.status import ReplicaStatus
+from daemon.replica.verdicts import SeenVerdicts
 from daemon.replica.view import View
+from daemon.versions.keyed_form import KeyedForm
 from learners.block import Block, Float32s, as_block
 from learners.maps import FittedSpaceMap
 from learners.quadratic import apply_terms
@@ -24,7 +29,10 @@ Vectors: TypeAlias = Any
 """Objects in the user's own features: numbers in one axis (one object) or two, a scipy sparse array (views
 that are sparse need one), or a mapping from view names to those; a space of a single view needs no name."""
 
-Prepared: TypeAlias = Mapping[Items, Float32s | None]
+Prepared: TypeAlias = MutableMapping[Items, Float32s | None]
+
+KEYS_HELD = 64
+"""Models of single keys that are ready to answer; others are made when asked."""
 
 
 class Model:
@@ -39,17 +47,27 @@ class Model:
         self._fitted = fitted
         self._lock = threading.Lock()
         self._known: weakref.WeakSet[Items] = weakref.WeakSet()
-        self._replica = Replica(alias, shelf, hooks=Hooks(prepare=self._prepare), steps=steps)
+        verdicts = SeenVerdicts()
+        self._keys = KeyModels(verdicts.now, KEYS_HELD)
+        hooks = Hooks(prepare=self._prepare, looked=verdicts.take if shelf.space.keys.slots else None)
+        self._replica = Replica(alias, shelf, hooks=hooks, steps=steps)
         self._replica.start()
 
-    def similar(self, query: Vectors, items: Items | Vectors, k: int = 10) -> Similar:
+    def similar(
+        self, query: Vectors, items: Items | Vectors, k: int = 10, *, key: str | None = None
+    ) -> Similar:
         """The k items most similar to one query, exactly; fewer where there are fewer. Of a model whose
-        similarity does not fold, the best of the SHORTLIST items nearest by cosine."""
+        similarity does not fold, the best of the SHORTLIST items nearest by cosine.
+
+        key: whose model answers, where one is learned per key; version 0 does where that has learned nothing
+        yet, and without a key. Raises ValueError where one model answers everybody.
+        """
         own, block = self._items(items), self._map(query)
         if len(block) != 1:
             raise ValueError(f"expected one query, not {len(block)}: ask one by one, or see `scores`")
-        with self._replica.read() as view:
-            folded, terms, model, formed = view.fold(block), self._terms(own, view), view.model, view.formed
+        with self._read(key) as (view, by):
+            folded, terms = view.fold(block), self._terms(own, view, by)
+            model, formed = view.model, view.formed
             scale, offset = (terms, None) if view.normalised else (None, terms)
             room = max(k, SHORTLIST) if view.rescored else k
             scores, rows = topk(folded, own.search, scale, None, min(room, len(own)), offset=offset)
@@ -59,15 +77,15 @@ class Model:
                 scores = _of_queries(view, block, scores)
         found = tuple(int(row) for row in rows[0] if row >= 0)
         ids = tuple(own.ids[row] for row in found) if own.ids else ()
-        return Similar(found, ids, tuple(map(float, scores[0][: len(found)])), model, formed)
+        return Similar(found, ids, tuple(map(float, scores[0][: len(found)])), model, formed, by)
 
-    def scores(self, queries: Vectors, items: Items | Vectors) -> Float32s:
-        """Scores of all pairs, float32 [queries, items], all from one model."""
+    def scores(self, queries: Vectors, items: Items | Vectors, *, key: str | None = None) -> Float32s:
+        """Scores of all pairs, float32 [queries, items], all from one model; key: as in `similar`."""
         own, block = self._items(items), self._map(queries)
-        with self._replica.read() as view:
+        with self._read(key) as (view, by):
             if view.rescored:
                 return view.form.scores(block, own.mapped)
-            scores, terms = against(view.fold(block), own.mapped), self._terms(own, view)
+            scores, terms = against(view.fold(block), own.mapped), self._terms(own, view, by)
             if terms is not None:
                 scores = apply_terms(view.search, scores, terms)
             return _of_queries(view, block, scores)
@@ -100,6 +118,23 @@ class Model:
     def __exit__(self, *error: object) -> None:
         self.close()
 
+    @contextmanager
+    def _read(self, key: str | None) -> Iterator[tuple[View, str]]:
+        """The model that answers, and `Similar.by`."""
+        with self._replica.read() as view:
+            if key is None:
+                yield view, ""
+                return
+            if not isinstance(view.form, KeyedForm):
+                raise ValueError("one model answers everybody here: leave key out (see keys.slots)")
+            found = self._keys.choose(view, key)
+            if isinstance(found, str):
+                yield view, found
+                return
+            if found.prepared is None:
+                found.prepared = weakref.WeakKeyDictionary()
+            yield replace(view, form=found.form, prepared=found.prepared), OWN
+
     def _map(self, vectors: Vectors) -> Block:
         if not isinstance(vectors, Mapping):
             (view, *others) = self._fitted.views
@@ -119,9 +154,15 @@ class Model:
             known = list(self._known)
         return weakref.WeakKeyDictionary({items: items.terms(view) for items in known})
 
-    def _terms(self, items: Items, view: View) -> Float32s | None:
-        prepared: Prepared = view.prepared if view.prepared is not None else {}
-        return prepared[items] if items in prepared else items.terms(view)
+    def _terms(self, items: Items, view: View, by: str) -> Float32s | None:
+        """What was prepared; of a key's model, whose form never moves, what was computed once stays."""
+        prepared: Prepared = {} if view.prepared is None else view.prepared
+        if items in prepared:
+            return prepared[items]
+        terms = items.terms(view)
+        if by == OWN:
+            prepared[items] = terms
+        return terms
 
 
 def _of_queries(view: View, queries: Block, scores: Float32s) -> Float32s:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from daemon.cli import main
+from daemon.client import follow
 from daemon.config import load_config
 from daemon.exits import EX_OK, EX_USAGE
 from daemon.objects.mapped import map_catalog
@@ -129,7 +130,7 @@ def equal(found: list[tuple[str, float]], wanted: list[tuple[str, float]]) -> bo
 
 def test_each_tenant_gets_its_own_answers(shop: Shop) -> None:
     number = shop.newest().number
-    verdicts = [entry for entry in shop.ledger.entries() if entry.version == number][0].measures[KEYS]
+    verdicts = next(entry for entry in shop.ledger.entries() if entry.version == number).measures[KEYS]
     assert {key: one["verdict"] for key, one in verdicts.items()} == {
         "shapes": LEARNED,
         "colours": LEARNED,
@@ -186,3 +187,23 @@ def test_people_see_each_key(shop: Shop, capsys: pytest.CaptureFixture[str]) -> 
     assert shown("curves", "--csv", "-").count("\n") == 3
     assert "best" in shown("models", "list")
     assert "Traceback" not in shown("status")
+
+
+def test_a_program_gets_the_same_by_key(shop: Shop) -> None:
+    form, objects = shop.offline()
+    with follow(shop.file, "stable") as model:
+        items = model.items(shop.rows, [f"o{row}" for row in range(OBJECTS)])
+        until(lambda: model.similar(shop.rows[3], items, key="shapes").by == "own", "a verdict")
+        for key in ("shapes", "colours"):
+            own = form.model_of(key)
+            assert own is not None
+            found = model.similar(shop.rows[3], items, k=6, key=key)
+            assert equal(
+                list(zip(found.ids, found.scores, strict=True))[1:], expected(own.form(), objects, 3, 5)
+            )
+            wanted = own.form().scores(objects.take([3, 4]), objects)
+            assert np.allclose(model.scores(shop.rows[3:5], items, key=key), wanted, atol=1e-6)
+        untrained = model.similar(shop.rows[3], items)
+        for key, why in (("nobody", "unknown_key"), ("anything", "not_learned")):
+            found = model.similar(shop.rows[3], items, key=key)
+            assert (found.scores, found.by) == (untrained.scores, why)
