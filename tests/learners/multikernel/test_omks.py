@@ -15,7 +15,7 @@ from learners.multikernel import KernelConfig, Omks, OmksConfig, ViewKernels, on
 
 from ..examples import block, matrices, rows, triplets
 from ..oracle_oks import OksOracle
-from .setups import ALL, DIM, EDGES, GAMMA, bits, config, kernel_of, learner, oracle
+from .setups import ALL, DIM, EDGES, GAMMA, bits, kernel_of, learner, oracle
 
 RULES = pytest.mark.parametrize("rule", ["hedge", "share", "discount", "margins", "uniform"])
 KINDS = pytest.mark.parametrize("kind", ["dense", "sparse"])
@@ -190,30 +190,3 @@ def test_a_score_does_not_depend_on_its_neighbours() -> None:
 
 def test_warm_up_checks_the_kernels() -> None:
     assert Omks.warm_up() is None
-
-
-@given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=10, deadline=None)
-def test_the_weighted_vote_keeps_the_bound_of_hedge(seed: int) -> None:
-    """M <= 2 ln(1/beta) / (1 - beta) min_i sum_t z_i(t) + 2 ln m / (1 - beta), M the rounds in which kernels
-    of at least half of the weight were wrong (equation 26)."""
-    one = Omks(DIM, config("hedge", ALL[:2], triplets=40, objects=120))
-    batch, m = whole_views(seed, 40), one.config.kernels
-    wrong, mistakes = np.zeros(m), 0
-    for t in range(40):
-        event, theta = batch.slice(t, t + 1), one.theta
-        z = kernel_margins(one, event) <= 0
-        one.learn_many(event)
-        wrong += z
-        mistakes += theta @ z >= 0.5
-    beta = one.config.hedge.beta
-    bound = (2 * np.log(1 / beta) * wrong.min() + 2 * np.log(m)) / (1 - beta)
-    assert mistakes <= bound
-
-
-def kernel_margins(one: Omks, event: TripletBatch) -> np.ndarray:
-    """S_i(q, c) - S_i(q, s) of each kernel."""
-    q, c, s = (part.kernel_rows() for part in (event.query, event.clicked, event.skipped))
-    alone = np.eye(one.config.kernels, dtype=np.float32)
-    scores = [one.support.scores(one._plan, theta, q, np.concatenate([c, s]))[0] for theta in alone]
-    return np.array([float(clicked) - float(skipped) for clicked, skipped in scores])
