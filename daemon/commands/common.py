@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from daemon.config import Config
 
 DEFAULT_FILE = "tripletd.toml"
+WIDE = 1000
+"""Columns of what goes to a file or a pipe: more than any table has."""
 
 ConfigOption = Annotated[
     Path | None,
@@ -83,7 +86,11 @@ def write_notes(notes: Iterable[str]) -> None:
 
 
 def console() -> Console:
-    """A console on stdout: as wide as the terminal, plain when it is not one or NO_COLOR is set."""
+    """A console on stdout: as wide as the terminal, plain when it is not one or NO_COLOR is set.
+
+    Where nobody looks, a line is as long as what it tells, unless COLUMNS says how long.
+    """
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False, emoji=False)
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
+    return Console(width=wide, highlight=False, soft_wrap=False, emoji=False)

@@ -48,9 +48,10 @@ def _lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines.append(("stream", stream["address"]))
     if stream["lag"] is not None:
         lines.append(("lag", _lag(stream)))
-    lines += [
-        (role, _live(role, page, picture["not_ready"].get(role))) for role, page in picture["live"].items()
-    ]
+    for role, page in picture["live"].items():
+        elsewhere = picture["elsewhere"].get(role)
+        other = f"; its port is held by another tripletd, with {elsewhere}" if elsewhere else ""
+        lines.append((role, _live(role, page, picture["not_ready"].get(role)) + other))
     served = picture["live"].get("serve")
     return lines + ([] if served is None else serving_lines(served, time.time()))
 

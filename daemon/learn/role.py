@@ -16,6 +16,7 @@ from daemon.learn.parts import LoopParts
 from daemon.learn.starting.options import LearnOptions
 from daemon.process.outside import open_outside
 from daemon.telemetry import LearnMetrics
+from daemon.telemetry.build import add_place
 
 WAIT_SECONDS = 0.1  # how soon an idle loop hears signals and verdicts
 
@@ -28,6 +29,7 @@ def run(config: Config, options: LearnOptions, load: Callable[[], Config] | None
     `load` reads the configuration again, for SIGHUP.
     """
     metrics = LearnMetrics()
+    add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         outside = open_outside(stack, config, metrics.registry, config.http.learn_port, load)
         parts = build(stack, config, options, outside, metrics)

@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping
 from prometheus_client.parser import text_string_to_metric_families
 
 _TIMEOUT_S = 0.5
+_PLACE = 'tripletd_place_info{checkpoints="'
 
 
 def live_metrics(host: str, port: int, buckets: Container[str] = ()) -> dict[str, float] | None:
@@ -44,9 +45,22 @@ def _get(host: str, port: int, path: str) -> tuple[int, str] | None:
         connection.close()
 
 
-def is_role(metrics: Mapping[str, float] | None, role: str) -> bool:
-    """Whether the page really is that role's: another program may hold the port."""
-    return bool(metrics) and any(f'role="{role}"' in name for name in metrics or ())
+def is_role(metrics: Mapping[str, float] | None, role: str, checkpoints: str = "") -> bool:
+    """Whether the page really is that role's, with that checkpoint folder ("": with any).
+
+    Another program may hold the port, or another tripletd.
+    """
+    if not metrics or not any(f'role="{role}"' in name for name in metrics):
+        return False
+    return not checkpoints or place_of(metrics) in (None, checkpoints)
+
+
+def place_of(metrics: Mapping[str, float]) -> str | None:
+    """The checkpoint folder of the role that has this page; None where it does not say."""
+    for name in metrics:
+        if name.startswith(_PLACE):
+            return name.removeprefix(_PLACE).removesuffix('"}')
+    return None
 
 
 def parsed(text: str, buckets: Container[str] = ()) -> dict[str, float]:

@@ -10,7 +10,7 @@ from typing import Any
 from checkpoints import Manifest
 from daemon.config import Config
 from daemon.exits import UserError
-from daemon.look.live import is_role, live_metrics, not_ready
+from daemon.look.live import is_role, live_metrics, not_ready, place_of
 from daemon.look.overview import VersionRow, summary, version_rows
 from daemon.look.readable import read_all
 from daemon.models.decide import in_doubt
@@ -54,14 +54,23 @@ def dropped(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int])
 
 
 def collect(config: Config) -> dict[str, Any]:
-    """The whole picture as plain data: keys checkpoints, versions, newest, best, stream, live, not_ready."""
+    """The whole picture as plain data: keys checkpoints, versions, newest, best, stream, live, not_ready.
+
+    elsewhere: role -> checkpoint folder, where the port is held by a tripletd that works with another one.
+    """
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
     newest = _collect_versions(config, picture)
     _collect_stream(config, newest, picture)
     http = config.http
     roles = {"learn": http.learn_port, "validate": http.validate_port, "serve": http.serve_port}
     pages = {role: live_metrics(http.host, port) for role, port in roles.items()}
-    picture["live"] = {role: page if is_role(page, role) else None for role, page in pages.items()}
+    own = config.checkpoints.path
+    picture["live"] = {role: page if is_role(page, role, own) else None for role, page in pages.items()}
+    picture["elsewhere"] = {
+        role: place_of(page)
+        for role, page in pages.items()
+        if page is not None and is_role(page, role) and not is_role(page, role, own)
+    }
     running = [role for role, page in picture["live"].items() if page is not None]
     picture["not_ready"] = {role: not_ready(http.host, roles[role]) for role in running}
     return picture

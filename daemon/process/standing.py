@@ -19,9 +19,15 @@ class Standing:
         self._health, self._notifier, self._log, self._working = health, notifier, log, working
         self._kind: str | None = None
 
-    def now(self, reason: str | None) -> None:
-        """None: ready. A text: why not; another count in it, or other words after its colon, are not news."""
+    def now(self, reason: str | None, *, loading: bool = False) -> None:
+        """None: ready. A text: why not; another count in it, or other words after its colon, are not news.
+
+        loading: it is on its way, which is no trouble; the log hears what comes of it.
+        """
         self._health.set_ready(reason)
+        if loading:
+            self._kind = ""
+            return
         kind = reason and _COUNT.sub("", reason.partition(":")[0])
         if kind == self._kind:
             return

@@ -58,7 +58,7 @@ def build(stack: ExitStack, config: Config, outside: Outside, metrics: ServeMetr
     watcher = Watcher(config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1])
     guarded, keys = GuardMetrics(metrics.registry).record, KeyAnswerMetrics(metrics.registry)
     live = Live(config, versions, ledger, watcher, guarded, keys=keys)
-    series = live_series(config.http, metrics.registry, outside.health)
+    series = live_series(config, metrics.registry, outside.health)
     stack.callback(_leave, live, series)
     metrics.follow(live.statuses, live.items, watcher.waiting)
     parts = Parts(

@@ -12,6 +12,7 @@ from daemon.exits import EX_OK
 from daemon.process.outside import Outside, open_process
 from daemon.process.standing import Standing
 from daemon.serve.build import ServeParts, build
+from daemon.telemetry.build import add_place
 from daemon.telemetry.serve_metrics import ServeMetrics
 
 TURN_S = 0.1  # how soon the loop hears signals, and readiness what happened
@@ -25,6 +26,7 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> int:
     `load` reads the configuration again, for SIGHUP.
     """
     metrics = ServeMetrics(config.serve.aliases)
+    add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         outside = open_process(stack, config, load)
         parts = build(stack, config, outside, metrics)
@@ -36,7 +38,7 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> int:
 def _loop(parts: ServeParts, outside: Outside) -> None:
     """Look after the parts, and say whether they answer: before anybody hears that the role has started."""
     standing = Standing(outside.health, outside.notifier, log, "answering")
-    standing.now(parts.live.not_ready())
+    outside.health.set_ready("being loaded")
     outside.started()
     while not outside.signals.stopping:
         outside.pulse.beat("a turn of the loop")
@@ -45,5 +47,5 @@ def _loop(parts: ServeParts, outside: Outside) -> None:
             parts.turn()
         if parts.live.opened is not None:  # until then a stop ends the process at once: nobody was answered
             outside.signals.finish_first()
-        standing.now(parts.live.not_ready())
+        standing.now(parts.live.not_ready(), loading=parts.live.loading())
         outside.signals.wait(TURN_S)

@@ -78,7 +78,7 @@ class Supervisor:
         self._ending = False
 
     def run(self) -> int:
-        """Exit code: 0 when every role finished or stopped as asked, else that of the one given up or gone."""
+        """Exit code: 0 when every role finished or stopped as asked, else that of one given up or gone."""
         try:
             while not self._signals.stopping and not self._ending and self._given_up is None:
                 for role in self._roles:

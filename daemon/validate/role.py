@@ -13,6 +13,7 @@ from daemon.exits import EX_OK
 from daemon.process.outside import Outside, open_outside
 from daemon.process.standing import Standing
 from daemon.telemetry import ValidateMetrics
+from daemon.telemetry.build import add_place
 from daemon.validate.bench import open_bench
 from daemon.validate.ending import Patience, learning_goes_on
 from daemon.validate.options import ValidateOptions
@@ -38,6 +39,7 @@ def run(
     configuration again.
     """
     metrics = ValidateMetrics()
+    add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         outside = open_outside(stack, config, metrics.registry, config.http.validate_port, load)
         bench = open_bench(stack, config, metrics)

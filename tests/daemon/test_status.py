@@ -19,6 +19,7 @@ from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
 from daemon.look.curves import curves_of
 from daemon.look.curves_csv import to_csv
 from daemon.telemetry import Health, LearnMetrics, serve_http
+from daemon.telemetry.build import add_place
 from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink, retain
 from streams.source import OutRecord
@@ -122,6 +123,33 @@ def test_status_asks_a_running_role_whether_it_is_ready(
         assert "not ready" not in ask(capsys, "status", *port)
     finally:
         server.close()
+
+
+def test_another_tripletd_is_not_taken_for_this_one(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics, own = LearnMetrics(), LearnMetrics()
+    add_place(metrics.registry, "/elsewhere/checkpoints")
+    add_place(own.registry, str(home / "checkpoints"))
+    for page, told in ((metrics, "with /elsewhere/checkpoints"), (own, "running, 0 events since its start")):
+        server = serve_http(page.registry, Health(), "127.0.0.1", 0)
+        try:
+            port = ("--set", f"http.learn_port={server.port}")
+            text = " ".join(ask(capsys, "status", *port).split())
+            live = json.loads(ask(capsys, "status", "--json", *port))["live"]["learn"]
+        finally:
+            server.close()
+        assert told in text
+        assert (live is None) == (page is metrics)
+
+
+def test_a_pipe_gets_whole_lines(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS")
+    why = "not best: " + "the window cannot decide, " * 8 + "to this last word"
+    ledger = Ledger(LocalStore(home / "checkpoints"))
+    ledger.append({"kind": "KEEP", "version": 2, "reason": f"said; {why}", "measures": measures(0.3, 8)})
+    (row,) = [line for line in ask(capsys, "status").splitlines() if line.startswith("newest")]
+    assert row.rstrip().endswith(why)
 
 
 def test_status_of_nothing_at_all_is_an_answer_not_an_error(

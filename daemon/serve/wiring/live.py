@@ -117,6 +117,11 @@ class Live:
         items = self.items()
         return None if items is None or items.ready else f"items: {items.reason}"
 
+    def loading(self) -> bool:
+        """Whether the first model is on its way and nothing is known to be in it."""
+        first = self.statuses()[0]
+        return first.model is None and not first.why_not_newer
+
     def close(self) -> None:
         """End every thread; bounded."""
         if self.opened is not None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 
 from checkpoints import Ledger, VersionStore
-from daemon.config.http import HttpConfig
 from daemon.config.model import Config
 from daemon.look.live import is_role, live_metrics, not_ready, parsed
 from daemon.look.numbers import BUCKETS
@@ -43,12 +42,13 @@ def page_sources(
     return PageSources(versions, ledger, series, now, explorer, comparer, objects, aliases)
 
 
-def live_series(http: HttpConfig, registry: CollectorRegistry, health: Health) -> Series:
+def live_series(config: Config, registry: CollectorRegistry, health: Health) -> Series:
     """The live numbers of every role: of the others by their ports, of this one from its registry."""
+    http, place = config.http, config.checkpoints.path
 
     def other(role: str, port: int) -> Reading | None:
         page = live_metrics(http.host, port, BUCKETS)
-        return page if is_role(page, role) else None
+        return page if is_role(page, role, place) else None
 
     targets = [
         Target(role, partial(other, role, port), partial(not_ready, http.host, port))

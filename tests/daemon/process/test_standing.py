@@ -10,6 +10,22 @@ from daemon.process.standing import Standing
 from daemon.telemetry import Health
 
 
+def test_what_is_on_its_way_is_no_news_but_what_comes_of_it_is():
+    health = Health()
+    health.started()
+    with capture_logs() as said:
+        standing = Standing(health, Notifier({}), structlog.get_logger(), "answering")
+        standing.now("stable: being loaded", loading=True)
+        assert health.readiness() == "stable: being loaded"
+        standing.now(None)
+        standing.now("stable: being loaded", loading=True)
+        standing.now("stable: no version yet")
+    assert [(line["event"], line["log_level"]) for line in said] == [
+        ("ready", "info"),
+        ("not ready", "warning"),
+    ]
+
+
 def test_only_changes_are_logged():
     health = Health()
     health.started()
