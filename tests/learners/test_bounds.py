@@ -165,8 +165,9 @@ def margins_of(learner: Omks | OmksMaps, q: Floats, c: Floats, s: Floats) -> Dou
 def test_the_vote_of_the_kernels_errs_no_more_often_than_26_allows(
     make: Any, seed: int, beta: float, noise: float
 ) -> None:
-    """mistakes of the vote <= 2 ln(1/beta)/(1-beta) min_i sum z_i + 2 ln m/(1-beta), the vote being wrong where
-    kernels of half the weight are. Users click what is nearer in the first view; the others tell nothing."""
+    """mistakes of the vote <= 2 ln(1/beta)/(1-beta) min_i sum z_i + 2 ln m/(1-beta), the vote being wrong
+    where kernels of half the weight are. Users click what is nearer in the first view; the others tell
+    nothing."""
     rng = np.random.default_rng(seed)
     views = rng.normal(size=(3, 120, 3, 2))
     q, a, b = (views / np.linalg.norm(views, axis=3, keepdims=True)).reshape(3, 120, DIM).astype(np.float32)
