@@ -19,7 +19,7 @@ from daemon.versions.arrays import learner_specs, one_digest
 from daemon.versions.blocks_form import BlocksForms
 from daemon.versions.by_key import ONE_MODEL, by_key, compared
 from daemon.versions.forms import HELD, VERSIONS, MadeAnew
-from daemon.versions.kernel_settings import omks_settings
+from daemon.versions.kernel_settings import oks_settings, omks_settings
 from daemon.versions.matrix_form import MatrixForms
 from daemon.versions.supports_form import SupportsForms
 from learners.averaged import Averaged
@@ -27,7 +27,7 @@ from learners.block import Block
 from learners.dissim import Dissim, DissimConfig
 from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap
-from learners.multikernel import Omks, support_bytes
+from learners.multikernel import Omks, OmksConfig, support_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.protocol import Learner
@@ -124,6 +124,20 @@ def _omks_maps() -> Algorithm:
     )
 
 
+def _over_supports(settings: Callable[[Any, Columns], OmksConfig]) -> Algorithm:
+    """OKS and OMKS over a support set."""
+    return Algorithm(
+        settings=settings,
+        make=lambda settings, dim, sample: Omks(dim, settings, sample),
+        restore=lambda arrays, settings: Omks.from_state(arrays, settings, copy=False),
+        forms=SupportsForms(),
+        state_bytes=lambda keys, columns, dim: support_bytes(dim, settings(keys, columns)),
+        needs_sample=True,
+        by_block=True,
+        full_step=_aggressiveness,
+    )
+
+
 ALGORITHMS: Mapping[str, Algorithm] = {
     "oasis": _of_a_matrix(Oasis, OasisConfig, _aggressiveness),
     "oasis-averaged": Algorithm(
@@ -139,16 +153,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "soml-tg": _soml(SomlTg, SomlTgConfig, 2),
     "soml-da": _soml(SomlDa, SomlDaConfig, 1),
     "omks-maps": _omks_maps(),
-    "omks": Algorithm(
-        settings=omks_settings,
-        make=lambda settings, dim, sample: Omks(dim, settings, sample),
-        restore=lambda arrays, settings: Omks.from_state(arrays, settings, copy=False),
-        forms=SupportsForms(),
-        state_bytes=lambda keys, columns, dim: support_bytes(dim, omks_settings(keys, columns)),
-        needs_sample=True,
-        by_block=True,
-        full_step=_aggressiveness,
-    ),
+    "oks": _over_supports(oks_settings),
+    "omks": _over_supports(omks_settings),
 }
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from daemon.config.learners.omks import OmksKeys, SupportKeys
+from daemon.config.learners.omks import OksKeys, OmksKeys, SupportKeys
 from learners.errors import ConfigError
 from learners.hedge import HedgeConfig
 from learners.multikernel import OmksConfig, ViewKernels
@@ -12,10 +13,16 @@ from learners.multikernel import OmksConfig, ViewKernels
 
 def omks_settings(keys: OmksKeys, columns: Mapping[str, range]) -> OmksConfig:
     """Settings of OMKS. Raises ConfigError for a view that is not there, and for weights that do not fit."""
-    return _settings(keys, columns, keys.hedge())
+    return _settings(keys, columns, hedge=keys.hedge())
 
 
-def _settings(keys: SupportKeys, columns: Mapping[str, range], hedge: HedgeConfig) -> OmksConfig:
+def oks_settings(keys: OksKeys, columns: Mapping[str, range]) -> OmksConfig:
+    """Settings of OKS on the mean of all kernels, or on the one there is. Raises ConfigError."""
+    settings = _settings(keys, columns, hedge=HedgeConfig("uniform"))
+    return replace(settings, mean=settings.parts > 1)
+
+
+def _settings(keys: SupportKeys, columns: Mapping[str, range], *, hedge: HedgeConfig) -> OmksConfig:
     named = {name for one in keys.kernels for name in one.views}
     for name in sorted(named - set(columns)):
         raise ConfigError(f"learner.kernels: there is no view {name!r}; there are {', '.join(columns)}")

@@ -17,18 +17,18 @@ search of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Float32s, as_block
+from learners.block import Block, Float32s, as_block
 from learners.errors import ConfigError, StateError
 from learners.forms.kernel_parts import RANK, Part, gram, learned_part, matrix_of
 from learners.kernels.kernel_values import Kept, Plan
-from learners.kernels.object_scores import fill_tiles, object_features, own_values, score_objects
+from learners.kernels.object_scores import fill_tiles, object_features, own_values, score_features
 from learners.kernels.tiles import LANES
 from learners.multikernel.config import OmksConfig
 from learners.multikernel.plan import make_plan
@@ -87,10 +87,15 @@ class SupportsForm:
         m = config.kernels
         vectors, values = np.zeros((len(objects), m, rank + 1), np.float32), np.zeros((m, rank + 1))
         scales = np.ones(m)
-        kernels = ((view, one, number) for number, view in enumerate(config.views) for one in view.kernels)
-        for k, (view, one, number) in enumerate(kernels if len(objects) else ()):
-            K = gram(objects, view, one, float(gamma[number]), len(config.views) > 1)
-            part = learned_part(K, matrix_of(triplets, tau[:, k], len(objects)), rank, one.kind != "linear")
+        kernels = [(view, one, number) for number, view in enumerate(config.views) for one in view.kernels]
+        groups = [kernels] if config.mean else [[one] for one in kernels]
+        for k, group in enumerate(groups if len(objects) else ()):
+            K = np.zeros((len(objects), len(objects)), np.float32)
+            for view, one, number in group:
+                K += gram(objects, view, one, float(gamma[number]), len(config.views) > 1)
+            K /= len(group)
+            centred = any(one.kind != "linear" for _, one, _ in group)
+            part = learned_part(K, matrix_of(triplets, tau[:, k], len(objects)), rank, centred)
             scales[k], found = _sharpened(part, power if normalised else 1.0)
             values[k, : len(found)] = theta[k] * found
             vectors[:, k, : len(found)] = part.vectors
@@ -126,40 +131,54 @@ class SupportsForm:
         The bits of a score do not depend on what else is asked for with it. Raises BlockError on another
         dimension or an index out of range.
         """
-        left, right = dense_rows(as_block(queries, self.dim)), dense_rows(as_block(items, self.dim))
-        scores = np.empty((len(left), len(right)), np.float32)
+        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        return self.pair_scores(left, self.features(left), right, self.features(right))
+
+    def pair_scores(self, queries: Block, asked: Float32s, items: Block, features: Float32s) -> Float32s:
+        """`scores` of blocks whose `features` are known: a product of their F numbers for each pair."""
+        left, right = dense_rows(queries), dense_rows(items)
+        scores, weights = np.empty((len(left), len(right)), np.float32), self.values.reshape(-1)
         for start in range(0, len(left), LANES):
             part = slice(start, start + LANES)
-            weights = self._weights(left[part])
-            score_objects(self.plan, self.kept, self.theta, left[part], right, weights, scores[part])
+            own = np.zeros((len(weights), LANES), np.float32)
+            own[:, : len(asked[part])] = (asked[part] * weights).T
+            score_features(self.plan, self.theta, left[part], right, own, features, scores[part])
         if self.normalised:
-            scores *= inverse_roots(self.self_scores(left))[:, None]
-            scores *= inverse_roots(self.self_scores(right))
+            scores *= inverse_roots(self._squares(left, asked))[:, None]
+            scores *= inverse_roots(self._squares(right, features))
         return scores
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
         """S(p, p) for each item, clipped at 0, float32 [n]. `pieces` changes no bit."""
         block = as_block(items, self.dim)
-        products = np.zeros(len(block), np.float64)
-        for batch in batches(len(block), self.vectors.size + LANES * self.values.size, pieces):
+        products = np.zeros(len(block), np.float32)
+        for batch in self._batches(len(block), pieces):
             rows = dense_rows(block.slice(batch.start, batch.stop))
-            own_values(self.plan, self.theta, rows, products[batch])
-            squares = np.square(self._features(rows), dtype=np.float64)
-            products[batch] += (squares * self.values).sum(axis=(1, 2))
-        return np.maximum(products, 0).astype(np.float32)
+            products[batch] = self._squares(rows, self._features(rows))
+        return products
 
-    def _features(self, rows: Float32s) -> Float32s:
-        """u_ki of each row, float32 [rows, m, r]."""
-        features = np.empty((len(rows), *self.values.shape), np.float32)
-        object_features(self.plan, self.kept, self.vectors, rows, features)
+    def features(self, items: Any) -> Float32s:
+        """u_ki of each item, float32 [n, F], F = m r: all that `pair_scores` needs of the kept objects."""
+        block = as_block(items, self.dim)
+        features = np.empty((len(block), self.values.size), np.float32)
+        for batch in self._batches(len(block), whole):
+            features[batch] = self._features(dense_rows(block.slice(batch.start, batch.stop)))
         return features
 
-    def _weights(self, rows: Float32s) -> Float32s:
-        """sum_i values[k, i] u_ki(q) y_ki(o) of each query q, float32 [rows, tiles, m, LANES]."""
-        weights = np.empty((len(rows), *self.vectors.shape[:3]), np.float32)
-        for number, features in enumerate(self._features(rows) * self.values):
-            np.einsum("tklr,kr->tkl", self.vectors, features, out=weights[number])
-        return weights
+    def _batches(self, rows: int, pieces: Pieces) -> Iterator[slice]:
+        return batches(rows, self.vectors.size + LANES * self.values.size, pieces)
+
+    def _features(self, rows: Float32s) -> Float32s:
+        features = np.empty((len(rows), *self.values.shape), np.float32)
+        object_features(self.plan, self.kept, self.vectors, rows, features)
+        return features.reshape(len(rows), -1)
+
+    def _squares(self, rows: Float32s, features: Float32s) -> Float32s:
+        """S(p, p) of rows with these features, clipped at 0; summed in float64, row by row."""
+        own = np.empty(len(rows))
+        own_values(self.plan, self.theta, rows, own)
+        own += (np.square(features, dtype=np.float64) * self.values.reshape(-1)).sum(axis=1)
+        return np.maximum(own, 0).astype(np.float32)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a checkpoint stores of it; `from_arrays` reads it back."""

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from learners.kernels.compile import POINTERS, ROWS, inlined
+from learners.kernels.mean_kernel import average
 from learners.kernels.tiles import (
     LANES,
     least_of_one,
@@ -29,8 +30,9 @@ from learners.kernels.tiles import (
 
 from numba import types  # isort: skip
 
-RBF, RBF_OF_OTHER, COSINE, LINEAR, POLYNOMIAL, INTERSECTION = range(6)
-"""Kinds. RBF_OF_OTHER: an RBF of four times the rate of one already known, whose fourth power it is."""
+RBF, RBF_OF_OTHER, COSINE, LINEAR, POLYNOMIAL, INTERSECTION, MEAN = range(7)
+"""Kinds. RBF_OF_OTHER: an RBF of four times the rate of one already known, whose fourth power it is. MEAN:
+that of all others."""
 
 SQUARES, PRODUCTS, LEAST = 1, 2, 4
 """Which sums a view needs, as bits."""
@@ -40,7 +42,7 @@ LARGEST = np.float32(1e12)
 the support set makes no later event's margin infinite."""
 
 PLACES = types.Array(types.int64, 2, "C", readonly=True)
-PLAN = types.Tuple((PLACES, types.UniTuple(PLACES, 2), ROWS, POINTERS))
+PLAN = types.Tuple((PLACES, types.UniTuple(PLACES, 3), ROWS, POINTERS))
 TILES_OUT = types.float32[:, :, ::1]
 GAPS_OUT = types.boolean[:, ::1]
 
@@ -49,10 +51,11 @@ Kept: TypeAlias = tuple[Any, Any, Any]
 object is; gaps bool [tiles, V], whether one of the lengths is 0."""
 
 Plan: TypeAlias = tuple[Any, Any, Any, Any]
-"""views int64 [V, 3]: first and last column + 1, and which sums; kernels: two int64 [., 4], those by distance
-and the others, in the order in which they are worked out: place among the m, view, kind, place of the other;
-numbers float32 [m, 3] by place: rate 1/(gamma sigma^2), or the scale, shift and degree of the polynomial;
-view of each place, int64 [m]."""
+"""views int64 [V, 3]: first and last column + 1, and which sums; kernels: three int64 [., 4], those by
+distance, the others, and at most one mean, in the order in which they are worked out: place, view, kind, place
+of the other (of the mean: how many there are; it takes place 0, and is then the only one that learns);
+numbers float32 [places, 3] by place: rate 1/(gamma sigma^2), or the scale, shift and degree of the polynomial;
+view of each place, int64 [places]."""
 
 _ONE, _HALF, _ZERO = np.float32(1), np.float32(0.5), np.float32(0)
 _LOG2_E = np.float32(1.44269504088896341)
@@ -216,8 +219,8 @@ def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, roo
     """Kernel k between given[i] and lane `lane` of the tile, into the second array of `room`.
 
     given: float32 [1..3, dim]; lengths: float32 [1..3, V], of its views; room: float32 [V, 3, 3, LANES], for
-    its own use, and [3, at least m, LANES], overwritten. With several views, 0 where a view of either object
-    is missing (all zero).
+    its own use, and [3, at least all places of the plan, LANES], overwritten. With several views, 0 where a
+    view of either object is missing (all zero).
     """
     (views, kernels, numbers, places), (rows, norms, gaps), (sums, out) = plan, kept, room
     _view_sums(rows, tile, views, given, sums)
@@ -226,6 +229,8 @@ def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, roo
         _by_product(kernels[1], numbers, sums, len(given), out)
     if len(views) > 1 and _lacking(gaps, tile, lengths):
         _silence(places, norms, tile, lengths, out)
+    if len(kernels[2]) > 0:
+        average(kernels[2][0, 3], len(given), out)
 
 
 @inlined

@@ -34,8 +34,9 @@ FOURFOLD = types.Array(types.float32, 4, "C", readonly=True)
 
 
 @inlined
-def _room(views: int, m: int) -> Any:
-    return np.empty((views, 3, 3, LANES), np.float32), np.zeros((3, m, LANES), np.float32)
+def _room(plan: Plan) -> Any:
+    views, places = len(plan[0]), len(plan[3])
+    return np.empty((views, 3, 3, LANES), np.float32), np.zeros((3, places, LANES), np.float32)
 
 
 @inlined
@@ -62,7 +63,7 @@ def fill_tiles(plan: Plan, objects: Any, kept: Kept) -> None:
 def object_values(plan: Plan, kept: Kept, items: Any, out: Any) -> None:
     """out[j, k, slot] = k_k(items[j], the object in this slot), float32 [items, m, slots]."""
     views, m = len(plan[0]), out.shape[1]
-    room, lengths = _room(views, m), np.empty((1, views), np.float32)
+    room, lengths = _room(plan), np.empty((1, views), np.float32)
     for j in range(len(items)):
         view_norms(plan, items[j], lengths[0])
         for tile in range(len(kept[0])):
@@ -79,7 +80,7 @@ def object_features(plan: Plan, kept: Kept, vectors: Any, items: Any, out: Any) 
     vectors: float32 [tiles, m, LANES, r], by the slot of an object.
     """
     views, m = len(plan[0]), out.shape[1]
-    room, lengths = _room(views, m), np.empty((AT_ONCE, views), np.float32)
+    room, lengths = _room(plan), np.empty((AT_ONCE, views), np.float32)
     values = np.empty((AT_ONCE, m, LANES), np.float32)
     out[:] = 0
     for first in range(0, len(items), AT_ONCE):
@@ -89,7 +90,7 @@ def object_features(plan: Plan, kept: Kept, vectors: Any, items: Any, out: Any) 
         for tile in range(len(kept[0])):
             for i in range(count):
                 tile_values(plan, kept, tile, items[first + i : first + i + 1], lengths[i : i + 1], room)
-                values[i] = room[1][0]
+                values[i] = room[1][0, :m]
             for k in range(m):
                 for lane in range(LANES):
                     for i in range(count):
@@ -102,7 +103,7 @@ def object_features(plan: Plan, kept: Kept, vectors: Any, items: Any, out: Any) 
 def own_values(plan: Plan, theta: Any, items: Any, out: Any) -> None:
     """out[j] = sum_k theta_k k_k(items[j], items[j])."""
     views, m = len(plan[0]), len(theta)
-    room, lengths = _room(views, m), np.empty((1, views), np.float32)
+    room, lengths = _room(plan), np.empty((1, views), np.float32)
     own = _empty_tile(items.shape[1], views)
     for j in range(len(items)):
         view_norms(plan, items[j], lengths[0])
@@ -113,22 +114,14 @@ def own_values(plan: Plan, theta: Any, items: Any, out: Any) -> None:
             out[j] += np.float64(theta[k]) * np.float64(room[1][0, k, 0])
 
 
-@inlined
-def _against(weights: Any, tile: int, values: Any, sums: Any) -> None:
-    """sums[lane] += sum over k of weights[tile, k, lane] values[0, k, lane]."""
-    for k in range(weights.shape[1]):
-        for lane in range(LANES):
-            sums[lane] += weights[tile, k, lane] * values[0, k, lane]
-
-
-@kernel(types.void(PLAN, KEPT, FLOATS, ROWS, ROWS, FOURFOLD, ROWS_OUT))
-def score_objects(
-    plan: Plan, kept: Kept, theta: Any, queries: Any, items: Any, weights: Any, out: Any
+@kernel(types.void(PLAN, FLOATS, ROWS, ROWS, ROWS, ROWS, ROWS_OUT))
+def score_features(
+    plan: Plan, theta: Any, queries: Any, items: Any, asked: Any, features: Any, out: Any
 ) -> None:
-    """out[i, j] = sum_k theta_k k_k(queries[i], items[j]) + sum over kept objects o and kernels k of
-    weights[i, o, k] k_k(o, items[j]), float32, for at most LANES queries.
+    """out[i, j] = sum_k theta_k k_k(queries[i], items[j]) + sum_f asked[f, i] features[j, f], float32, for at
+    most LANES queries.
 
-    weights: float32 [queries, tiles, m, LANES], by the slot of an object.
+    asked: float32 [F, LANES], the features of the queries times their weights. features: float32 [items, F].
     """
     views, m = len(plan[0]), len(theta)
     room, lengths = _room(views, m), np.empty((1, views), np.float32)
@@ -136,19 +129,17 @@ def score_objects(
     for i in range(len(queries)):
         view_norms(plan, queries[i], lengths[0])
         put_lane(queries[i], lengths[0], asking, i)
-    sums, first = np.empty((len(queries), LANES), np.float32), np.empty(len(queries), np.float64)
+    sums = np.empty(LANES, np.float32)
     for j in range(len(items)):
         view_norms(plan, items[j], lengths[0])
         tile_values(plan, asking, 0, items[j : j + 1], lengths, room)
-        for i in range(len(queries)):
-            first[i], sums[i, :] = 0.0, 0
-            for k in range(m):
-                first[i] += np.float64(theta[k]) * np.float64(room[1][0, k, i])
-        for tile in range(len(kept[0])):
-            tile_values(plan, kept, tile, items[j : j + 1], lengths, room)
-            for i in range(len(queries)):
-                _against(weights[i], tile, room[1], sums[i])
-        for i in range(len(queries)):
+        sums[:] = 0
+        for k in range(m):
             for lane in range(LANES):
-                first[i] += np.float64(sums[i, lane])
-            out[i, j] = np.float32(first[i])
+                sums[lane] += theta[k] * room[1][0, k, lane]
+        for f in range(len(asked)):
+            value = features[j, f]
+            for lane in range(LANES):
+                sums[lane] += asked[f, lane] * value
+        for i in range(len(queries)):
+            out[i, j] = sums[i]

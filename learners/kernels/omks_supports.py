@@ -114,13 +114,13 @@ def _own_values(
 
 @inlined
 def _wake(plan: Plan, lengths: Any, margins: Any, awake: Any) -> None:
-    """A kernel sleeps while its view is missing in one of the three, where there are several views, and where
-    its margin is no number."""
-    views, places = plan[0], plan[3]
-    for place in range(len(places)):
+    """A kernel sleeps while its view is missing in one of the three, where there are several views and it is
+    no mean over them, and where its margin is no number."""
+    views, places, mean = plan[0], plan[3], len(plan[1][2]) > 0
+    for place in range(len(awake)):
         view = places[place]
         present = lengths[0, view] > 0 and lengths[1, view] > 0 and lengths[2, view] > 0
-        awake[place] = (present or len(views) == 1) and np.isfinite(margins[place])
+        awake[place] = (present or mean or len(views) == 1) and np.isfinite(margins[place])
 
 
 @kernel(
@@ -161,7 +161,8 @@ def step_supports(
         np.zeros((1, views), np.bool_),
     )
     width = support[2].shape[1]
-    room = (np.empty((views, 3, 3, LANES), np.float32), np.zeros((3, width, LANES), np.float32))
+    places = max(width, len(plan[3]))
+    room = (np.empty((views, 3, 3, LANES), np.float32), np.zeros((3, places, LANES), np.float32))
     sums = np.empty(width, np.float32)
     margins, squares, taus = np.empty(m), np.empty(m), np.empty(m, np.float32)
     outcomes, awake = np.empty(m, np.int64), np.empty(m, np.bool_)

@@ -73,7 +73,8 @@ def score_supports(
     """
     kept, users = (support[0], index[0], index[1]), index[3]
     tiles, views, width, m = len(support[0]), len(plan[0]), support[2].shape[1], len(theta)
-    room = (np.empty((views, 3, 3, LANES), np.float32), np.zeros((3, width, LANES), np.float32))
+    places = max(width, len(plan[3]))
+    room = (np.empty((views, 3, 3, LANES), np.float32), np.zeros((3, places, LANES), np.float32))
     asking = (
         np.zeros((1, queries.shape[1], LANES), np.float32),
         np.ones((1, views, LANES), np.float32),

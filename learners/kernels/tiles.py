@@ -107,14 +107,14 @@ def turn_lanes(typing_context: Any, values: Any, i: Any, less: Any, first: Any, 
     """out[first + lane, k] = values[i, k, lane], less values[less, k, lane] where less >= 0; a square of 8 by
     8 at a time in registers.
 
-    values: float32 [inputs, width, LANES], out: float32 [slots, width], width a multiple of 8.
+    values: float32 [inputs, at least width, LANES], out: float32 [slots, width], width a multiple of 8.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kinds = signature.args
         source, target = (context.make_array(kinds[n])(context, builder, arguments[n]) for n in (0, 4))
         width = builder.extract_value(target.shape, 1)
-        plane = builder.mul(width, _WORD(LANES))
+        plane = builder.mul(builder.extract_value(source.shape, 1), _WORD(LANES))
         base, other = (builder.mul(arguments[n], plane) for n in (1, 2))
         minus = builder.icmp_signed(">=", arguments[2], _WORD(0))
         safe = builder.select(minus, other, base)

@@ -74,10 +74,12 @@ class ViewKernels:
 class OmksConfig:
     """Settings of OMKS; with one kernel it is OKS.
 
-    views: each with its kernels; the m kernels count in this order. C: aggressiveness of each kernel's step,
-    > 0. triplets: how many are kept. objects: how many distinct objects, rounded up to whole tiles. evict:
-    which triplet goes where there is no room: "oldest", which joined or was last taken again the longest ago,
-    or "smallest", whose taus add up to the least. hedge: how the kernels are weighed. Raises ConfigError.
+    views: each with its kernels; the m kernels count in this order. mean: all of them are one kernel, their
+    mean (OKS-Avg), and m = 1; a view that one of two objects lacks adds 0 to it. C: aggressiveness of each
+    kernel's step, > 0. triplets: how many are kept. objects: how many distinct objects, rounded up to whole
+    tiles. evict: which triplet goes where there is no room: "oldest", which joined or was last taken again
+    the longest ago, or "smallest", whose taus add up to the least. hedge: how the kernels are weighed. Raises
+    ConfigError.
     """
 
     views: tuple[ViewKernels, ...]
@@ -86,6 +88,7 @@ class OmksConfig:
     objects: int = 5_000
     evict: Literal["oldest", "smallest"] = "oldest"
     hedge: HedgeConfig = field(default_factory=HedgeConfig)
+    mean: bool = False
 
     def __post_init__(self) -> None:
         if not self.views:
@@ -102,7 +105,12 @@ class OmksConfig:
 
     @property
     def kernels(self) -> int:
-        """How many kernels there are, m."""
+        """How many kernels learn, m."""
+        return 1 if self.mean else self.parts
+
+    @property
+    def parts(self) -> int:
+        """How many kernels are worked out."""
         return sum(len(view.kernels) for view in self.views)
 
 

@@ -13,6 +13,7 @@ from learners.kernels.kernel_values import (
     INTERSECTION,
     LEAST,
     LINEAR,
+    MEAN,
     POLYNOMIAL,
     PRODUCTS,
     RBF,
@@ -36,7 +37,7 @@ def make_plan(config: OmksConfig, gamma: NDArray[np.float64]) -> Plan:
     """The plan of `learners.kernels.kernel_values` for these settings; gamma: float64 [views], > 0."""
     views: list[tuple[int, int, int]] = []
     kernels: list[tuple[int, int, int, int]] = []
-    numbers, place = np.zeros((config.kernels, 3), np.float32), 0
+    numbers, place = np.zeros((config.parts, 3), np.float32), 0
     for number, view in enumerate(config.views):
         codes = [CODES[kernel.kind] for kernel in view.kernels]
         views.append((view.start, view.stop, int(np.bitwise_or.reduce([NEEDS[code] for code in codes]))))
@@ -50,7 +51,8 @@ def make_plan(config: OmksConfig, gamma: NDArray[np.float64]) -> Plan:
     table = np.array(kernels, np.int64)
     distant = np.isin(table[:, 2], (RBF, RBF_OF_OTHER, COSINE))
     view_of = table[np.argsort(table[:, 0]), 1].copy()
-    return np.array(views, np.int64), (table[distant], table[~distant]), numbers, view_of
+    last = np.array([[0, 0, MEAN, place]] if config.mean else [], np.int64).reshape(-1, 4)
+    return np.array(views, np.int64), (table[distant], table[~distant], last), numbers, view_of
 
 
 def _order(view: ViewKernels, codes: list[int]) -> Iterator[tuple[int, int, int]]:

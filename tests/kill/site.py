@@ -51,6 +51,7 @@ OTHERS = (
     Case("soml-tg", 'algorithm = "soml-tg"', SPARSE_VIEW),
     Case("soml-da", 'algorithm = "soml-da"', DENSE_VIEW),
     Case("omks-maps", 'algorithm = "omks-maps"', SPARSE_VIEW),
+    Case("oks", 'algorithm = "oks"\ntriplets = 60\nobjects = 64\nevict = "smallest"', SPARSE_VIEW),
     Case("omks", 'algorithm = "omks"\ntriplets = 60\nobjects = 64', DENSE_VIEW),
 )
 """The other algorithms, one line each."""

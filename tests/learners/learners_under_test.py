@@ -7,7 +7,7 @@ each way it can be set.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,12 +19,14 @@ from learners.averaged import Averaged
 from learners.dissim import Dissim, DissimConfig
 from learners.hedge import HedgeConfig
 from learners.kernels.tiles import LANES
+from learners.keyed import CLOCK, KeyedConfig
 from learners.lego import Lego, LegoConfig
 from learners.multikernel import KernelConfig, Omks, OmksConfig, ViewKernels, one_kernel
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered
 
+from .by_query import KEYS, ByQuery, ByQueryOracle
 from .oracle_averaged import AveragedOracle
 from .oracle_combination import Combination, Given, Hedge, PassiveAggressive
 from .oracle_kernels import cosine, intersection, linear, on_view, polynomial, rbf
@@ -185,6 +187,21 @@ def _omks_maps(name: str, hedge: HedgeConfig, combination: Callable[[int], Combi
     return UnderTest(name, OmksMaps, settings, oracle, least_dim=3)
 
 
+def _oks_avg(name: str) -> UnderTest:
+    """OKS on the mean of an RBF and the linear kernel of three views."""
+
+    def oracle(dim: int) -> Oracle:
+        parts = [on_view(kernel, *span) for span in _views(dim) for kernel in (rbf(1.0), linear)]
+        return OksOracle(lambda x, y: sum(part(x, y) for part in parts) / len(parts))
+
+    def settings(dim: int) -> OmksConfig:
+        both = (KernelConfig("rbf"), KernelConfig("linear"))
+        views = tuple(ViewKernels(start, stop, both, gamma=1.0) for start, stop in _views(dim))
+        return OmksConfig(views, triplets=64, objects=192, hedge=HedgeConfig("uniform"), mean=True)
+
+    return UnderTest(name, Omks, settings, oracle, least_dim=3)
+
+
 OF_MATRICES = (
     _oasis("oasis"),
     _oasis("oasis-small-C", C=0.01),
@@ -223,6 +240,7 @@ OF_KERNELS = (
     _oks("oks-intersection", KernelConfig("intersection"), intersection),
     _kept("oks-oldest", "oldest"),
     _kept("oks-smallest", "smallest"),
+    _oks_avg("oks-mean"),
     _omks("omks-hedge", HedgeConfig("hedge", beta=0.8), lambda m: Hedge(m, 0.8), *COSINE),
     _omks("omks-share", HedgeConfig("share", beta=0.8, share=0.05), lambda m: Hedge(m, 0.8, 0.05), *COSINE),
     _omks("omks-uniform", HedgeConfig("uniform"), lambda m: Given([1.0] * m), *LINEAR),
@@ -249,7 +267,30 @@ TETHERED = (
     *(_tethered(one) for one in OF_DIAGONALS),
 )
 
-LEARNERS = (*FREE, *TETHERED)
+
+def _by_key(one: UnderTest) -> UnderTest:
+    """A model of the learner for each of three keys."""
+
+    def settings(dim: int) -> KeyedConfig:
+        own = one.settings(dim)
+        return KeyedConfig(
+            lambda dim: one.learner(dim, own),
+            lambda arrays: one.learner.from_state(arrays, own, copy=False),
+            slots=len(KEYS),
+        )
+
+    return replace(
+        one,
+        name=f"{one.name}-by-key",
+        learner=ByQuery,
+        settings=settings,
+        oracle=lambda dim: ByQueryOracle(lambda: one.oracle(dim)),
+    )
+
+
+BY_KEY = tuple(_by_key(one) for one in FREE if one.name in ("oasis-psd", "soml-tg"))
+
+LEARNERS = (*FREE, *TETHERED, *BY_KEY)
 
 EVERY = pytest.mark.parametrize("subject", LEARNERS, ids=str)
 """Each learner."""
@@ -285,5 +326,6 @@ def saved(learner: Learner) -> dict[str, NDArray[Any]]:
 
 
 def without_counters(state: dict[str, bytes]) -> dict[str, bytes]:
-    """A state without `events`, which counts what came, also where nothing was learned from it."""
-    return {name: array for name, array in state.items() if name != "events"}
+    """A state without `events` and the clock of keys, which count what came, also where nothing was learned
+    from it."""
+    return {name: array for name, array in state.items() if name not in ("events", CLOCK)}

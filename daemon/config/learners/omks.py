@@ -48,6 +48,12 @@ class SupportKeys(LearnerConfig):
     )
 
 
+class OksKeys(SupportKeys):
+    """[learner] with algorithm = "oks"."""
+
+    algorithm: Literal["oks"] = Field("oks", description="learning algorithm")
+
+
 class OmksKeys(SupportKeys, HedgeKeys):
     """[learner] with algorithm = "omks"."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from daemon.config.learners.common import LearnerConfig
 from daemon.config.learners.distance import DissimKeys, LegoKeys
 from daemon.config.learners.oasis import AveragedKeys, OasisKeys
-from daemon.config.learners.omks import OmksKeys
+from daemon.config.learners.omks import OksKeys, OmksKeys
 from daemon.config.learners.omks_maps import OmksMapsKeys
 from daemon.config.learners.soml import SomlDaKeys, SomlTgKeys
 from daemon.config.section import Section
@@ -27,6 +27,7 @@ LEARNERS: Mapping[str, type[LearnerConfig]] = {
     "soml-tg": SomlTgKeys,
     "soml-da": SomlDaKeys,
     "omks-maps": OmksMapsKeys,
+    "oks": OksKeys,
     "omks": OmksKeys,
 }
 """Algorithm -> its keys."""
