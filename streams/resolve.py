@@ -94,15 +94,24 @@ def gather_objects(refs: Sequence[ObjectRef], space: SpaceSpec, catalog: Catalog
     for place, ref in enumerate(refs):
         features = ref.features()
         raw = None if features is None else {name: raw_vector(vector) for name, vector in features.items()}
-        row, part = resolver.resolve(ref.id, raw, f"object {place}")
-        _check_indices(part, space, place)
+        where = f"object {place}"
+        row, part = resolver.resolve(ref.id, raw, where)
+        _check_indices(part, space, where)
         rows.append(row)
         parts.append(part)
     return build_role(space, rows, parts)
 
 
-def _check_indices(parts: Parts | None, space: SpaceSpec, place: int) -> None:
+def check_features(ref: ObjectRef, space: SpaceSpec, where: str) -> None:
+    """Raise Poison where an object brings features that are not of this space, in its views and sizes."""
+    features = ref.features()
+    if features is not None:
+        raw = {name: raw_vector(vector) for name, vector in features.items()}
+        _check_indices(Resolver(space, None).inline(raw, where), space, where)
+
+
+def _check_indices(parts: Parts | None, space: SpaceSpec, where: str) -> None:
     for view, raw in zip(space.views, parts or (), strict=False):
         # indices increase strictly, so the last one is the largest
         if isinstance(raw, list) and int.from_bytes(raw[0][-4:], "little", signed=True) >= view.dim:
-            raise Poison(poison.INDEX_OUT_OF_RANGE, f"object {place}: view {view.name} has size {view.dim}")
+            raise Poison(poison.INDEX_OUT_OF_RANGE, f"{where}: view {view.name} has size {view.dim}")

@@ -186,4 +186,5 @@ def _decider(config: Config, catalog: Catalog | None, partitions: int) -> Decide
         candidates = SeenCandidates(seed=settings.seed)
     else:
         candidates = CatalogCandidates(catalog.ids)
-    return Decider(settings, candidates, None if catalog is None else frozenset(catalog.ids))
+    known = None if catalog is None else frozenset(catalog.ids)
+    return Decider(settings, candidates, known, space_of(config) if config.space.views else None)

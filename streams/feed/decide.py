@@ -20,8 +20,10 @@ from streams.feed.triplets import Made, as_impression, make_events, without
 from streams.feed.window import QueryCap, SeenIds
 from streams.impression import Impression
 from streams.poison import Poison
+from streams.resolve import check_features
 from streams.routing import is_holdout, partition_of, route_key
 from streams.source import OutRecord
+from streams.space import SpaceSpec
 
 Fate = Literal["training", "holdout", "dropped", "ignored"]
 
@@ -42,12 +44,20 @@ class Decision:
 
 
 class Decider:
-    """Decides item by item; `known` holds the catalog's ids, None where there is no catalog."""
+    """Decides item by item; `known` holds the catalog's ids, None where there is no catalog.
+
+    space: what features that come with an object are checked against; None: by who learns them alone.
+    """
 
     def __init__(
-        self, settings: FeedSettings, candidates: Candidates, known: Container[str] | None = None
+        self,
+        settings: FeedSettings,
+        candidates: Candidates,
+        known: Container[str] | None = None,
+        space: SpaceSpec | None = None,
     ) -> None:
         self._settings = settings
+        self._space = space
         self._candidates = candidates
         self._known = known
         self._seen = SeenIds(settings.dedupe_window)
@@ -66,6 +76,7 @@ class Decider:
         if item.id in self._seen:
             return _drop(reasons.DUPLICATE, f"id {item.id!r}")
         try:
+            self._check_features(item)
             decision = self._triplet(item) if isinstance(item, Event) else self._impression(item)
         except Poison as poison:
             return _drop(reasons.MALFORMED + poison.reason, poison.detail)
@@ -73,6 +84,18 @@ class Decider:
             return _drop(reasons.NOT_UTF8, "an id holds half of a surrogate pair")
         self._seen.add(item.id)
         return decision
+
+    def _check_features(self, item: Event | Impression) -> None:
+        """Raise Poison for features that do not fit the space, unless they are said to be of another."""
+        if self._space is None or item.space not in (None, self._space.id):
+            return
+        if isinstance(item, Event):
+            named = [("query", item.query), ("clicked", item.clicked), ("skipped", item.skipped)]
+        else:
+            shown = ((f"shown[{rank}]", ref) for rank, ref in enumerate(item.shown))
+            named = [("query", item.query), *shown]
+        for where, ref in named:
+            check_features(ref, self._space, where)
 
     def _triplet(self, event: Event) -> Decision:
         for field, ref in (("query", event.query), ("clicked", event.clicked), ("skipped", event.skipped)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from streams.feed.settings import FeedSettings
 from streams.feed.window import QueryCap, SeenIds
 from streams.impression import Impression
 from streams.routing import partition_of, route_key
+from streams.space import SpaceSpec, ViewSpec
+from streams.vectors import SparseVector
 
 from .feed_builders import Kept, impression, placed
 
@@ -189,6 +192,42 @@ def test_reason(reason: str, item: Item, known: set[str] | None, changes: dict[s
     decision = decide(item, known, **changes)
     assert (decision.fate, decision.reason) == ("dropped", reason)
     assert not decision.records
+
+
+SPACE = SpaceSpec("s", (ViewSpec("x", "dense", 2), ViewSpec("t", "sparse", 9)))
+FITS = {"x": np.ones(2, np.float32), "t": SparseVector(np.array([8], np.int32), np.ones(1, np.float32))}
+BEYOND = SparseVector(np.array([9], np.int32), np.ones(1, np.float32))
+MISFITS = [
+    ({**FITS, "x": np.ones(3, np.float32)}, "wrong_dim"),
+    ({"x": FITS["x"]}, "wrong_view"),
+    ({**FITS, "more": FITS["x"]}, "wrong_view"),
+    ({**FITS, "t": FITS["x"]}, "wrong_kind"),
+    ({**FITS, "t": BEYOND}, "index_out_of_range"),
+]
+
+
+@pytest.mark.parametrize("place", ["query", "clicked", "skipped", "shown"])
+@pytest.mark.parametrize(("views", "reason"), [*MISFITS, (FITS, "")])
+def test_features_of_another_size_are_not_fed(views: Any, reason: str, place: str) -> None:
+    wrong, right = ObjectRef(views=views), ObjectRef(id="p0", views=FITS)
+    item: Item = events("e", "q", "p1", "p2")
+    if place == "shown":
+        item = Impression("i", 5, right, (right, wrong), (0,))
+    else:
+        item = replace(item, **{place: wrong})
+    how = FeedSettings(holdout_share=0.0, random_negatives=0, rule="all_skipped")
+    decision = Decider(how, CatalogCandidates(CATALOG), None, SPACE).decide(item)
+    assert decision.reason == (reasons.MALFORMED + reason if reason else "")
+    assert (decision.fate == "training") == (not reason)
+    if reason:
+        assert place in decision.detail
+        assert reasons.remedy(decision.reason)
+
+
+def test_features_said_to_be_of_another_space_are_for_who_learns_it() -> None:
+    other = replace(events("e", "q", "p1", "p2"), query=ObjectRef(views=MISFITS[0][0]), space="theirs")
+    how = FeedSettings(holdout_share=0.0, random_negatives=0)
+    assert Decider(how, CatalogCandidates(CATALOG), None, SPACE).decide(other).fate == "training"
 
 
 @pytest.mark.parametrize("item", [impression("i", 4, (0,)), impression("i", 2, (0, 1))])
