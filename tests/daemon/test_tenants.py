@@ -16,10 +16,11 @@ from daemon.cli import main
 from daemon.client import follow
 from daemon.config import load_config
 from daemon.exits import EX_OK, EX_USAGE
+from daemon.look.keys import KeyRow, key_rows, read_events
 from daemon.objects.mapped import map_catalog
 from daemon.objects.space import space_of
 from daemon.versions.counters import APPLIED, counted
-from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
+from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED, KeyVerdicts
 from daemon.versions.keyed_form import KeyedForm
 from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
@@ -91,6 +92,12 @@ class Shop(Place):
     def role(self, name: str) -> None:
         assert main([name, "--exit-when-caught-up", "--config", str(self.file)]) == EX_OK
 
+    def rows_of_keys(self) -> list[KeyRow]:
+        number = self.newest().number
+        return key_rows(
+            read_events(self.versions, number) or {}, KeyVerdicts.of(self.ledger.entries()).at(number)
+        )
+
     def offline(self) -> tuple[KeyedForm, Block]:
         """The newest version as it is served, and the mapped catalog, without a server."""
         config, version = load_config(self.file), self.versions.load(self.newest().number)
@@ -157,6 +164,11 @@ def test_each_tenant_gets_its_own_answers(shop: Shop) -> None:
     for key, why in (("nobody", "unknown_key"), ("anything", "not_learned"), ("few", "not_learned")):
         found, body = asked(role, f"id=o3&k=5&key={key}")
         assert (found, body["key"]) == (untrained, {"name": key, "model": "version_0", "why": why})
+    table = role.get("/v1/page/keys?limit=2")[1]
+    assert (table["model"], table["slots"], table["used"], table["more"]) == (str(number), 5, 4, 2)
+    assert [(row["key"], row["verdict"]) for row in table["keys"]] == [
+        (row.key, row.verdict) for row in shop.rows_of_keys()[:2]
+    ]
     page = role.get("/metrics")[1]
     assert 'tripletd_key_answers_total{model="own"} 4.0' in page
     assert "tripletd_key_models_made_total 2.0" in page

@@ -21,6 +21,7 @@ from daemon.serve.page.sources import CannotAnswer, Found, PageSources, Shown
 
 HISTORY_SECONDS = 1.0
 MOST_VERSIONS = 200
+MOST_KEYS = 500
 MOST_OBJECTS = 50
 MOST_HITS = 50
 MOST_TEXT = 512
@@ -72,6 +73,16 @@ class PageData:
         before = number_or_none(request.query_params, "before")
         most = whole(request.query_params, "limit", 25, MOST_VERSIONS)
         return answer_json(request, versions_data(self._history.get(), before, most))
+
+    def keys(self, request: Request) -> Response:
+        """The models of single keys with their verdicts, at most `limit`; `model` is null without any."""
+        most = whole(request.query_params, "limit", 50, MOST_KEYS)
+        found = self._sources.keys()
+        if found is None:
+            return answer_json(request, {"model": None, "slots": 0, "used": 0, "keys": [], "more": 0})
+        rows = [asdict(row) for row in found.rows[:most]]
+        told = {"model": found.model, "slots": found.slots, "used": found.used, "keys": rows}
+        return answer_json(request, told | {"more": max(0, len(found.rows) - most)})
 
     def objects(self, request: Request) -> Response:
         """Objects whose id or text contains `text`, at most `limit`; random ones without it."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from checkpoints import Ledger, VersionStore
+from daemon.look.keys import KeyRow
 from daemon.look.series import Series
 from daemon.models.diff import Diff
 
@@ -39,6 +40,16 @@ class Shown:
     text: str = ""
     has_image: bool = False
     tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeysShown:
+    """The models of single keys in `model`: `used` of `slots`, those with most events first."""
+
+    model: str
+    slots: int
+    used: int
+    rows: tuple[KeyRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,7 @@ class PageSources:
     """Everything the page shows.
 
     `series` is the ring of live numbers, `served` says what each alias answers with, `aliases` are the names
-    that the explorer offers beside version numbers.
+    that the explorer offers beside version numbers. `keys`: None where one model answers all.
     """
 
     versions: VersionStore
@@ -118,3 +129,4 @@ class PageSources:
     comparer: Comparer
     objects: Objects
     aliases: Sequence[str]
+    keys: Callable[[], KeysShown | None] = lambda: None

@@ -28,7 +28,8 @@ log = structlog.get_logger("tripletd.serve")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The parts, once they are there. fitted: the map of every version that can be served."""
+    """The parts, once they are there. fitted: the map of every version that can be served. verdicts: on
+    single keys, where each has a model."""
 
     space: ModelSpace
     fitted: FittedSpaceMap
@@ -36,6 +37,7 @@ class Opened:
     replicas: dict[str, Replica]
     searcher: Searcher
     explorer: Explorer
+    verdicts: SeenVerdicts
 
 
 class Live:
@@ -83,7 +85,7 @@ class Live:
         for alias in serve.aliases:
             replicas[alias] = Replica(alias, shelf, self._following(), hooks, steps_of(self._config, alias))
         explorer = Explorer(shelf, Hooks(searcher.prepare))
-        self.opened = Opened(space, fitted, catalog, replicas, searcher, explorer)
+        self.opened = Opened(space, fitted, catalog, replicas, searcher, explorer, verdicts)
         catalog.listen(lambda snapshot: self._items_changed())
         catalog.start()
         for replica in replicas.values():

@@ -18,6 +18,7 @@ from daemon.serve.page.sources import PageSources, Served
 from daemon.serve.wiring.apart import Allowance, Apart
 from daemon.serve.wiring.comparing import PageComparer
 from daemon.serve.wiring.exploring import PageExplorer
+from daemon.serve.wiring.keys import keys_shown
 from daemon.serve.wiring.live import Live
 from daemon.serve.wiring.showing import PageObjects
 from daemon.serve.wiring.store import served
@@ -39,7 +40,8 @@ def page_sources(
 
     aliases = config.serve.aliases
     comparer = PageComparer(live, allowance)
-    return PageSources(versions, ledger, series, now, explorer, comparer, objects, aliases)
+    keys = partial(keys_shown, live)
+    return PageSources(versions, ledger, series, now, explorer, comparer, objects, aliases, keys)
 
 
 def live_series(config: Config, registry: CollectorRegistry, health: Health) -> Series:

@@ -7,6 +7,7 @@ import { Curves } from "./curves.js";
 import { find } from "./dom.js";
 import { moment } from "./format.js";
 import { hints } from "./hints.js";
+import { Keys } from "./keys.js";
 import { Live } from "./live.js";
 import { showRoles, showServed, Tiles } from "./top.js";
 import { Versions } from "./versions.js";
@@ -16,7 +17,7 @@ const LATE = 8; // samples that may be missing before the live numbers are told 
 const HISTORY_SECONDS = 4;
 
 hints();
-const [tiles, curves, live, versions, compare] = [new Tiles(), new Curves(), new Live(), new Versions(), new Compare()];
+const [tiles, curves, live, versions, compare, keys] = [new Tiles(), new Curves(), new Live(), new Versions(), new Compare(), new Keys()];
 const changes = new Changes((id) => compare.choose(id));
 compare.sidesChanged = (left, right) => changes.reset(left, right);
 let overview = null;
@@ -39,10 +40,11 @@ async function now() {
 }
 
 async function past() {
-  const [found, rows] = await Promise.all([get("curves"), versions.load()]);
+  const [found, rows, models] = await Promise.all([get("curves"), versions.load(), keys.load()]);
   history = { curves: found, versions: rows };
   curves.show(found);
   versions.show(rows, overview?.served);
+  keys.show(models);
   if (overview) {
     tiles.show(overview, found);
     compare.offer(overview.aliases, rows.kept, overview.objects);

@@ -8,15 +8,16 @@ import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
 
+from daemon.look.keys import KeyRow
 from daemon.serve.page.routes import MOST_WAITING
-from daemon.serve.page.sources import Found, Served
+from daemon.serve.page.sources import Found, KeysShown, Served
 from tests.daemon.serve.page.scene import OBJECTS, Lists, Scene
 
 
@@ -247,3 +248,15 @@ def test_looks_that_hang_leave_the_rest_of_the_page(scene: Scene) -> None:
         assert data(address, "overview")["objects"] == OBJECTS
         over.set()
         assert sorted(look.result()[0] for look in looks) == [200] * MOST_WAITING + [503]
+
+
+def test_the_models_of_keys_are_told_most_events_first_where_there_are_any(scene: Scene) -> None:
+    rows = (KeyRow("a", 9, "learned", 120, 0.9, 0.8), KeyRow("<b>", 4))
+    with scene.page() as address:
+        assert data(address, "keys") == {"model": None, "slots": 0, "used": 0, "keys": [], "more": 0}
+    with scene.page(replace(scene.sources, keys=lambda: KeysShown("7", 5, 2, rows))) as address:
+        told = data(address, "keys?limit=1")
+        assert (told["model"], told["slots"], told["used"], told["more"]) == ("7", 5, 2, 1)
+        assert told["keys"] == [asdict(rows[0])]
+        assert data(address, "keys")["keys"] == [asdict(row) for row in rows]
+        assert ask(address, "/v1/page/keys?limit=501")[0] == 422
