@@ -124,7 +124,7 @@ def score_features(
     asked: float32 [F, LANES], the features of the queries times their weights. features: float32 [items, F].
     """
     views, m = len(plan[0]), len(theta)
-    room, lengths = _room(views, m), np.empty((1, views), np.float32)
+    room, lengths = _room(plan), np.empty((1, views), np.float32)
     asking = _empty_tile(queries.shape[1], views)
     for i in range(len(queries)):
         view_norms(plan, queries[i], lengths[0])
