@@ -49,9 +49,9 @@ class Directory:
 
     name uint8 [slots, 64]: the key of each slot, filled up with zeros; all zero where it is free. last int64
     [slots]: the number of its last event. events int64 [slots]: how many it had since it was let in. clock:
-    how many events there were, refused ones too. Slots are taken in order and given away, never freed. A key
-    is let in by a sound event alone: what a step refuses moves nobody. What is decided depends on the events
-    in their order, not on where batches end.
+    how many sound events named a key, refused ones too: each of them has its number. Slots are taken in order
+    and given away, never freed. A key is let in by a sound event alone: what a step refuses moves nobody.
+    What is decided depends on the events in their order, not on where batches end.
     """
 
     def __init__(self, config: KeyedConfig) -> None:
@@ -74,11 +74,16 @@ class Directory:
         """The keys in the order of their slots."""
         return sorted(self._slot_of, key=self._slot_of.__getitem__)
 
+    def next_numbers(self, keys: list[bytes], reason: NDArray[np.uint8]) -> Int64s:
+        """The numbers of events that come next, as `assign` takes them."""
+        named = np.fromiter(map(bool, keys), np.bool_, len(keys))
+        return self.clock + np.cumsum((reason == Reason.NONE) & named) - 1
+
     def assign(self, keys: list[bytes], reason: NDArray[np.uint8], numbers: Int64s) -> Assigned:
         """Give each event its key's slot, and let keys in.
 
         keys: of each event, b"" without one. reason: uint8 [n], 0 for each event that a step will take.
-        numbers: int64 [n], the event's number, ascending.
+        numbers: int64 [n], of each event that a step will take and that names a key: its own, ascending.
         """
         told, tenancy = reason.copy(), np.full(len(keys), -1, np.int64)
         tenancies: list[Tenancy] = []
@@ -86,6 +91,8 @@ class Directory:
         used = len(self)
         for row in np.flatnonzero(reason == Reason.NONE).tolist():
             key, number = keys[row], int(numbers[row])
+            if key:
+                self.clock = number + 1
             slot = self._slot_of.get(key)
             fresh = slot is None
             if slot is None:

@@ -20,7 +20,7 @@ from learners.faults import faults_of
 from learners.keyed.config import KeyedConfig
 from learners.keyed.directory import Assigned, Directory
 from learners.matrix_state import checked_weights, one_triplet
-from learners.outcome import REJECTED, StepInfo
+from learners.outcome import REJECTED, Reason, StepInfo
 from learners.protocol import Learner
 from learners.steps import Steps, TripletSteps, taken_triplets
 
@@ -86,18 +86,20 @@ class Keyed:
         An event without a key is rejected by KEY_MISSING, one whose key finds no room by KEY_REFUSED. Raises
         BlockError on another dimension or number of weights.
         """
-        first = self.directory.clock
-        return self._learn(batch, weights, first + np.arange(len(batch)), first + len(batch))
+        return self._learn(batch, weights, None)
 
     def _learn(
-        self, batch: TripletBatch, weights: NDArray[Any] | None, numbers: NDArray[np.int64], clock: int
+        self, batch: TripletBatch, weights: NDArray[Any] | None, numbers: NDArray[np.int64] | None
     ) -> StepInfo:
+        """numbers: of the events, where they are not the next ones."""
         scale = checked_weights(batch, self.dim, weights)
         reason = faults_of(batch, scale)
         keys = [b""] * len(batch) if batch.keys is None else batch.keys.tolist()
-        assigned = self.directory.assign(keys, reason, numbers)
+        if numbers is None:
+            numbers = self.directory.next_numbers(keys, reason)
         info = StepInfo.empty(len(batch))
-        info.first, self.directory.clock = self.directory.clock, clock
+        info.first = self.directory.clock
+        assigned = self.directory.assign(keys, reason, numbers)
         info.reason[...], info.evicted = assigned.reason, assigned.evicted
         info.outcome[assigned.reason != 0] = REJECTED
         self._learn_by_key(batch, scale, assigned, info)
@@ -145,8 +147,9 @@ class Keyed:
         self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
     ) -> list[TripletSteps]:
         """The accepted triplets with their keys, weights and numbers. Copies."""
-        rows = np.flatnonzero(info.outcome != REJECTED)
-        return [replace(steps, numbers=info.first + rows) for steps in taken_triplets(batch, info, weights)]
+        numbered = (info.outcome != REJECTED) | (info.reason == Reason.KEY_REFUSED)
+        numbers = (info.first + np.cumsum(numbered) - 1)[info.outcome != REJECTED]
+        return [replace(steps, numbers=numbers) for steps in taken_triplets(batch, info, weights)]
 
     def replay(self, steps: Steps) -> None:
         """Learn again what another copy learned: its bits, but for the count of events that it refused
@@ -163,7 +166,7 @@ class Keyed:
             raise BlockError(
                 f"step {steps.numbers[0]} comes after event {self.directory.clock - 1}: it was taken before"
             )
-        info = self._learn(steps.batch, steps.weights, steps.numbers, int(steps.numbers[-1]) + 1)
+        info = self._learn(steps.batch, steps.weights, steps.numbers)
         wrong = np.flatnonzero(info.outcome == REJECTED)
         if len(wrong):
             raise BlockError(f"step {wrong[0]} of {len(steps)} is refused: the others are applied")

@@ -23,7 +23,9 @@ MARK = np.float32(0.7654321)
 NAN = np.uint32(0x7FC0DEAD).view(np.float32)
 
 
-def event_bytes(rng: np.random.Generator, number: int, sparse: bool, poison: bool = True) -> bytes:
+def event_bytes(
+    rng: np.random.Generator, number: int, sparse: bool, poison: bool = True, key: str | None = None
+) -> bytes:
     """One event; every `POISON_EVERY`-th is refused, by the decoder or by the learner's step in turn."""
     if poison and number % (2 * POISON_EVERY) == 1:
         return NOT_AN_EVENT
@@ -31,7 +33,7 @@ def event_bytes(rng: np.random.Generator, number: int, sparse: bool, poison: boo
     clicked = vectors[1]
     (clicked.values if isinstance(clicked, SparseVector) else clicked)[0] = MARK
     q, c, s = (ObjectRef(x=vector) for vector in vectors)
-    encoded = encode_event(Event(f"e{number}", 1_700_000_000_000 + number, q, c, s))
+    encoded = encode_event(Event(f"e{number}", 1_700_000_000_000 + number, q, c, s, key=key))
     if poison and number % (2 * POISON_EVERY) == 1 + POISON_EVERY:  # the encoder itself refuses to write this
         return encoded.replace(MARK.tobytes(), NAN.tobytes())
     return encoded
@@ -103,10 +105,10 @@ class Feeder:
         """The next `count` events, durable when it returns."""
         if self._last and self._rng.random() < self._pace.again:
             self._send(sink, self._last)
-        numbers = range(self.written, self.written + count)
+        numbers, case = range(self.written, self.written + count), self._site.case
         self._last = [
             OutRecord(
-                event_bytes(self._rng, number, self._site.case.sparse, self._pace.poison),
+                event_bytes(self._rng, number, case.sparse, self._pace.poison, case.key(number)),
                 partition=int(self._rng.integers(self._site.partitions)),
             )
             for number in numbers

@@ -51,7 +51,7 @@ def feed(site: Site, seed: int = 8, count: int = EVENTS, first: int = 0) -> None
     records = []
     for number in range(first, first + count):
         rng = np.random.default_rng([seed, number])
-        records.append(OutRecord(event_bytes(rng, number, site.case.sparse)))
+        records.append(OutRecord(event_bytes(rng, number, site.case.sparse, key=site.case.key(number))))
     with closing(open_sink(site.address)) as sink:
         sink.send(records)
 

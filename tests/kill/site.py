@@ -35,6 +35,10 @@ class Case:
     def sparse(self) -> bool:
         return 'kind = "sparse"' in self.view
 
+    def key(self, number: int) -> str | None:
+        """Whose model learns an event: of five keys, where the case has one model per key."""
+        return f"tenant {number * number % 5}" if "[keys]" in self.sections and number % 9 else None
+
     def __str__(self) -> str:
         return self.name
 
@@ -44,6 +48,8 @@ DENSE = Case("dense", "C = 0.1", DENSE_VIEW)
 SYMMETRIC = Case("symmetric", 'C = 0.1\nsymmetric = "online"', SPARSE_VIEW)
 PROJECTED = Case("projected", 'C = 0.1\nsymmetric = "online"\npsd_every = 7', DENSE_VIEW)
 CAPPED = Case("capped", "C = 0.1", SPARSE_VIEW, "[caps]\nwindow = 40\nsource = 3.0\nitem = 0.5")
+EVICTING = '[keys]\nslots = 2\nwhen_full = "evict"\nevict_after = 3'
+KEYED = Case("keyed", 'algorithm = "soml-tg"', SPARSE_VIEW, EVICTING)
 OTHERS = (
     Case("oasis-averaged", 'algorithm = "oasis-averaged"', SPARSE_VIEW),
     Case("dissim-oasis", 'algorithm = "dissim-oasis"\npsd_every = 7', DENSE_VIEW),
@@ -56,7 +62,7 @@ OTHERS = (
 )
 """The other algorithms, one line each."""
 
-CASES = (SPARSE, DENSE, SYMMETRIC, PROJECTED, CAPPED, *OTHERS)
+CASES = (SPARSE, DENSE, SYMMETRIC, PROJECTED, CAPPED, KEYED, *OTHERS)
 
 
 @dataclass(frozen=True)

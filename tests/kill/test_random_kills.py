@@ -14,7 +14,7 @@ from tests.kill.events import Feeder, Pace
 from tests.kill.forks import Forks
 from tests.kill.learners import Process, catch_up
 from tests.kill.random_kills import Plan, random_kills
-from tests.kill.site import CAPPED, DENSE, OTHERS, PROJECTED, SPARSE, SYMMETRIC, embedded, make_site
+from tests.kill.site import CAPPED, DENSE, KEYED, OTHERS, PROJECTED, SPARSE, SYMMETRIC, embedded, make_site
 
 SEED = 1
 
@@ -27,6 +27,7 @@ PLANS = [
     Plan(3, PROJECTED, poll_records=5000, pace=Pace(0.02)),
     Plan(5, SPARSE, poll_records=50, partitions=3),
     Plan(4, CAPPED, poll_records=30),
+    Plan(4, KEYED, poll_records=30),
     *(Plan(2, case, poll_records=50) for case in OTHERS),
 ]
 

@@ -32,5 +32,5 @@ class Written:
 
     def _record(self, number: int) -> OutRecord:
         rng = np.random.default_rng([self._seed, number])
-        value = event_bytes(rng, number, self._site.case.sparse)
+        value = event_bytes(rng, number, self._site.case.sparse, key=self._site.case.key(number))
         return OutRecord(value, partition=number % self._site.partitions)
