@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from daemon.config.retained import Retained
 from daemon.config.section import Section
 from daemon.config.types import Names, OptionalDuration, OptionalSize, PositiveDuration, PositiveSize
 from daemon.config.units import parse_duration, parse_size
@@ -15,7 +16,7 @@ SHORTEST_CADENCE_S, LONGEST_CADENCE_S = 0.01, 10.0
 _ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
-class StepsConfig(Section):
+class StepsConfig(Retained, Section):
     """[steps]: the applied steps that the learner publishes, from which a replica follows it."""
 
     enabled: bool = Field(True, description="publish applied steps; false: replicas see whole versions alone")
@@ -42,16 +43,6 @@ class StepsConfig(Section):
     def max_rate_bytes(self) -> int:
         """`max_rate` in bytes per second."""
         return parse_size(self.max_rate)
-
-    @property
-    def retention_s(self) -> float | None:
-        """`retention` in seconds; None keeps segments for ever."""
-        return parse_duration(self.retention) if self.retention else None
-
-    @property
-    def retention_size(self) -> int | None:
-        """`retention_bytes` in bytes; None is no limit."""
-        return parse_size(self.retention_bytes) if self.retention_bytes else None
 
 
 class ServeConfig(Section):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from daemon.config.kafka import KafkaConfig
+from daemon.config.retained import Retained
 from daemon.config.section import Section
 from daemon.config.types import (
     OptionalDuration,
@@ -22,7 +23,7 @@ CALLS_WITHIN_A_CALL = 6
 """How many answers of a broker one call to the stream may wait for, twice over."""
 
 
-class StreamConfig(Section):
+class StreamConfig(Retained, Section):
     """[stream]: where events come from."""
 
     address: StreamAddress = Field(
@@ -78,13 +79,3 @@ class StreamConfig(Section):
     def stuck_after_s(self) -> float:
         """`stuck_after` in seconds."""
         return parse_duration(self.stuck_after)
-
-    @property
-    def retention_s(self) -> float | None:
-        """`retention` in seconds; None keeps records for ever."""
-        return parse_duration(self.retention) if self.retention else None
-
-    @property
-    def retention_size(self) -> int | None:
-        """`retention_bytes` in bytes; None is no limit."""
-        return parse_size(self.retention_bytes) if self.retention_bytes else None

@@ -91,6 +91,7 @@ def _parts(
     errands = Errands(inputs.control, _housekeeping(config, inputs, fence, steps, pulse), pulse, clock)
     readiness = Readiness(reader, errands, partial(stands, origin, reader), clock)
     observer = Observer(outside, metrics, readiness, origin.state.arrays, clock)
+    observer.resumed(origin.parent, origin.progress.watermark)
     publisher = AsyncPublisher(inputs.versions, origin.epoch)
     stack.callback(publisher.close)
     publisher.prepare(origin.state.arrays())

@@ -49,6 +49,7 @@ class Observer:
         self._arrays = arrays
         self._clock = clock
         self._newest: dict[int, int] = {}
+        self._before = 0  # newest event time, ms, in the version that learning went on from
         self._shown: Seen | None = None
         self._norm_at = self._dead_at = float("-inf")
         self._dead_unsaid = 0
@@ -58,6 +59,14 @@ class Observer:
             "Versions due while the one before was still being written",
             registry=self._metrics.registry,
         )
+
+    def resumed(self, version: int, watermark: int | None) -> None:
+        """Show where learning goes on from: a version, and the newest event time (ms) in it."""
+        self._metrics.version.set(version)
+        if watermark is not None:
+            self._before = watermark
+            self._metrics.watermark.set(watermark / 1000)
+        self._weight_norm()
 
     def beat(self, halt: LedgerEntry | None = None, *, trouble: str | None = None) -> None:
         """Once per turn: the loop moves; ready unless halted, in trouble, or without its stream."""
@@ -95,7 +104,7 @@ class Observer:
             self._say_dead(dead)
         if step.applied.newest_ts is not None:
             self._newest[step.applied.partition] = step.applied.newest_ts
-            metrics.watermark.set(max(self._newest.values()) / 1000)
+            metrics.watermark.set(max(self._before, *self._newest.values()) / 1000)
         self._weight_norm()
 
     def lag(self, seen: Seen | None, stands: Mapping[int, int]) -> None:

@@ -166,7 +166,23 @@ def test_stop_ends_a_batch_run_and_resume_goes_on_from_its_position(site: Site) 
     assert site.newest().schedule == ((0, 10, 15),)
 
 
-def test_waiting_for_the_stream_is_counted_as_idle(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_page_after_a_start_tells_where_learning_goes_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = metrics_of(monkeypatch)
+    site.feed(make_events(15))
+    site.learn()
+    site.learn()  # which learns nothing
+    shown = made[1].registry.get_sample_value
+    newest = site.newest()
+    assert shown("tripletd_version") == newest.number > 0
+    assert shown("tripletd_watermark_seconds") == newest.watermark / 1000 > 0
+    norm = np.linalg.norm(site.versions.load(newest.number).arrays["W"])
+    assert shown("tripletd_weight_norm") == pytest.approx(norm)
+
+
+def metrics_of(monkeypatch: pytest.MonkeyPatch) -> list[LearnMetrics]:
+    """What the learners to come will show, one after the other."""
     made: list[LearnMetrics] = []
 
     def metrics() -> LearnMetrics:
@@ -174,6 +190,11 @@ def test_waiting_for_the_stream_is_counted_as_idle(site: Site, monkeypatch: pyte
         return made[-1]
 
     monkeypatch.setattr(role, "LearnMetrics", metrics)
+    return made
+
+
+def test_waiting_for_the_stream_is_counted_as_idle(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = metrics_of(monkeypatch)
     site.feed(make_events(5))
     site.learn()  # ends once a wait found nothing more
     idle = made[0].registry.get_sample_value("tripletd_loop_seconds_total", {"phase": "idle"})
