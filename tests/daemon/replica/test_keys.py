@@ -1,0 +1,132 @@
+"""Models of single keys: chosen by verdict, independent of the version they came from, bounded in number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from daemon.config.model import ServingConfig
+from daemon.replica.keys import NOT_LEARNED, UNKNOWN, HeldModel, KeyModels
+from daemon.replica.model import ModelId
+from daemon.replica.view import View
+from daemon.versions.forms import FormKind, MadeAnew
+from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict, KeyVerdicts
+from daemon.versions.keyed_form import KeyedForms
+from daemon.versions.matrix_form import MatrixForms
+from learners.batch import TripletBatch
+from learners.block import DenseBlock
+from learners.keyed import Keyed, KeyedConfig
+from learners.oasis import Oasis, OasisConfig
+from learners.soml import SomlDa, SomlDaConfig
+
+DIM = 5
+SERVING = ServingConfig.model_validate({})
+OASIS, DA = OasisConfig(C=0.1), SomlDaConfig()
+Kind = tuple[Callable[[], Keyed], FormKind]
+
+KINDS: dict[str, Kind] = {
+    "oasis": (
+        lambda: Keyed(
+            DIM,
+            KeyedConfig(
+                lambda dim: Oasis(dim, OASIS), lambda arrays: Oasis.from_state(arrays, OASIS, copy=False), 4
+            ),
+        ),
+        MatrixForms(),
+    ),
+    "soml-da": (
+        lambda: Keyed(
+            DIM,
+            KeyedConfig(
+                lambda dim: SomlDa(dim, DA), lambda arrays: SomlDa.from_state(arrays, DA, copy=False), 4
+            ),
+        ),
+        MadeAnew(lambda made, serving: made.form(serving.score == "normalised")),
+    ),
+}
+
+
+def rows(count: int, seed: int) -> DenseBlock:
+    return DenseBlock(np.random.default_rng(seed).standard_normal((count, DIM)).astype(np.float32))
+
+
+def learn(learner: Keyed, key: str, seed: int, count: int = 50) -> None:
+    parts = (rows(count, 3 * seed + part) for part in range(3))
+    learner.learn_many(TripletBatch(*parts, keys=np.full(count, key.encode(), "S64")))
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+def view_of(learner: Keyed, kind: Kind, version: int = 1) -> View:
+    form = KeyedForms(kind[1]).make(learner, version, SERVING)
+    return View(ModelId(version, total=10 * version), "map", form, 10 * version)
+
+
+def held(found: HeldModel | str) -> HeldModel:
+    assert isinstance(found, HeldModel)
+    return found
+
+
+def test_a_key_is_answered_by_its_own_model_or_told_why_not(kind: Kind) -> None:
+    learner, verdicts = kind[0](), KeyVerdicts()
+    learn(learner, "a", 1)
+    learn(learner, "b", 2)
+    models = KeyModels(lambda: verdicts, 4)
+    view = view_of(learner, kind)
+    own = held(models.choose(view, "a")).form
+    wanted = kind[1].make(learner.learner_of("a"), 1, SERVING)  # type: ignore[arg-type]
+    assert np.array_equal(own.scores(rows(3, 9), rows(4, 8)), wanted.scores(rows(3, 9), rows(4, 8)))
+    assert models.choose(view, "c") == UNKNOWN
+    learned, cosine = KeyVerdict(9, 1, 0, LEARNED), KeyVerdict(9, 0, 1, COSINE)
+    verdicts = KeyVerdicts((1,), ({"a": learned, "b": cosine},))
+    assert held(models.choose(view, "a")).form is own
+    assert models.choose(view, "b") == NOT_LEARNED
+
+
+def test_without_a_key_version_0_answers(kind: Kind) -> None:
+    learner = kind[0]()
+    learn(learner, "a", 1)
+    untrained = kind[1].make(kind[0]().untrained, 0, SERVING)
+    found, wanted = (form.scores(rows(3, 9), rows(4, 8)) for form in (view_of(learner, kind).form, untrained))
+    assert np.array_equal(found, wanted)
+
+
+def test_a_model_outlives_the_buffers_it_was_read_from(kind: Kind) -> None:
+    learner = kind[0]()
+    learn(learner, "a", 1)
+    form = held(KeyModels(KeyVerdicts, 4).choose(view_of(learner, kind), "a")).form
+    before = form.scores(rows(3, 9), rows(4, 8))
+    learn(learner, "a", 7)
+    assert np.array_equal(form.scores(rows(3, 9), rows(4, 8)), before)
+
+
+def test_a_version_that_leaves_a_model_as_it_was_leaves_what_was_prepared_of_it(kind: Kind) -> None:
+    learner, made = kind[0](), []
+    learn(learner, "a", 1)
+    learn(learner, "b", 2)
+    models = KeyModels(KeyVerdicts, 4, made.append)
+    old = {key: held(models.choose(view_of(learner, kind), key)) for key in "ab"}
+    learn(learner, "b", 3)
+    new = {key: held(models.choose(view_of(learner, kind, 2), key)) for key in "ab"}
+    assert new["a"] is old["a"]
+    assert new["b"] is not old["b"]
+    assert held(models.choose(view_of(learner, kind, 2), "b")) is new["b"]
+    assert made == [1, 2, 3]
+
+
+def test_no_more_models_are_held_than_there_is_room_for(kind: Kind) -> None:
+    learner, made = kind[0](), []
+    for number, key in enumerate("abc"):
+        learn(learner, key, number)
+    view, models = view_of(learner, kind), KeyModels(KeyVerdicts, 2, made.append)
+    first = [held(models.choose(view, key)) for key in "aba"]
+    assert first[0] is first[2]
+    models.choose(view, "c")  # b was not asked for longest
+    assert held(models.choose(view, "a")) is first[0]
+    assert held(models.choose(view, "b")) is not first[1]
+    assert (made, len(models.held())) == ([1, 2, 2, 2], 2)
