@@ -99,19 +99,24 @@ def eigen(S: Float32s) -> tuple[Float32s, Float32s]:
 
 def symmetric_norm(W: Float32s) -> float:
     """||sym(W)||_F, without a second matrix."""
-    total = 0.0
-    for rows, columns in tiles(W.shape[0]):
-        total += float(np.sum(np.square((W[rows, columns].astype(np.float64) + W[columns, rows].T) / 2)))
-    return float(np.sqrt(total))
+    return float(np.sqrt(_symmetric_squares(W)))
 
 
 def symmetry_index(W: Float32s) -> float:
     """rho(W) = ||sym(W)||_F^2 / ||W||_F^2 in [0, 1], 1 for a symmetric W and for 0 (Chechik et al., JMLR 11
-    (2010), section 6.1). Reads W three times: under a second at 4,096 dimensions."""
+    (2010), section 6.1). Exactly 1 where W is symmetric. Reads W three times: under a second at 4,096
+    dimensions."""
     whole = 0.0
     for rows, columns in tiles(W.shape[0]):
         whole += float(np.sum(np.square(W[rows, columns].astype(np.float64))))
-    return min(1.0, symmetric_norm(W) ** 2 / whole) if whole else 1.0
+    return min(1.0, _symmetric_squares(W) / whole) if whole else 1.0
+
+
+def _symmetric_squares(W: Float32s) -> float:
+    total = 0.0
+    for rows, columns in tiles(W.shape[0]):
+        total += float(np.sum(np.square((W[rows, columns].astype(np.float64) + W[columns, rows].T) / 2)))
+    return total
 
 
 def _ends(values: NDArray[np.float64], ends: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

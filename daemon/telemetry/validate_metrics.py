@@ -25,6 +25,12 @@ class ValidateMetrics:
         self._decision = Gauge(
             "tripletd_holdout_decision", "Decision measure, for the same", ["which"], registry=registry
         )
+        self._symmetry = Gauge(
+            "tripletd_symmetry_index",
+            "||sym(W)||^2 / ||W||^2, 1 for a symmetric W, for the same",
+            ["which"],
+            registry=registry,
+        )
         self._versions = Gauge(
             "tripletd_judged_version", "Version number, for the same", ["which"], registry=registry
         )
@@ -66,11 +72,12 @@ class ValidateMetrics:
         """
         if version is not None:
             self._versions.labels(which).set(version)
+        alone = {"decision": self._decision, "symmetry_index": self._symmetry}
         for kind, value in measures.items():
             if value is None:
                 continue
-            if kind == "decision":
-                self._decision.labels(which).set(value)
+            if kind in alone:
+                alone[kind].labels(which).set(value)
             else:
                 self._measures.labels(kind, which).set(value)
 

@@ -13,6 +13,7 @@ from daemon.telemetry import ValidateMetrics
 from daemon.validate.decide import History
 from daemon.validate.history import REFERENCE, REFUSED
 from daemon.validate.rules import Standing
+from daemon.validate.yardstick import SYMMETRY
 from daemon.versions.key_verdicts import COSINE, LEARNED, verdicts_from_json
 
 log = structlog.get_logger("tripletd.validate")
@@ -31,6 +32,7 @@ EXPORTED = (
     "map_clicks",
     "clicked_vs_random",
     "loss",
+    SYMMETRY,
 )
 
 

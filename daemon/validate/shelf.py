@@ -19,6 +19,7 @@ from daemon.versions.serving_form import serving_form
 from learners.errors import LearnerError
 from learners.forms.identity import IdentityForm
 from learners.quadratic import ServedForm, by_distance, folds
+from learners.spectrum import symmetry_index
 from streams.catalog import Catalog
 from streams.space import SpaceSpec
 
@@ -30,12 +31,14 @@ class Refused(Exception):
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An opened version. keys: its form, with which each key's scorer is made, where there is one model per
-    key; `scorer` is then version 0's."""
+    key; `scorer` is then version 0's. symmetry: of its W (`symmetry_index`), None for a learner without one.
+    """
 
     manifest: Manifest
     scorer: Scorer
     objects: MappedObjects
     keys: KeyedForm | None = None
+    symmetry: float | None = None
 
     @property
     def number(self) -> int:
@@ -97,7 +100,9 @@ class Shelf:
         if form.dim != objects.dim:
             raise Refused(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
         keys = form if isinstance(form, KeyedForm) else None
-        return Candidate(version.manifest, Scorer(form, objects), objects, keys)
+        W = version.arrays.get("W")
+        symmetry = None if W is None or W.ndim != 2 else symmetry_index(W)
+        return Candidate(version.manifest, Scorer(form, objects), objects, keys, symmetry)
 
     def _form_of(self, version: Version) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""

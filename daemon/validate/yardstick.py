@@ -14,6 +14,9 @@ from daemon.validate.window import Window
 from daemon.versions.key_verdicts import KeyVerdict
 from streams.impression import Impression
 
+SYMMETRY = "symmetry_index"
+"""The measure that needs no window: how symmetric a learner's W is by itself."""
+
 
 class Measuring(Protocol):
     """What tells a version's measures on a window."""
@@ -67,7 +70,10 @@ class Yardstick:
         if number not in self._fixed:
             self._fixed[number] = self._judge.fixed_table(candidate.scorer)
         if number not in self._measures:
-            self._measures[number] = self._judge.judge(candidate.scorer, panel, self._fixed[number])
+            found = self._judge.judge(candidate.scorer, panel, self._fixed[number])
+            if candidate.symmetry is not None:
+                found[SYMMETRY] = candidate.symmetry
+            self._measures[number] = found
         return self._measures[number]
 
     def keep(self, *numbers: int | None) -> None:

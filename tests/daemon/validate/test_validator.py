@@ -193,4 +193,7 @@ def test_metrics_show_newest_best_and_zero(world, start):
     shown = {"kind": "map_shown", "which": "shown_order"}
     assert value("tripletd_holdout_map", shown) == keep["shown_order_map"]
     assert value("tripletd_judged_version", {"which": "best"}) == 1
+    assert 0.5 < keep["symmetry_index"] < 1 == keep["version_0"]["symmetry_index"]
+    assert value("tripletd_symmetry_index", {"which": "newest"}) == keep["symmetry_index"]
+    assert value("tripletd_symmetry_index", {"which": "zero"}) == 1
     assert aliases(world.ledger.entries()) == {"best": 1}
