@@ -54,7 +54,7 @@ Plan: TypeAlias = tuple[Any, Any, Any, Any]
 """views int64 [V, 3]: first and last column + 1, and which sums; kernels: three int64 [., 4], those by
 distance, the others, and at most one mean, in the order in which they are worked out: place, view, kind,
 place of the other (of the mean: how many there are; it takes place 0, and then only that one learns);
-numbers float32 [places, 3] by place: rate 1/(gamma sigma^2), or the scale, shift and degree of the polynomial;
+numbers float32 [places, 3] by place: rate 1/(gamma sigma^2), or scale, shift and degree of the polynomial;
 view of each place, int64 [places]."""
 
 _ONE, _HALF, _ZERO = np.float32(1), np.float32(0.5), np.float32(0)
