@@ -160,4 +160,4 @@ def steps_of(body: Taken) -> LearnerSteps:
     if isinstance(body, Steps):
         return StepBatch(body.tau, as_block(body.query), as_block(body.error), body.project)
     roles = (as_block(one) for one in (body.query, body.clicked, body.skipped))
-    return TripletSteps(TripletBatch(*roles), body.weights)
+    return TripletSteps(TripletBatch(*roles, keys=body.keys), body.weights, body.numbers)

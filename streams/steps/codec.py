@@ -23,14 +23,15 @@ from streams.steps.segment import (
     Triplets,
 )
 
-FORMAT_VERSIONS = (1, 2)
-"""2 is the kind `triplets`, 1 are all others: who reads 1 alone refuses what it does not know, no more."""
+FORMAT_VERSIONS = (1, 2, 3)
+"""2 is the kind `triplets`, 3 the same with keys, 1 are all others: who reads 1 alone refuses what it does
+not know, no more."""
 MAX_SEGMENT_BYTES = 64 << 20
 MAX_PARTS = 4096
 MAX_HEAD_BYTES = 4096
 MAX_DIM = 2**31 - 1
 ROOM = 512  # more than the fields of a part take beside its header and data, and what a broker adds
-KINDS = {1: ("steps", "base", "break"), 2: ("triplets",)}
+KINDS = {1: ("steps", "base", "break"), 2: ("triplets",), 3: ("triplets",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,9 @@ def decode_part(value: bytes | None) -> Part:
 
 def version_of(body: Body) -> int:
     """The version of the format that has a body of this kind."""
-    return 2 if isinstance(body, Triplets) else 1
+    if not isinstance(body, Triplets):
+        return 1
+    return 2 if body.keys is None else 3
 
 
 def decode_segment(version: int, before: bytes, after: bytes, head: bytes, payload: bytes) -> Segment:
@@ -110,7 +113,7 @@ def decode_segment(version: int, before: bytes, after: bytes, head: bytes, paylo
     place = Place(*at, fields.hex_digest("writer"))
     kind = fields.one_of("kind", KINDS[version])
     if kind in ("steps", "triplets"):
-        body: Body = _taken(fields, payload, kind == "triplets")
+        body: Body = _taken(fields, payload, kind == "triplets", keyed=version == 3)
     elif kind == "base":
         which = fields.number("number"), fields.number("records")
         body = Base(*which, fields.hash("at"), fields.hex_digest("digest"), fields.hex_digest("by"))
@@ -143,7 +146,7 @@ def _stored_names(triplets: bool) -> tuple[str, ...]:
     return ("qn", "cn", "sn") if triplets else ("qn", "en")
 
 
-def _taken(fields: Fields, payload: bytes, triplets: bool) -> Taken:
+def _taken(fields: Fields, payload: bytes, triplets: bool, keyed: bool) -> Taken:
     first, last = fields.number("first"), fields.number("last")
     if last < first:
         raise BadSegment(OUT_OF_RANGE, f"the header's records go back from {first} to {last}")
@@ -156,12 +159,12 @@ def _taken(fields: Fields, payload: bytes, triplets: bool) -> Taken:
     if dim == 0:
         raise BadSegment(OUT_OF_RANGE, "the header's dim is 0")
     scalar = (numbers.WEIGHT if flag else "") if triplets else numbers.TAU
-    timestamps, own, blocks = numbers.unpack(
-        numbers.Layout(events, steps, scalar, form, dim, stored), payload
-    )
+    found = numbers.unpack(numbers.Layout(events, steps, scalar, form, dim, stored, keyed), payload)
+    counted = (first, last, watermark, found.timestamps)
     if triplets:
-        query, clicked, skipped = blocks
-        return Triplets(first, last, watermark, timestamps, own, query, clicked, skipped, cut)
-    assert own is not None
-    query, error = blocks
-    return Steps(first, last, watermark, timestamps, own, query, error, cut, flag)
+        event_numbers, keys = (None, None) if found.keyed is None else found.keyed
+        query, clicked, skipped = found.blocks
+        return Triplets(*counted, found.own, query, clicked, skipped, cut, event_numbers, keys)
+    assert found.own is not None
+    query, error = found.blocks
+    return Steps(*counted, found.own, query, error, cut, flag)

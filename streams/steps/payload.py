@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from streams.poison import Poison
 from streams.steps.errors import BAD_VECTORS, OUT_OF_RANGE, BadSegment
-from streams.steps.segment import Steps, Taken
+from streams.steps.segment import Steps, Taken, Triplets
 from streams.vectors import Column, DenseColumn, SparseColumn
+from streams.wire import MAX_KEY_BYTES, check_key
 
 CSR, DENSE = "csr", "dense"
-TAU, WEIGHT = "<f4", "<f8"
+TAU, WEIGHT, NUMBER, KEY = "<f4", "<f8", "<i8", f"S{MAX_KEY_BYTES}"
+
+Keyed: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.bytes_]]
+"""Numbers and keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """What a payload holds: `events` timestamps, one number of `scalar` ("" for none) for each of `steps`
     rows, and blocks of that many rows of `form` with `dim` columns; `stored`: entries of each CSR block, 0 of
-    each dense one."""
+    each dense one. keyed: each row also has a number and a key."""
 
     events: int
     steps: int
@@ -28,11 +33,13 @@ class Layout:
     form: str
     dim: int
     stored: tuple[int, ...]
+    keyed: bool = False
 
     @property
     def size(self) -> int:
         """Bytes of the payload."""
         own = np.dtype(self.scalar).itemsize if self.scalar else 0
+        own += np.dtype(NUMBER).itemsize + np.dtype(KEY).itemsize if self.keyed else 0
         rows = 4 * self.dim if self.form == DENSE else 4
         return 8 * self.events + self.steps * (own + rows * len(self.stored)) + 8 * sum(self.stored)
 
@@ -41,19 +48,22 @@ def layout_of(body: Taken) -> Layout:
     """The layout of the payload of steps or triplets."""
     scalar, _, blocks = _parts(body)
     counts = len(body.timestamps), len(body)
+    keyed = _keyed(body) is not None
     if any(isinstance(block, DenseColumn) for block in blocks):
-        return Layout(*counts, scalar, DENSE, blocks[0].dim, (0,) * len(blocks))
+        return Layout(*counts, scalar, DENSE, blocks[0].dim, (0,) * len(blocks), keyed)
     stored = tuple(int(block.indptr[-1] - block.indptr[0]) for block in blocks)  # type: ignore[union-attr]
-    return Layout(*counts, scalar, CSR, blocks[0].dim, stored)
+    return Layout(*counts, scalar, CSR, blocks[0].dim, stored, keyed)
 
 
 def pack(body: Taken) -> bytes:
-    """timestamps int64, tau float32 or weights float64, then the blocks: dense rows, or lengths int32,
-    indices int32, values float32."""
+    """timestamps int64, tau float32 or weights float64, numbers int64 and keys of 64 bytes, then the blocks:
+    dense rows, or lengths int32, indices int32, values float32."""
     scalar, numbers, blocks = _parts(body)
     arrays: list[tuple[npt.NDArray[Any], str]] = [(body.timestamps, "<i8")]
     if numbers is not None:
         arrays.append((numbers, scalar))
+    if (keyed := _keyed(body)) is not None:
+        arrays += zip(keyed, (NUMBER, KEY), strict=True)
     for block in blocks:
         if isinstance(block, DenseColumn):
             arrays.append((block.values, "<f4"))
@@ -67,11 +77,19 @@ def pack(body: Taken) -> bytes:
     return b"".join([np.ascontiguousarray(array, dtype).data for array, dtype in arrays if array.size])
 
 
-def unpack(
-    layout: Layout, payload: bytes
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, tuple[Column, ...]]:
-    """(timestamps, tau or weights, blocks), views of `payload`. Raises BadSegment unless all can be applied:
-    step sizes above 0, weights not below it, everything finite, indices strictly increasing within 0..dim -
+@dataclass(frozen=True, slots=True, eq=False)
+class Unpacked:
+    """The arrays of a payload, views of it. own: tau or weights; keyed: numbers and keys."""
+
+    timestamps: npt.NDArray[Any]
+    own: npt.NDArray[Any] | None
+    keyed: Keyed | None
+    blocks: tuple[Column, ...]
+
+
+def unpack(layout: Layout, payload: bytes) -> Unpacked:
+    """The arrays. Raises BadSegment unless all can be applied: step sizes above 0, weights not below it,
+    numbers ascending, no key without a text, everything finite, indices strictly increasing within 0..dim -
     1."""
     if len(payload) != layout.size:
         raise BadSegment(
@@ -84,7 +102,27 @@ def unpack(
         _check_numbers(numbers, layout.scalar)
     if len(timestamps) and not (timestamps.min() >= 0 and timestamps.max() < 2**53):
         raise BadSegment(OUT_OF_RANGE, "an event time is not within 0 .. 2^53 - 1 milliseconds")
-    return timestamps, numbers, tuple(_rows(cursor, layout, stored) for stored in layout.stored)
+    keyed = _take_keyed(cursor, layout.steps) if layout.keyed else None
+    blocks = tuple(_rows(cursor, layout, stored) for stored in layout.stored)
+    return Unpacked(timestamps, numbers, keyed, blocks)
+
+
+def _keyed(body: Taken) -> Keyed | None:
+    if isinstance(body, Triplets) and body.numbers is not None and body.keys is not None:
+        return body.numbers, body.keys
+    return None
+
+
+def _take_keyed(cursor: _Cursor, steps: int) -> Keyed:
+    numbers, keys = cursor.take(steps, NUMBER), cursor.take(steps, KEY)
+    if steps and (numbers[0] < 0 or numbers[-1] >= 2**53 or (numbers[1:] <= numbers[:-1]).any()):
+        raise BadSegment(OUT_OF_RANGE, "the numbers of events do not ascend within 0 .. 2^53 - 1")
+    for key in keys.tolist():
+        try:
+            check_key(key.decode())
+        except (UnicodeDecodeError, Poison):
+            raise BadSegment(OUT_OF_RANGE, "a key is no text of 1 to 64 bytes without U+0000") from None
+    return numbers, keys
 
 
 def _parts(body: Taken) -> tuple[str, npt.NDArray[Any] | None, tuple[Column, ...]]:

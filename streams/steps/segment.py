@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from streams.vectors import Column, Float32Array, Float64Array, Int64Array
 
 
@@ -56,7 +59,8 @@ class Triplets:
 
     `query`, `clicked`, `skipped` (n rows of one kind and dim): the events that were not rejected and that
     matter to the learner, in order; `weights` float64 [n], each finite and not negative, None where all are
-    1. All else as in `Steps`.
+    1. Where one model is learned per key: `numbers` int64 [n], ascending, by which the learner counts events,
+    and `keys` bytes of 64 [n], the UTF-8 of each key; else both None. All else as in `Steps`.
     """
 
     first: int
@@ -68,6 +72,8 @@ class Triplets:
     clicked: Column
     skipped: Column
     cut: bool = False
+    numbers: Int64Array | None = None
+    keys: npt.NDArray[np.bytes_] | None = None
 
     def __len__(self) -> int:
         return len(self.query)

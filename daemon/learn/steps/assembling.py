@@ -84,7 +84,16 @@ def _steps_of(told: Sequence[Taken]) -> LearnerSteps:
     if any(one.weights is not None for one in triplets):
         given = [np.ones(len(one)) if one.weights is None else one.weights for one in triplets]
         weights = np.concatenate(given)
-    return TripletSteps(TripletBatch(*map(_joined, roles)), weights)
+    numbers = _whole([one.numbers for one in triplets])
+    return TripletSteps(
+        TripletBatch(*map(_joined, roles), keys=_whole([one.keys for one in triplets])), weights, numbers
+    )
+
+
+def _whole(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    """One below the other; None where there are none: either all parts have some or no part has."""
+    given = [part for part in parts if part is not None]
+    return np.concatenate(given) if given else None
 
 
 def _joined(columns: Sequence[Column]) -> Block:
@@ -100,7 +109,8 @@ def _body(
         return Steps(first, last, watermark, timestamps, steps.tau, *rows, project=steps.project)
     batch = steps.batch
     roles = _column(batch.query), _column(batch.clicked), _column(batch.skipped)
-    return Triplets(first, last, watermark, timestamps, steps.weights, *roles)
+    told = (first, last, watermark, timestamps, steps.weights)
+    return Triplets(*told, *roles, numbers=steps.numbers, keys=batch.keys)
 
 
 def _pieces(taken: Sequence[LearnerSteps]) -> Iterator[LearnerSteps]:

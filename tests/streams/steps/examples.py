@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,13 @@ PLAIN = Triplets(
     *(dense([row], 2) for row in ([1, 0], [0.5, -1], [0, 2])),
     cut=True,
 )
+NAMED = replace(
+    WEIGHED,
+    first=14,
+    last=19,
+    numbers=np.array([4, 9], np.int64),
+    keys=np.array(["é".encode(), b"k" * 64], "S64"),
+)
 BODIES: dict[str, Body] = {
     "csr": SPARSE,
     "dense": DENSE,
@@ -64,6 +72,7 @@ BODIES: dict[str, Body] = {
     "break": Break(13, "rate"),
     "triplets, csr": WEIGHED,
     "triplets, dense": PLAIN,
+    "triplets by key": NAMED,
 }
 PLACE = Place(epoch=3, seq=7, run=11, writer=WRITER)
 ROOMY = 1 << 20
@@ -94,6 +103,8 @@ def plain(body: Body) -> dict[str, Any]:
         fields = {"first": body.first, "last": body.last, "watermark": body.watermark, "cut": body.cut}
         fields |= {"timestamps": body.timestamps.tolist()}
         fields |= {"weights": None if body.weights is None else body.weights.tolist()}
+        if body.numbers is not None and body.keys is not None:
+            fields |= {"numbers": body.numbers.tolist(), "keys": [key.decode() for key in body.keys.tolist()]}
         roles = {"query": body.query, "clicked": body.clicked, "skipped": body.skipped}
         return fields | {name: _rows(column) for name, column in roles.items()}
     if isinstance(body, Base):

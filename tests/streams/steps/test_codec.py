@@ -39,6 +39,17 @@ def columns(draw, rows: int, dim: int, dense: bool):
 
 
 @st.composite
+def keyed(draw, rows: int):
+    """Numbers and keys of so many rows, or none of both."""
+    if draw(st.booleans()):
+        return None, None
+    numbers = sorted(draw(st.sets(NUMBERS, min_size=rows, max_size=rows)))
+    texts = st.text(st.characters(codec="utf-8", min_codepoint=1), min_size=1, max_size=16)
+    keys = draw(st.lists(texts, min_size=rows, max_size=rows))
+    return np.array(numbers, np.int64), np.array([key.encode() for key in keys], "S64")
+
+
+@st.composite
 def bodies(draw) -> Body:
     kind = draw(st.sampled_from(["steps", "triplets", "base", "break"]))
     if kind == "base":
@@ -54,7 +65,9 @@ def bodies(draw) -> Body:
         times = np.array(draw(st.lists(NUMBERS, max_size=8)), np.int64)
         numbers = None if given is None else np.asarray(given, np.float64)
         roles = (draw(columns(rows, dim, dense)) for _ in range(3))
-        return Triplets(first, last, draw(st.none() | NUMBERS), times, numbers, *roles, draw(st.booleans()))
+        named = draw(keyed(rows))
+        told = (first, last, draw(st.none() | NUMBERS), times, numbers)
+        return Triplets(*told, *roles, draw(st.booleans()), *named)
     positive = st.floats(width=32, min_value=2.0**-100, max_value=2.0**100)
     return Steps(
         first,
@@ -108,7 +121,7 @@ def test_no_altered_byte_goes_unseen(name: str, at: float, bits: int) -> None:
 
 
 @given(
-    name=st.sampled_from(["csr", "dense", "triplets, csr", "triplets, dense"]),
+    name=st.sampled_from(["csr", "dense", "triplets, csr", "triplets, dense", "triplets by key"]),
     key=st.sampled_from(
         ["first", "events", "steps", "dim", "qn", "en", "sn", "weights", "form", "cut", "kind", "seq"]
     ),
