@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 from numpy.typing import NDArray
 
 from daemon.config.model import ServingConfig
-from daemon.versions.forms import VERSIONS, FormKind
+from daemon.versions.forms import ANEW, FormKind
 from learners.block import Float32s
 from learners.keyed import Keyed
 from learners.pieces import Pieces, whole
@@ -97,7 +97,7 @@ class KeyedForms:
     """Forms of learners with one model per key: `inner` makes them for one model, when it is asked for."""
 
     inner: FormKind
-    follows: str = VERSIONS
+    follows: str = ANEW
     kept: bool = False
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
