@@ -102,7 +102,7 @@ def test_offsets_that_do_not_fit_are_refused() -> None:
     folded = np.ones((1, 2), np.float32)
     for wrong in (np.zeros(2, np.float32), np.zeros(3), np.array([0, np.nan, 0], np.float32)):
         with pytest.raises(BlockError, match="offset"):
-            topk(folded, part, None, None, 1, offset=wrong)
+            topk(folded, part, None, None, 1, offset=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
