@@ -69,6 +69,19 @@ def _learner(config: Config) -> Iterator[Finding]:
 _SMALLER = "lower views' dim, whiten with fewer components, or lower learner.objects or keys.slots"
 
 
+def _caps(config: Config) -> Iterator[Finding]:
+    caps = config.caps
+    if caps.source:
+        text = "events without `src` are one source together, and share its cap"
+        yield Finding("caps.source", "note", text, "let whoever sends events name themselves in `src`")
+    objects = [name for name in ("query", "item") if getattr(caps, name)]
+    if objects and not config.catalog.path:
+        text = "without a catalog objects are known by their features alone: another digit is another object"
+        yield Finding(
+            f"caps.{objects[0]}", "note", text, "set catalog.path, and let events name objects by id"
+        )
+
+
 def _stream(config: Config) -> Iterator[Finding]:
     from streams.errors import TopicMissing
     from streams.open import open_source
@@ -107,6 +120,9 @@ def _catalog(config: Config) -> Iterator[Finding]:
 
 
 def _judgments(config: Config) -> Iterator[Finding]:
+    if config.keys.slots:
+        yield from _keys_decide(config)
+        return
     if not config.validate.judgments:
         yield Finding("validate.judgments", "ok", "none: held-out clicks decide")
         yield from _clicks_decide(config)
@@ -121,6 +137,16 @@ def _judgments(config: Config) -> Iterator[Finding]:
     if not config.catalog.path:
         text = "judgments rank the whole catalog, but there is no catalog"
         yield Finding("catalog.path", "error", text, 'set catalog.path, or validate.judgments = ""')
+
+
+def _keys_decide(config: Config) -> Iterator[Finding]:
+    if config.validate.judgments:
+        text = "they say what is similar to everybody, and [keys] learns what is to each key"
+        yield Finding("validate.judgments", "error", text, "leave it empty: each key's own clicks decide")
+        return
+    need, window = config.validate.min_impressions, config.validate.window
+    text = f"of each key's own clicks, from {need} lists in the window on: at most {window // need} keys"
+    yield Finding("validate.judgments", "ok", text)
 
 
 def _clicks_decide(config: Config) -> Iterator[Finding]:
@@ -198,6 +224,7 @@ def _http(config: Config) -> Iterator[Finding]:
 _CHECKS: dict[str, Callable[[Config], Iterator[Finding]]] = {
     "space.views": _space,
     "learner": _learner,
+    "caps": _caps,
     "stream.address": _stream,
     "catalog.path": _catalog,
     "validate.judgments": _judgments,

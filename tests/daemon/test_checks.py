@@ -42,10 +42,27 @@ def test_a_matrix_larger_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyP
     assert "learner" not in found(wide)
 
 
+def test_caps_of_what_events_do_not_name_are_noted(tmp_path: Path) -> None:
+    assert not [key for key in found({}) if key.startswith("caps")]
+    assert found({"caps.source": 10})["caps.source"][0] == "note"
+    assert found({"caps.query": 10, "caps.item": 5})["caps.query"][0] == "note"
+    assert found({"caps.item": 5})["caps.item"][0] == "note"
+    (tmp_path / "objects.jsonl").write_text('{"id": "a", "f": {"x": [1.0, 2.0, 3.0]}}\n')
+    assert "caps.item" not in found({"caps.item": 5, "catalog.path": str(tmp_path / "objects.jsonl")})
+
+
 def test_without_judgments_the_500_impressions_are_told() -> None:
     assert "500" in found({})["validate.min_impressions"][1]
     assert "validate.min_impressions" not in found({"validate.min_impressions": 500})
     assert "500" in found({"validate.window": 499})["validate.window"][1]
+
+
+def test_with_keys_their_own_clicks_decide() -> None:
+    keyed = {"keys.slots": 100, "validate.window": 6000, "validate.min_impressions": 200}
+    config = load_config(None, {"space.views.x.dim": 3, **keyed}, {})
+    (told,) = (one for one in run_checks(config) if one.key == "validate.judgments")
+    assert (told.grade, "at most 30 keys" in told.text) == ("ok", True)
+    assert found({**keyed, "validate.judgments": "labels:x.tsv"})["validate.judgments"][0] == "error"
 
 
 def test_a_stream_that_cannot_be_opened_comes_with_a_remedy(tmp_path: Path) -> None:
@@ -74,6 +91,9 @@ def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert serving_bytes(alone) == 4 * 1024**2 * 4
     held = load_config(None, {**wide, "learner.algorithm": "omks", "learner.objects": 64}, {})
     assert serving_bytes(held) == learner_bytes(held) * (2 * 2 * 2 + 2)  # as large as the state, and one more
+    by_key = load_config(None, {**wide, "keys.slots": 3, "serve.key_models": 2}, {})
+    held = 2 * 2 * 4 * 1024**2  # of two models W and its form
+    assert serving_bytes(by_key) == learner_bytes(by_key) * 2 * 2 + held
     monkeypatch.setattr(memory, "memory_available", lambda: 30 << 20)
     assert found(wide)["serve.aliases"][0] == "error"
     assert "serve.aliases" not in found({**wide, "serve.aliases": ["stable"]})
