@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
 from daemon.versions.forms import HELD
-from learners.forms.as_learned import AsLearned
-from learners.forms.supports import MOST_OBJECTS, SupportsForm
 from learners.multikernel import Omks
+from learners.multikernel.as_learned import AsLearned
+from learners.multikernel.supports_form import MOST_OBJECTS, SupportsForm
 from learners.protocol import Learner
 from learners.quadratic import ServedForm
 

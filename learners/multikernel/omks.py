@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from learners.batch import TripletBatch
 from learners.block import Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
-from learners.forms.as_learned import AsLearned
-from learners.forms.supports import SupportsForm
 from learners.hedge import first_standing, read_standing, theta
 from learners.kernels.support_slots import OLDEST, SMALLEST
+from learners.multikernel.as_learned import AsLearned
 from learners.multikernel.config import KernelConfig, OmksConfig, one_kernel
 from learners.multikernel.plan import make_plan, mean_distances
 from learners.multikernel.support import SupportSet
+from learners.multikernel.supports_form import SupportsForm
 from learners.outcome import UPDATED, StepInfo
 from learners.scores import row_blocks
 from learners.serving import DEFAULT_POWER

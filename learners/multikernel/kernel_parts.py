@@ -1,4 +1,4 @@
-"""What one kernel learned, as eigenvectors in the space of its features; see `learners.forms.supports`."""
+"""What one kernel learned, as eigenvectors in the space of its features; see `learners.multikernel.supports_form`."""
 
 from __future__ import annotations
 

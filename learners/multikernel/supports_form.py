@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from learners.block import Block, Float32s, as_block
 from learners.errors import ConfigError, StateError
-from learners.forms.kernel_parts import RANK, Part, gram, learned_part, matrix_of
 from learners.kernels.kernel_values import Kept, Plan
 from learners.kernels.object_scores import fill_tiles, object_features, own_values, score_features
 from learners.kernels.tiles import LANES
 from learners.multikernel.config import OmksConfig
+from learners.multikernel.kernel_parts import RANK, Part, gram, learned_part, matrix_of
 from learners.multikernel.plan import make_plan
 from learners.multikernel.support import SupportSet
 from learners.pieces import Pieces, batches, whole
