@@ -10,6 +10,7 @@ from daemon.config import Config
 from daemon.versions.algorithm import Columns
 from daemon.versions.algorithms import algorithm_of
 from daemon.versions.forms import CARRIED, HELD, VERSIONS
+from daemon.versions.keyed_form import KeyedForms
 
 
 def mapped_dim(config: Config) -> int:
@@ -38,7 +39,8 @@ def learner_bytes(config: Config) -> int:
 
 def serving_bytes(config: Config) -> int:
     """Memory of the buffers of serve: two sides per alias, each the learner's state and its form; and for
-    `latest`, followed by steps, one more state, and what carries a form on or is made to take its place.
+    `latest`, followed by steps, one more state, and what carries a form on or is made to take its place. Of
+    single keys the models that are held, each with its form.
     """
     kind = algorithm_of(config.learner.algorithm, config.keys).forms
     state, dim = learner_bytes(config), mapped_dim(config)
@@ -48,6 +50,10 @@ def serving_bytes(config: Config) -> int:
     elif kind.kept and kind.follows in {HELD, VERSIONS}:
         own = state  # such a form refers to none of the learner's arrays
     needed = 2 * (state + own) * len(config.serve.aliases)
+    if isinstance(kind, KeyedForms):
+        one = state // config.keys.slots
+        matrix = 4 * dim * dim if kind.inner.has_matrix(config.serving, dim) else 0
+        needed += min(config.serve.key_models, config.keys.slots) * (one + matrix)
     if LATEST in config.serve.aliases and config.steps.enabled and kind.follows != VERSIONS:
         needed += state + own * {CARRIED: 2, HELD: 1}.get(kind.follows, 0)
     return needed

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from daemon.cli import main
 from daemon.client import follow
 from daemon.config import load_config
+from daemon.demo.evaluate import retrieval
 from daemon.exits import EX_OK
 from daemon.objects.mapped import map_catalog
 from daemon.objects.space import space_of
+from daemon.validate.bench import holdout_rule
 from daemon.versions.maps import map_of
-from daemon.versions.serving_form import serving_form
+from daemon.versions.serving_form import learner_of, serving_form
 from learners.block import Block
+from learners.hedge import HedgeConfig, first_standing
+from learners.multikernel import Omks
 from learners.quadratic import ServedForm
 from streams.catalog import load_catalog
 from tests.daemon.serve.test_role import OBJECTS, Place
@@ -87,6 +94,36 @@ def test_answers_are_those_of_the_form_of_the_version(place: Place) -> None:
     assert untrained != asked(role, "id=o3&k=5&alias=latest")[0]
     assert (role.stop(), short.stop()) == (EX_OK, EX_OK)
     assert "Traceback" not in role.said() + short.said()
+
+
+def test_the_kernels_of_a_version_are_judged_one_by_one(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.feed(80, seed=1)
+    place.learn()
+    labels = np.array([f"class{n % 4}" for n in range(OBJECTS)])
+    (place.folder / "labels.tsv").write_text("".join(f"o{n}\t{one}\n" for n, one in enumerate(labels)))
+    settings = {"validate.judgments": f"labels:{place.folder}/labels.tsv", "feed.holdout_share": "0.5"}
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    capsys.readouterr()
+    asked = ["models", "kernels", "latest", "--config", str(place.file), "--json", *words]
+    assert main(asked) == EX_OK
+    told = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in told["kernels"]] == ["x rbf 0.5", "x cosine"]
+    assert sum(one["theta"] for one in told["kernels"]) == pytest.approx(1)
+    _, objects = offline(place, told["version"])
+    own = holdout_rule(load_config(place.file, settings))
+    rows = np.array([n for n in range(OBJECTS) if own(f"o{n}")])
+    learner: Any = learner_of(place.versions.load(told["version"]))
+    for place_of, one in enumerate(told["kernels"]):
+        config = replace(learner.config, hedge=HedgeConfig("given", weights=tuple(np.eye(2)[place_of])))
+        standing = first_standing(config.hedge, 2)
+        alone = Omks.from_state({**learner.state(), "standing": standing}, config)
+        assert one["map"] == pytest.approx(retrieval(alone.form(), objects, labels, rows).map, abs=1e-6)
+        assert one["weight"] == pytest.approx(np.exp(one["map"]))
+    assert main([*asked[:4], *asked[4:5], *words]) == EX_OK
+    assert 'learner.combine = "given", learner.weights = [' in capsys.readouterr().out
+    assert main([*asked[:5], "--set", "learner.algorithm=oks"]) == EX_OK  # the version says what it is
 
 
 def test_a_program_that_follows_gets_the_same(place: Place) -> None:

@@ -157,3 +157,13 @@ def test_requests_are_counted_by_route_and_unknown_paths_share_one_label(served:
     # A request is counted once its answer has left, so its asker may be quicker.
     until(lambda: count(route="/v1/similar", status="200") == asked + 1)
     until(lambda: count(route="other", status="404") == other + 2)
+
+
+def test_an_answer_says_which_model_a_key_was_answered_by(served: Served) -> None:
+    told = {"name": "anna", "model": "own", "why": None}
+    assert served.post({"id": "o1", "key": "anna"})[1]["key"] == told
+    assert served.ask("GET", "/v1/similar?id=o1&key=anna")[1]["key"] == told
+    batch = served.post({"queries": [{"id": "o1"}, {"id": "o1", "key": "anna"}]}, "/v1/similar/batch")[1]
+    assert ["key" in one for one in batch["answers"]] == [False, True]
+    assert batch["answers"][1]["key"] == told
+    assert "key" not in served.post({"id": "o1"})[1]

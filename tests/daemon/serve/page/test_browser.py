@@ -6,11 +6,14 @@ Screenshots of each width, light and dark, are left in `.cache/page/` to be look
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from daemon.look.keys import KeyRow
+from daemon.serve.page.sources import KeysShown
 from tests.daemon.serve.page.opening import WIDTHS, fits, opened, photograph, points, wait_for_pictures
 from tests.daemon.serve.page.scene import Scene, Things
 
@@ -139,3 +142,23 @@ def test_texts_without_pictures_are_lists(chromium: Browser, tmp_path: Path) -> 
         expect(page.locator(".side .hits.texts .hit")).to_have_count(20)
         expect(page.locator("img")).to_have_count(0)
         assert fits(page, "phone")
+
+
+def test_keys_have_a_table_where_there_are_any(chromium: Browser, scene: Scene) -> None:
+    with scene.page() as address, opened(chromium, address) as page:
+        points(page, "measure-chart")
+        expect(page.locator("#keys")).to_be_hidden()
+    why = "its gain +0.0100 is not above 0.03"
+    rows = (KeyRow("anna", 900, "learned", 120, 0.9, 0.8), KeyRow("<b>", 40, "cosine", 130, 0.5, 0.6, why))
+    shown = KeysShown("5", 8, 2, (*rows, KeyRow("new", 4)))
+    with (
+        scene.page(replace(scene.sources, keys=lambda: shown)) as address,
+        opened(chromium, address) as page,
+    ):
+        table = page.locator("#keys-table tbody tr")
+        expect(table).to_have_count(3)
+        expect(table.nth(0)).to_contain_text("anna900120" + "0.900 (0.800)learned")
+        expect(table.nth(1)).to_contain_text("<b>")
+        expect(table.nth(1)).to_contain_text(f"cosine{why}")
+        expect(table.nth(2)).to_contain_text("not judged")
+        expect(page.locator("#keys-count")).to_contain_text("2 of 8 models in version 5")
