@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from daemon.config.section import Section
-from learners.caps import CapsConfig
+
+if TYPE_CHECKING:
+    from learners.caps import CapsConfig
 
 Cap = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
@@ -25,5 +27,7 @@ class CapsKeys(Section):
     @property
     def as_learned(self) -> CapsConfig:
         """What the learner goes by: without any cap, the window means nothing."""
+        from learners.caps import CapsConfig  # brings numba in, which most commands do without
+
         caps = CapsConfig(self.window, self.source, self.query, self.item)
         return caps if caps.any else CapsConfig()

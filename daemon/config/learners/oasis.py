@@ -8,7 +8,9 @@ from pydantic import Field
 
 from daemon.config.learners.common import LearnerConfig
 from daemon.config.learners.pull import PullKeys
-from learners.averaged import MAX_C
+
+MAX_AVERAGED_C = 1e6
+"""That of `learners.averaged`, whose import brings numba in."""
 
 
 class OasisKeys(PullKeys):
@@ -24,5 +26,5 @@ class AveragedKeys(LearnerConfig):
     """[learner] with algorithm = "oasis-averaged"."""
 
     algorithm: Literal["oasis-averaged"] = Field("oasis-averaged", description="learning algorithm")
-    C: float = Field(0.1, gt=0, le=MAX_C, description="aggressiveness: largest step size tau")
+    C: float = Field(0.1, gt=0, le=MAX_AVERAGED_C, description="aggressiveness: largest step size tau")
     symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")

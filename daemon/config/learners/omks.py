@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from daemon.config.learners.common import LearnerConfig
 from daemon.config.learners.omks_maps import HedgeKeys
 from daemon.config.section import Section
-from learners.multikernel.config import PRINTED, KernelConfig
+
+if TYPE_CHECKING:
+    from learners.multikernel.config import KernelConfig
 
 
 class KernelKeys(Section):
@@ -26,11 +28,17 @@ class KernelKeys(Section):
 
     def kernel(self) -> KernelConfig:
         """The learner's own settings."""
+        from learners.multikernel.config import (
+            KernelConfig,  # brings numba in, which most commands do without
+        )
+
         return KernelConfig(self.kind, self.sigma, self.scale, self.shift, self.degree)
 
 
 def _printed() -> list[KernelKeys]:
     """The four kernels that the paper builds on each kind of feature."""
+    from learners.multikernel.config import PRINTED  # brings numba in, which most commands do without
+
     return [KernelKeys.model_validate({"kind": one.kind, "sigma": one.sigma}) for one in PRINTED]
 
 

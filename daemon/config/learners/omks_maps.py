@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
 from daemon.config.learners.common import LearnerConfig
 from daemon.config.learners.pull import PullKeys
-from learners.hedge import HedgeConfig
+
+if TYPE_CHECKING:
+    from learners.hedge import HedgeConfig
 
 
 class HedgeKeys(LearnerConfig):
@@ -30,6 +32,8 @@ class HedgeKeys(LearnerConfig):
 
     def hedge(self) -> HedgeConfig:
         """The learner's own settings. Raises ConfigError."""
+        from learners.hedge import HedgeConfig  # brings numba in, which most commands do without
+
         return HedgeConfig(
             self.combine, self.beta, self.share, self.discount, self.theta_C, tuple(self.weights)
         )

@@ -1,0 +1,40 @@
+"""What a command brings in before it does anything: commands that look must answer at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from daemon.config.learners.oasis import MAX_AVERAGED_C
+from learners.averaged import MAX_C
+
+PROGRAM = """
+import sys
+from daemon.cli import main
+main(sys.argv[1:])
+sys.exit("numba" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("command", [("status",), ("models", "list"), ("topics", "describe")])
+def test_a_command_that_looks_loads_no_kernels(tmp_path: Path, command: tuple[str, ...]) -> None:
+    ports = "".join(f"{role}_port = 0\n" for role in ("learn", "validate", "serve"))
+    text = f"[space.views.x]\ndim = 4\n[caps]\nitem = 2\n[http]\n{ports}"
+    (tmp_path / "tripletd.toml").write_text(text)
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *command, "--config", str(tmp_path / "tripletd.toml")],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_bound_that_is_repeated_for_that_is_the_learners() -> None:
+    assert MAX_AVERAGED_C == MAX_C
