@@ -63,10 +63,32 @@ def formed(replica: Replica) -> int:
         return view.formed
 
 
-@pytest.mark.parametrize("algorithm", sorted(LEARNERS))
-def test_it_is_the_learner_at_every_version_through_restarts(algorithm: str, tmp_path: Path) -> None:
+PULLS = {"learner.pull_every": 30, "learner.decay": 0.25}
+CAPS = {"caps.window": 50, "caps.source": 20.0, "caps.item": 0.5}
+SAFE = [
+    ("oasis", {**PULLS, "learner.radius": 0.1}),
+    ("omks-maps", {**PULLS, "learner.radius": 0.1}),
+    ("soml-tg", PULLS),
+    ("soml-da", PULLS),
+    ("oasis", CAPS),
+    ("omks", {**CAPS, "learner.triplets": 20}),
+    ("soml-da", {**CAPS, **PULLS}),
+]
+"""Learners whose steps are bounded: a pull comes at its event, and of a capped event what was let in."""
+
+
+def named(value: object) -> str:
+    """The algorithm, or the first word of what bounds it."""
+    return value if isinstance(value, str) else "-".join(sorted({str(key).split(".")[0] for key in value}))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("algorithm", "more"), [*((one, {}) for one in sorted(LEARNERS)), *SAFE], ids=named)
+def test_it_is_the_learner_at_every_version_through_restarts(
+    algorithm: str, more: dict[str, object], tmp_path: Path
+) -> None:
     site = Site(tmp_path, f"log:{tmp_path}/clicks.log")
     site.settings |= {"learner.algorithm": algorithm, "steps.every": "10ms", "stream.poll_records": 16}
+    site.settings |= more
     site.settings |= {"checkpoints.every_events": 40}
     events = make_events(260)
     site.feed(events[:20])
