@@ -131,9 +131,10 @@ class Model:
             if isinstance(found, str):
                 yield view, found
                 return
-            if found.prepared is None:
-                found.prepared = weakref.WeakKeyDictionary()
-            yield replace(view, form=found.form, prepared=found.prepared), OWN
+            own = found.model
+            if own.prepared is None:
+                own.prepared = weakref.WeakKeyDictionary()
+            yield replace(view, form=own.form, formed=found.formed, prepared=own.prepared), OWN
 
     def _map(self, vectors: Vectors) -> Block:
         if not isinstance(vectors, Mapping):

@@ -78,12 +78,14 @@ OWN, VERSION_0 = "own", "version_0"
 @dataclass(frozen=True, slots=True)
 class ByKey:
     """Which model answered a query with a key: its `OWN`, or `VERSION_0`, the untrained one. why: None, or
-    "unknown_key" (it has no model), or "not_learned" (the verdict on it).
+    "unknown_key" (it has no model), or "not_learned" (the verdict on it). formed: records since version 0 at
+    which its own model was as it answers, None of version 0; it lies before the model's where steps are followed.
     """
 
     key: str
     model: str
     why: str | None
+    formed: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def test_each_tenant_gets_its_own_answers(shop: Shop) -> None:
         assert model is not None
         for own in (3, 21):
             found, body = asked(role, f"id=o{own}&k=5&key={key}")
-            assert body["key"] == {"name": key, "model": "own", "why": None}
+            assert body["key"] == {"name": key, "model": "own", "why": None, "formed": body["records"]}
             assert equal(found, expected(model.form(), objects, own, 5))
             assert {taste[int(name[1:])] for name, _ in found} == {taste[own]}
             answers[key] = found
@@ -163,7 +163,8 @@ def test_each_tenant_gets_its_own_answers(shop: Shop) -> None:
     assert equal(untrained, expected(form.base, objects, 3, 5))
     for key, why in (("nobody", "unknown_key"), ("anything", "not_learned"), ("few", "not_learned")):
         found, body = asked(role, f"id=o3&k=5&key={key}")
-        assert (found, body["key"]) == (untrained, {"name": key, "model": "version_0", "why": why})
+        told = {"name": key, "model": "version_0", "why": why, "formed": None}
+        assert (found, body["key"]) == (untrained, told)
     table = role.get("/v1/page/keys?limit=2")[1]
     assert (table["model"], table["slots"], table["used"], table["more"]) == (str(number), 5, 4, 2)
     assert [(row["key"], row["verdict"]) for row in table["keys"]] == [

@@ -171,6 +171,10 @@ class ByKey(Answer):
     why: Literal["unknown_key", "not_learned"] | None = Field(
         description="why not its own: it has no model, or its verdict is that it learned nothing yet"
     )
+    formed: int | None = Field(
+        description="records at which its own model was as it answers; equal to `records`, except where "
+        "steps are followed (latest)"
+    )
 
 
 _BY_KEY = "which model answered; only where the question named a key"

@@ -98,7 +98,9 @@ def _entry(result: Sequence[Hit] | Refused, exact: bool, by: ByKey | None, place
 
 def _answered(hits: Sequence[Hit], exact: bool, by: ByKey | None) -> dict[str, Any]:
     found = [{"id": hit.id, "score": hit.score} for hit in hits]
-    told = {} if by is None else {"key": {"name": by.key, "model": by.model, "why": by.why}}
+    told = (
+        {} if by is None else {"key": {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}}
+    )
     return {"results": found, "exact": exact, **told}
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from daemon.replica.keys import HeldModel, KeyModels
+from daemon.replica.keys import HOLD_S, HeldModel, KeyModels
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import OWN, VERSION_0, ByKey, Refused
@@ -30,9 +31,11 @@ class Observing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeySettings:
-    """room: most models held. verdicts: those in force now. observe: hears what is made and asked."""
+    """room: most models held. hold_s: how long one answers behind a version before it is made anew. verdicts:
+    those in force now. observe: hears what is made and asked."""
 
     room: int = ROOM
+    hold_s: float = HOLD_S
     verdicts: Callable[[], KeyVerdicts] = KeyVerdicts
     observe: Observing | None = None
 
@@ -48,7 +51,7 @@ class KeySearch:
     def __init__(self, preparer: Preparer, settings: KeySettings) -> None:
         self._preparer, self._observe = preparer, settings.observe
         made = (lambda held: None) if settings.observe is None else settings.observe.made
-        self._models = KeyModels(settings.verdicts, settings.room, made)
+        self._models = KeyModels(settings.verdicts, settings.room, made, hold_s=settings.hold_s)
         self._serials: frozenset[int] = frozenset()
         self._lock = threading.Lock()
 
@@ -59,11 +62,11 @@ class KeySearch:
         if not isinstance(view.form, KeyedForm):
             remedy = "leave key out; keys.slots makes a learner keep one model per key"
             raise Refused("no_keys", "one model answers everybody here", "key", remedy)
-        model = self._models.choose(view, key)
-        if isinstance(model, str):
-            chosen, by = None, ByKey(key, VERSION_0, model)
+        found = self._models.choose(view, key)
+        if isinstance(found, str):
+            chosen, by = None, ByKey(key, VERSION_0, found, None)
         else:
-            chosen, by = self._ready(view, model, snapshot), ByKey(key, OWN, None)
+            chosen, by = self._ready(view, found.model, snapshot), ByKey(key, OWN, None, found.formed)
         if self._observe is not None:
             self._observe.answered(by.model)
         return chosen, by
@@ -73,7 +76,9 @@ class KeySearch:
             self._forget_parts(snapshot)
             own = replace(view, form=model.form, formed=0, prepared=model.prepared)  # one form, one `formed`
             if model.prepared is None or not model.prepared.cover(snapshot):
+                began = time.monotonic()
                 model.prepared = self._preparer.norms(own, snapshot, on_demand=True)
+                model.seconds += time.monotonic() - began
             return replace(own, prepared=model.prepared)
 
     def _forget_parts(self, snapshot: IndexSnapshot) -> None:

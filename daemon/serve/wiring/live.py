@@ -78,7 +78,7 @@ class Live:
             ann,
             self._guarded,
             shortlist=serve.shortlist,
-            keys=KeySettings(serve.key_models, verdicts.now, self._of_keys),
+            keys=KeySettings(serve.key_models, serve.refine_every_s, verdicts.now, self._of_keys),
         )
         looked = verdicts.take if space.keys.slots else None
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, looked)

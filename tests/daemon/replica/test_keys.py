@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from daemon.config.model import ServingConfig
-from daemon.replica.keys import NOT_LEARNED, UNKNOWN, HeldModel, KeyModels
+from daemon.replica.keys import NOT_LEARNED, SHARE, UNKNOWN, Chosen, HeldModel, KeyModels
 from daemon.replica.model import ModelId
 from daemon.replica.view import View
 from daemon.versions.forms import FormKind, MadeAnew
@@ -62,14 +62,14 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     return KINDS[request.param]
 
 
-def view_of(learner: Keyed, kind: Kind, version: int = 1) -> View:
-    form = KeyedForms(kind[1]).make(learner, version, SERVING)
-    return View(ModelId(version, total=10 * version), "map", form, 10 * version)
+def view_of(learner: Keyed, kind: Kind, version: int = 1, behind: int = 0) -> View:
+    form, total = KeyedForms(kind[1]).make(learner, version, SERVING), 10 * version + behind
+    return View(ModelId(version, behind, total=total), "map", form, total)
 
 
-def held(found: HeldModel | str) -> HeldModel:
-    assert isinstance(found, HeldModel)
-    return found
+def held(found: Chosen | str) -> HeldModel:
+    assert isinstance(found, Chosen)
+    return found.model
 
 
 def test_a_key_is_answered_by_its_own_model_or_told_why_not(kind: Kind) -> None:
@@ -130,3 +130,27 @@ def test_no_more_models_are_held_than_there_is_room_for(kind: Kind) -> None:
     assert held(models.choose(view, "a")) is first[0]
     assert held(models.choose(view, "b")) is not first[1]
     assert (made, len(models.held())) == ([1, 2, 2, 2], 2)
+
+
+def test_behind_a_version_a_model_answers_for_a_while_and_says_how_old_it_is(kind: Kind) -> None:
+    learner, now = kind[0](), [100.0]
+    models = KeyModels(KeyVerdicts, 4, hold_s=2.0, clock=lambda: now[0])
+
+    def asked(behind: int, version: int = 1) -> Chosen:
+        learn(learner, "a", behind)
+        found = models.choose(view_of(learner, kind, version, behind), "a")
+        assert isinstance(found, Chosen)
+        return found
+
+    first = asked(1)
+    now[0] += 1.9
+    second = asked(2)
+    assert (second.model is first.model, second.formed) == (True, 11)
+    now[0] += 0.1
+    third = asked(3)
+    assert (third.model is first.model, third.formed) == (False, 13)
+    assert asked(0, version=2).formed == 20  # a version is answered as it is
+    third.model.seconds = 5.0
+    models.choose(view_of(learner, kind, 1, 11), "a")
+    now[0] += 2.0 + 3 * 5.0 / SHARE
+    assert asked(15).formed == 25

@@ -160,7 +160,7 @@ def test_requests_are_counted_by_route_and_unknown_paths_share_one_label(served:
 
 
 def test_an_answer_says_which_model_a_key_was_answered_by(served: Served) -> None:
-    told = {"name": "anna", "model": "own", "why": None}
+    told = {"name": "anna", "model": "own", "why": None, "formed": 1230}
     assert served.post({"id": "o1", "key": "anna"})[1]["key"] == told
     assert served.ask("GET", "/v1/similar?id=o1&key=anna")[1]["key"] == told
     batch = served.post({"queries": [{"id": "o1"}, {"id": "o1", "key": "anna"}]}, "/v1/similar/batch")[1]

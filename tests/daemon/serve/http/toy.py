@@ -63,7 +63,7 @@ class ToySearcher:
         if (error := self.fails(queries)) is not None:
             raise error
         exact = [query.k % 2 == 0 for query in queries]
-        by = [None if query.key is None else ByKey(query.key, OWN, None) for query in queries]
+        by = [None if query.key is None else ByKey(query.key, OWN, None, 1230) for query in queries]
         return Answers(self.model, [self._one(query) for query in queries], self.formed, exact, by)
 
     def _one(self, query: Query) -> Sequence[Hit] | Refused:

@@ -94,8 +94,8 @@ def test_each_question_of_a_batch_is_answered_by_its_own_model(kind: str) -> Non
         assert not isinstance(hits, Refused)
         assert {hit.id for hit in hits} == set(wanted)
         np.testing.assert_allclose([hit.score for hit in hits], list(wanted.values()), rtol=2e-5, atol=2e-6)
-    own = {key: ByKey(key, OWN, None) for key in "ab"}
-    stranger = ByKey("nobody", VERSION_0, "unknown_key")
+    own = {key: ByKey(key, OWN, None, 400) for key in "ab"}
+    stranger = ByKey("nobody", VERSION_0, "unknown_key", None)
     assert list(answers.by) == [own["a"], None, own["b"], stranger, own["a"], own["b"]]
     assert (heard.held, sorted(heard.answers)) == ([1, 2], [OWN, OWN, VERSION_0])
 
