@@ -79,7 +79,7 @@ OWN, VERSION_0 = "own", "version_0"
 class ByKey:
     """Which model answered a query with a key: its `OWN`, or `VERSION_0`, the untrained one. why: None, or
     "unknown_key" (it has no model), or "not_learned" (the verdict on it). formed: records since version 0 at
-    which its own model was as it answers, None of version 0; it lies before the model's where steps are followed.
+    which its own model was as it answers, before the newest where steps are followed; None of version 0.
     """
 
     key: str

@@ -37,7 +37,7 @@ def page_routes(sources: PageSources) -> list[BaseRoute]:
     """Routes to mount at the application's root.
 
     `GET /` and `GET /page/{name}` (files known by name, held in memory), `GET /v1/page/overview`, `/curves`,
-    `/curves.csv`, `/series`, `/versions`, `/keys`, `/objects`, `/explore`, `/diff` (JSON) and `/image?id=`. No
+    `/curves.csv`, `/series`, `/versions`, `/keys`, `/objects`, `/explore`, `/diff` (JSON), `/image?id=`. No
     request names a file. What reads anything is done in threads: few, so that no number of people who look
     takes more than these from those who ask.
     """
