@@ -50,13 +50,14 @@ PROJECTED = Case("projected", 'C = 0.1\nsymmetric = "online"\npsd_every = 7', DE
 CAPPED = Case("capped", "C = 0.1", SPARSE_VIEW, "[caps]\nwindow = 40\nsource = 3.0\nitem = 0.5")
 EVICTING = '[keys]\nslots = 2\nwhen_full = "evict"\nevict_after = 3'
 KEYED = Case("keyed", 'algorithm = "soml-tg"', SPARSE_VIEW, EVICTING)
+PULLED = "pull_every = 40\ndecay = 0.25"
 OTHERS = (
     Case("oasis-averaged", 'algorithm = "oasis-averaged"', SPARSE_VIEW),
     Case("dissim-oasis", 'algorithm = "dissim-oasis"\npsd_every = 7', DENSE_VIEW),
-    Case("lego", 'algorithm = "lego"', SPARSE_VIEW),
+    Case("lego", f'algorithm = "lego"\n{PULLED}\nradius = 0.2', SPARSE_VIEW),
     Case("soml-tg", 'algorithm = "soml-tg"', SPARSE_VIEW),
-    Case("soml-da", 'algorithm = "soml-da"', DENSE_VIEW),
-    Case("omks-maps", 'algorithm = "omks-maps"', SPARSE_VIEW),
+    Case("soml-da", f'algorithm = "soml-da"\n{PULLED}', DENSE_VIEW),
+    Case("omks-maps", f'algorithm = "omks-maps"\n{PULLED}', SPARSE_VIEW),
     Case("oks", 'algorithm = "oks"\ntriplets = 60\nobjects = 64\nevict = "smallest"', SPARSE_VIEW),
     Case("omks", 'algorithm = "omks"\ntriplets = 60\nobjects = 64', DENSE_VIEW),
 )
