@@ -34,7 +34,8 @@ CODES: dict[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class HedgeConfig:
-    """How kernels are weighed. z_i = 1 where kernel i has a margin <= 0 before its step, else 0.
+    """How kernels are weighed. z_i = 1 where kernel i has a margin <= 0 before its step, else 0. Rounding
+    decides where clicked and skipped tie but differ, as two vectors of one direction do under the cosine.
 
     rule: "hedge", as printed, theta_i <- theta_i beta^{z_i}: on a long stream it ends with all weight on one
     kernel. "share", the same and then every weight gives the share away evenly: theta <- (1 - share) theta +
