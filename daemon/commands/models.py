@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import modelderive, modeldiff, modelkeys, modelmoves
+from daemon.commands import modelderive, modeldiff, modelkernels, modelkeys, modelmoves
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
 from daemon.exits import EX_OK
 from daemon.text import ago, measure, size
@@ -84,6 +84,7 @@ def show(
 
 
 app.command("diff")(modeldiff.diff)
+app.command("kernels")(modelkernels.kernels)
 app.command("promote")(modelmoves.promote)
 app.command("rollback")(modelmoves.rollback)
 app.command("pin")(modelmoves.pin)

@@ -95,7 +95,7 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
     """Open everything; `stack` closes it. Raises UserError and the errors of streams and checkpoints."""
     space = space_of(config)
     catalog = load_catalog(Path(config.catalog.path), space) if config.catalog.path else None
-    judgments, keyed = _open_judgments(config), config.keys.slots > 0
+    judgments, keyed = open_judgments(config), config.keys.slots > 0
     address = config.stream.to_address()
     for topic in (address, address.holdout):
         prepare_topic(topic, config.stream.partitions, "read")
@@ -112,7 +112,7 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
         shelf=Shelf(versions, space, catalog, config.serving),
         judgments=judgments,
         has_catalog=catalog is not None,
-        is_holdout=partial(_is_holdout, share=config.feed.holdout_share, seed=config.feed.seed),
+        is_holdout=holdout_rule(config),
         metrics=metrics,
         place=config.checkpoints.path,
         max_queries=config.validate.max_queries,
@@ -120,12 +120,18 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
     )
 
 
+def holdout_rule(config: Config) -> Callable[[str], bool]:
+    """Whether routing sends the query with this id to the holdout."""
+    return partial(_is_holdout, share=config.feed.holdout_share, seed=config.feed.seed)
+
+
 def _is_holdout(query_id: str, share: float, seed: int) -> bool:
     """Routing's own rule: a holdout query is never trained on."""
     return is_holdout(route_key(ObjectRef(query_id)), share, seed)
 
 
-def _open_judgments(config: Config) -> Judgments | None:
+def open_judgments(config: Config) -> Judgments | None:
+    """The configured judgments; None without. Raises UserError where there is no catalog to rank."""
     if not config.validate.judgments:
         return None
     if config.keys.slots:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from daemon.config.learners import LearnerConfig
 from daemon.config.learners.omks import OksKeys, OmksKeys, SupportKeys
 from learners.errors import ConfigError
 from learners.hedge import HedgeConfig
@@ -20,6 +21,18 @@ def oks_settings(keys: OksKeys, columns: Mapping[str, range]) -> OmksConfig:
     """Settings of OKS on the mean of all kernels, or on the one there is. Raises ConfigError."""
     settings = _settings(keys, columns, hedge=HedgeConfig("uniform"))
     return replace(settings, mean=settings.parts > 1)
+
+
+def kernel_names(keys: LearnerConfig, columns: Mapping[str, range]) -> list[str]:
+    """The kernels that a learner weighs, in its order, for people: "text rbf 0.5", or a block of columns."""
+    if not isinstance(keys, SupportKeys):
+        return list(columns)
+    return [
+        f"{name} {one.kind} {one.sigma:g}" if one.kind == "rbf" else f"{name} {one.kind}"
+        for name in columns
+        for one in keys.kernels
+        if not one.views or name in one.views
+    ]
 
 
 def _settings(keys: SupportKeys, columns: Mapping[str, range], *, hedge: HedgeConfig) -> OmksConfig:

@@ -103,7 +103,10 @@ def test_the_kernels_of_a_version_are_judged_one_by_one(
     place.learn()
     labels = np.array([f"class{n % 4}" for n in range(OBJECTS)])
     (place.folder / "labels.tsv").write_text("".join(f"o{n}\t{one}\n" for n, one in enumerate(labels)))
-    settings = {"validate.judgments": f"labels:{place.folder}/labels.tsv", "feed.holdout_share": "0.5"}
+    settings: dict[str, Any] = {
+        "validate.judgments": f"labels:{place.folder}/labels.tsv",
+        "feed.holdout_share": 0.5,
+    }
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     capsys.readouterr()
     asked = ["models", "kernels", "latest", "--config", str(place.file), "--json", *words]

@@ -1,0 +1,97 @@
+"""Each kernel of a version judged by itself: OMKS-W weighs them by theta_i = exp(mAP_i).
+
+Source: Xia, Hoi, Jin, Zhao: Online multiple kernel similarity learning for visual search, TPAMI 36 (2014),
+section 6.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checkpoints.errors import CheckpointError
+from checkpoints.versions import VersionStore
+from daemon.config.model import Config
+from daemon.exits import EX_DATAERR, EX_USAGE, UserError
+from daemon.objects.space import space_of
+from daemon.validate.bench import holdout_rule, open_judgments
+from daemon.validate.judged import JudgedQueries
+from daemon.validate.objects import MappedObjects
+from daemon.validate.scorer import Scorer
+from daemon.versions.algorithms import algorithm_of, columns_of, learner_config_of
+from daemon.versions.kernel_settings import kernel_names
+from daemon.versions.maps import map_of
+from daemon.versions.serving_form import learner_of
+from learners.hedge import HedgeConfig, first_standing
+from learners.maps import FittedSpaceMap
+from learners.protocol import Learner
+from learners.quadratic import ServedForm
+from streams.catalog import load_catalog
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One kernel. name: of its view and kind. theta: its weight in the version, of sum 1. map: of its own
+    similarity alone on the judged queries of the holdout, None without judgments. weight: exp(map), theta of
+    OMKS-W up to a factor.
+    """
+
+    name: str
+    theta: float
+    map: float | None
+    weight: float | None
+
+
+def judge_kernels(versions: VersionStore, number: int, config: Config, most: int) -> list[KernelRow]:
+    """The kernels of a version in their order, each in the form that [serving] says, on at most `most` judged
+    queries. Raises UserError for a learner that weighs none, and for a version that does not load.
+    """
+    try:
+        version = versions.load(number)
+    except CheckpointError as error:
+        raise UserError(f"version {number} cannot be loaded: {error}", error.remedy, EX_DATAERR) from error
+    learner: Any = learner_of(version)
+    if not isinstance(getattr(learner, "theta", None), np.ndarray):
+        name = version.manifest.learner["name"]
+        raise UserError(f"{name} weighs no kernels", "choose a version of omks or omks-maps", EX_USAGE)
+    fitted, theta = map_of(version), learner.theta.tolist()
+    names = kernel_names(learner_config_of(version.manifest), columns_of(fitted))
+    measures: Sequence[float | None] = [None] * len(theta)
+    if config.validate.judgments:
+        kind = algorithm_of(version.manifest.learner["name"]).forms
+        measured = _Measure(config, fitted, most)
+        forms = (kind.make(one, max(1, number), config.serving) for one in each_alone(learner))
+        measures = [measured(form) for form in forms]
+    weights = [None if found is None else math.exp(found) for found in measures]
+    return [KernelRow(*row) for row in zip(names, theta, measures, weights, strict=True)]
+
+
+def each_alone(learner: Any) -> list[Learner]:
+    """The learner with all weight on one kernel, for each of them."""
+    made = []
+    for own in np.eye(len(learner.theta)):
+        given = HedgeConfig("given", weights=tuple(own.tolist()))
+        arrays = {**learner.state(), "standing": first_standing(given, len(own))}
+        made.append(type(learner).from_state(arrays, replace(learner.config, hedge=given)))
+    return made
+
+
+class _Measure:
+    """mAP over the whole catalog, on the judged queries of the holdout."""
+
+    def __init__(self, config: Config, fitted: FittedSpaceMap, most: int) -> None:
+        space, judgments = space_of(config), open_judgments(config)
+        assert judgments is not None
+        self._objects = MappedObjects(space, load_catalog(Path(config.catalog.path), space), fitted)
+        bound = judgments.bind(self._objects.ids)
+        self._judged = JudgedQueries(self._objects, bound, holdout_rule(config), most)
+
+    def __call__(self, form: ServedForm) -> float | None:
+        table = self._judged.table(Scorer(form, self._objects), self._judged.fixed)
+        found = self._judged.summary(self._judged.fixed, table)["map_full"]
+        return None if math.isnan(found) else found
