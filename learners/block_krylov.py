@@ -9,32 +9,39 @@ fixed start; run it with one BLAS thread.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from learners.block import Float32s
 
+Doubles: TypeAlias = NDArray[np.float64]
+
 SEED = 2015
 BLOCKS = 4
 """Of the subspace, each as wide as the pairs that are asked for."""
 SPARE = 8
 
-DEPENDENT = 1e-6
-"""A direction of less than this share of the longest squared length is no new one, in float32."""
+DEPENDENT = 1e-9
+"""A direction of less than this share of the longest squared length is no new one: kernel values are float32,
+whose rounding is all that is left of it."""
+LEAST = 1e-6
+"""Eigenvalues below this share of the largest are 0."""
 
 
-def kernel_ends(K: Float32s, M: sparse.csr_array, pairs: int) -> tuple[Float32s, Float32s]:
+def kernel_ends(K: Doubles, M: sparse.csr_array, pairs: int) -> tuple[Float32s, Float32s]:
     """At most `pairs` eigenpairs of Phi M Phi^T, those farthest from 0: values float32 [r], by descending
     size; and y float32 [n, r] with eigenvectors Phi y of length 1.
 
-    K: float32 [n, n]. Pairs that stand apart are found to rounding; crowded ones as Ritz approximations. As
-    many as there are directions where `pairs` reaches that.
+    K: float64 [n, n]; M: float64. Pairs that stand apart are found to rounding; crowded ones as Ritz
+    approximations. All there are where `pairs` reaches that.
     """
     n = len(K)
     width = min(n, pairs + SPARE)
-    start = np.random.default_rng(SEED).standard_normal((n, width)).astype(np.float32)
-    basis, images = np.empty((n, 0), np.float32), np.empty((n, 0), np.float32)
+    start = np.random.default_rng(SEED).standard_normal((n, width))
+    basis, images = np.empty((n, 0)), np.empty((n, 0))
     block = M @ (K @ start)
     for _ in range(BLOCKS):
         block, image = _orthonormal(block, K, basis, images)
@@ -42,30 +49,25 @@ def kernel_ends(K: Float32s, M: sparse.csr_array, pairs: int) -> tuple[Float32s,
             break
         basis, images = np.hstack([basis, block]), np.hstack([images, image])
         block = M @ image
-    small = (images.T @ (M @ images)).astype(np.float64)
+    small = images.T @ (M @ images)
     values, coordinates = np.linalg.eigh((small + small.T) / 2)
     found = np.argsort(-np.abs(values), kind="stable")[:pairs]
-    found = found[np.abs(values[found]) > DEPENDENT * np.abs(values).max(initial=0)]
-    return values[found].astype(np.float32), basis @ coordinates[:, found].astype(np.float32)
+    found = found[np.abs(values[found]) > LEAST * np.abs(values).max(initial=0)]
+    return values[found].astype(np.float32), np.asarray(basis @ coordinates[:, found], np.float32)
 
 
-def _orthonormal(
-    block: Float32s, K: Float32s, basis: Float32s, images: Float32s
-) -> tuple[Float32s, Float32s]:
+def _orthonormal(block: Doubles, K: Doubles, basis: Doubles, images: Doubles) -> tuple[Doubles, Doubles]:
     """(Y, K Y): what the block adds to the basis, orthonormal in the metric K; images: K basis.
 
     Twice, since rounding leaves a share of what the first pass takes away.
     """
-    scale = np.abs(block).max(initial=0)
-    block = block / scale if scale > 0 else block[:, :0]
-    whole: NDArray[np.float64] | None = None
+    longest = float(np.einsum("nw,nw->w", block, K @ block).max(initial=0))
     for _ in range(2):
         block = block - basis @ (images.T @ block)
         image = K @ block
-        gram = (block.T @ image).astype(np.float64)
+        gram = block.T @ image
         squares, axes = np.linalg.eigh((gram + gram.T) / 2)
-        whole = squares if whole is None else whole
-        kept = squares > DEPENDENT * max(whole.max(initial=0), 1e-30)
-        turn = (axes[:, kept] / np.sqrt(squares[kept])).astype(np.float32)
-        block, image = block @ turn, image @ turn
+        kept = squares > DEPENDENT * max(longest, 1e-300)
+        turn = axes[:, kept] / np.sqrt(squares[kept])
+        block, image, longest = block @ turn, image @ turn, 1.0
     return block, image

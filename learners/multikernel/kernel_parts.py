@@ -1,4 +1,4 @@
-"""What one kernel learned, as eigenvectors in the space of its features; see `learners.multikernel.supports_form`."""
+"""What one kernel learned, as eigenvectors in the space of its features; see `supports_form`."""
 
 from __future__ import annotations
 
@@ -28,35 +28,31 @@ class Part:
     vectors: Float32s
 
 
-def learned_part(K: Float32s, M: sparse.csr_array, rank: int, centred: bool) -> Part:
-    """The eigenvectors of I + Phi M Phi^T farthest from eigenvalue 1, `rank` of them; K = Phi^T Phi.
+def learned_part(gram: Float32s, M: sparse.csr_array, rank: int, centred: bool) -> Part:
+    """The eigenvectors of I + Phi M Phi^T farthest from eigenvalue 1, `rank` of them; gram = Phi^T Phi.
 
     centred: the direction of the objects' mean is taken out: everything happens orthogonal to it, and one
-    more vector has the eigenvalue 0. K is overwritten then.
+    more vector has the eigenvalue 0.
     """
+    K = gram.astype(np.float64)
+    square = K.sum()
     with threadpool_limits(limits=1, user_api="blas"):
-        mean = _mean_direction(K) if centred else None
-        if mean is None:
+        if not centred or square <= 0:
             values, vectors = kernel_ends(K, M, rank)
             return Part(1 + values, vectors)
+        mean = np.full(len(K), 1 / np.sqrt(square))
         along = mean @ K
         K -= np.outer(along, along)
         values, vectors = kernel_ends(K, M, rank)
-        vectors -= np.outer(mean, along @ vectors)
-        return Part(np.append(1 + values, np.float32(0)), np.column_stack([vectors, mean]))
-
-
-def _mean_direction(K: Float32s) -> Float32s | None:
-    """y of equal numbers with Phi y of length 1; None where the mean is 0."""
-    square = float(K.sum(dtype=np.float64))
-    return np.full(len(K), 1 / np.sqrt(square), np.float32) if square > 0 else None
+        vectors -= np.outer(mean, along @ vectors).astype(np.float32)
+        return Part(np.append(1 + values, np.float32(0)), np.column_stack([vectors, mean.astype(np.float32)]))
 
 
 def matrix_of(triplets: Int32s, tau: Float32s, n: int) -> sparse.csr_array:
-    """sym(M), float32 [n, n]: M[q, c] += tau and M[q, s] -= tau of each triplet; triplets: objects [T, 3]."""
+    """sym(M), float64 [n, n]: M[q, c] += tau and M[q, s] -= tau of each triplet; triplets: objects [T, 3]."""
     query, clicked, skipped = triplets.T
     places = (np.concatenate([query, query]), np.concatenate([clicked, skipped]))
-    half = np.concatenate([tau, -tau]) / 2
+    half = np.concatenate([tau, -tau]).astype(np.float64) / 2
     whole = (np.concatenate([half, half]), (np.concatenate(places), np.concatenate(places[::-1])))
     return sparse.csr_array(sparse.coo_array(whole, shape=(n, n)))
 

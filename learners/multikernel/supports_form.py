@@ -38,8 +38,9 @@ from learners.quadratic import inverse_roots
 from learners.serving import DEFAULT_POWER
 from learners.spread import dense_rows
 
-MOST_OBJECTS = 10_000
-"""Kept objects up to which a form is made: a Gram matrix of 400 MB there, for one kernel at a time."""
+MOST_OBJECTS = 8_192
+"""Kept objects up to which a form is made: about a gigabyte for the Gram matrix there, of one kernel at a
+time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
