@@ -66,7 +66,15 @@ class SparseBlock:
     def slice(self, start: int, stop: int) -> SparseBlock:
         """Rows start..stop-1 without copying; bounds as in Python slices of non-negative numbers."""
         start, stop = _bounds(start, stop, len(self))
-        return SparseBlock(self.indptr[start : stop + 1], self.indices, self.values, self.dim)
+        block = object.__new__(SparseBlock)  # a part of what was checked needs no check
+        for name, value in (
+            ("indptr", self.indptr[start : stop + 1]),
+            ("indices", self.indices),
+            ("values", self.values),
+            ("dim", self.dim),
+        ):
+            object.__setattr__(block, name, value)
+        return block
 
     def take(self, rows: Any) -> SparseBlock:
         """The rows named by an integer array, in its order, copied. Raises BlockError outside the block."""
@@ -134,7 +142,9 @@ class DenseBlock:
     def slice(self, start: int, stop: int) -> DenseBlock:
         """Rows start..stop-1 without copying; bounds as in Python slices of non-negative numbers."""
         start, stop = _bounds(start, stop, len(self))
-        return DenseBlock(self.values[start:stop])
+        block = object.__new__(DenseBlock)
+        object.__setattr__(block, "values", self.values[start:stop])
+        return block
 
     def take(self, rows: Any) -> DenseBlock:
         """The rows named by an integer array, in its order, copied. Raises BlockError outside the block."""

@@ -43,6 +43,12 @@ class Assigned:
     reason: NDArray[np.uint8]
     evicted: int
 
+    def by_tenancy(self) -> tuple[Int64s, list[int]]:
+        """(the rows that have a tenancy, one's after the other's, each one's in order; where each ends)."""
+        order = np.argsort(self.tenancy, kind="stable")[np.count_nonzero(self.tenancy < 0) :]
+        places = np.arange(len(self.tenancies))
+        return order, np.searchsorted(self.tenancy[order], places, side="right").tolist()
+
 
 class Directory:
     """The keys that have a slot, in the order of their last events.

@@ -15,17 +15,15 @@ from numpy.typing import NDArray
 
 from learners.batch import TripletBatch
 from learners.block import Float32s
-from learners.errors import BlockError, StateError
+from learners.errors import BlockError
 from learners.faults import faults_of
+from learners.keyed.arrays import repeated, taken_over
 from learners.keyed.config import KeyedConfig
 from learners.keyed.directory import Assigned, Directory
 from learners.matrix_state import checked_weights, one_triplet
 from learners.outcome import REJECTED, Reason, StepInfo
 from learners.protocol import Learner
 from learners.steps import Steps, TripletSteps, taken_triplets
-
-CHECKED = 1 << 22
-"""Numbers of an array that are looked at together."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -47,7 +45,7 @@ class Keyed:
         """No key yet. Raises ConfigError as the learner does."""
         self.config, self.directory, self.untrained = config, Directory(config), config.make(dim)
         self._arrays: Arrays = {
-            name: _repeated(array, config.slots) for name, array in self.untrained.state().items()
+            name: repeated(array, config.slots) for name, array in self.untrained.state().items()
         }
         self._learners: dict[int, Learner] = {}
 
@@ -109,18 +107,19 @@ class Keyed:
         self, batch: TripletBatch, weights: NDArray[np.float64], assigned: Assigned, info: StepInfo
     ) -> None:
         """Each tenancy's events, in order, by its own learner."""
-        order = np.argsort(assigned.tenancy, kind="stable")
-        ends = np.searchsorted(assigned.tenancy[order], np.arange(-1, len(assigned.tenancies)), side="right")
-        for place, tenancy in enumerate(assigned.tenancies):
-            rows = order[ends[place] : ends[place + 1]]
+        order, ends = assigned.by_tenancy()
+        alone = len(order) == len(batch) and len(ends) == 1
+        grouped, start = batch if alone else batch.take(order), 0
+        for tenancy, end in zip(assigned.tenancies, ends, strict=True):
             if tenancy.fresh:
                 self._begin(tenancy.slot)
-            learner = self._learner_in(tenancy.slot)
-            own = learner.learn_many(batch.take(rows), weights[rows] if len(weights) else None)
+            learner, rows = self._learner_in(tenancy.slot), order[start:end]
+            told = learner.learn_many(grouped.slice(start, end), weights[rows] if len(weights) else None)
             self._keep(tenancy.slot, learner)
-            info.outcome[rows], info.loss[rows] = own.outcome, own.loss
-            info.tau[rows], info.reason[rows] = own.tau, own.reason
-            info.projected += [int(rows[at - 1]) + 1 for at in own.projected]
+            start = end
+            info.outcome[rows], info.loss[rows] = told.outcome, told.loss
+            info.tau[rows], info.reason[rows] = told.tau, told.reason
+            info.projected += [int(rows[at - 1]) + 1 for at in told.projected]
         info.projected.sort()
 
     def _begin(self, slot: int) -> None:
@@ -202,7 +201,7 @@ class Keyed:
         )
         keyed.config, keyed.untrained = config, config.make(first.dim)
         keyed._arrays = {
-            name: _taken_over(arrays, name, array, config.slots, copy)
+            name: taken_over(arrays, name, array, config.slots, copy)
             for name, array in keyed.untrained.state().items()
         }
         for slot in range(len(keyed.directory)):
@@ -216,33 +215,3 @@ class Keyed:
     def warm_up(self) -> None:
         """Do now what the first event would otherwise wait for. Raises RuntimeError."""
         self.untrained.warm_up()
-
-
-def _repeated(array: NDArray[Any], slots: int) -> NDArray[Any]:
-    """[slots, ...] of copies of an array; pages of zeros stay untouched."""
-    repeated = np.zeros((slots, *array.shape), array.dtype)
-    if array.any():
-        repeated[...] = array
-    return repeated
-
-
-def _taken_over(
-    arrays: Mapping[str, NDArray[Any]], name: str, one: NDArray[Any], slots: int, copy: bool
-) -> NDArray[Any]:
-    """The array of that name, which holds `slots` like `one`. Raises StateError."""
-    array = arrays.get(name)
-    if array is None:
-        raise StateError(f"array {name} is missing")
-    if array.dtype != one.dtype or array.shape != (slots, *one.shape):
-        raise StateError(
-            f"array {name} is {array.dtype} {array.shape}, not {one.dtype} {(slots, *one.shape)}"
-        )
-    flat = array.reshape(-1)
-    for start in range(0, flat.size if array.dtype.kind == "f" else 0, CHECKED):
-        if not np.isfinite(flat[start : start + CHECKED]).all():
-            raise StateError(f"array {name} holds values that are not finite")
-    if copy:
-        return np.array(array, order="C")
-    if not (array.flags.writeable and array.flags.c_contiguous and array.flags.aligned):
-        raise StateError(f"{name} cannot be taken over: it is read-only or not contiguous; use copy=True")
-    return array
