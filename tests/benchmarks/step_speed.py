@@ -1,4 +1,5 @@
-"""Figures of the bare OASIS step: our kernel over a C loop, NumPy, river and Vowpal Wabbit."""
+"""Figures of the bare OASIS step: our kernel over a C loop, NumPy, river and Vowpal Wabbit; and of its
+relatives over it."""
 
 from __future__ import annotations
 
@@ -8,14 +9,34 @@ from collections.abc import Callable
 import numpy as np
 
 from learners import Oasis, OasisConfig, TripletBatch
+from learners.dissim import Dissim, DissimConfig
 from tests.benchmarks import step_rivals
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import random_triplets
 
 
 def kernel(batch: TripletBatch) -> Callable[[], float]:
-    """Our learner on the whole batch from W = I, every page touched before the clock starts."""
-    learner = Oasis(batch.query.dim, OasisConfig(C=step_rivals.C))
+    """OASIS on the whole batch from W = I."""
+    return _timed(Oasis(batch.query.dim, OasisConfig(C=step_rivals.C)), batch)
+
+
+def relatives(batch: TripletBatch) -> list[Figure]:
+    """OASIS kept symmetric, and Dissim-OASIS, over plain OASIS: at 70 non-zeros they change twice and four
+    times as many entries of W."""
+    dim, C = batch.query.dim, step_rivals.C
+    plain = kernel(batch)
+    others: dict[str, Oasis | Dissim] = {
+        "oasis_symmetric_vs_oasis": Oasis(dim, OasisConfig(C, "online")),
+        "dissim_step_vs_oasis": Dissim(dim, DissimConfig(C)),
+    }
+    what = "the plain OASIS step; d = 10,000, 70 non-zeros, C = 0.1"
+    return [
+        ratio_figure(name, what, _timed(learner, batch), plain, repeats=5) for name, learner in others.items()
+    ]
+
+
+def _timed(learner: Oasis | Dissim, batch: TripletBatch) -> Callable[[], float]:
+    """Events per second of the whole batch, every page touched before the clock starts."""
 
     def run() -> float:
         learner.W.fill(0.0)
@@ -59,4 +80,4 @@ def figures(vw_python: str | None) -> list[Figure]:
         rival = step_rivals.vowpal_wabbit(batch, vw_python)
         against = f"Vowpal Wabbit {step_rivals.VW_OPTIONS}; {what}"
         measured.append(ratio_figure("oasis_step_vs_vw", against, ours, rival, repeats=5))
-    return measured
+    return measured + relatives(random_triplets(5_000))
