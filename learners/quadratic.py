@@ -88,6 +88,22 @@ def apply_terms(form: ServedForm, products: Float32s, terms: Float32s) -> Float3
     )
 
 
+class FeaturedForm(ServedForm, Protocol):
+    """A form that does not fold, but can keep some numbers of each object, by which pairs are scored
+    quickly."""
+
+    def features(self, items: Any) -> Float32s:
+        """Those numbers, float32 [n, F]; the bits of a row do not depend on the others."""
+
+    def pair_scores(self, queries: Block, asked: Float32s, items: Block, features: Float32s) -> Float32s:
+        """`scores` of all pairs, to the bit; asked, features: those of queries and items."""
+
+
+def featured(form: ServedForm) -> TypeGuard[FeaturedForm]:
+    """Whether a form keeps features."""
+    return hasattr(form, "features")
+
+
 def folds(form: ServedForm) -> TypeGuard[FoldingForm]:
     """Whether a form is one that folds."""
     return hasattr(form, "fold")

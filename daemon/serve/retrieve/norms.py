@@ -13,6 +13,7 @@ from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
 from daemon.serve.retrieve.ann import AnnIndex, AnnSettings, load_faiss
 from daemon.serve.retrieve.buffers import Buffers
+from daemon.serve.retrieve.features import features_of
 from daemon.serve.retrieve.guard import QUERIES, TOP, Guarded, choose_width, recall
 from daemon.serve.retrieve.part import Indexed, ReadyPart, folded_queries, near_enough, nearest
 from learners.block import Block, Float32s
@@ -82,6 +83,8 @@ class Preparer:
             if not _gathered(part, before, terms):
                 _compute(view, part.vectors, terms, whole if on_demand else self._pieces)
             ready = replace(ready, scale=terms) if view.normalised else replace(ready, offset=terms)
+        if view.rescored and not on_demand:
+            ready = replace(ready, features=features_of(view.form, part, before, self._pieces))
         if ready.indexed.ann is not None and self._ann is not None and not on_demand:
             if view.has_terms:
                 cells = view.terms(view.self_scores(ready.indexed.ann.centres))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from daemon.serve.items.snapshot import IndexSnapshot
-from learners.block import Block, Int64s, concatenate
+from learners.block import Block, Float32s, Int64s, concatenate
+from learners.quadratic import ServedForm, featured
 from learners.search import kept_scores
-from learners.search.rescoring import Scores
 
 Place = tuple[float, int, int]
 """(score, part, row) of an item."""
@@ -20,25 +20,40 @@ Place = tuple[float, int, int]
 class Rescoring:
     """How the items that a search found for a query are put in order.
 
-    scores: the form's own. queries: mapped, row i is that of query i. shortlist: how many items are looked
-    for at least, beside those that are left out of an answer.
+    queries: mapped, row i is that of query i. features: of the items of each part, None where they were not
+    made. shortlist: how many items are looked for at least, beside those that are left out of an answer.
     """
 
-    scores: Scores
+    form: ServedForm
     queries: Block
+    features: Sequence[Float32s | None]
     shortlist: int
 
     def ordered(self, snapshot: IndexSnapshot, query: int, parts: Int64s, rows: Int64s) -> list[Place]:
         """Items by descending score, equal ones by part and row. parts, rows: int64 [n], where they are."""
-        blocks, numbers, places = [], [], []
+        blocks, features = [], []
+        numbers: list[int] = []
+        places: list[int] = []
         for number in np.unique(parts).tolist():
             here = np.sort(rows[parts == number])
             blocks.append(snapshot.parts[number].vectors.take(here))
+            known = self.features[number]
+            if known is not None:
+                features.append(known[here])
             numbers += [number] * len(here)
             places += here.tolist()
         if not blocks:
             return []
-        one = self.queries.slice(query, query + 1)
-        found = kept_scores(self.scores(one, concatenate(blocks))[0])
+        found = kept_scores(self._scores(query, concatenate(blocks), features))
         order: Sequence[int] = np.argsort(-found, kind="stable").tolist()
         return [(float(found[at]), numbers[at], places[at]) for at in order]
+
+    def _scores(self, query: int, items: Block, features: Sequence[Float32s]) -> Float32s:
+        """By the items' features where all are there: the same bits."""
+        one = self.queries.slice(query, query + 1)
+        if featured(self.form) and sum(map(len, features)) == len(items):
+            known = np.concatenate(features)
+            scores = self.form.pair_scores(one, self.form.features(one), items, known)
+        else:
+            scores = self.form.scores(one, items)
+        return np.asarray(scores[0], np.float32)

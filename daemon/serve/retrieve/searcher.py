@@ -212,7 +212,8 @@ def _answer(
     ready = [norms.parts[part.serial] for part in snapshot.parts]
     rescoring = None
     if view.rescored:
-        rescoring = Rescoring(view.form.scores, block.take(np.flatnonzero(usable)), shortlist)
+        features = [part.features for part in ready]
+        rescoring = Rescoring(view.form, block.take(np.flatnonzero(usable)), features, shortlist)
     queries = [asked.queries[place] for place in places]
     own = own_scores(view, folded, block)[usable].tolist()
     finder = Finder(snapshot, ready, queries, folded[usable], rescoring)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from daemon.serve.query import Hit, Query
+from daemon.serve.retrieve import features
 from learners.block import Block, as_block
 from learners.multikernel import Omks, OmksConfig, ViewKernels
-from learners.quadratic import ServedForm, folds
+from learners.quadratic import ServedForm, featured, folds
 from learners.search import kept_scores, rescored
 from tests.daemon.serve.retrieve.makers import DIM, Items, searcher_of, several_parts, view_of
 from tests.learners.examples import triplets
@@ -125,6 +126,35 @@ def test_an_answer_says_whether_it_may_have_passed_something_over() -> None:
     ):
         searcher, _ = searcher_of(items, view, shortlist=shortlist)
         assert searcher.search("latest", [query]).exact == [exact]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_are_made_once_per_form_and_gathered_for_merged_parts(kind: str) -> None:
+    items, form = several_parts(kind), form_of()
+    view = replace(view_of(np.eye(DIM, dtype=np.float32)), form=form)
+    searcher, replica = searcher_of(items, view)
+    before = replica.view
+    assert before is not None
+    items.put(["new"], items.vectors["a1"][None])
+    again = replace(before, prepared=searcher.prepare(before))
+    parts = len(items.snapshot().parts)
+    while len(items.snapshot().parts) == parts:
+        assert items.index.work(), "nothing to merge: give the test smaller parts"
+    merged = searcher.prepare(again).parts
+    fresh = searcher.prepare(replace(view, prepared=None)).parts
+    for part in items.snapshot().parts:
+        mine, anew = merged[part.serial].features, fresh[part.serial].features
+        assert mine is not None
+        assert anew is not None
+        assert mine.tobytes() == anew.tobytes()
+    assert featured(form)
+
+
+def test_a_part_that_is_too_large_is_scored_without_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = several_parts("dense")
+    (known,) = ask(items, 1000, Query(id="a0", k=20))
+    monkeypatch.setattr(features, "MOST_BYTES", 0)
+    assert ask(items, 1000, Query(id="a0", k=20)) == [known]
 
 
 def test_scores_that_are_no_numbers_come_last_and_stay_finite() -> None:
