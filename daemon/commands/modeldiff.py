@@ -32,6 +32,7 @@ def diff(
     ] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Of the sample of queries.")] = 0,
     most: Annotated[int, typer.Option(min=1, max=10_000, help="Longest list of each kind.")] = 10,
+    key: Annotated[str | None, typer.Option(help="Whose model, where there is one per key.")] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     json: JsonOption = False,
@@ -50,7 +51,7 @@ def diff(
     kept = versions.versions()
     pair = number_of(before, kept, entries), number_of(after, kept, entries)
     objects = catalog_objects(settings, versions, pair[0]) if queries else None
-    asked = Asked(entries=most, queries=queries, moved=most, seed=seed)
+    asked = Asked(entries=most, queries=queries, moved=most, seed=seed, key=key)
     found = compare(versions, pair, settings.serving, objects, asked)
     if json:
         write_json(asdict(found))

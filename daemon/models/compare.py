@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from checkpoints import Damaged, Version, VersionStore
 from daemon.config.model import ServingConfig
-from daemon.exits import EX_DATAERR, UserError
+from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.models.diff import (
     Diff,
     Queries,
@@ -25,6 +25,7 @@ from daemon.models.diff import (
 )
 from daemon.models.objects import Objects
 from daemon.models.refusal import Refused
+from daemon.versions.keyed_form import KeyedForm
 from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
 from learners.block import Float32s
@@ -40,7 +41,7 @@ LONG = 10
 @dataclass(frozen=True, slots=True)
 class Asked:
     """How much to tell. entries, directions, moved: longest lists; queries: size of the sample, 0 asks none;
-    seed: of the sample.
+    seed: of the sample. key: whose model is compared, where there is one per key.
     """
 
     entries: int = 20
@@ -48,6 +49,7 @@ class Asked:
     queries: int = 200
     moved: int = LONG
     seed: int = 0
+    key: str | None = None
 
 
 def compare(
@@ -65,7 +67,7 @@ def compare(
     """
     old, new = (_load(versions, number) for number in pair)
     _same_space(old, new)
-    making = [partial(serving_form, versions, version, serving, keep=False) for version in (old, new)]
+    making = [partial(_form, versions, version, serving, asked.key) for version in (old, new)]
     matrices = matrix_of(old.arrays, making[0], pair[0]), matrix_of(new.arrays, making[1], pair[1])
     skipped = what_is_compared(old.arrays, matrices)
     queries = None
@@ -129,10 +131,28 @@ def _queries(
         )
     items, rows = as_items(objects.mapped), sample(len(objects.ids), asked.queries, asked.seed)
     before, after = (
-        nearest(serving_form(versions, version, serving, keep=False), objects.mapped, items, rows)
-        for version in pair
+        nearest(_form(versions, version, serving, asked.key), objects.mapped, items, rows) for version in pair
     )
     return moved_queries(objects.ids, rows, (before, after), asked.seed, asked.moved)
+
+
+def _form(versions: VersionStore, version: Version, serving: ServingConfig, key: str | None) -> ServedForm:
+    return form_of_key(serving_form(versions, version, serving, keep=False), version.manifest.number, key)
+
+
+def form_of_key(form: ServedForm, number: int, key: str | None) -> ServedForm:
+    """The form of a version, or of the key's model in it: of a key without one, that of version 0. Raises
+    UserError for a key where there is one model, and for none where there are several.
+    """
+    if not isinstance(form, KeyedForm):
+        if key is None:
+            return form
+        raise UserError(f"version {number} has one model for all", "leave --key out", EX_USAGE)
+    if key is None:
+        remedy = "name one: tripletd models diff --key KEY"
+        raise UserError(f"version {number} has one model per key", remedy, EX_USAGE)
+    model = form.model_of(key)
+    return form.base if model is None else model.form()
 
 
 def _load(versions: VersionStore, number: int) -> Version:

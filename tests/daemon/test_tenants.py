@@ -197,6 +197,13 @@ def test_people_see_each_key(shop: Shop, capsys: pytest.CaptureFixture[str]) -> 
     assert "cosine: its gain" in one
     assert main(["models", "show", "best", "--key", "nobody", "--config", str(shop.file)]) == EX_USAGE
     assert "has no model of the key 'nobody'" in capsys.readouterr().err
+    assert main(["models", "diff", "0", "best", "--config", str(shop.file)]) == EX_USAGE
+    assert "has one model per key" in capsys.readouterr().err
+    moved = json.loads(shown("models", "diff", "0", "best", "--key", "shapes", "--json"))
+    assert moved["relative"] > 0.1
+    assert moved["queries"]["shared"] < 0.9
+    alike = json.loads(shown("models", "diff", "0", "best", "--key", "nobody", "--json"))
+    assert (alike["relative"], alike["queries"]["shared"]) == (0, 1)
     assert shown("curves", "--csv", "-").count("\n") == 3
     assert "best" in shown("models", "list")
     assert "Traceback" not in shown("status")

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 import numpy as np
 
 from daemon.exits import UserError
-from daemon.models.compare import Asked, diff_of, matrix_of, what_is_compared
+from daemon.models.compare import Asked, diff_of, form_of_key, matrix_of, what_is_compared
 from daemon.models.diff import Diff, K, Queries, moved_queries
 from daemon.replica.status import NotServing
 from daemon.replica.view import View
@@ -80,6 +80,7 @@ class PageComparer:
                 opened.explorer.read_state(pair[0]) as (old, A),
                 opened.explorer.read_state(pair[1]) as (new, B),
             ):
+                form_of_key(old.form, pair[0], None)  # many models are not compared at once
                 queries = _queries(opened, old, new)
                 matrices = (
                     matrix_of(A, lambda: old.form, pair[0]),
