@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse as sparse_module
@@ -15,13 +17,17 @@ from learners.serving import ServingForm
 from tests.daemon.validate.helpers import judge_of, plain
 
 
-@pytest.mark.parametrize("normalised", [True, False])
-def test_the_scorer_gives_the_serving_forms_own_scores(world, normalised):
+@pytest.mark.parametrize("score", ["normalised", "raw", "distance"])
+def test_the_scorer_gives_the_serving_forms_own_scores(world, score):
     world.learn(3000)
     _, objects = judge_of(world)
-    form = ServingForm.from_matrix(world.learner.W, normalised)
+    form = ServingForm.from_matrix(world.learner.W, score == "normalised")
+    form = replace(form, distance=score == "distance")
     scorer, rows = Scorer(form, objects), np.array([5, 3, 99])
-    want = form.scores(world.mapped.take([1, 2]), world.mapped)
+    asked = world.mapped.take([1, 2])
+    want = form.scores(asked, world.mapped)
+    if score == "distance":  # but for what is the query's alone
+        want += form.self_scores(asked)[:, None]
     folded = scorer.fold([world.ref(1), world.ref(2, True)])
     np.testing.assert_allclose(scorer.catalog(folded), want, rtol=1e-4, atol=1e-5)
     each = scorer.rows(folded, np.array([[5, 3], [99, 4]]))
