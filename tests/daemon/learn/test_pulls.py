@@ -1,8 +1,10 @@
-"""A matrix that is pulled back towards its start: one learner more, told of in its own steps."""
+"""Learners that are pulled back towards their start: one learner more, told of in its own steps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,23 @@ def test_it_stays_near_its_start_and_can_be_replayed(site: Site, algorithm: str)
         assert 0 < distance(site) <= 0.2 * (1 + 1e-5)
     with closing(open_source(site.address)) as source:
         assert replay(site.versions, source, None, 0, site.newest().number).equal
+
+
+@pytest.mark.parametrize("algorithm", ["soml-tg", "soml-da", "omks-maps"])
+def test_one_that_forgets_can_be_resumed_and_replayed(new_site: Callable[..., Site], algorithm: str) -> None:
+    """Pulls come after the 30th event of all, wherever a run ended."""
+    forgets = {"learner__algorithm": algorithm, "learner__pull_every": 30, "learner__decay": 0.5}
+    events, learned = make_events(65), []
+    for cuts in ((0, 20, 45, 65), (0, 65)):
+        site = new_site()
+        for start, stop in pairwise(cuts):
+            site.feed(events[start:stop])
+            assert site.learn(**forgets) == EX_OK
+        arrays = site.versions.load(site.newest().number).arrays
+        learned.append({name: array.tobytes() for name, array in arrays.items() if "." not in name})
+        with closing(open_source(site.address)) as source:
+            assert replay(site.versions, source, None, 0, site.newest().number).equal
+    assert learned[0] == learned[1]
 
 
 def test_other_pulls_are_other_settings(site: Site) -> None:
