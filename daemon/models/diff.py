@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from learners.block import Block, Int64s
 from learners.change import Change
-from learners.forms.identity import search_form
 from learners.maps import FittedSpaceMap, WhitenMap
-from learners.quadratic import ServedForm, folds, has_terms, terms_of
+from learners.quadratic import FoldingForm, ServedForm, featured, folds, has_terms, terms_of
 from learners.scores import row_blocks
-from learners.search import SHORTLIST, Items, rescored, topk
+from learners.search import Items, kept_scores, topk
 from learners.spectrum import Spectrum
 
 K = 10
@@ -122,25 +121,33 @@ def sample(count: int, size: int, seed: int) -> Int64s:
 
 def nearest(form: ServedForm, mapped: Block, items: Items, rows: Int64s, k: int = K) -> Int64s:
     """The k objects nearest to each object named by `rows`, itself left out: int64 [len(rows), k], -1 where
-    there are fewer. mapped: all objects; items: the same, as the search reads them. Where the form does not
-    fold, the nearest of a shortlist.
+    there are fewer. mapped: all objects; items: the same, as the search reads them.
     """
-    search = search_form(form)
-    terms = terms_of(search, search.self_scores(mapped)) if has_terms(search) else None
-    scale, offset = (terms, None) if search.normalised else (None, terms)
     found = np.full((len(rows), k), -1, np.int64)
-    room = k + 1 if folds(form) else SHORTLIST
-    for part in row_blocks(len(rows), max(form.dim, room)):
-        asked = mapped.take(rows[part])
-        _, best = topk(search.fold(asked), items, scale, None, room, offset=offset)
-        for at, own in enumerate(rows[part], part.start):
-            others = best[at - part.start]
-            if not folds(form):
-                one = asked.slice(at - part.start, at - part.start + 1)
-                others = rescored(form.scores, one, mapped, others, k + 1)[1][0]
-            others = others[others != own][:k]
-            found[at, : len(others)] = others
+    best = _searched(form, mapped, items, rows, k + 1) if folds(form) else _scored(form, mapped, rows, k + 1)
+    for at, own in enumerate(rows):
+        others = next(best)
+        others = others[others != own][:k]
+        found[at, : len(others)] = others
     return found
+
+
+def _searched(form: FoldingForm, mapped: Block, items: Items, rows: Int64s, k: int) -> Iterator[Int64s]:
+    terms = terms_of(form, form.self_scores(mapped)) if has_terms(form) else None
+    scale, offset = (terms, None) if form.normalised else (None, terms)
+    for part in row_blocks(len(rows), form.dim):
+        yield from topk(form.fold(mapped.take(rows[part])), items, scale, None, k, offset=offset)[1]
+
+
+def _scored(form: ServedForm, mapped: Block, rows: Int64s, k: int) -> Iterator[Int64s]:
+    known = form.features(mapped) if featured(form) else None
+    for part in row_blocks(len(rows), len(mapped)):
+        asked = mapped.take(rows[part])
+        if featured(form) and known is not None:
+            scores = form.pair_scores(asked, known[rows[part]], mapped, known)
+        else:
+            scores = form.scores(asked, mapped)
+        yield from np.argsort(-kept_scores(scores), axis=1, kind="stable")[:, :k]
 
 
 def moved_queries(

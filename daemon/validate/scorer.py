@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from daemon.validate.measures import Rows
 from daemon.validate.objects import MappedObjects
+from daemon.validate.pair_scores import PairScores
 from learners.block import Block, DenseBlock, Float32s
 from learners.forms.identity import IdentityForm
 from learners.quadratic import ServedForm, apply_terms, folds, has_terms, terms_of
@@ -23,10 +24,16 @@ class NotFinite(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Objects ready to be scored by one version: mapped features, and `terms_of` each where there are any."""
+    """Objects ready to be scored by one version: mapped features, `terms_of` each where there are any, and
+    what a form that does not fold keeps of each."""
 
     block: Block
     terms: Float32s | None
+    features: Float32s | None = None
+
+    def take(self, rows: NDArray[np.int64]) -> Items:
+        """Some of them, without their terms."""
+        return Items(self.block.take(rows), None, None if self.features is None else self.features[rows])
 
 
 class Scorer:
@@ -40,7 +47,7 @@ class Scorer:
 
     def __init__(self, form: ServedForm, objects: MappedObjects) -> None:
         self._form = form if folds(form) else IdentityForm(form.dim, normalised=False)
-        self._own = None if folds(form) else form
+        self._pairs = None if folds(form) else PairScores(form, objects)
         self._objects = objects
         self._terms: Float32s | None = None
         if has_terms(self._form) and objects.catalog is not None:
@@ -48,8 +55,10 @@ class Scorer:
 
     def fold(self, refs: Sequence[ObjectRef]) -> Float32s:
         """Queries ready to be scored: S q, over its norm where normalised, or the queries themselves where
-        the form does not fold; float32 [n, d]."""
+        the form does not fold; float32 [n, any]."""
         block, rows = self._objects.block(refs)
+        if self._pairs is not None:
+            return self._pairs.ready(block, rows)
         folded = self._form.fold(block)
         if self._form.normalised:
             folded *= self._terms_of(block, rows)[:, None]
@@ -58,27 +67,24 @@ class Scorer:
     def items(self, refs: Sequence[ObjectRef]) -> Items:
         """Any objects, ready to be scored."""
         block, rows = self._objects.block(refs)
-        return Items(block, self._terms_of(block, rows) if has_terms(self._form) else None)
+        features = None if self._pairs is None else self._pairs.features(block, rows)
+        return Items(block, self._terms_of(block, rows) if has_terms(self._form) else None, features)
 
     def against(self, folded: Float32s, items: Items) -> Float32s:
         """Scores of all queries against all items, [queries, items]."""
-        return self._finish(self._products(folded, items.block), items.terms)
+        return self._finish(self._products(folded, items), items.terms)
 
     def catalog(self, folded: Float32s) -> Float32s:
         """Scores against every catalog object, in row order, [queries, objects]."""
-        assert self._objects.catalog is not None
-        return self._finish(self._products(folded, self._objects.catalog), self._terms)
+        return self._finish(self._products(folded, self._every()), self._terms)
 
     def rows(self, folded: Float32s, rows: Rows) -> Float32s:
         """Scores of each query against its own k catalog rows, int64 [queries, k] -> [queries, k]."""
-        assert self._objects.catalog is not None
-        block = self._objects.catalog.take(rows.reshape(-1))
-        terms = None if self._terms is None else self._terms[rows]
-        if self._own is None:
+        every, terms = self._every(), None if self._terms is None else self._terms[rows]
+        if self._pairs is None:
+            block = every.block.take(rows.reshape(-1))
             return self._finish(_row_products(folded, block).reshape(rows.shape), terms)
-        k = rows.shape[1]
-        parts = [block.slice(at * k, (at + 1) * k) for at in range(len(rows))]
-        found = [self._products(folded[at : at + 1], part)[0] for at, part in enumerate(parts)]
+        found = [self._products(folded[at : at + 1], every.take(own))[0] for at, own in enumerate(rows)]
         return self._finish(np.array(found, np.float32).reshape(rows.shape), terms)
 
     def pairs(self, folded: Float32s, owner: Rows, refs: Sequence[ObjectRef]) -> Float32s:
@@ -87,13 +93,20 @@ class Scorer:
         products = np.zeros(len(refs), np.float32)
         for query in np.unique(owner).tolist():
             mine = np.flatnonzero(owner == query)
-            products[mine] = self._products(folded[query : query + 1], items.block.take(mine))[0]
+            products[mine] = self._products(folded[query : query + 1], items.take(mine))[0]
         return self._finish(products, items.terms)
 
-    def _products(self, folded: Float32s, items: Block) -> Float32s:
-        if self._own is None:
-            return against(folded, items)
-        return self._own.scores(DenseBlock(folded), items)
+    def _every(self) -> Items:
+        """The catalog's objects."""
+        assert self._objects.catalog is not None
+        return Items(self._objects.catalog, self._terms, None if self._pairs is None else self._pairs.catalog)
+
+    def _products(self, folded: Float32s, items: Items) -> Float32s:
+        if self._pairs is None:
+            return against(folded, items.block)
+        features = items.features
+        known = np.zeros((len(items.block), 0), np.float32) if features is None else features
+        return self._pairs.scores(folded, items.block, known)
 
     def _terms_of(self, block: Block, rows: NDArray[np.int32]) -> Float32s:
         if self._terms is None:

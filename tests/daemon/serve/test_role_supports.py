@@ -142,3 +142,26 @@ def test_a_program_that_follows_gets_the_same(place: Place) -> None:
     assert own[0] == "o3"
     assert others == expected(form, objects, 3, 5, OBJECTS)
     assert scores.tobytes() == form.scores(objects.take([0, 1, 2, 3]), objects).tobytes()
+
+
+def test_two_versions_are_compared_by_their_queries(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.feed(80, seed=1)
+    place.learn()
+    capsys.readouterr()
+    assert main(["models", "diff", "0", "latest", "--config", str(place.file), "--json"]) == EX_OK
+    told = json.loads(capsys.readouterr().out)
+    assert (told["spectra"], told["relative"], told["steps"]) == ([], None, [])
+    assert told["skipped"] == [
+        "W: this learner has none, and its similarity is no matrix; the queries tell what changed"
+    ]
+    assert told["queries"]["sampled"] == OBJECTS
+    moved = told["queries"]["moved"][0]
+    own = int(moved["id"].removeprefix("o"))
+    tops = []
+    for number in (0, place.newest().number):
+        form, objects = offline(place, number)
+        tops.append({name for name, _ in expected(form, objects, own, 10, OBJECTS)})
+    assert set(moved["entered"]) == tops[1] - tops[0]
+    assert set(moved["left"]) == tops[0] - tops[1]
+    assert main(["models", "diff", "0", "latest", "--config", str(place.file)]) == EX_OK
+    assert "spectrum" not in capsys.readouterr().out

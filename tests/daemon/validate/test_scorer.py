@@ -13,8 +13,10 @@ from daemon.validate.scorer import Scorer
 from learners.block import as_block
 from learners.forms.identity import IdentityForm
 from learners.maps import SpaceMap, ViewConfig
+from learners.multikernel import Omks, OmksConfig, ViewKernels
 from learners.serving import ServingForm
 from tests.daemon.validate.helpers import judge_of, plain
+from tests.learners.examples import triplets
 
 
 @pytest.mark.parametrize("score", ["normalised", "raw", "distance"])
@@ -54,3 +56,22 @@ def test_the_form_without_a_matrix_is_the_one_of_the_unit_matrix(world, normalis
 def csr(world):
     kept = sparse_module.csr_array(np.where(np.abs(world.values) > 1, world.values, 0))
     return as_block(kept)
+
+
+@pytest.mark.parametrize("power", [1.5, None], ids=["form", "as-learned"])
+def test_a_form_that_does_not_fold_is_asked_itself(world, power):
+    _, objects = judge_of(world)
+    learner = Omks(12, OmksConfig((ViewKernels(0, 12),), triplets=40, objects=64))
+    learner.learn_many(triplets(3, 60, 12, "dense"))
+    form = learner.form(True, power)
+    scorer, rows = Scorer(form, objects), np.array([5, 3, 99])
+    want = form.scores(world.mapped.take([1, 2]), world.mapped)
+    folded = scorer.fold([world.ref(1), world.ref(2, True)])
+    np.testing.assert_allclose(scorer.catalog(folded), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        scorer.rows(folded, np.stack([rows, rows])), want[:, rows], rtol=1e-5, atol=1e-6
+    )
+    items = scorer.items([world.ref(5), world.ref(3, True), world.ref(99)])
+    np.testing.assert_allclose(scorer.against(folded, items), want[:, rows], rtol=1e-5, atol=1e-6)
+    pairs = scorer.pairs(folded, np.array([1, 0]), [world.ref(5, True), world.ref(3)])
+    np.testing.assert_allclose(pairs, [want[1, 5], want[0, 3]], rtol=1e-5, atol=1e-6)
