@@ -167,6 +167,15 @@ def test_who_was_silent_longest_goes_and_comes_back_without_a_memory() -> None:
     assert keyed.learner_of("c") is None
 
 
+def test_who_was_silent_longest_goes_after_a_restart_too() -> None:
+    config = settings_of(2, when_full="evict")
+    keyed = Keyed(DIM, config)
+    keyed.learn_many(of(["a", "b", "a"]))
+    again = Keyed.from_state(keyed.state(), config)
+    again.learn_many(of(["c"]))
+    assert sorted(again.names()) == ["a", "c"]
+
+
 def test_a_new_key_waits_until_the_oldest_was_silent_long_enough() -> None:
     """Events that are refused count: the clock goes on while all slots are taken by the silent."""
     keyed = Keyed(DIM, settings_of(1, when_full="evict", evict_after=4))
