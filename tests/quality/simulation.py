@@ -35,6 +35,7 @@ LENGTH = 10
 VERSION_EVERY = 8_000
 WINDOW = 2_000
 BATCH = 1_000
+WARM_UP = 1_000
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ class Simulation:
         self._data = data
         self._setting = setting
         self._rng = np.random.default_rng(setting.seed)
-        self._learner = untrained(setting.learner, data.objects.dim, data.columns)
+        self._learner = untrained(
+            setting.learner, data.objects.dim, data.columns, data.mapped.slice(0, 1_000)
+        )
         self._feed = setting.feed
         self._decider = Decider(self._feed, CatalogCandidates(data.catalog.ids), frozenset(data.catalog.ids))
         self._judge = Judge(data.objects, None, 1_000)

@@ -1,0 +1,42 @@
+"""OKS and OMKS over a support set whose budget is long reached: clearly better than their untrained kernels
+from lists without exploration, by the version that clicks alone choose."""
+
+from __future__ import annotations
+
+import pytest
+
+from daemon.config.learners import LEARNERS
+from daemon.demo.clicks import position_biased
+from tests.quality.datasets import photos, texts
+from tests.quality.simulation import Run, Setting, Simulation
+
+EVENTS = 32_000
+COSINE, RBF = {"kind": "cosine"}, {"kind": "rbf"}
+
+
+def clicks(data, name: str, triplets: int, **keys) -> Run:
+    budget = {"triplets": triplets, "objects": 2 * triplets}
+    learner = LEARNERS[name].model_validate({**budget, **keys})
+    return Simulation(data, Setting(position_biased, events=EVENTS, learner=learner)).run()
+
+
+def clearly_above(run: Run) -> None:
+    assert run.best > 0
+    assert run.after.map >= 1.08 * run.before.map
+    assert run.after.p10 >= run.before.p10 + 0.025
+
+
+@pytest.mark.parametrize("evict", ["oldest", "smallest"])
+def test_kernels_of_five_views(evict):
+    """OMKS of ten kernels that keeps 1,000 triplets of 32,000."""
+    clearly_above(clicks(photos(), "omks", 1_000, kernels=[RBF, COSINE], evict=evict))
+
+
+def test_the_mean_kernel():
+    """OKS-Avg."""
+    clearly_above(clicks(photos(), "oks", 1_000, kernels=[RBF, COSINE]))
+
+
+def test_one_kernel_of_texts():
+    """OKS, keeping 2,000 triplets."""
+    clearly_above(clicks(texts(), "oks", 2_000, kernels=[COSINE]))
