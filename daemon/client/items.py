@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from daemon.replica.view import View
 from learners.block import Block, Float32s
+from learners.quadratic import featured
 from learners.search import as_items
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Items under one model. terms: what `View.terms` gives of each, float32 [n], None where scores need
+    nothing. features: float32 [n, F], see `learners.quadratic.FeaturedForm`; None where there are none."""
+
+    terms: Float32s | None
+    features: Float32s | None = None
 
 
 class Items:
@@ -25,6 +36,9 @@ class Items:
     def __len__(self) -> int:
         return len(self.mapped)
 
-    def terms(self, view: View) -> Float32s | None:
-        """What `View.terms` gives of each item under a model, float32 [n]; None where scores need nothing."""
-        return view.terms(view.self_scores(self.mapped)) if view.has_terms else None
+    def ready(self, view: View, lasting: bool) -> Ready:
+        """What is computed of the items for a model. lasting: it will be used again, so that features are
+        worth their time."""
+        terms = view.terms(view.self_scores(self.mapped)) if view.has_terms else None
+        known = view.form.features(self.mapped) if lasting and featured(view.form) else None
+        return Ready(terms, known)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Self, TypeAlias
 
 from daemon.client.answers import OWN, Similar
-from daemon.client.items import Items
+from daemon.client.items import Items, Ready
 from daemon.replica.keys import KeyModels
 from daemon.replica.model import ModelId
 from daemon.replica.replica import Replica
@@ -23,13 +23,13 @@ from learners.block import Block, Float32s, as_block
 from learners.maps import FittedSpaceMap
 from learners.quadratic import apply_terms
 from learners.scores import against
-from learners.search import SHORTLIST, rescored, topk
+from learners.search import SHORTLIST, best_of, exact_scores, topk
 
 Vectors: TypeAlias = Any
 """Objects in the user's own features: numbers in one axis (one object) or two, a scipy sparse array (views
 that are sparse need one), or a mapping from view names to those; a space of a single view needs no name."""
 
-Prepared: TypeAlias = MutableMapping[Items, Float32s | None]
+Prepared: TypeAlias = MutableMapping[Items, Ready]
 
 KEYS_HELD = 64
 """Models of single keys that are ready to answer; others are made when asked."""
@@ -66,13 +66,16 @@ class Model:
         if len(block) != 1:
             raise ValueError(f"expected one query, not {len(block)}: ask one by one, or see `scores`")
         with self._read(key) as (view, by):
-            folded, terms = view.fold(block), self._terms(own, view, by)
+            folded, ready = view.fold(block), self._ready(own, view, by)
             model, formed = view.model, view.formed
-            scale, offset = (terms, None) if view.normalised else (None, terms)
+            scale, offset = (ready.terms, None) if view.normalised else (None, ready.terms)
             room = max(k, SHORTLIST) if view.rescored else k
             scores, rows = topk(folded, own.search, scale, None, min(room, len(own)), offset=offset)
             if view.rescored:
-                scores, rows = rescored(view.form.scores, block, own.mapped, rows[0], min(k, len(own)))
+                near = rows[0][rows[0] >= 0]
+                known = None if ready.features is None else ready.features[near]
+                exact = exact_scores(view.form, block, own.mapped.take(near), known)
+                scores, rows = best_of(exact, near, min(k, len(own)))
             else:
                 scores = _of_queries(view, block, scores)
         found = tuple(int(row) for row in rows[0] if row >= 0)
@@ -85,9 +88,9 @@ class Model:
         with self._read(key) as (view, by):
             if view.rescored:
                 return view.form.scores(block, own.mapped)
-            scores, terms = against(view.fold(block), own.mapped), self._terms(own, view, by)
-            if terms is not None:
-                scores = apply_terms(view.search, scores, terms)
+            scores, ready = against(view.fold(block), own.mapped), self._ready(own, view, by)
+            if ready.terms is not None:
+                scores = apply_terms(view.search, scores, ready.terms)
             return _of_queries(view, block, scores)
 
     def items(self, vectors: Vectors, ids: Sequence[str] = ()) -> Items:
@@ -153,17 +156,17 @@ class Model:
         """Norms of all items that are to be searched again, before a model answers."""
         with self._lock:
             known = list(self._known)
-        return weakref.WeakKeyDictionary({items: items.terms(view) for items in known})
+        return weakref.WeakKeyDictionary({items: items.ready(view, lasting=True) for items in known})
 
-    def _terms(self, items: Items, view: View, by: str) -> Float32s | None:
+    def _ready(self, items: Items, view: View, by: str) -> Ready:
         """What was prepared; of a key's model, whose form never moves, what was computed once stays."""
         prepared: Prepared = {} if view.prepared is None else view.prepared
         if items in prepared:
             return prepared[items]
-        terms = items.terms(view)
+        ready = items.ready(view, lasting=by == OWN)
         if by == OWN:
-            prepared[items] = terms
-        return terms
+            prepared[items] = ready
+        return ready
 
 
 def _of_queries(view: View, queries: Block, scores: Float32s) -> Float32s:

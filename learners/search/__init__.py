@@ -3,7 +3,7 @@ arrays out."""
 
 from learners.search.items import DenseItems, Items, SparseItems, as_items
 from learners.search.merge import merge_topk
-from learners.search.rescoring import SHORTLIST, kept_scores, rescored
+from learners.search.rescoring import SHORTLIST, best_of, exact_scores, kept_scores
 from learners.search.rows import score_rows
 from learners.search.topk import TopK, topk, topk_dense, topk_sparse
 
@@ -14,9 +14,10 @@ __all__ = [
     "SparseItems",
     "TopK",
     "as_items",
+    "best_of",
+    "exact_scores",
     "kept_scores",
     "merge_topk",
-    "rescored",
     "score_rows",
     "topk",
     "topk_dense",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from learners.block import Block, Float32s, Int64s
+from learners.quadratic import ServedForm, featured
 from learners.search.topk import TopK
 
 SHORTLIST = 1000
@@ -14,22 +13,26 @@ SHORTLIST = 1000
 
 MOST = float(np.finfo(np.float32).max)
 
-Scores = Callable[[Block, Block], Float32s]
-"""(queries, items) -> float32 [queries, items], whose bits do not depend on what else is asked for."""
 
-
-def rescored(scores: Scores, query: Block, items: Block, rows: Int64s, k: int) -> TopK:
-    """The k best of these rows for one query, by `scores`: float32 [1, k] and rows int64 [1, k], as `topk`
-    gives them: descending, equal ones by ascending row, -inf and -1 for what is absent.
-
-    query: a block of one row. rows: each once; negative ones are left out. A score is kept within +-3.4e38,
-    and one that is no number comes last.
+def exact_scores(form: ServedForm, query: Block, items: Block, features: Float32s | None = None) -> Float32s:
+    """Scores float32 [items] of one query, a block of one row, by the form itself; features: of the items,
+    where the form keeps any and they are known, which changes no bit. A score is kept within +-3.4e38, and
+    one that is no number is the least.
     """
-    chosen = np.sort(rows[rows >= 0])
-    found = kept_scores(scores(query, items.take(chosen))[0])
-    order = np.argsort(-found, kind="stable")[:k]
+    if featured(form) and features is not None:
+        scores = form.pair_scores(query, form.features(query), items, features)
+    else:
+        scores = form.scores(query, items)
+    return kept_scores(scores[0])
+
+
+def best_of(scores: Float32s, rows: Int64s, k: int) -> TopK:
+    """The k best of rows with these scores, as `topk` gives them for one query: float32 [1, k] and int64
+    [1, k], descending, equal ones by ascending row, -inf and -1 for what is absent. rows: each once.
+    """
+    order = np.lexsort((rows, -scores))[:k]
     best, where = np.full((1, k), -np.inf, np.float32), np.full((1, k), -1, np.int64)
-    best[0, : len(order)], where[0, : len(order)] = found[order], chosen[order]
+    best[0, : len(order)], where[0, : len(order)] = scores[order], rows[order]
     return best, where
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from daemon.serve.items.snapshot import IndexSnapshot
 from learners.block import Block, Float32s, Int64s, concatenate
-from learners.quadratic import ServedForm, featured
-from learners.search import kept_scores
+from learners.quadratic import ServedForm
+from learners.search import exact_scores
 
 Place = tuple[float, int, int]
 """(score, part, row) of an item."""
@@ -44,16 +44,8 @@ class Rescoring:
             places += here.tolist()
         if not blocks:
             return []
-        found = kept_scores(self._scores(query, concatenate(blocks), features))
+        items, one = concatenate(blocks), self.queries.slice(query, query + 1)
+        known = np.concatenate(features) if len(features) == len(blocks) else None
+        found = exact_scores(self.form, one, items, known)
         order: Sequence[int] = np.argsort(-found, kind="stable").tolist()
         return [(float(found[at]), numbers[at], places[at]) for at in order]
-
-    def _scores(self, query: int, items: Block, features: Sequence[Float32s]) -> Float32s:
-        """By the items' features where all are there: the same bits."""
-        one = self.queries.slice(query, query + 1)
-        if featured(self.form) and sum(map(len, features)) == len(items):
-            known = np.concatenate(features)
-            scores = self.form.pair_scores(one, self.form.features(one), items, known)
-        else:
-            scores = self.form.scores(one, items)
-        return np.asarray(scores[0], np.float32)

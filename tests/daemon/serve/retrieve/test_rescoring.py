@@ -10,10 +10,9 @@ import pytest
 
 from daemon.serve.query import Hit, Query
 from daemon.serve.retrieve import features
-from learners.block import Block, as_block
 from learners.multikernel import Omks, OmksConfig, ViewKernels
 from learners.quadratic import ServedForm, featured, folds
-from learners.search import kept_scores, rescored
+from learners.search import best_of, kept_scores
 from tests.daemon.serve.retrieve.makers import DIM, Items, searcher_of, several_parts, view_of
 from tests.learners.examples import triplets
 
@@ -158,12 +157,8 @@ def test_a_part_that_is_too_large_is_scored_without_features(monkeypatch: pytest
 
 
 def test_scores_that_are_no_numbers_come_last_and_stay_finite() -> None:
-    def scores(query: Block, items: Block) -> np.ndarray:
-        return np.array([[np.nan, 1.0, np.inf, -np.inf]], np.float32)[:, : len(items)]
-
-    query = as_block(np.ones((1, 2), np.float32))
-    best, rows = rescored(scores, query, as_block(np.ones((9, 2), np.float32)), np.array([8, 2, -1, 5, 3]), 5)
-    assert rows.tolist() == [[5, 3, 2, 8, -1]]
+    scores = kept_scores(np.array([np.nan, 1.0, np.inf, -np.inf], np.float32))
+    best, rows = best_of(scores, np.array([8, 2, 5, 3]), 5)
+    assert rows.tolist() == [[5, 2, 3, 8, -1]]
     assert np.isfinite(best[0, :4]).all()
     assert best[0, 4] == -np.inf
-    assert kept_scores(np.array([np.nan], np.float32))[0] == -np.finfo(np.float32).max
