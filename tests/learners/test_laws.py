@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from learners import UPDATED, DenseBlock, SparseBlock
 
 from .examples import block, dense, matrices, rows, spoiled, triplets
-from .learners_under_test import DIM, EVERY, EVERY_INPUT, UnderTest, bits, saved, without_counters
+from .learners_under_test import EVERY, EVERY_INPUT
+from .under_test import DIM, UnderTest, bits, saved, without_counters
 
 WEIGHTS = [0.0, 0.5, 1.0, 2.0, -1.0]
 CUTS = st.lists(st.integers(0, 40), max_size=6)

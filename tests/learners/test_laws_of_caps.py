@@ -14,16 +14,8 @@ from learners.caps import CappedInfo, CapsConfig, StepWindow, learn_capped
 from learners.protocol import Learner
 
 from .examples import spoiled, triplets
-from .learners_under_test import (
-    DIM,
-    EVERY,
-    EVERY_INPUT,
-    WITH_FULL_STEP,
-    UnderTest,
-    bits,
-    saved,
-    without_counters,
-)
+from .learners_under_test import EVERY, EVERY_INPUT, WITH_FULL_STEP
+from .under_test import DIM, UnderTest, bits, saved, without_counters
 
 EVENTS = 60
 CAPS = CapsConfig(window=20, source=3.0, query=1.5, item=1.0)

@@ -11,7 +11,8 @@ from scipy import sparse
 from learners import PASSIVE, REJECTED, BlockError, Reason, SparseBlock, TripletBatch
 
 from .examples import block, malformed, rows, triplets
-from .learners_under_test import DIM, EVERY, EVERY_INPUT, UnderTest, bits
+from .learners_under_test import EVERY, EVERY_INPUT
+from .under_test import DIM, UnderTest, bits
 
 
 @EVERY_INPUT

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from .examples import block as as_kind
 from .examples import matrices, rows, triplets
-from .learners_under_test import DIM, EVERY_INPUT, UnderTest, decided
+from .learners_under_test import EVERY_INPUT
 from .oracle_step import all_scores, run
+from .under_test import DIM, UnderTest, decided
 
 
 @EVERY_INPUT

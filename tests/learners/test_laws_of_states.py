@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from learners import StateError
 
 from .examples import spoiled, triplets
-from .learners_under_test import DIM, EVERY, EVERY_INPUT, UnderTest, saved
+from .learners_under_test import EVERY, EVERY_INPUT
+from .under_test import DIM, UnderTest, saved
 
 
 @EVERY_INPUT
