@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,9 +98,10 @@ def test_without_a_key_version_0_answers(kind: Kind) -> None:
 
 
 def test_a_model_outlives_the_buffers_it_was_read_from(kind: Kind) -> None:
-    learner = kind[0]()
+    learner, plain = kind[0](), ServingConfig.model_validate({"psd": "off"})  # such a form reads W itself
     learn(learner, "a", 1)
-    form = held(KeyModels(KeyVerdicts, 4).choose(view_of(learner, kind), "a")).form
+    view = replace(view_of(learner, kind), form=KeyedForms(kind[1]).make(learner, 1, plain))
+    form = held(KeyModels(KeyVerdicts, 4).choose(view, "a")).form
     before = form.scores(rows(3, 9), rows(4, 8))
     learn(learner, "a", 7)
     assert np.array_equal(form.scores(rows(3, 9), rows(4, 8)), before)
