@@ -52,7 +52,9 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
                 yield record
             self.next_fetch_offset = batch.next_offset
             batch = records.next_batch()
-        yield from super()._unpack_records(tp, _Rest(batch, records), *deserializers)
+        rest = _Rest(batch, records)
+        del batch  # or it would be held, inflated, for as long as there is a rest
+        yield from super()._unpack_records(tp, rest, *deserializers)
 
 
 class _Rest:

@@ -182,7 +182,7 @@ def test_many_bombs_in_one_answer_are_not_held_together(unsafe, monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert got == end == 40
-    assert peak < 15 * MIB, "twenty together were 20 MiB, held more than once"
+    assert peak < 17 * MIB, "twenty together were 20 MiB, held more than once"
 
 
 def test_a_compressed_batch_within_the_limit_is_read(unsafe):
