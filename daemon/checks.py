@@ -13,6 +13,7 @@ from daemon.config import Config
 from daemon.config.http import ROLE_PORTS
 from daemon.config.learners import OasisKeys
 from daemon.config.learners.distance import DissimKeys, LegoKeys
+from daemon.config.learners.omks import SupportKeys
 from daemon.failures import as_user_error
 from daemon.finding import Finding
 from daemon.text import size
@@ -46,6 +47,7 @@ def _space(config: Config) -> Iterator[Finding]:
 
 def _learner(config: Config) -> Iterator[Finding]:
     from daemon import memory
+    from learners.multikernel.supports_form import MOST_OBJECTS
     from learners.psd import MAX_FULL_DIM
 
     dim = memory.mapped_dim(config)
@@ -61,6 +63,9 @@ def _learner(config: Config) -> Iterator[Finding]:
     if isinstance(learner, LegoKeys) and dim > MAX_FULL_DIM:
         text = f"lego needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
         yield Finding("learner.algorithm", "error", text, "take another, or lower the views' dim")
+    if isinstance(learner, SupportKeys) and config.serving.psd != "off" and learner.objects > MOST_OBJECTS:
+        text = f"a form is made of at most {MOST_OBJECTS:,} objects, {learner.objects:,} may be kept"
+        yield Finding("learner.objects", "error", text, 'lower it, or set serving.psd to "off"')
     if there is not None and needed > there:
         text = f"its state takes {size(needed)}, {size(there)} of memory are available"
         yield Finding("learner", "error", text, _SMALLER)

@@ -13,6 +13,7 @@ from daemon.config import load_config
 from daemon.config.learners import LEARNERS
 from daemon.memory import learner_bytes, mapped_columns, mapped_dim, memory_available, serving_bytes
 from daemon.versions.algorithms import untrained
+from learners.multikernel.supports_form import MOST_OBJECTS
 
 
 def found(settings: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -120,6 +121,13 @@ def test_kernels_of_a_view_that_is_not_there_are_refused() -> None:
     grade, text = found({"learner.algorithm": "omks", "learner.kernels": kernels})["learner"]
     assert grade == "error"
     assert "there is no view 'colour'; there are x" in text
+
+
+def test_more_objects_than_a_form_is_made_of_are_refused() -> None:
+    many = {"learner.algorithm": "oks", "learner.objects": MOST_OBJECTS + 1}
+    assert found(many)["learner.objects"][0] == "error"
+    assert "learner.objects" not in found({**many, "learner.objects": MOST_OBJECTS})
+    assert "learner.objects" not in found({**many, "serving.psd": "off"})
 
 
 def test_what_serve_reads_is_read(tmp_path: Path) -> None:
