@@ -94,7 +94,7 @@ def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     assert serving_bytes(held) == learner_bytes(held) * (2 * 2 * 2 + 2)  # as large as the state, and one more
     by_key = load_config(None, {**wide, "keys.slots": 3, "serve.key_models": 2}, {})
     held = 2 * 2 * 4 * 1024**2  # of two models W and its form
-    assert serving_bytes(by_key) == learner_bytes(by_key) * 2 * 2 + held
+    assert serving_bytes(by_key) == learner_bytes(by_key) * (2 * 2 + 1) + held  # followed by steps
     monkeypatch.setattr(memory, "memory_available", lambda: 30 << 20)
     assert found(wide)["serve.aliases"][0] == "error"
     assert "serve.aliases" not in found({**wide, "serve.aliases": ["stable"]})
