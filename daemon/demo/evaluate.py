@@ -12,7 +12,7 @@ from daemon.validate import measures
 from learners.block import Block
 from learners.quadratic import ServedForm
 
-QUERIES_AT_ONCE = 64
+QUERIES_AT_ONCE = 256
 TOP = 10
 
 
@@ -32,7 +32,7 @@ def retrieval(
 ) -> Retrieval:
     """Judge a serving form: each query's candidates are the whole catalog without the query itself.
 
-    A candidate of the query's class is relevant. Memory: 64 rows of scores at a time.
+    A candidate of the query's class is relevant. Memory: 256 rows of scores at a time.
     """
     ap: list[float] = []
     p10: list[float] = []

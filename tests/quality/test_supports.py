@@ -34,7 +34,7 @@ def test_kernels_of_five_views(evict):
 
 def test_the_mean_kernel():
     """OKS-Avg."""
-    clearly_above(clicks(photos(), "oks", 1_000, kernels=[RBF, COSINE]))
+    clearly_above(clicks(photos(), "oks", 2_000, kernels=[RBF, COSINE]))
 
 
 def test_one_kernel_of_texts():

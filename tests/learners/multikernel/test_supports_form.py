@@ -18,7 +18,7 @@ from learners.oasis import Oasis, OasisConfig
 from learners.serving import ServingForm
 
 from ..examples import triplets
-from ..oracle_kernels import mean
+from ..oracle_kernels import mean, on_view
 from ..oracle_step import Doubles, Kernel
 from .oracle_form import form_scores
 from .setups import DIM, GAMMA, kernel_of
@@ -73,6 +73,30 @@ def test_a_raw_score_is_not_sharpened(kernel: KernelConfig) -> None:
         learner.support, learner.config, learner.gamma, learner.theta, False, 1.5, rank=200
     )
     np.testing.assert_allclose(form.scores(at, at), slow, atol=2e-3 * np.abs(slow).max())
+
+
+@pytest.mark.parametrize("kernel", POSITIVE, ids=lambda kernel: f"{kernel.kind}-{kernel.sigma}")
+def test_negative_eigenvalues_go(kernel: KernelConfig) -> None:
+    """Bold steps make them."""
+    learner, at = oks(kernel, C=20.0), points()
+    slow = oracle_scores(learner, kernel_of(kernel), at, 1.0)
+    form = SupportsForm.from_support(
+        learner.support, learner.config, learner.gamma, learner.theta, False, 1.0, rank=200
+    )
+    np.testing.assert_allclose(form.scores(at, at), slow, atol=5e-3 * np.abs(slow).max())
+
+
+def test_kept_objects_without_a_view() -> None:
+    views = (ViewKernels(0, 5, POSITIVE[:1], GAMMA), ViewKernels(5, DIM, POSITIVE[:1], GAMMA))
+    learner, at = Omks(DIM, OmksConfig(views, triplets=100, objects=300)), points()
+    for number, event in enumerate(np.random.default_rng(1).normal(size=(30, 3, DIM)).astype(np.float32)):
+        event[number % 3, :5] *= number % 2
+        learner.learn_one(*event)
+    slow = sum(
+        learner.theta[k] * oracle_scores(learner, on_view(kernel_of(POSITIVE[0]), *edges), at, k=k)
+        for k, edges in enumerate(((0, 5), (5, DIM)))
+    )
+    np.testing.assert_allclose(learner.form().scores(at, at), learned_cosine(slow), atol=2e-3)
 
 
 def test_several_kernels_are_weighed() -> None:
