@@ -121,8 +121,7 @@ def test_memory_does_not_grow_with_the_stream(subject: UnderTest, kind: str) -> 
     """Less than 60 bytes an event: no array is kept. (The interpreter keeps some of its free objects.)"""
     learner, batch = subject.make(), triplets(0, 50, DIM, kind)
     learner.learn_many(batch)
-    gc.collect()
-    gc.freeze()  # what was there before is not looked through again
+    gc.freeze()  # what was there before is not looked through
     tracemalloc.start()
     try:
         for _ in range(5):
