@@ -1,4 +1,4 @@
-"""One model per key in the daemon: exact wherever it is cut or restarted, bounded; what it refuses is told."""
+"""One model per key in the daemon: exact wherever it is cut or restarted, bounded, its refusals told."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_other_slots_are_refused_and_the_old_ones_go_on(site: Site) -> None:
 def test_caps_and_keys_go_together(new_site: Callable[..., Site]) -> None:
     whole, again = new_site(), new_site()
     events = clicks(drawn(100))
-    caps = {"caps__window": 20, "caps__source": 3.0}
+    caps = {"caps__window": 20, "caps__source": 0.5}
     whole.feed(events)
     assert whole.learn(**KEYS, **caps) == EX_OK
     for start in range(0, 100, 25):
