@@ -22,7 +22,7 @@ def encode_event(event: Event) -> bytes:
     """The one canonical encoding of an event; raises Poison for whatever `decode_event` would refuse."""
     wire.check_ts(event.ts)
     fields: dict[str, Any] = {
-        "v": wire.version_of(event.key),
+        "v": _version_of(event.key),
         "id": _text(event.id, "id"),
         "ts": event.ts,
         "q": object_fields(event.query, "q"),
@@ -75,7 +75,7 @@ def encode_impression(impression: Impression) -> bytes:
     wire.check_ts(impression.ts)
     wire.check_clicked(clicked, shown)
     fields: dict[str, Any] = {
-        "v": wire.version_of(impression.key),
+        "v": _version_of(impression.key),
         "id": _text(impression.id, "id"),
         "ts": impression.ts,
         "q": object_fields(impression.query, "q"),
@@ -191,6 +191,10 @@ def _add_texts(fields: dict[str, Any], **optional: str | None) -> None:
     for name, text in optional.items():
         if text is not None:
             fields[name] = _text(text, name)
+
+
+def _version_of(key: str | None) -> int:
+    return wire.FORMAT_VERSION if key is None else wire.KEYED_VERSION
 
 
 def _add_key(fields: dict[str, Any], key: str | None) -> None:

@@ -17,8 +17,7 @@ from streams.poison import Poison
 from streams.space import UNNAMED_VIEW
 
 FORMAT_VERSION, KEYED_VERSION = 1, 2
-"""Events and impressions are of version 2 where they have a key, else of 1: who reads 1 alone refuses what it
-would misunderstand, and nothing else."""
+"""Events and impressions are of the second where they have a key: who reads 1 alone refuses these only."""
 MAX_VALUE_BYTES = 1024 * 1024
 MAX_TEXT_BYTES = 512
 MAX_KEY_BYTES = 64
@@ -34,7 +33,6 @@ _EVENT_REQUIRED = frozenset(("v", "id", "ts", "q", "c", "s"))
 _EVENT_FIELDS = _EVENT_REQUIRED | {"w", "src", "imp", "prop", "sp"}
 _IMPRESSION_REQUIRED = frozenset(("v", "id", "ts", "q", "shown", "clicked"))
 _IMPRESSION_FIELDS = _IMPRESSION_REQUIRED | {"prop", "src", "sp"}
-_KEY = frozenset(("key",))
 _OBJECT_FIELDS = frozenset(("id", "x", "views"))
 
 
@@ -122,7 +120,7 @@ def _check_head(fields: dict[str, Any], required: frozenset[str], known: frozens
     """Version first (a later version has other fields), then fields, id, time and key."""
     keyed = check_version(fields, (FORMAT_VERSION, KEYED_VERSION)) == KEYED_VERSION
     if keyed:
-        required, known = required | _KEY, known | _KEY
+        required, known = required | {"key"}, known | {"key"}
     if not required <= fields.keys():
         raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(required - fields.keys()))} missing")
     if len(fields) > len(required) and not known.issuperset(fields):
@@ -131,11 +129,6 @@ def _check_head(fields: dict[str, Any], required: frozenset[str], known: frozens
     check_ts(fields["ts"])
     if keyed:
         check_key(fields["key"])
-
-
-def version_of(key: str | None) -> int:
-    """The version in which an event or impression with this key, or None, is written."""
-    return FORMAT_VERSION if key is None else KEYED_VERSION
 
 
 def check_version(fields: Mapping[str, Any], known: tuple[int, ...] = (FORMAT_VERSION,)) -> int:
