@@ -14,18 +14,15 @@ import numpy as np
 
 from learners.kernels.compile import POINTERS, ROWS, inlined
 from learners.kernels.mean_kernel import average
+from learners.kernels.tile_kernels import cosine_of_squares, fourth_power, rbf_of_squares
 from learners.kernels.tiles import (
     LANES,
     least_of_one,
-    least_of_three,
     least_of_two,
     products_of_one,
-    products_of_three,
     products_of_two,
     squares_of_one,
-    squares_of_three,
     squares_of_two,
-    times_power_of_two,
 )
 
 from numba import types  # isort: skip
@@ -57,28 +54,7 @@ place of the other (of the mean: how many there are; it takes place 0, and then 
 numbers float32 [places, 3] by place: rate 1/(gamma sigma^2), or scale, shift and degree of the polynomial;
 view of each place, int64 [places]."""
 
-_ONE, _HALF, _ZERO = np.float32(1), np.float32(0.5), np.float32(0)
-_LOG2_E = np.float32(1.44269504088896341)
-_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
-_LEAST_EXPONENT = np.float32(-87.0)
-_C2, _C3, _C4, _C5, _C6, _C7 = (np.float32(1 / n) for n in (2, 6, 24, 120, 720, 5040))
-
-
-@inlined
-def exponential(x: Any) -> Any:
-    """exp(x) of a float32 x <= 0 to about 1e-7 of itself, and 0 below -87: x = n ln 2 + r, |r| <= ln(2)/2,
-    exp(r) by its series to r^7, whose next term is below 5e-9. Plain float32 arithmetic, so that it is done
-    for many lanes at once and has the same bits everywhere."""
-    inside = max(x, _LEAST_EXPONENT)
-    n = np.floor(inside * _LOG2_E + _HALF)
-    r = (inside - n * _LN2_HIGH) - n * _LN2_LOW
-    series = _C6 + r * _C7
-    series = _C5 + r * series
-    series = _C4 + r * series
-    series = _C3 + r * series
-    series = _C2 + r * series
-    series = _ONE + r * (_ONE + r * series)
-    return times_power_of_two(series, n) if x >= _LEAST_EXPONENT else _ZERO
+_ONE, _ZERO = np.float32(1), np.float32(0)
 
 
 @inlined
@@ -96,59 +72,26 @@ def _power(base: Any, degree: int) -> Any:
 
 
 @inlined
-def _cosine(squares: Any, norm: Any, other: Any) -> Any:
-    """0.5 cos + 0.5 from the squared distance and both lengths; 0.5 where a length is 0.
-
-    1 - (d^2 - (|x| - |y|)^2) / (4 |x| |y|): exact for equal objects, where a rounded cosine is not.
-    """
-    scale = np.float32(4) * norm * other
-    gap = norm - other
-    value = _ONE - np.divide(squares - gap * gap, scale)  # the operator would check for 0 lane by lane
-    value = min(max(value, _ZERO), _ONE)
-    return value if scale > 0 else _HALF
-
-
-@inlined
-def _squares(rows: Any, tile: int, first: int, last: int, given: Any, out: Any) -> None:
-    if len(given) == 3:
-        squares_of_three(rows, tile, first, last, given, out)
-    elif len(given) == 2:
-        squares_of_two(rows, tile, first, last, given, out)
-    else:
-        squares_of_one(rows, tile, first, last, given, out)
-
-
-@inlined
-def _products(rows: Any, tile: int, first: int, last: int, given: Any, out: Any) -> None:
-    if len(given) == 3:
-        products_of_three(rows, tile, first, last, given, out)
-    elif len(given) == 2:
-        products_of_two(rows, tile, first, last, given, out)
-    else:
-        products_of_one(rows, tile, first, last, given, out)
-
-
-@inlined
-def _least(rows: Any, tile: int, first: int, last: int, given: Any, out: Any) -> None:
-    if len(given) == 3:
-        least_of_three(rows, tile, first, last, given, out)
-    elif len(given) == 2:
-        least_of_two(rows, tile, first, last, given, out)
-    else:
-        least_of_one(rows, tile, first, last, given, out)
-
-
-@inlined
 def _view_sums(rows: Any, tile: int, views: Any, given: Any, sums: Any) -> None:
-    """sums[view, kind, i, lane] of what each view needs, for one to three given objects."""
+    """sums[view, kind, i, lane] of what each view needs, for two given objects at a time: a view of the tile
+    then stays in the nearest cache for all of them."""
     for view in range(len(views)):
         first, last, needed = views[view, 0], views[view, 1], views[view, 2]
-        if needed & SQUARES:
-            _squares(rows, tile, first, last, given, sums[view, 0])
-        if needed & PRODUCTS:
-            _products(rows, tile, first, last, given, sums[view, 1])
-        if needed & LEAST:
-            _least(rows, tile, first, last, given, sums[view, 2])
+        for i in range(0, len(given) - 1, 2):
+            if needed & SQUARES:
+                squares_of_two(rows, tile, first, last, given[i:], sums[view, 0, i:])
+            if needed & PRODUCTS:
+                products_of_two(rows, tile, first, last, given[i:], sums[view, 1, i:])
+            if needed & LEAST:
+                least_of_two(rows, tile, first, last, given[i:], sums[view, 2, i:])
+        if len(given) % 2:
+            i = len(given) - 1
+            if needed & SQUARES:
+                squares_of_one(rows, tile, first, last, given[i:], sums[view, 0, i:])
+            if needed & PRODUCTS:
+                products_of_one(rows, tile, first, last, given[i:], sums[view, 1, i:])
+            if needed & LEAST:
+                least_of_one(rows, tile, first, last, given[i:], sums[view, 2, i:])
 
 
 @inlined
@@ -160,17 +103,12 @@ def _by_distance(
         place, view, kind, other = kernels[step, 0], kernels[step, 1], kernels[step, 2], kernels[step, 3]
         rate = numbers[place, 0]
         for i in range(len(lengths)):
-            norm = lengths[i, view]
             if kind == RBF:
-                for lane in range(LANES):
-                    out[i, place, lane] = exponential(-np.sqrt(sums[view, 0, i, lane]) * rate)
+                rbf_of_squares(sums[view, 0, i], rate, out[i, place])
             elif kind == RBF_OF_OTHER:
-                for lane in range(LANES):
-                    square = out[i, other, lane] * out[i, other, lane]
-                    out[i, place, lane] = square * square
+                fourth_power(out[i, other], out[i, place])
             elif kind == COSINE:
-                for lane in range(LANES):
-                    out[i, place, lane] = _cosine(sums[view, 0, i, lane], norm, norms[tile, view, lane])
+                cosine_of_squares(sums[view, 0, i], lengths[i, view], norms[tile, view], out[i, place])
 
 
 @inlined
@@ -218,9 +156,8 @@ def _silence(places: Any, norms: Any, tile: int, lengths: Any, out: Any) -> None
 def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, room: Any) -> None:
     """Kernel k between given[i] and lane `lane` of the tile, into the second array of `room`.
 
-    given: float32 [1..3, dim]; lengths: float32 [1..3, V], of its views; room: float32 [V, 3, 3, LANES], for
-    its own use, and [3, at least all places of the plan, LANES], overwritten. With several views, 0 where a
-    view of either object is missing (all zero).
+    given: float32 [n, dim]; lengths: float32 [n, V], of its views; room: see `values_room`. With several
+    views, 0 where a view of either object is missing (all zero).
     """
     (views, kernels, numbers, places), (rows, norms, gaps), (sums, out) = plan, kept, room
     _view_sums(rows, tile, views, given, sums)
@@ -231,6 +168,24 @@ def tile_values(plan: Plan, kept: Kept, tile: int, given: Any, lengths: Any, roo
         _silence(places, norms, tile, lengths, out)
     if len(kernels[2]) > 0:
         average(kernels[2][0, 3], len(given), out)
+
+
+@inlined
+def values_room(plan: Plan, given: int, width: int) -> Any:
+    """Room for `tile_values` of so many given objects: float32 [V, 3, given, LANES], for its own use, and
+    [given, at least width and all places of the plan, LANES]."""
+    places = max(width, len(plan[3]))
+    return np.empty((len(plan[0]), 3, given, LANES), np.float32), np.zeros((given, places, LANES), np.float32)
+
+
+@inlined
+def empty_tile(dim: int, views: int) -> Kept:
+    """One tile of no objects."""
+    return (
+        np.zeros((1, dim, LANES), np.float32),
+        np.ones((1, views, LANES), np.float32),
+        np.zeros((1, views), np.bool_),
+    )
 
 
 @inlined

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.compile import DOUBLES_OUT, FLOATS, ROWS, ROWS_OUT, inlined, kernel
+from learners.kernels.compile import DOUBLES_OUT, FLOATS, ROWS, ROWS_OUT, kernel
 from learners.kernels.kernel_values import (
     GAPS_OUT,
     PLAN,
     TILES_OUT,
     Kept,
     Plan,
+    empty_tile,
     put_lane,
     tile_values,
+    values_room,
     view_norms,
 )
 from learners.kernels.tiles import LANES
@@ -31,22 +33,6 @@ AT_ONCE = 8
 
 KEPT = types.Tuple((TILES_OUT, TILES_OUT, GAPS_OUT))
 FOURFOLD = types.Array(types.float32, 4, "C", readonly=True)
-
-
-@inlined
-def _room(plan: Plan) -> Any:
-    views, places = len(plan[0]), len(plan[3])
-    return np.empty((views, 3, 3, LANES), np.float32), np.zeros((3, places, LANES), np.float32)
-
-
-@inlined
-def _empty_tile(dim: int, views: int) -> Any:
-    """One tile of no objects."""
-    return (
-        np.zeros((1, dim, LANES), np.float32),
-        np.ones((1, views, LANES), np.float32),
-        np.zeros((1, views), np.bool_),
-    )
 
 
 @kernel(types.void(PLAN, ROWS, KEPT))
@@ -63,7 +49,7 @@ def fill_tiles(plan: Plan, objects: Any, kept: Kept) -> None:
 def object_values(plan: Plan, kept: Kept, items: Any, out: Any) -> None:
     """out[j, k, slot] = k_k(items[j], the object in this slot), float32 [items, m, slots]."""
     views, m = len(plan[0]), out.shape[1]
-    room, lengths = _room(plan), np.empty((1, views), np.float32)
+    room, lengths = values_room(plan, 1, 0), np.empty((1, views), np.float32)
     for j in range(len(items)):
         view_norms(plan, items[j], lengths[0])
         for tile in range(len(kept[0])):
@@ -80,7 +66,7 @@ def object_features(plan: Plan, kept: Kept, vectors: Any, items: Any, out: Any) 
     vectors: float32 [tiles, m, LANES, r], by the slot of an object.
     """
     views, m = len(plan[0]), out.shape[1]
-    room, lengths = _room(plan), np.empty((AT_ONCE, views), np.float32)
+    room, lengths = values_room(plan, 1, 0), np.empty((AT_ONCE, views), np.float32)
     values = np.empty((AT_ONCE, m, LANES), np.float32)
     out[:] = 0
     for first in range(0, len(items), AT_ONCE):
@@ -103,8 +89,8 @@ def object_features(plan: Plan, kept: Kept, vectors: Any, items: Any, out: Any) 
 def own_values(plan: Plan, theta: Any, items: Any, out: Any) -> None:
     """out[j] = sum_k theta_k k_k(items[j], items[j])."""
     views, m = len(plan[0]), len(theta)
-    room, lengths = _room(plan), np.empty((1, views), np.float32)
-    own = _empty_tile(items.shape[1], views)
+    room, lengths = values_room(plan, 1, 0), np.empty((1, views), np.float32)
+    own = empty_tile(items.shape[1], views)
     for j in range(len(items)):
         view_norms(plan, items[j], lengths[0])
         put_lane(items[j], lengths[0], own, 0)
@@ -124,8 +110,8 @@ def score_features(
     asked: float32 [F, LANES], the features of the queries times their weights. features: float32 [items, F].
     """
     views, m = len(plan[0]), len(theta)
-    room, lengths = _room(plan), np.empty((1, views), np.float32)
-    asking = _empty_tile(queries.shape[1], views)
+    room, lengths = values_room(plan, 1, 0), np.empty((1, views), np.float32)
+    asking = empty_tile(queries.shape[1], views)
     for i in range(len(queries)):
         view_norms(plan, queries[i], lengths[0])
         put_lane(queries[i], lengths[0], asking, i)

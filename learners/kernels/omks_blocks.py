@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from learners.kernels.checks import (
+    MAX_MAGNITUDE,
     NONE,
     PASSIVE,
     REJECTED,
@@ -49,7 +50,10 @@ _RULE = types.Tuple((types.int64, types.float64, types.float64))
 def fault_dense(rows: Any, reason: Any) -> None:
     """reason[row], where it is NONE, becomes the fault of the row."""
     for row in range(len(rows)):
-        if reason[row] == NONE:
+        wrong = 0
+        for column in range(rows.shape[1]):  # side by side: which fault it is, is looked up only where one is
+            wrong += not abs(rows[row, column]) <= np.float32(MAX_MAGNITUDE)
+        if wrong and reason[row] == NONE:
             reason[row], _ = scan_dense(rows, row)
 
 

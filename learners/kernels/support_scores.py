@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from learners.kernels.compile import FLOATS, ROWS, ROWS_OUT, inlined, kernel
-from learners.kernels.kernel_values import PLAN, Plan, put_lane, tile_values, view_norms
+from learners.kernels.kernel_values import (
+    PLAN,
+    Plan,
+    empty_tile,
+    put_lane,
+    tile_values,
+    values_room,
+    view_norms,
+)
 from learners.kernels.support_slots import (
     CLICKED,
     EMPTY,
@@ -73,13 +81,8 @@ def score_supports(
     """
     kept, users = (support[0], index[0], index[1]), index[3]
     tiles, views, width, m = len(support[0]), len(plan[0]), support[2].shape[1], len(theta)
-    places = max(width, len(plan[3]))
-    room = (np.empty((views, 3, 3, LANES), np.float32), np.zeros((3, places, LANES), np.float32))
-    asking = (
-        np.zeros((1, queries.shape[1], LANES), np.float32),
-        np.ones((1, views, LANES), np.float32),
-        np.zeros((1, views), np.bool_),
-    )
+    room = values_room(plan, 1, width)
+    asking = empty_tile(queries.shape[1], views)
     lengths, of_query = np.empty((1, views), np.float32), np.zeros((tiles * LANES, width), np.float32)
     for i in range(len(queries)):
         view_norms(plan, queries[i], lengths[0])

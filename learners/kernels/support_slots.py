@@ -127,8 +127,9 @@ def _evict(support: Support, index: Index, counts: Any, rule: int) -> None:
 
 @inlined
 def _hold(
-    support: Support, index: Index, row: Any, lengths: Any, slot: int, role: int, counts: Any, rule: int
-) -> int:
+    support: Support, index: Index, row: Any, lengths: Any, slot: int, role: int, counts: Any, rule: int,
+    stale: Any,
+) -> int:  # fmt: skip
     """The slot of an object with one more user: `slot`, or where it is put when that is EMPTY; triplets go
     while there is no room for it."""
     norms, gaps, hashes, users = index
@@ -139,19 +140,23 @@ def _hold(
             slot = _free_slot(users, role == QUERY)
         put_lane(row, lengths, (support[0], norms, gaps), slot)
         hashes[slot] = _hash(row.view(np.uint32))
-    users[slot, 0 if role == QUERY else 1] += 1
+    column = 0 if role == QUERY else 1
+    if users[slot, column] == 0:
+        stale[slot // LANES] = True
+    users[slot, column] += 1
     return slot
 
 
 @inlined
 def join(
-    support: Support, index: Index, objects: Any, lengths: Any, taus: Any, counts: Any, rule: int
+    support: Support, index: Index, objects: Any, lengths: Any, taus: Any, counts: Any, rule: int, stale: Any
 ) -> None:
     """Add a triplet with the taus of its kernels; others go where there is no room.
 
     objects: float32 [3, dim], query, clicked, skipped, without -0; lengths: float32 [3, V]; taus: float32
     [m]; counts: int64 [2], steps taken with this one, and triplets evicted, which is counted on. A triplet
-    that is there already is not kept twice: its taus are added up, and it counts as new.
+    that is there already is not kept twice: its taus are added up, and it counts as new. stale: bool [tiles],
+    set for a tile in which an object is new, or new in its role.
     """
     _, triplets, tau, joined = support
     slots = np.empty(3, np.int64)
@@ -165,7 +170,9 @@ def join(
             _evict(support, index, counts, rule)
         for role in range(3):  # an eviction, or the object before, may have changed where it is
             slots[role] = _find(support, index, objects[role], _hash(objects[role].view(np.uint32)))
-            slots[role] = _hold(support, index, objects[role], lengths[role], slots[role], role, counts, rule)
+            slots[role] = _hold(
+                support, index, objects[role], lengths[role], slots[role], role, counts, rule, stale
+            )
         place = _place_of(triplets, EMPTY, EMPTY, EMPTY)
         for role in range(3):
             triplets[place, role] = slots[role]

@@ -21,9 +21,9 @@ from numba.extending import intrinsic  # isort: skip
 LANES = 32
 """Objects of a tile: four vectors of 8, enough sums in turn that few additions wait for the one before."""
 
-_WIDTH = 8
-_WORD, _INT, _FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
-_VECTOR = ir.VectorType(_FLOAT, _WIDTH)
+WIDTH = 8
+WORD, INT, _FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
+VECTOR = ir.VectorType(_FLOAT, WIDTH)
 _FUSED = ("contract",)
 
 
@@ -55,28 +55,29 @@ def _sums(term: Callable[..., Any], inputs: int) -> Any:
                 context.make_array(kinds[i])(context, builder, arguments[i]) for i in (0, 4, 5)
             )
             dim = builder.extract_value(objects.shape, 1)
-            base = builder.mul(builder.mul(arguments[1], dim), _WORD(LANES))
-            zero = ir.Constant(_VECTOR, [0.0] * _WIDTH)
-            parts = range(LANES // _WIDTH)
+            base = builder.mul(builder.mul(arguments[1], dim), WORD(LANES))
+            zero = ir.Constant(VECTOR, [0.0] * WIDTH)
+            parts = range(LANES // WIDTH)
             totals = [[cgutils.alloca_once_value(builder, zero) for _ in parts] for _ in range(inputs)]
             for row in totals:
                 for total in row:
                     builder.store(zero, total)
-            with cgutils.for_range_slice(builder, arguments[2], arguments[3], _WORD(1), intp=_WORD) as (d, _):
-                here = builder.add(base, builder.mul(d, _WORD(LANES)))
+            with cgutils.for_range_slice(builder, arguments[2], arguments[3], WORD(1), intp=WORD) as (d, _):
+                here = builder.add(base, builder.mul(d, WORD(LANES)))
                 lanes = [
-                    _load(builder, objects.data, builder.add(here, _WORD(part * _WIDTH))) for part in parts
+                    load_vector(builder, objects.data, builder.add(here, WORD(part * WIDTH)))
+                    for part in parts
                 ]
                 for i, row in enumerate(totals):
-                    place = builder.add(builder.mul(dim, _WORD(i)), d)
-                    number = _repeated(builder, builder.load(builder.gep(inputs_.data, [place])))
+                    place = builder.add(builder.mul(dim, WORD(i)), d)
+                    number = repeated(builder, builder.load(builder.gep(inputs_.data, [place])))
                     for lane, total in zip(lanes, row, strict=True):
                         builder.store(term(builder, builder.load(total), lane, number), total)
             for i, row in enumerate(totals):
                 for part, total in enumerate(row):
-                    address = builder.gep(results.data, [_WORD(i * LANES + part * _WIDTH)])
+                    address = builder.gep(results.data, [WORD(i * LANES + part * WIDTH)])
                     builder.store(
-                        builder.load(total), builder.bitcast(address, _VECTOR.as_pointer())
+                        builder.load(total), builder.bitcast(address, VECTOR.as_pointer())
                     ).align = 4
             return context.get_dummy_value()
 
@@ -85,21 +86,22 @@ def _sums(term: Callable[..., Any], inputs: int) -> Any:
     return intrinsic(sums)
 
 
-def _load(builder: Any, base: Any, index: Any) -> Any:
-    loaded = builder.load(builder.bitcast(builder.gep(base, [index]), _VECTOR.as_pointer()))
+def load_vector(builder: Any, base: Any, index: Any) -> Any:
+    loaded = builder.load(builder.bitcast(builder.gep(base, [index]), VECTOR.as_pointer()))
     loaded.align = 4
     return loaded
 
 
-def _repeated(builder: Any, number: Any) -> Any:
-    nothing = ir.Constant(_VECTOR, ir.Undefined)
-    one = builder.insert_element(nothing, number, _INT(0))
-    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(_INT, _WIDTH), [0] * _WIDTH))
+def repeated(builder: Any, number: Any) -> Any:
+    nothing = ir.Constant(VECTOR, ir.Undefined)
+    one = builder.insert_element(nothing, number, INT(0))
+    return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(INT, WIDTH), [0] * WIDTH))
 
 
-squares_of_one, squares_of_two, squares_of_three = (_sums(_squares, inputs) for inputs in (1, 2, 3))
-products_of_one, products_of_two, products_of_three = (_sums(_products, inputs) for inputs in (1, 2, 3))
-least_of_one, least_of_two, least_of_three = (_sums(_least, inputs) for inputs in (1, 2, 3))
+squares_of_one, squares_of_two = (_sums(_squares, inputs) for inputs in (1, 2))
+products_of_one, products_of_two = (_sums(_products, inputs) for inputs in (1, 2))
+least_of_one, least_of_two = (_sums(_least, inputs) for inputs in (1, 2))
+"""For one object or two: their sums, with the numbers they are made of, just fit into 16 registers."""
 
 
 @intrinsic
@@ -114,22 +116,22 @@ def turn_lanes(typing_context: Any, values: Any, i: Any, less: Any, first: Any, 
         kinds = signature.args
         source, target = (context.make_array(kinds[n])(context, builder, arguments[n]) for n in (0, 4))
         width = builder.extract_value(target.shape, 1)
-        plane = builder.mul(builder.extract_value(source.shape, 1), _WORD(LANES))
+        plane = builder.mul(builder.extract_value(source.shape, 1), WORD(LANES))
         base, other = (builder.mul(arguments[n], plane) for n in (1, 2))
-        minus = builder.icmp_signed(">=", arguments[2], _WORD(0))
+        minus = builder.icmp_signed(">=", arguments[2], WORD(0))
         safe = builder.select(minus, other, base)
-        with cgutils.for_range_slice(builder, _WORD(0), width, _WORD(_WIDTH), intp=_WORD) as (k, _):
-            for part in range(0, LANES, _WIDTH):
+        with cgutils.for_range_slice(builder, WORD(0), width, WORD(WIDTH), intp=WORD) as (k, _):
+            for part in range(0, LANES, WIDTH):
                 rows = []
-                for row in range(_WIDTH):
-                    place = builder.add(builder.mul(builder.add(k, _WORD(row)), _WORD(LANES)), _WORD(part))
-                    own = _load(builder, source.data, builder.add(base, place))
-                    gap = builder.fsub(own, _load(builder, source.data, builder.add(safe, place)))
+                for row in range(WIDTH):
+                    place = builder.add(builder.mul(builder.add(k, WORD(row)), WORD(LANES)), WORD(part))
+                    own = load_vector(builder, source.data, builder.add(base, place))
+                    gap = builder.fsub(own, load_vector(builder, source.data, builder.add(safe, place)))
                     rows.append(builder.select(minus, gap, own))
                 for lane, turned in enumerate(_transposed(builder, rows)):
-                    slot = builder.add(arguments[3], _WORD(part + lane))
+                    slot = builder.add(arguments[3], WORD(part + lane))
                     address = builder.gep(target.data, [builder.add(builder.mul(slot, width), k)])
-                    builder.store(turned, builder.bitcast(address, _VECTOR.as_pointer())).align = 4
+                    builder.store(turned, builder.bitcast(address, VECTOR.as_pointer())).align = 4
         return context.get_dummy_value()
 
     return types.void(values, types.int64, types.int64, types.int64, out), generate
@@ -138,27 +140,15 @@ def turn_lanes(typing_context: Any, values: Any, i: Any, less: Any, first: Any, 
 def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
     """The columns of 8 vectors of 8: in three rounds, each merging neighbours at 1, 2 and 4 apart."""
     for apart in (1, 2, 4):
-        low = [lane if not lane & apart else lane + _WIDTH - apart for lane in range(_WIDTH)]
-        high = [lane + apart if not lane & apart else lane + _WIDTH for lane in range(_WIDTH)]
+        low = [lane if not lane & apart else lane + WIDTH - apart for lane in range(WIDTH)]
+        high = [lane + apart if not lane & apart else lane + WIDTH for lane in range(WIDTH)]
         merged = list(rows)
-        for n in range(_WIDTH):
+        for n in range(WIDTH):
             if not n & apart:
                 pair = rows[n], rows[n + apart]
                 merged[n], merged[n + apart] = (
-                    builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(_INT, _WIDTH), mask))
+                    builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(INT, WIDTH), mask))
                     for mask in (low, high)
                 )
         rows = merged
     return rows
-
-
-@intrinsic
-def times_power_of_two(typing_context: Any, number: Any, exponent: Any) -> Any:
-    """number * 2^exponent, float32, for a whole exponent within -126..127, itself a float32."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number, exponent = arguments
-        biased = builder.add(builder.fptosi(exponent, _INT), _INT(127))
-        return builder.fmul(number, builder.bitcast(builder.shl(biased, _INT(23)), _FLOAT))
-
-    return types.float32(types.float32, types.float32), generate

@@ -18,8 +18,9 @@ from numba.extending import intrinsic  # isort: skip
 SIDE_BY_SIDE = 8
 """Kernels in one vector; taus and values of an object fill rows of a multiple of it."""
 
-AT_ONCE = 4
-"""Vectors that `sum_many_triplets` sums in turn, so that no addition waits for the one before."""
+AT_ONCE = 5
+"""Vectors that `sum_many_triplets` sums in turn, so that no addition waits for the one before: the 36 kernels
+of the paper."""
 
 _WORD, _INT, _FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
 _VECTOR = ir.VectorType(_FLOAT, SIDE_BY_SIDE)

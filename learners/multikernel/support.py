@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -22,9 +23,15 @@ from learners.multikernel.config import OmksConfig
 WIDTH = 8
 """taus of a triplet fill whole vectors of so many numbers."""
 
+TOGETHER = 4
+"""Events whose kernel values are worked out together, so that objects are read from memory once for all; it
+changes no bit."""
 
 ROOM = 1 << 24
 """Coefficients of the queries that are scored at once: 64 MB."""
+
+ALIGNED = 64
+"""Large arrays begin at a line of the cache: else every second vector lies in two of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,9 +56,9 @@ class SupportSet:
         tiles = -(-config.objects // LANES)
         width = -(-config.kernels // WIDTH) * WIDTH
         return cls(
-            np.zeros((tiles, dim, LANES), np.float32),
+            _zeros((tiles, dim, LANES)),
             np.full((config.triplets, 3), EMPTY, np.int32),
-            np.zeros((config.triplets, width), np.float32),
+            _zeros((config.triplets, width)),
             np.zeros(config.triplets, np.int64),
             *_derived(tiles, width, len(config.views)),
         )
@@ -124,7 +131,15 @@ def support_bytes(dim: int, config: OmksConfig) -> int:
     """Memory of a support set: what is kept, and the lengths and kernel values that follow from it."""
     slots, width = -(-config.objects // LANES) * LANES, -(-config.kernels // WIDTH) * WIDTH
     kept = 4 * slots * dim + config.triplets * (12 + 4 * width + 8)
-    return kept + slots * (4 * len(config.views) + 16) + 8 * slots * width
+    return kept + slots * (4 * len(config.views) + 16) + 8 * TOGETHER * slots * width
+
+
+def _zeros(shape: tuple[int, ...]) -> Float32s:
+    """float32 zeros that begin at a line of the cache."""
+    size = 4 * math.prod(shape)
+    room = np.zeros(size + ALIGNED, np.uint8)
+    start = -room.ctypes.data % ALIGNED
+    return room[start : start + size].view(np.float32).reshape(shape)
 
 
 def _derived(tiles: int, width: int, views: int) -> Any:
@@ -135,7 +150,7 @@ def _derived(tiles: int, width: int, views: int) -> Any:
         np.zeros(slots, np.uint64),
         np.zeros((slots, 2), np.int32),
     )
-    return index, (np.zeros((slots, width), np.float32), np.zeros((slots, width), np.float32))
+    return index, tuple(_zeros((TOGETHER, slots, width)) for _ in range(2))
 
 
 def _array(arrays: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any], copy: bool) -> NDArray[Any]:
@@ -149,7 +164,8 @@ def _array(arrays: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any], co
     if array.dtype.kind == "f" and not all(np.isfinite(part).all() for part in array):
         raise StateError(f"array {name} holds values that are not finite")
     if copy:
-        return np.array(array, order="C")
+        like[...] = array
+        return like
     if not (array.flags.writeable and array.flags.c_contiguous and array.flags.aligned):
         raise StateError(f"{name} cannot be taken over: it is read-only or not contiguous; use copy=True")
     return array

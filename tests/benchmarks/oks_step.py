@@ -1,4 +1,9 @@
-"""Figures of the OMKS step over a full support set, at 1,000 and at 15,000 distinct objects."""
+"""Figures of the OMKS step over a full support set, at 1,000 and at 15,000 distinct objects.
+
+Events come in batches of EVENTS; the learner works out the kernel values of a few of them together, the rival
+takes one after another. Nothing is remembered between batches: every kernel value is worked out anew, also of
+objects that are kept already.
+"""
 
 from __future__ import annotations
 
