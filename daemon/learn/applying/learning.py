@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from daemon.learn.applying.names import Names, event_names
+from daemon.learn.applying.names import Names, event_ids, event_names
 from daemon.learn.applying.state import State
 from learners.batch import TripletBatch
 from learners.caps import learn_capped
@@ -55,7 +55,7 @@ def learn(
     if triplets is None:
         return nothing
     start, stop, _ = at.indices(len(decoded))
-    fresh = state.window.admit(decoded.ids[at])
+    fresh = state.window.admit(event_ids(decoded, at))
     duplicates = int(len(fresh) - np.count_nonzero(fresh))
     rows: Any = at if not duplicates else start + np.flatnonzero(fresh)
     if duplicates == len(fresh):

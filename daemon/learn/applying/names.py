@@ -1,4 +1,4 @@
-"""What events name: 64 bits for the source, the query and both items of each."""
+"""What events are known by, and what they name: 64 bits for each, its source, its query and both items."""
 
 from __future__ import annotations
 
@@ -17,6 +17,19 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """An odd number: joined hashes of several parts differ when the parts change places."""
 NUMBER = 4
 """Bytes of an index, and of a value."""
+
+
+def event_ids(decoded: DecodedBatch, at: slice) -> Names:
+    """uint64 [k], of the decoded events `at`: what each is known by when it is sent again.
+
+    That is its id; where one model per key is learned, its id and its key: nobody's ids are taken by another
+    key, and an event that named none or a wrong one is learned when it is sent again with its own.
+    """
+    if decoded.keys is None:
+        return decoded.ids[at]
+    texts = np.ascontiguousarray(decoded.keys[at])
+    bounds = np.arange(len(texts) + 1, dtype=np.int64) * texts.itemsize
+    return decoded.ids[at] * FACTOR + _hash_each(texts.view(np.uint8), bounds)
 
 
 def event_names(decoded: DecodedBatch) -> Names:
@@ -55,7 +68,8 @@ def _hashes(column: Column) -> list[Names]:
 
 
 def _hash_each(
-    array: npt.NDArray[np.float32] | npt.NDArray[np.int32], bounds: npt.NDArray[np.int64]
+    array: npt.NDArray[np.float32] | npt.NDArray[np.int32] | npt.NDArray[np.uint8],
+    bounds: npt.NDArray[np.int64],
 ) -> Names:
     hashes = np.empty(len(bounds) - 1, np.uint64)
     hash_each(np.ascontiguousarray(array).reshape(-1).view(np.uint8), bounds, hashes)

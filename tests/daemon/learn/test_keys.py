@@ -104,6 +104,17 @@ def test_each_key_learns_its_own_events_alone(new_site: Callable[..., Site]) -> 
     assert found.events()["b"] == sum(key == "b" for n, key in enumerate(keys) if n % 13 != 5)
 
 
+def test_an_id_is_known_for_its_key_alone(site: Site) -> None:
+    """Two tenants count their clicks from 1; what was fed without its key is fed again with it."""
+    named = {name: clicks([name] * 5) for name in ("a", "b")}
+    site.feed(clicks([None] * 5) + named["a"] + named["b"] + named["a"])
+    assert site.learn(keys__slots=2, stream__poll_records=3) == EX_OK
+    assert keyed(site).events() == {"a": 5, "b": 5}
+    told = site.newest().counters
+    assert (told["duplicate"], told["rejected.key_missing"]) == (5, 5)
+    assert equal_by_replay(site)
+
+
 def test_keys_without_room_are_dead_letters_and_pause_nobody(site: Site) -> None:
     events = clicks([f"tenant {n}" for n in range(300)])
     site.feed(events)
