@@ -1,4 +1,4 @@
-"""Numbers and times as people read them."""
+"""Numbers, times and the words of others as people read them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 _STEPS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def safe(text: str) -> str:
+    """What others wrote, so that nothing of it steers a terminal: "\\x1b" for an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def size(count: int) -> str:

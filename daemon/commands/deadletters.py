@@ -9,6 +9,7 @@ import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
 from daemon.exits import EX_OK
+from daemon.text import safe
 
 if TYPE_CHECKING:
     from daemon.look.letters import Shown
@@ -49,5 +50,4 @@ def _print(letters: list[Shown]) -> None:
 
 def _say(line: str) -> None:
     """A line in which nothing steers the terminal."""
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    console().print(safe, markup=False, soft_wrap=True)
+    console().print(safe(line), markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ import typer
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load_with, write_json
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.failures import tell
-from daemon.text import moment
+from daemon.text import moment, safe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,5 +188,4 @@ def _plain(value: Any) -> str:
 
 def _say(line: str) -> None:
     """A line in which nothing steers the terminal."""
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    console().print(safe, markup=False, soft_wrap=True)
+    console().print(safe(line), markup=False, soft_wrap=True)

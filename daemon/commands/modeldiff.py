@@ -10,6 +10,7 @@ import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
 from daemon.exits import EX_OK
+from daemon.text import safe
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -95,6 +96,8 @@ def _tables(found: Diff) -> Iterator[Table]:
 
 
 def _print_queries(queries: Queries) -> None:
+    from rich.text import Text
+
     out = console()
     out.print(
         f"{queries.sampled:,} objects as queries (seed {queries.seed}): {queries.shared:.1%} of the top "
@@ -104,7 +107,8 @@ def _print_queries(queries: Queries) -> None:
         return
     table = _table("query", "stay", "entered", "left")
     for one in queries.moved:
-        table.add_row(one.id, f"{one.shared}", _some(one.entered), _some(one.left))
+        query, entered, left = (Text(safe(ids)) for ids in (one.id, _some(one.entered), _some(one.left)))
+        table.add_row(query, f"{one.shared}", entered, left)
     out.print(table)
 
 

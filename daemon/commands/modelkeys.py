@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from daemon.commands.common import console
 from daemon.exits import EX_USAGE, UserError
-from daemon.text import measure
+from daemon.text import measure, safe
 
 if TYPE_CHECKING:
     from checkpoints import LedgerEntry, VersionStore
@@ -49,6 +49,7 @@ def keys_of_version(
 def print_keys(rows: Sequence[KeyRow]) -> None:
     """A table of the keys with most events."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("key", no_wrap=True)
@@ -58,7 +59,10 @@ def print_keys(rows: Sequence[KeyRow]) -> None:
     for row in rows[:MOST]:
         told = f"{row.verdict}: {row.why}" if row.why else row.verdict or "not judged"
         lists = "-" if row.impressions is None else f"{row.impressions:,}"
-        table.add_row(row.key, f"{row.events:,}", lists, measure(row.decision), measure(row.version_0), told)
+        key = Text(safe(row.key))
+        table.add_row(
+            key, f"{row.events:,}", lists, measure(row.decision), measure(row.version_0), Text(told)
+        )
     console().print(table if rows else "no key has a model yet")
     if len(rows) > MOST:
         console().print(f"and {len(rows) - MOST:,} more (--json)")

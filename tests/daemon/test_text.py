@@ -1,9 +1,11 @@
-"""Numbers and times as people read them."""
+"""Numbers, times and the words of others as people read them."""
 
 from __future__ import annotations
 
 import pytest
 
+from daemon.commands.modelkeys import print_keys
+from daemon.look.keys import KeyRow
 from daemon.text import moment, number_runs, size, span
 
 
@@ -25,3 +27,9 @@ def test_sizes_spans_and_runs() -> None:
     assert [size(count) for count in (0, 1023, 1536, 3 << 30)] == ["0 B", "1023 B", "1.5 KiB", "3.0 GiB"]
     assert [span(seconds) for seconds in (-1, 45, 720, 10_800)] == ["0 s", "45 s", "12 m", "3 h"]
     assert number_runs([0, 1, 3, 4, 5, 9]) == "0 to 1, 3 to 5, 9"
+
+
+def test_a_key_steers_neither_the_terminal_nor_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    print_keys([KeyRow(key, 1) for key in ("[/no]", "[red]tenant", "\x1b[31m", "a\nb", "\u202e", "é")])
+    lines = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["key", "[/no]", "[red]tenant", "\\x1b[31m", "a\\nb", "\\u202e", "é"]
