@@ -27,7 +27,8 @@ class Holdout:
     """The holdout stream of one topic.
 
     Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
-    written again after a restart. keyed: an impression without a key can be judged by no model.
+    written again after a restart. keyed: an impression without a key can be judged by no model, and one is
+    known by its id and its key.
     """
 
     def __init__(
@@ -127,4 +128,4 @@ class Holdout:
             bounds = {partition: (bounds[partition][0], end) for partition, end in self._upto.items()}
         starts = rebuild_from(bounds, self._size)
         self._source.assign(starts)
-        return Window(self._size, starts)
+        return Window(self._size, starts, self._keyed)

@@ -5,7 +5,8 @@ Of every partition it holds the last `share = ceil(size / partitions)` records b
 these the usable ones (at least one clicked and one unclicked object). So the window read again from the log
 at the same positions is the same window, whatever restarts, polls and rewinds lie between, as long as the
 log still holds those records. Memory: at most `size + partitions` impressions. An impression that was
-written twice (a broker that did not answer was sent it again) counts once.
+written twice (a broker that did not answer was sent it again) counts once: it is known by its id, and where
+one model per key is learned by its key too, as different keys may use one id.
 """
 
 from __future__ import annotations
@@ -45,14 +46,19 @@ class Held:
     impression: Impression
 
 
-class Window:
-    """Newest usable impressions per partition, and the position up to which the topic was read."""
+Identity = tuple[str, str | None]
 
-    def __init__(self, size: int, starts: Mapping[int, int]) -> None:
+
+class Window:
+    """Newest usable impressions per partition, and the position up to which the topic was read. keyed: one
+    model per key is learned."""
+
+    def __init__(self, size: int, starts: Mapping[int, int], keyed: bool = False) -> None:
+        self._keyed = keyed
         self._share = share_of(size, len(starts))
         self._positions = dict(starts)
         self._held: dict[int, deque[Held]] = {partition: deque() for partition in starts}
-        self._ids: Counter[str] = Counter()
+        self._ids: Counter[Identity] = Counter()
 
     @property
     def positions(self) -> dict[int, int]:
@@ -62,8 +68,9 @@ class Window:
     def add(self, held: Held) -> bool:
         """Take a usable impression and move past it; whether it was not here already."""
         self._held[held.partition].append(held)
-        self._ids[held.impression.id] += 1
-        is_first = self._ids[held.impression.id] == 1
+        identity = self._identity(held)
+        self._ids[identity] += 1
+        is_first = self._ids[identity] == 1
         self.move(held.partition, held.offset + 1)
         return is_first
 
@@ -73,7 +80,7 @@ class Window:
         oldest = self._positions[partition] - self._share
         queue = self._held[partition]
         while queue and queue[0].offset < oldest:
-            gone = queue.popleft().impression.id
+            gone = self._identity(queue.popleft())
             self._ids[gone] -= 1
             if not self._ids[gone]:
                 del self._ids[gone]
@@ -87,7 +94,10 @@ class Window:
         """
         everything = (held for queue in self._held.values() for held in queue)
         ordered = sorted(everything, key=lambda h: (h.impression.ts, h.partition, h.offset))
-        firsts: dict[str, Held] = {}
+        firsts: dict[Identity, Held] = {}
         for held in ordered:
-            firsts.setdefault(held.impression.id, held)
+            firsts.setdefault(self._identity(held), held)
         return iter(firsts.values())
+
+    def _identity(self, held: Held) -> Identity:
+        return held.impression.id, held.impression.key if self._keyed else None

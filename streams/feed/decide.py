@@ -73,7 +73,8 @@ class Decider:
             return Decision("ignored", item.reason, item.detail)
         if isinstance(item, Dropped):
             return _drop(item.reason, item.detail)
-        if item.id in self._seen:
+        known_by = item.id if item.key is None else f"{item.key}\0{item.id}"  # no key holds that character
+        if known_by in self._seen:
             return _drop(reasons.DUPLICATE, f"id {item.id!r}")
         try:
             self._check_features(item)
@@ -82,7 +83,7 @@ class Decider:
             return _drop(reasons.MALFORMED + poison.reason, poison.detail)
         except UnicodeEncodeError:
             return _drop(reasons.NOT_UTF8, "an id holds half of a surrogate pair")
-        self._seen.add(item.id)
+        self._seen.add(known_by)
         return decision
 
     def _check_features(self, item: Event | Impression) -> None:

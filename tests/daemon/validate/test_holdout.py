@@ -96,6 +96,18 @@ def test_the_window_is_in_order_of_time_however_partitions_were_read():
     assert [one.impression.id for one in window] == ["0/1", "1/1", "1/0", "0/0"]
 
 
+def test_an_id_is_known_for_its_key_alone_where_each_has_a_model():
+    window, keyed = Window(9, {0: 0}), Window(9, {0: 0}, keyed=True)
+    for offset, key in enumerate(["a", "b", "a", None]):
+        one = Held(0, offset, Impression("1", offset, ObjectRef("q"), (), (), key=key))
+        assert (window.add(one), keyed.add(one)) == (offset == 0, offset != 2)
+    assert [one.impression.key for one in window] == ["a"]
+    assert [one.impression.key for one in keyed] == ["a", "b", None]
+    keyed.move(0, 11)  # of the first two neither is left, of "a" the second
+    assert [one.offset for one in keyed] == [2, 3]
+    assert len(keyed) == 2
+
+
 def test_rebuild_starts_a_share_back_and_never_before_the_log_begins():
     assert rebuild_from({0: (0, 100), 1: (95, 100)}, 20) == {0: 90, 1: 95}
     assert rebuild_from({0: (0, 5)}, 20) == {0: 0}

@@ -260,6 +260,13 @@ def test_duplicates_and_the_cap() -> None:
     assert {decode_event(record.value).impression for record in kept.training} == {"a", "b", "d"}
 
 
+def test_an_id_is_known_for_its_key_alone() -> None:
+    log = [replace(impression("1"), key=key) for key in ("a", "b", "a", None)]
+    account, kept = feed(log, FeedSettings(holdout_share=0.0), with_catalog=False)
+    assert account.dropped == {reasons.DUPLICATE: 1}
+    assert {decode_event(record.value).key for record in kept.training} == {"a", "b", None}
+
+
 def test_event_fields_come_from_the_impression() -> None:
     shown = replace(impression("i", 3, (2,)), propensity=(1.0, 0.7, 0.5), source="web")
     event = decode_event(decide(shown).records[0].value)
