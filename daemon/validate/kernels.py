@@ -31,6 +31,7 @@ from learners.hedge import HedgeConfig, first_standing
 from learners.maps import FittedSpaceMap
 from learners.protocol import Learner
 from learners.quadratic import ServedForm
+from learners.tether import untethered
 from streams.catalog import load_catalog
 
 
@@ -55,7 +56,7 @@ def judge_kernels(versions: VersionStore, number: int, config: Config, most: int
         version = versions.load(number)
     except CheckpointError as error:
         raise UserError(f"version {number} cannot be loaded: {error}", error.remedy, EX_DATAERR) from error
-    learner: Any = learner_of(version)
+    learner: Any = untethered(learner_of(version))
     if not isinstance(getattr(learner, "theta", None), np.ndarray):
         name = version.manifest.learner["name"]
         raise UserError(f"{name} weighs no kernels", "choose a version of omks or omks-maps", EX_USAGE)

@@ -24,15 +24,17 @@ def oks_settings(keys: OksKeys, columns: Mapping[str, range]) -> OmksConfig:
 
 
 def kernel_names(keys: LearnerConfig, columns: Mapping[str, range]) -> list[str]:
-    """The kernels that a learner weighs, in its order, for people: "text rbf 0.5", or a block of columns."""
+    """The kernels that a learner weighs, in its order, for people: "text rbf 0.5", or a block of columns; the
+    one of OKS on several is their mean."""
     if not isinstance(keys, SupportKeys):
         return list(columns)
-    return [
+    names = [
         f"{name} {one.kind} {one.sigma:g}" if one.kind == "rbf" else f"{name} {one.kind}"
         for name in columns
         for one in keys.kernels
         if not one.views or name in one.views
     ]
+    return [f"mean of {len(names)}"] if isinstance(keys, OksKeys) and len(names) > 1 else names
 
 
 def _settings(keys: SupportKeys, columns: Mapping[str, range], *, hedge: HedgeConfig) -> OmksConfig:
