@@ -134,7 +134,8 @@ class Validator:
         if self._bench.judgments is not None:
             return "no holdout query has judgments (validate.judgments, feed.holdout_share)"
         if self._bench.per_key is not None:
-            return f"no key has {self._bench.per_key} holdout impressions (validate.min_impressions, .window)"
+            need = f"{self._bench.per_key} holdout impressions (validate.min_impressions, .window)"
+            return f"no key has {need}, or none of those has clicks and skips at the same ranks"
         return f"{self._rule.measure} needs clicks and skips at the same ranks"
 
     def unfinished(self) -> str | None:
