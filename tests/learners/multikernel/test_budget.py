@@ -139,6 +139,16 @@ def test_settings_out_of_range_are_refused_by_name(make: Any, word: str) -> None
 def test_gamma_comes_from_the_sample() -> None:
     sample = some_objects()
     one = Omks(DIM, OmksConfig((ViewKernels(0, 5), ViewKernels(5, 12, gamma=0.5))), sample)
-    expected = np.linalg.norm(np.diff(sample[:, :5].astype(float), axis=0), axis=1).mean()
-    np.testing.assert_allclose(one.gamma, [expected, 0.5])
+    part = sample[:, :5].astype(float)
+    distances = np.linalg.norm(part[:, None] - part, axis=2)
+    np.testing.assert_allclose(one.gamma, [distances.sum() / (len(part) * (len(part) - 1)), 0.5])
     assert Omks(DIM, OmksConfig((ViewKernels(0, 5),))).gamma.tolist() == [np.sqrt(2)]
+
+
+def test_gamma_does_not_depend_on_the_order_of_the_sample() -> None:
+    rng = np.random.default_rng(3)
+    centres = rng.normal(size=(20, DIM))
+    by_class = (np.repeat(centres, 30, axis=0) + 0.1 * rng.normal(size=(600, DIM))).astype(np.float32)
+    config = OmksConfig((ViewKernels(0, DIM),))
+    found, mixed = (Omks(DIM, config, rows).gamma for rows in (by_class, rng.permutation(by_class)))
+    np.testing.assert_allclose(found, mixed, rtol=1e-6)
