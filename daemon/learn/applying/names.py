@@ -25,11 +25,8 @@ def event_ids(decoded: DecodedBatch, at: slice) -> Names:
     That is its id; where one model per key is learned, its id and its key: nobody's ids are taken by another
     key, and an event that named none or a wrong one is learned when it is sent again with its own.
     """
-    if decoded.keys is None:
-        return decoded.ids[at]
-    texts = np.ascontiguousarray(decoded.keys[at])
-    bounds = np.arange(len(texts) + 1, dtype=np.int64) * texts.itemsize
-    return decoded.ids[at] * FACTOR + _hash_each(texts.view(np.uint8), bounds)
+    ids = decoded.ids[at]
+    return ids if decoded.keys is None else ids * FACTOR + _of_keys(decoded.keys[at])
 
 
 def event_names(decoded: DecodedBatch) -> Names:
@@ -37,13 +34,22 @@ def event_names(decoded: DecodedBatch) -> Names:
 
     Events without a `src` have one source in common, 0. An object of the catalog is known by its row, since a
     version's catalog never changes; one that brings its features by their bytes (xxh64), whatever id stands
-    beside them: the features are what is learned.
+    beside them: the features are what is learned. Where one model per key is learned, each key has names of
+    its own: what its events do to its model uses up no other's cap.
     """
     names = np.empty((len(decoded), NAMES), np.uint64)
     names[:, 0] = decoded.sources
     for place, role in enumerate((decoded.query, decoded.clicked, decoded.skipped), start=1):
         names[:, place] = _objects(role)
+    if decoded.keys is not None:
+        names = names * FACTOR + _of_keys(decoded.keys)[:, None]
     return names
+
+
+def _of_keys(keys: npt.NDArray[np.bytes_]) -> Names:
+    texts = np.ascontiguousarray(keys)
+    bounds = np.arange(len(texts) + 1, dtype=np.int64) * texts.itemsize
+    return _hash_each(texts.view(np.uint8), bounds)
 
 
 def _objects(role: RoleColumns) -> Names:

@@ -166,3 +166,20 @@ def test_caps_and_keys_go_together(new_site: Callable[..., Site]) -> None:
     assert arrays_of(whole) == arrays_of(again)
     assert whole.newest().counters["capped"] > 0
     assert equal_by_replay(again)
+
+
+def test_one_keys_events_use_up_no_other_keys_cap(new_site: Callable[..., Site]) -> None:
+    together, alone = new_site(), new_site()
+    caps = {"keys__slots": 2, "caps__window": 500, "caps__source": 2.0}
+    small = clicks(["small"] * 10)
+    together.feed(clicks(["flood"] * 100, seed=1) + small)
+    alone.feed(small)
+    for site in (together, alone):
+        assert site.learn(**caps) == EX_OK
+    assert together.newest().counters["capped"] > 50
+    found, own = keyed(together).learner_of("small"), keyed(alone).learner_of("small")
+    assert found is not None
+    assert own is not None
+    assert {name: array.tobytes() for name, array in found.state().items()} == {
+        name: array.tobytes() for name, array in own.state().items()
+    }
