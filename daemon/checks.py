@@ -185,18 +185,21 @@ def _checkpoints(config: Config) -> Iterator[Finding]:
 def _serve(config: Config) -> Iterator[Finding]:
     from daemon import memory
 
+    items = 0
+    path = config.serve.catalog or config.catalog.path
+    if path and config.space.views:
+        from daemon.objects.space import space_of
+        from streams.catalog import load_catalog
+
+        items = len(load_catalog(Path(path), space_of(config)))
+        if config.serve.catalog:
+            yield Finding("serve.catalog", "ok", f"{items:,} objects")
     if memory.mapped_dim(config):
-        needed, there = memory.serving_bytes(config), memory.memory_available()
+        needed, there = memory.serving_bytes(config, items), memory.memory_available()
         yield Finding("serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {size(needed)} of buffers")
         if there is not None and needed > there:
             text = f"the buffers take {size(needed)}, {size(there)} of memory are available"
             yield Finding("serve.aliases", "error", text, "serve fewer aliases, or on a host of its own")
-    if config.serve.catalog and config.space.views:
-        from daemon.objects.space import space_of
-        from streams.catalog import load_catalog
-
-        objects = len(load_catalog(Path(config.serve.catalog), space_of(config)))
-        yield Finding("serve.catalog", "ok", f"{objects:,} objects")
     if config.serve.display:
         from daemon.serve.items.display import load_display
 

@@ -37,18 +37,25 @@ def learner_bytes(config: Config) -> int:
     return algorithm.state_bytes(config.learner, columns, mapped_dim(config))
 
 
-def serving_bytes(config: Config) -> int:
-    """Memory of the buffers of serve: two sides per alias, each the learner's state and its form; and for
-    `latest`, followed by steps, one more state, and what carries a form on or is made to take its place. Of
-    single keys the models that are held, each with its form.
+def form_bytes(config: Config, items: int = 0) -> int:
+    """Memory of a version's form beside the learner's state, with what it keeps of so many items."""
+    algorithm = algorithm_of(config.learner.algorithm, config.keys)
+    kind, dim = algorithm.forms, mapped_dim(config)
+    if algorithm.form_bytes is not None and config.serving.psd != "off":
+        return algorithm.form_bytes(config.learner, mapped_columns(config), dim, items)
+    if kind.has_matrix(config.serving, dim):
+        return 4 * dim * dim
+    refers_to_none = kind.kept and kind.follows in {HELD, VERSIONS}
+    return learner_bytes(config) if refers_to_none else 0  # to none of the learner's arrays
+
+
+def serving_bytes(config: Config, items: int = 0) -> int:
+    """Memory of the buffers of serve: two sides per alias, each the learner's state, its form and what that
+    keeps of so many items; and for `latest`, followed by steps, one more state, and what carries a form on or
+    is made to take its place. Of single keys the models that are held, each with its form.
     """
     kind = algorithm_of(config.learner.algorithm, config.keys).forms
-    state, dim = learner_bytes(config), mapped_dim(config)
-    own = 0
-    if kind.has_matrix(config.serving, dim):
-        own = 4 * dim * dim
-    elif kind.kept and kind.follows in {HELD, VERSIONS}:
-        own = state  # such a form refers to none of the learner's arrays
+    state, dim, own = learner_bytes(config), mapped_dim(config), form_bytes(config, items)
     needed = 2 * (state + own) * len(config.serve.aliases)
     if isinstance(kind, KeyedForms):
         one = state // config.keys.slots

@@ -31,6 +31,8 @@ class Algorithm:
     ConfigError.
     followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
     by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
+    form_bytes: (keys of [learner], columns of the views, dim, items) -> the memory of a sharpened form that
+    does not fold, with what it keeps of so many items; None for other forms.
     full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
     less of what it did than its weight.
     """
@@ -43,4 +45,5 @@ class Algorithm:
     followed: tuple[str, ...] = ()
     needs_sample: bool = False
     by_block: bool = False
+    form_bytes: Callable[[Any, Columns, int, int], int] | None = None
     full_step: Callable[[Any], float] | None = None

@@ -28,6 +28,7 @@ from learners.dissim import Dissim, DissimConfig
 from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap
 from learners.multikernel import Omks, OmksConfig, support_bytes
+from learners.multikernel.supports_form import form_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.protocol import Learner
@@ -134,6 +135,7 @@ def _over_supports(settings: Callable[[Any, Columns], OmksConfig]) -> Algorithm:
         state_bytes=lambda keys, columns, dim: support_bytes(dim, settings(keys, columns)),
         needs_sample=True,
         by_block=True,
+        form_bytes=lambda keys, columns, dim, items: form_bytes(dim, settings(keys, columns), items),
         full_step=_aggressiveness,
     )
 

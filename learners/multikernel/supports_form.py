@@ -208,6 +208,12 @@ class SupportsForm:
         return cls.of_arrays(config, gamma, objects, theta, vectors, values, bool(arrays["normalised"]))
 
 
+def form_bytes(dim: int, config: OmksConfig, items: int, rank: int = RANK) -> int:
+    """Memory of a form of as many objects as may be kept, and of the `features` of so many items."""
+    kept, features = -(-config.objects // LANES) * LANES, config.kernels * (rank + 1)
+    return 4 * (kept * (2 * dim + features) + items * features)
+
+
 def _sharpened(part: Part, power: float) -> tuple[float, NDArray[np.float64]]:
     """f(1), and f(lambda) - f(1) of each vector of the part, float64."""
     largest = max(1.0, float(part.eigenvalues.max(initial=1.0)))

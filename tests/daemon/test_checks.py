@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from daemon import memory
 from daemon.checks import run_checks
 from daemon.config import load_config
 from daemon.config.learners import LEARNERS
-from daemon.memory import learner_bytes, mapped_columns, mapped_dim, memory_available, serving_bytes
+from daemon.memory import (
+    form_bytes,
+    learner_bytes,
+    mapped_columns,
+    mapped_dim,
+    memory_available,
+    serving_bytes,
+)
 from daemon.versions.algorithms import untrained
 from learners.multikernel.supports_form import MOST_OBJECTS
+from tests.learners.examples import triplets
 
 
 def found(settings: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -91,13 +101,41 @@ def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     alone = load_config(None, {**wide, "serve.aliases": ["stable"]}, {})
     assert serving_bytes(alone) == 4 * 1024**2 * 4
     held = load_config(None, {**wide, "learner.algorithm": "omks", "learner.objects": 64}, {})
-    assert serving_bytes(held) == learner_bytes(held) * (2 * 2 * 2 + 2)  # as large as the state, and one more
+    assert serving_bytes(held) == learner_bytes(held) * 5 + form_bytes(held) * 5  # and one more for `latest`
+    learned = load_config(None, {**wide, "learner.algorithm": "omks", "serving.psd": "off"}, {})
+    assert form_bytes(learned, 1000) == learner_bytes(learned)  # it is the support set itself
     by_key = load_config(None, {**wide, "keys.slots": 3, "serve.key_models": 2}, {})
-    held = 2 * 2 * 4 * 1024**2  # of two models W and its form
-    assert serving_bytes(by_key) == learner_bytes(by_key) * (2 * 2 + 1) + held  # followed by steps
+    models = 2 * 2 * 4 * 1024**2  # of two models W and its form
+    assert serving_bytes(by_key) == learner_bytes(by_key) * (2 * 2 + 1) + models  # followed by steps
     monkeypatch.setattr(memory, "memory_available", lambda: 30 << 20)
     assert found(wide)["serve.aliases"][0] == "error"
     assert "serve.aliases" not in found({**wide, "serve.aliases": ["stable"]})
+
+
+@pytest.mark.parametrize("algorithm", ["oks", "omks"])
+def test_what_a_form_of_kernels_keeps_of_itself_and_of_each_item_is_counted(algorithm: str) -> None:
+    settings = {"learner.algorithm": algorithm, "learner.objects": 3, "learner.triplets": 99}
+    config = load_config(None, {"space.views.x.dim": 40, "space.views.x.map": "unit", **settings}, {})
+    learner: Any = untrained(config.learner, 40, mapped_columns(config))
+    learner.learn_many(triplets(3, 99, 40, "dense"))
+    form = learner.form(True, 1.5)
+    own = form.features(np.eye(40, dtype=np.float32)).nbytes
+    assert form_bytes(config, 40) - form_bytes(config) == own
+    assert serving_bytes(config, 40) - serving_bytes(config) == own * (2 * 2 + 1)
+    assert (
+        form_bytes(config) == form.vectors.nbytes + 2 * form.kept[0].nbytes
+    )  # objects as they are, and in tiles
+
+
+def test_the_items_of_a_catalog_are_counted(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": str(n), "x": [1.0, n]}) for n in range(5000)]
+    (tmp_path / "items.jsonl").write_text("\n".join(lines))
+    told = {}
+    for path in ("", f"{tmp_path}/items.jsonl"):
+        settings = {"space.views.x.dim": 2, "learner.algorithm": "omks", "catalog.path": path}
+        findings = run_checks(load_config(None, settings, {}))
+        told[path] = next(one.text for one in findings if one.key == "serve.aliases")
+    assert told[""] != told[f"{tmp_path}/items.jsonl"]
 
 
 @pytest.mark.parametrize("algorithm", sorted(LEARNERS))
@@ -107,9 +145,11 @@ def test_what_a_learner_takes_is_what_its_arrays_take(algorithm: str, views: dic
     config = load_config(None, {"learner.algorithm": algorithm, **spans}, {})
     columns = mapped_columns(config)
     assert [len(one) for one in columns.values()] == list(views.values())
-    state = untrained(config.learner, mapped_dim(config), columns).state()
-    there = sum(array.nbytes for array in state.values())
-    assert there - 200 <= learner_bytes(config) <= 1.5 * there, "and, of a support set, what follows from it"
+    learner: Any = untrained(config.learner, mapped_dim(config), columns)
+    there = sum(array.nbytes for array in learner.state().values())
+    if hasattr(learner, "support"):  # has arrays that follow from its state
+        there += sum(array.nbytes for array in (*learner.support.index, *learner.support.values))
+    assert there - 500 <= learner_bytes(config) <= 1.5 * there
 
 
 def _view(dim: int) -> dict[str, object]:
