@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from daemon.serve.query import Hit, Query
-from daemon.serve.retrieve import features
+from daemon.serve.retrieve import features, finding
+from daemon.serve.retrieve.rescoring import Rescoring
+from learners.block import DenseBlock
 from learners.multikernel import Omks, OmksConfig, ViewKernels
 from learners.quadratic import ServedForm, featured, folds
 from learners.search import best_of, kept_scores
@@ -154,6 +156,48 @@ def test_a_part_that_is_too_large_is_scored_without_features(monkeypatch: pytest
     (known,) = ask(items, 1000, Query(id="a0", k=20))
     monkeypatch.setattr(features, "MOST_BYTES", 0)
     assert ask(items, 1000, Query(id="a0", k=20)) == [known]
+
+
+def test_parts_with_features_and_parts_without_are_scored_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    items, form = several_parts("dense"), form_of()
+    (known,) = ask(items, 1000, Query(id="a0", k=20))
+    smallest, *_, largest = sorted(len(part) for part in items.snapshot().parts)
+    assert smallest < largest
+    width = form.features(np.ones((1, DIM), np.float32)).shape[1]  # type: ignore[attr-defined]
+    monkeypatch.setattr(features, "MOST_BYTES", 4 * width * smallest)
+    assert ask(items, 1000, Query(id="a0", k=20)) == [known]
+
+
+def test_equal_scores_are_ordered_by_part_and_row_however_they_were_found() -> None:
+    items, form = several_parts("dense"), form_of()
+    snapshot, one = items.snapshot(), items.block()[1].take([0])
+    parts = np.concatenate([np.full(len(part), n) for n, part in enumerate(snapshot.parts)])
+    rows = np.concatenate([np.arange(len(part)) for part in snapshot.parts])
+    nothing = DenseBlock(np.zeros((1, DIM), np.float32))  # scores the same with everything
+    for query in (one, nothing):
+        rescoring = Rescoring(form, query, [None] * len(snapshot.parts), 5)
+        forwards = rescoring.ordered(snapshot, 0, parts, rows)
+        assert rescoring.ordered(snapshot, 0, parts[::-1], rows[::-1]) == forwards
+        assert forwards == sorted(forwards, key=lambda place: (-place[0], *place[1:]))
+    assert len({score for score, *_ in forwards}) == 1
+
+
+@pytest.mark.parametrize("few", [256, 2], ids=["left out afterwards", "taken out of the scan"])
+def test_what_is_excluded_takes_no_room_of_a_shortlist(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "FEW", few)
+    items = several_parts("dense")
+    near = nearest_by_cosine(items, "a0", 16)
+    (hits,) = ask(items, 5, Query(id="a0", k=5, exclude=frozenset(near[1:11])))
+    assert hits == own_order(items, "a0", form_of(), near[11:])
+
+
+def test_a_search_can_be_ended_before_each_rescoring() -> None:
+    items, calls = several_parts("dense"), []
+    view = replace(view_of(np.eye(DIM, dtype=np.float32)), form=form_of())
+    searcher, _ = searcher_of(items, view, shortlist=5)
+    queries = [Query(id=f"a{n}", k=1) for n in range(7)]
+    searcher.search("latest", queries, lambda: calls.append(1))
+    assert len(calls) == 1 + len(queries)  # they share one scan
 
 
 def test_scores_that_are_no_numbers_come_last_and_stay_finite() -> None:
