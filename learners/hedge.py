@@ -66,8 +66,10 @@ class HedgeConfig:
             raise ConfigError(f"discount must be above 0 and at most 1, not {self.discount}")
         if not (math.isfinite(self.C) and self.C > 0):
             raise ConfigError(f"C must be a finite number above 0, not {self.C}")
-        if (self.rule == "given") != bool(self.weights):
-            raise ConfigError('weights belong to the rule "given", which needs one per kernel')
+        if self.rule == "given" and not self.weights:
+            raise ConfigError('"given" needs weights, one number per kernel, such as weights = [2.5, 2.4]')
+        if self.weights and self.rule != "given":
+            raise ConfigError(f'weights belong to the rule "given", not to "{self.rule}"')
         if self.weights and not (
             all(math.isfinite(w) and w >= 0 for w in self.weights) and any(self.weights)
         ):

@@ -42,6 +42,7 @@ def feed(
     for option, value, known in (("--rule", rule, o.RULES), ("--format", format_, o.FORMATS)):
         _one_of(option, value, known)
     _one_of("--pairs", pairs, o.PAIRS)
+    _check_key(key)
     typed = {
         "stream.address": to,
         "catalog.path": str(catalog) if catalog is not None else None,
@@ -67,6 +68,19 @@ def feed(
             {**head, "items": fed.run.items, "sent_again": fed.sent_again, **fed.run.committed.to_dict()}
         )
     return fed.code
+
+
+def _check_key(key: str | None) -> None:
+    """UserError 64 for what no event can carry as its key: every line would be dropped for it."""
+    from streams.poison import Poison
+    from streams.wire import check_key
+
+    try:
+        if key is not None:
+            check_key(key)
+    except Poison as problem:
+        remedy = "give 1 to 64 bytes of text, such as --key anna"
+        raise UserError(f"--key: {problem.detail}", remedy, EX_USAGE) from None
 
 
 def _one_of(option: str, value: str | None, known: Sequence[str]) -> None:

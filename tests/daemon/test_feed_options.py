@@ -8,7 +8,7 @@ import pytest
 
 from daemon.cli import main
 from daemon.commands import feedoptions
-from daemon.exits import EX_UNAVAILABLE
+from daemon.exits import EX_UNAVAILABLE, EX_USAGE
 from daemon.feed import feeding
 from streams.address import Address
 from streams.errors import TopicMissing
@@ -42,3 +42,14 @@ def test_the_command_that_makes_a_missing_topic_names_the_stream(
     told = capsys.readouterr().err
     assert f"kafka://host:9092/{lacking}: there is no such topic" in told
     assert "`tripletd topics create --to kafka://host:9092/clicks`" in told
+
+
+@pytest.mark.parametrize(("key", "why"), [("", "key is empty"), ("k" * 65, "longer than 64 bytes")])
+def test_a_key_that_no_event_can_carry_is_refused_before_anything_is_fed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str, why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clicks.jsonl").write_text('{"q": "a", "shown": ["b"], "clicked": [0]}\n')
+    assert main(["feed", "clicks.jsonl", "--key", key]) == EX_USAGE
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "clicks.log").exists()
