@@ -157,7 +157,7 @@ def test_other_slots_are_refused_and_the_old_ones_go_on(site: Site) -> None:
 def test_caps_and_keys_go_together(new_site: Callable[..., Site]) -> None:
     whole, again = new_site(), new_site()
     events = clicks(drawn(100))
-    caps = {"caps__window": 20, "caps__source": 0.5}
+    caps: dict[str, Any] = {"caps__window": 20, "caps__source": 0.5}
     whole.feed(events)
     assert whole.learn(**KEYS, **caps) == EX_OK
     for start in range(0, 100, 25):
@@ -170,7 +170,7 @@ def test_caps_and_keys_go_together(new_site: Callable[..., Site]) -> None:
 
 def test_one_keys_events_use_up_no_other_keys_cap(new_site: Callable[..., Site]) -> None:
     together, alone = new_site(), new_site()
-    caps = {"keys__slots": 2, "caps__window": 500, "caps__source": 2.0}
+    caps: dict[str, Any] = {"keys__slots": 2, "caps__window": 500, "caps__source": 2.0}
     small = clicks(["small"] * 10)
     together.feed(clicks(["flood"] * 100, seed=1) + small)
     alone.feed(small)
