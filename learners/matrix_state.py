@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from learners.batch import TripletBatch
 from learners.block import Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
+from learners.ownership import to_write
 
 CHECKED = 1 << 22
 """Numbers of a matrix that are looked at together."""
@@ -51,10 +52,7 @@ def checked_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W") -> Float
 def state_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W", copy: bool = True) -> Float32s:
     """The matrix of that name to go on from: copied, or taken over, for which it must be writable. Raises
     StateError."""
-    W = checked_matrix(arrays, name)
-    if not copy and not (W.flags.writeable and W.flags.c_contiguous and W.flags.aligned):
-        raise StateError(f"{name} cannot be taken over: it is read-only or not contiguous; use copy=True")
-    return np.array(W, order="C") if copy else W
+    return to_write(checked_matrix(arrays, name), name, copy)
 
 
 def symmetric_matrix(arrays: Mapping[str, NDArray[Any]], name: str = "W", copy: bool = True) -> Float32s:

@@ -25,11 +25,13 @@ from learners.errors import BlockError, ConfigError, StateError
 from learners.forms.blocks import BlocksForm
 from learners.hedge import HedgeConfig, first_standing, read_standing, theta
 from learners.kernels.omks_blocks import step_blocks
+from learners.matrix_state import checked_weights, one_triplet
 from learners.outcome import UPDATED, StepInfo
+from learners.ownership import to_write
 from learners.scores import row_blocks
 from learners.serving import DEFAULT_POWER
 from learners.spread import fault_weights, spread_rows
-from learners.steps import Steps, TripletSteps
+from learners.steps import Steps, TripletSteps, taken_triplets
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,7 @@ class OmksMaps:
 
         Raises BlockError as `learn_many`, and for more than one row.
         """
-        batch = TripletBatch(as_block(query), as_block(clicked), as_block(skipped))
-        if len(batch) != 1:
-            raise BlockError(f"learn_one takes one triplet, not {len(batch)}: use learn_many")
-        return self.learn_many(batch)
+        return self.learn_many(one_triplet(query, clicked, skipped))
 
     def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
         """Apply a batch in order, bit for bit as `learn_one` of each would.
@@ -104,11 +103,8 @@ class OmksMaps:
         per event; 0 makes an event passive (Hedge counts any other as one round), negative or not finite
         rejects it. Raises BlockError on another dimension or number of weights.
         """
-        if batch.dim != self.dim:
-            raise BlockError(f"triplets have {batch.dim} dimensions, the learner {self.dim}: map them alike")
-        scale = np.ones(len(batch)) if weights is None else np.ascontiguousarray(weights, np.float64)
-        if scale.shape != (len(batch),):
-            raise BlockError(f"weights have shape {scale.shape}: give one per triplet ({len(batch)})")
+        every = np.ones(len(batch)) if weights is None else weights
+        scale = checked_weights(batch, self.dim, every)
         info = StepInfo.empty(len(batch))
         for part in row_blocks(len(batch), 4 * self.dim):
             self._apply(batch.slice(part.start, part.stop), scale[part], info, part)
@@ -128,13 +124,7 @@ class OmksMaps:
         self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
     ) -> list[TripletSteps]:
         """The triplets that updated, with their weights. Raises BlockError on another number of events."""
-        if len(batch) != len(info):
-            raise BlockError(
-                f"{len(batch)} triplets, but a step's info of {len(info)}: give those of one call"
-            )
-        rows = np.flatnonzero(info.outcome == UPDATED)
-        kept = None if weights is None else np.asarray(weights, np.float64)[rows]
-        return [TripletSteps(batch.take(rows), kept)] if len(rows) else []
+        return taken_triplets(batch, info, weights, info.outcome == UPDATED)
 
     def replay(self, steps: Steps) -> None:
         """Learn again what another copy took. Raises BlockError on steps of another kind or dimension."""
@@ -177,10 +167,8 @@ class OmksMaps:
             raise StateError("array W is missing")
         if W.dtype != np.float32 or W.shape != (layout.entries,) or not np.isfinite(W).all():
             raise StateError(f"array W must be finite float32 ({layout.entries},), not {W.dtype} {W.shape}")
-        if not copy and not (W.flags.writeable and W.flags.c_contiguous and W.flags.aligned):
-            raise StateError("W cannot be taken over: it is read-only or not contiguous; use copy=True")
         learner = cls.__new__(cls)
-        learner.config, learner._layout, learner.W = config, layout, np.array(W) if copy else W
+        learner.config, learner._layout, learner.W = config, layout, to_write(W, "W", copy)
         learner.standing = read_standing(arrays, config.hedge, len(config.widths))
         return learner
 

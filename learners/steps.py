@@ -108,15 +108,19 @@ Steps: TypeAlias = StepBatch | TripletSteps
 
 
 def taken_triplets(
-    batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
+    batch: TripletBatch,
+    info: StepInfo,
+    weights: NDArray[Any] | None = None,
+    chosen: NDArray[np.bool_] | None = None,
 ) -> list[TripletSteps]:
     """The triplets that were not rejected, with their weights: `taken` of a learner whose passive rounds
     count too, and right for every learner. Copies; nothing where all were rejected.
 
-    Weights that are all 1 are left out. Raises BlockError when `info` is of another number of events.
+    chosen: bool [n], those that matter, where they are fewer. Weights that are all 1 are left out. Raises
+    BlockError when `info` is of another number of events.
     """
     _check_same(batch, info)
-    rows = np.flatnonzero(info.outcome != REJECTED)
+    rows = np.flatnonzero(info.outcome != REJECTED if chosen is None else chosen)
     if not len(rows):
         return []
     kept = None if weights is None else np.asarray(weights, np.float64)[rows]

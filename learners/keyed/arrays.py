@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.errors import StateError
+from learners.ownership import to_write
 
 CHECKED = 1 << 22
 """Numbers of an array that are looked at together."""
@@ -37,8 +38,4 @@ def taken_over(
     for start in range(0, flat.size if array.dtype.kind == "f" else 0, CHECKED):
         if not np.isfinite(flat[start : start + CHECKED]).all():
             raise StateError(f"array {name} holds values that are not finite")
-    if copy:
-        return np.array(array, order="C")
-    if not (array.flags.writeable and array.flags.c_contiguous and array.flags.aligned):
-        raise StateError(f"{name} cannot be taken over: it is read-only or not contiguous; use copy=True")
-    return array
+    return to_write(array, name, copy)

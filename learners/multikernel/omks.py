@@ -22,6 +22,7 @@ from learners.block import Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
 from learners.hedge import first_standing, read_standing, theta
 from learners.kernels.support_slots import OLDEST, SMALLEST
+from learners.matrix_state import checked_weights, one_triplet
 from learners.multikernel.as_learned import AsLearned
 from learners.multikernel.config import KernelConfig, OmksConfig, one_kernel
 from learners.multikernel.plan import make_plan, mean_distances
@@ -31,7 +32,7 @@ from learners.outcome import UPDATED, StepInfo
 from learners.scores import row_blocks
 from learners.serving import DEFAULT_POWER
 from learners.spread import dense_rows, fault_weights, spread_rows
-from learners.steps import Steps, TripletSteps
+from learners.steps import Steps, TripletSteps, taken_triplets
 
 EVICTIONS = {"oldest": OLDEST, "smallest": SMALLEST}
 
@@ -77,10 +78,7 @@ class Omks:
 
         Raises BlockError as `learn_many`, and for more than one row.
         """
-        batch = TripletBatch(as_block(query), as_block(clicked), as_block(skipped))
-        if len(batch) != 1:
-            raise BlockError(f"learn_one takes one triplet, not {len(batch)}: use learn_many")
-        return self.learn_many(batch)
+        return self.learn_many(one_triplet(query, clicked, skipped))
 
     def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
         """Apply a batch in order, bit for bit as `learn_one` of each would.
@@ -91,11 +89,8 @@ class Omks:
         passive, negative or not finite rejects it. Sparse rows are spread out a few at a time. Raises
         BlockError on another dimension or number of weights.
         """
-        if batch.dim != self.dim:
-            raise BlockError(f"triplets have {batch.dim} dimensions, the learner {self.dim}: map them alike")
-        scale = np.ones(len(batch)) if weights is None else np.ascontiguousarray(weights, np.float64)
-        if scale.shape != (len(batch),):
-            raise BlockError(f"weights have shape {scale.shape}: give one per triplet ({len(batch)})")
+        every = np.ones(len(batch)) if weights is None else weights
+        scale = checked_weights(batch, self.dim, every)
         info = StepInfo.empty(len(batch))
         for part in row_blocks(len(batch), 4 * self.dim):
             self._apply(batch.slice(part.start, part.stop), scale[part], info, part)
@@ -113,13 +108,7 @@ class Omks:
         self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
     ) -> list[TripletSteps]:
         """The triplets that updated, with their weights. Raises BlockError on another number of events."""
-        if len(batch) != len(info):
-            raise BlockError(
-                f"{len(batch)} triplets, but a step's info of {len(info)}: give those of one call"
-            )
-        rows = np.flatnonzero(info.outcome == UPDATED)
-        kept = None if weights is None else np.asarray(weights, np.float64)[rows]
-        return [TripletSteps(batch.take(rows), kept)] if len(rows) else []
+        return taken_triplets(batch, info, weights, info.outcome == UPDATED)
 
     def replay(self, steps: Steps) -> None:
         """Learn again what another copy took. Raises BlockError on steps of another kind or dimension."""

@@ -19,6 +19,7 @@ from learners.kernels.support_scores import score_supports
 from learners.kernels.support_slots import EMPTY, index_support
 from learners.kernels.tiles import LANES
 from learners.multikernel.config import OmksConfig
+from learners.ownership import to_write
 
 WIDTH = 8
 """taus of a triplet fill whole vectors of so many numbers."""
@@ -166,6 +167,4 @@ def _array(arrays: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any], co
     if copy:
         like[...] = array
         return like
-    if not (array.flags.writeable and array.flags.c_contiguous and array.flags.aligned):
-        raise StateError(f"{name} cannot be taken over: it is read-only or not contiguous; use copy=True")
-    return array
+    return to_write(array, name, copy)

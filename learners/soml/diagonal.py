@@ -14,7 +14,9 @@ from learners.batch import TripletBatch
 from learners.block import MAX_DIM, DenseBlock, Float32s, as_block
 from learners.errors import BlockError, ConfigError, StateError
 from learners.forms.diagonal import DiagonalForm, diagonal_scores
+from learners.matrix_state import checked_weights, one_triplet
 from learners.outcome import REJECTED, StepInfo
+from learners.ownership import to_write
 from learners.protocol import Learner
 from learners.steps import Steps, TripletSteps, taken_triplets
 
@@ -59,10 +61,7 @@ class DiagonalLearner(Learner, ABC):
         Raises BlockError when the vectors do not fit each other or the learner; a malformed row is no error
         but an outcome.
         """
-        batch = TripletBatch(as_block(query), as_block(clicked), as_block(skipped))
-        if len(batch) != 1:
-            raise BlockError(f"learn_one takes one triplet, not {len(batch)}: use learn_many")
-        return self.learn_many(batch)
+        return self.learn_many(one_triplet(query, clicked, skipped))
 
     def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
         """Apply a batch in order, bit for bit as `learn_one` of each would.
@@ -71,11 +70,7 @@ class DiagonalLearner(Learner, ABC):
         of its own; negative or not finite rejects it. Raises BlockError on another dimension or number of
         weights.
         """
-        if batch.dim != self.dim:
-            raise BlockError(f"triplets have {batch.dim} dimensions, the learner {self.dim}: map them alike")
-        scale = np.zeros(0) if weights is None else np.ascontiguousarray(weights, np.float64)
-        if weights is not None and scale.shape != (len(batch),):
-            raise BlockError(f"weights have shape {scale.shape}: give one per triplet ({len(batch)})")
+        scale = checked_weights(batch, self.dim, weights)
         info = StepInfo.empty(len(batch))
         triplets = tuple(block.kernel_rows() for block in (batch.query, batch.clicked, batch.skipped))
         self._step(isinstance(batch.query, DenseBlock), triplets, scale, info)
@@ -141,11 +136,7 @@ def state_vector(arrays: Mapping[str, NDArray[Any]], name: str, dtype: Any, copy
         raise StateError(f"array {name} has dtype {vector.dtype}: it must be {np.dtype(dtype)}")
     if not np.isfinite(vector).all():
         raise StateError(f"array {name} holds values that are not finite")
-    if copy:
-        return np.array(vector, order="C")
-    if not (vector.flags.writeable and vector.flags.c_contiguous and vector.flags.aligned):
-        raise StateError(f"{name} cannot be taken over: it is read-only or not contiguous; use copy=True")
-    return vector
+    return to_write(vector, name, copy)
 
 
 def state_count(arrays: Mapping[str, NDArray[Any]], name: str) -> int:
