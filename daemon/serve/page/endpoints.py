@@ -26,6 +26,7 @@ MOST_OBJECTS = 50
 MOST_HITS = 50
 MOST_TEXT = 512
 MOST_DIGITS = 18
+MOST_KEY = 64
 
 
 class PageData:
@@ -91,11 +92,12 @@ class PageData:
         return answer_json(request, {"objects": [asdict(one) for one in found]})
 
     def explore(self, request: Request) -> Response:
-        """The nearest objects of `id` under `left` and `right`, with the ranks that moved."""
+        """The nearest objects of `id` (by the models of `key`) under `left` and `right`, and what moved."""
         params = request.query_params
         query, k = text(params, "id", MOST_TEXT), whole(params, "k", 10, MOST_HITS)
         sides = [text(params, name, 64) for name in ("left", "right")]
-        found = [self._side(side, query, k) for side in sides]
+        key = text(params, "key", MOST_KEY) or None
+        found = [self._side(side, query, k, key) for side in sides]
         hits = [one.hits if isinstance(one, Found) else () for one in found]
         known = {one.id: one for one in self._sources.objects.shown(_ids(query, *hits))}
         answers = [
@@ -151,9 +153,9 @@ class PageData:
             self._drawn = history, json_of(curves_data(history.curves))
         return self._drawn[1]
 
-    def _side(self, side: str, query: str, k: int) -> Found | CannotAnswer:
+    def _side(self, side: str, query: str, k: int, key: str | None) -> Found | CannotAnswer:
         try:
-            return self._sources.explorer.neighbours(side, query, k)
+            return self._sources.explorer.neighbours(side, query, k, key)
         except CannotAnswer as error:
             return error
 

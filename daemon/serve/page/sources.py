@@ -71,8 +71,9 @@ class CannotAnswer(Exception):
 class Explorer(Protocol):
     """Nearest objects under an alias or any kept version."""
 
-    def neighbours(self, side: str, query: str, k: int) -> Found:
-        """Top `k` of the object `query` under `side`, an alias or a version number written out.
+    def neighbours(self, side: str, query: str, k: int, key: str | None) -> Found:
+        """Top `k` of the object `query` under `side`, an alias or a version number written out; by the
+        model of `key`, where one is learned per key.
 
         The query itself is left out. Raises CannotAnswer: unknown object, unknown version, not serving yet.
         """

@@ -23,12 +23,12 @@ class PageExplorer:
     def __init__(self, live: Live, apart: Apart, allowance: Allowance) -> None:
         self._live, self._apart, self._allowance = live, apart, allowance
 
-    def neighbours(self, side: str, query: str, k: int) -> Found:
+    def neighbours(self, side: str, query: str, k: int, key: str | None) -> Found:
         """See `sources.Explorer`."""
         opened = opened_of(self._live)
 
         def look() -> Answers:
-            return self._asked(opened, side, [Query(id=query, k=k)])
+            return self._asked(opened, side, [Query(id=query, k=k, key=key)])
 
         try:
             answers = self._apart.call(look, TURN_SECONDS, LOOK_SECONDS)

@@ -13,6 +13,7 @@ export class Compare {
     this.chosen = null;
     this.asked = 0;
     this.sides = { left: null, right: null };
+    find("key").addEventListener("change", () => this.compare());
     find("ask").addEventListener("submit", (event) => event.preventDefault());
     find("object").addEventListener("input", () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.pick(find("object").value.trim()), PICK_MS); });
     find("random").addEventListener("click", () => { find("object").value = ""; this.pick("", true); });
@@ -53,15 +54,15 @@ export class Compare {
     try {
       const { objects } = await get("objects", { text, limit: 16 });
       if (turn !== this.asked) return;
-      find("choices").replaceChildren(...(objects.length ? objects.map((one) => this.choice(one)) : [make("li", { class: "why" }, text ? `No object's id or text contains “${text}”, as far as two seconds of searching went.` : "There are no objects yet.")]));
+      find("choices").replaceChildren(...(objects.length ? objects.map((one) => this.choice(one, objects.some((any) => any.has_image))) : [make("li", { class: "why" }, text ? `No object's id or text contains “${text}”, as far as two seconds of searching went.` : "There are no objects yet.")]));
       if (objects.length && (go || objects[0].id === text)) this.choose(objects[0].id);
     } catch (error) {
       if (turn === this.asked) find("choices").replaceChildren(make("li", { class: "why", role: "alert" }, `The objects cannot be listed: ${error.message}`));
     }
   }
 
-  choice(one) {
-    const button = make("button", { type: "button", "aria-pressed": String(one.id === this.chosen), title: one.id }, picture(one) ?? noPicture(), make("span", {}, one.text || one.id));
+  choice(one, pictures) {
+    const button = make("button", { type: "button", "aria-pressed": String(one.id === this.chosen), title: one.id }, picture(one) ?? (pictures ? noPicture() : null), make("span", {}, one.text || one.id));
     button.addEventListener("click", () => this.choose(one.id));
     button.dataset.id = one.id;
     return make("li", {}, button);
@@ -78,7 +79,7 @@ export class Compare {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     find("sides").setAttribute("aria-busy", "true");
     try {
-      const found = await get("explore", { id: this.chosen, left: find("left").value, right: find("right").value, k: find("k").value }, LOAD_MS);
+      const found = await get("explore", { id: this.chosen, left: find("left").value, right: find("right").value, k: find("k").value, key: find("key").value }, LOAD_MS);
       if (turn === this.turn) this.show(found);
       const busy = [found.left, found.right].some((one) => one.code === "busy");
       if (busy && turn === this.turn && again > 0) setTimeout(() => { if (turn === this.turn) this.compare(again - 1); }, BUSY_MS);

@@ -11,11 +11,24 @@ export class Keys {
     return get("keys", { limit: MOST });
   }
 
+  /** Whose models the explorer asks: the key with most events first, since without a key version 0 answers. */
+  offer(names) {
+    const select = find("key");
+    if (names.join("\n") === this.offered || document.activeElement === select) return;
+    this.offered = names.join("\n");
+    const chosen = select.value;
+    select.replaceChildren(...names.map((one) => make("option", { value: one }, one)), make("option", { value: "" }, "no key (version 0)"));
+    select.value = names.includes(chosen) ? chosen : names[0] ?? "";
+    if (select.value !== chosen) select.dispatchEvent(new Event("change"));
+  }
+
   show(data) {
     const none = data.model === null;
     find("keys").hidden = none;
     find("keys-link").hidden = none;
+    find("key-field").hidden = none;
     if (none) return;
+    this.offer(data.keys.map((one) => one.key));
     find("keys-count").textContent = `${count(data.used)} of ${count(data.slots)} models in version ${data.model}${data.more ? `; the ${count(data.keys.length)} with most events are shown` : ""}`;
     refill(find("keys-table").tBodies[0], data.keys, () => data.keys.length
       ? data.keys.map(row)

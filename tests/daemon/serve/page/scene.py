@@ -40,7 +40,11 @@ def picture(colour: tuple[int, int, int]) -> bytes:
 class Lists:
     """An explorer whose lists depend on the side: neighbours by number, farther ones for newer versions."""
 
-    def neighbours(self, side: str, query: str, k: int) -> Found:
+    def __init__(self) -> None:
+        self.keys: list[str | None] = []
+
+    def neighbours(self, side: str, query: str, k: int, key: str | None) -> Found:
+        self.keys.append(key)
         if side not in ("0", "1", "latest"):
             raise CannotAnswer("unknown_version", f"there is no version {side}")
         if not query.startswith("object-"):

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from daemon.look.keys import KeyRow
 from daemon.serve.page.sources import KeysShown
 from tests.daemon.serve.page.opening import WIDTHS, fits, opened, photograph, points, wait_for_pictures
-from tests.daemon.serve.page.scene import Scene, Things
+from tests.daemon.serve.page.scene import Lists, Scene, Things
 
 
 def colours(page: Page, chart: str) -> int:
@@ -141,6 +141,9 @@ def test_texts_without_pictures_are_lists(chromium: Browser, tmp_path: Path) -> 
     with scene.page() as address, opened(chromium, address, "phone") as page:
         expect(page.locator(".side .hits.texts .hit")).to_have_count(20)
         expect(page.locator("img")).to_have_count(0)
+        expect(page.locator(".choices .thumb")).to_have_count(0)
+        narrowest = "all => Math.min(...all.map(one => one.getBoundingClientRect().width))"
+        assert page.locator(".side .hit .label").evaluate_all(narrowest) > 60
         assert fits(page, "phone")
 
 
@@ -151,10 +154,16 @@ def test_keys_have_a_table_where_there_are_any(chromium: Browser, scene: Scene) 
     why = "its gain +0.0100 is not above 0.03"
     rows = (KeyRow("anna", 900, "learned", 120, 0.9, 0.8), KeyRow("<b>", 40, "cosine", 130, 0.5, 0.6, why))
     shown = KeysShown("5", 8, 2, (*rows, KeyRow("new", 4)))
+    lists = Lists()
     with (
-        scene.page(replace(scene.sources, keys=lambda: shown)) as address,
+        scene.page(replace(scene.sources, keys=lambda: shown, explorer=lists)) as address,
         opened(chromium, address) as page,
     ):
+        expect(page.locator(".side .hit")).to_have_count(20)
+        assert set(lists.keys) == {"anna"}
+        page.locator("#key").select_option("<b>")
+        expect(page.locator("#sides")).not_to_have_attribute("aria-busy", "true")
+        assert lists.keys[-1] == "<b>"
         table = page.locator("#keys-table tbody tr")
         expect(table).to_have_count(3)
         expect(table.nth(0)).to_contain_text("anna900120" + "0.900 (0.800)learned")

@@ -44,7 +44,7 @@ class Hostile(Things):
 
 
 class Lists:
-    def neighbours(self, side: str, query: str, k: int) -> Found:
+    def neighbours(self, side: str, query: str, k: int, key: str | None) -> Found:
         return Found(side, tuple((one, 1 - n / 100) for n, one in enumerate(names()[:k])))
 
 
@@ -94,7 +94,7 @@ def test_nothing_that_comes_from_outside_runs_or_breaks_out(
         expect(page.locator("#live-cards")).to_contain_text("<b>")
         expect(page.locator("#versions-count")).to_have_text("31 written, 31 kept")
         expect(page.locator("#right option")).to_have_count(VERSIONS + 1)
-        page.get_by_role("button", name="Compare their matrices").click()
+        page.get_by_role("button", name="Tell what changed").click()
         expect(page.locator("#diff-found tbody tr").first).to_contain_text("<script>")
         expect(page.locator("#choices .thumb").first).to_have_text("no picture")
         assert fits(page, width)

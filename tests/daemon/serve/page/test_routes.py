@@ -233,9 +233,9 @@ def test_looks_that_hang_leave_the_rest_of_the_page(scene: Scene) -> None:
     over = threading.Event()
 
     class Stuck(Lists):
-        def neighbours(self, side: str, query: str, k: int) -> Found:
+        def neighbours(self, side: str, query: str, k: int, key: str | None) -> Found:
             over.wait(60)
-            return super().neighbours(side, query, k)
+            return super().neighbours(side, query, k, key)
 
     with (
         scene.page(replace(scene.sources, explorer=Stuck())) as address,

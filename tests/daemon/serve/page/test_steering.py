@@ -72,7 +72,7 @@ def test_what_changed_between_the_two_is_told_when_asked_for(chromium: Browser, 
     with scene.page() as address, opened(chromium, address, "phone") as page:
         expect(page.locator("#diff-title")).to_have_text("What changed from version 0 to latest")
         assert scene.compared.asked == [], "nothing is computed before somebody asks"
-        page.get_by_role("button", name="Compare their matrices").click()
+        page.get_by_role("button", name="Tell what changed").click()
         told = page.locator("#diff-told")
         expect(told).to_contain_text("changed by 50 % of its size")
         expect(told).to_contain_text("95 % stay, 12 are unchanged; left out: one thing")
@@ -106,7 +106,7 @@ def test_a_comparison_waits_for_the_one_before_it_and_tells_what_went_wrong(
     comparer = Taken()
     sources = replace(scene.sources, comparer=comparer)
     with scene.page(sources) as address, opened(chromium, address, forgiven=("503", "422")) as page:
-        page.get_by_role("button", name="Compare their matrices").click()
+        page.get_by_role("button", name="Tell what changed").click()
         expect(page.locator("#diff-told")).to_have_text("No comparison: the matrix holds no numbers")
         expect(page.locator("#diff-ask")).to_be_enabled()
         assert len(comparer.asked) == 2
