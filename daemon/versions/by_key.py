@@ -15,6 +15,8 @@ from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig
 
 KEYS = "keys"
 """Their name among the learner's settings in a manifest, which has none where there is one model."""
+SLOT_BYTES = 1024
+"""What a slot takes beside its model's arrays: a line in the directory, and the objects of a learner."""
 ONE_MODEL = KeysConfig.model_validate({})
 """One model for all events."""
 
@@ -54,7 +56,7 @@ def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
         make=lambda settings, dim, _sample: Keyed(dim, settings),
         restore=lambda arrays, settings: Keyed.from_state(arrays, settings, copy=False),
         forms=KeyedForms(one.forms),
-        state_bytes=lambda own, columns, dim: keys.slots * one.state_bytes(own, columns, dim),
+        state_bytes=lambda own, columns, dim: keys.slots * (one.state_bytes(own, columns, dim) + SLOT_BYTES),
     )
 
 

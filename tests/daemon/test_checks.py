@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from daemon.memory import (
     memory_available,
     serving_bytes,
 )
-from daemon.versions.algorithms import untrained
+from daemon.versions.algorithms import algorithm_of, untrained
+from daemon.versions.by_key import SLOT_BYTES
+from learners.batch import TripletBatch
+from learners.block import as_block
 from learners.multikernel.supports_form import MOST_OBJECTS
 from tests.learners.examples import triplets
 
@@ -105,7 +109,7 @@ def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     learned = load_config(None, {**wide, "learner.algorithm": "omks", "serving.psd": "off"}, {})
     assert form_bytes(learned, 1000) == learner_bytes(learned)  # it is the support set itself
     by_key = load_config(None, {**wide, "keys.slots": 3, "serve.key_models": 2}, {})
-    models = 2 * 2 * 4 * 1024**2  # of two models W and its form
+    models = 2 * (2 * 4 * 1024**2 + SLOT_BYTES)  # of two models W and its form
     assert serving_bytes(by_key) == learner_bytes(by_key) * (2 * 2 + 1) + models  # followed by steps
     monkeypatch.setattr(memory, "memory_available", lambda: 30 << 20)
     assert found(wide)["serve.aliases"][0] == "error"
@@ -150,6 +154,26 @@ def test_what_a_learner_takes_is_what_its_arrays_take(algorithm: str, views: dic
     if hasattr(learner, "support"):  # has arrays that follow from its state
         there += sum(array.nbytes for array in (*learner.support.index, *learner.support.values))
     assert there - 500 <= learner_bytes(config) <= 1.5 * there
+
+
+@pytest.mark.parametrize("algorithm", ["soml-da", "soml-tg", "oasis"])
+def test_what_models_by_key_take_is_counted(algorithm: str) -> None:
+    slots, dim = 1000, 4
+    space = {f"space.views.x.{key}": v for key, v in _view(dim).items()}
+    config = load_config(None, {"learner.algorithm": algorithm, "keys.slots": slots, **space}, {})
+    one = algorithm_of(config.learner.algorithm, config.keys)
+    settings = one.settings(config.learner, mapped_columns(config))
+    rows = as_block(np.random.default_rng(0).standard_normal((slots, dim)).astype(np.float32))
+    names = np.array([b"%d" % number for number in range(slots)], "S64")
+    batch = TripletBatch(rows, rows, rows, keys=names)
+    one.make(settings, dim, None).learn_many(batch)  # what is made once for all
+    tracemalloc.start()
+    learner: Any = one.make(settings, dim, None)
+    learner.learn_many(batch)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(learner.names()) == slots
+    assert taken <= learner_bytes(config) <= 4 * taken
 
 
 def _view(dim: int) -> dict[str, object]:
