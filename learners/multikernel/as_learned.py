@@ -13,7 +13,7 @@ from learners.block import Float32s, as_block
 from learners.errors import StateError
 from learners.multikernel.config import OmksConfig
 from learners.multikernel.plan import make_plan
-from learners.multikernel.support import SupportSet
+from learners.multikernel.support import SupportSet, saved_array
 from learners.pieces import Pieces, batches, whole
 from learners.quadratic import inverse_roots
 from learners.spread import dense_rows
@@ -75,9 +75,12 @@ class AsLearned:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], config: OmksConfig) -> Self:
         """The form of these arrays; config: of the learner it was made from. Raises StateError naming the
         array that is missing or does not fit."""
-        for name in ("rows", "gamma", "theta", "normalised"):
-            if name not in arrays:
-                raise StateError(f"array {name} is missing")
-        plan = make_plan(config, arrays["gamma"])
-        support = SupportSet.read(arrays, arrays["rows"].shape[1], config, plan, copy=True)
-        return cls(config, arrays["gamma"], support, arrays["theta"], bool(arrays["normalised"]))
+        rows = arrays.get("rows")
+        if rows is None or rows.ndim != 3 or "normalised" not in arrays:
+            raise StateError("array rows or normalised is missing, or rows has not three axes")
+        gamma = saved_array(arrays, "gamma", np.empty(len(config.views)))
+        if not (gamma > 0).all():
+            raise StateError("array gamma must be above 0")
+        support = SupportSet.read(arrays, rows.shape[1], config, make_plan(config, gamma), copy=True)
+        theta = saved_array(arrays, "theta", np.empty(config.kernels, np.float32))
+        return cls(config, gamma, support, theta, bool(arrays["normalised"]))

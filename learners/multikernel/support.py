@@ -70,7 +70,7 @@ class SupportSet:
     ) -> Self:
         """Of saved arrays. Raises StateError naming the one that does not fit."""
         model = cls.empty(dim, config)
-        kept = {name: _array(arrays, name, getattr(model, name), copy) for name in cls.names()}
+        kept = {name: saved_array(arrays, name, getattr(model, name), copy) for name in cls.names()}
         triplets, slots = kept["triplets"], model.rows.shape[0] * LANES
         empty = (triplets == EMPTY).all(axis=1)
         if not (empty | ((triplets >= 0) & (triplets < slots)).all(axis=1)).all():
@@ -154,7 +154,11 @@ def _derived(tiles: int, width: int, views: int) -> Any:
     return index, tuple(_zeros((TOGETHER, slots, width)) for _ in range(2))
 
 
-def _array(arrays: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any], copy: bool) -> NDArray[Any]:
+def saved_array(
+    arrays: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any], copy: bool = True
+) -> NDArray[Any]:
+    """The array of that name, of the dtype and shape of `like`: written there, or itself. Raises
+    StateError."""
     array = arrays.get(name)
     if array is None:
         raise StateError(f"array {name} is missing")
