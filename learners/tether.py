@@ -46,14 +46,17 @@ from learners.steps import Steps, TripletSteps, taken_triplets
 OfMatrix: TypeAlias = OasisConfig | DissimConfig | LegoConfig
 Inner: TypeAlias = OfMatrix | OmksMapsConfig | SomlTgConfig | SomlDaConfig
 
+LEAST_DECAY = 1e-6
+"""Of a matrix: below it the rounding of float32 decides which entries are pulled at all."""
+
 
 @dataclass(frozen=True, slots=True)
 class TetherConfig:
     """Settings of a learner that is pulled back.
 
-    learner: what learns. every: accepted events from one pull to the next, > 0. decay: in [0, 1). radius:
-    largest ||W - I||_F after a pull, of each block where there are several, > 0; 0 for none, as it must be of
-    SOML. Raises ConfigError.
+    learner: what learns. every: accepted events from one pull to the next, > 0. decay: in [0, 1), of a
+    matrix 0 or at least LEAST_DECAY. radius: largest ||W - I||_F after a pull, of each block where there are
+    several, > 0; 0 for none, as it must be of SOML. Raises ConfigError.
     """
 
     learner: Inner
@@ -68,8 +71,13 @@ class TetherConfig:
             raise ConfigError(f"decay must be at least 0 and below 1, not {self.decay}")
         if not (math.isfinite(self.radius) and self.radius >= 0):
             raise ConfigError(f"radius must be 0 (none) or a finite number above it, not {self.radius}")
-        if self.radius and isinstance(self.learner, SomlTgConfig | SomlDaConfig):
+        diagonal = isinstance(self.learner, SomlTgConfig | SomlDaConfig)
+        if self.radius and diagonal:
             raise ConfigError("a diagonal metric has no radius: use decay")
+        if 0 < self.decay < LEAST_DECAY and not diagonal:
+            raise ConfigError(
+                f"decay must be 0 or at least {LEAST_DECAY:g}, not {self.decay}: raise pull_every with it"
+            )
 
 
 class Tethered:

@@ -127,7 +127,7 @@ def test_step_sizes_alone_do_not_tell_of_pulls() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [(0, 0.0, 0.0), (5, 1.0, 0.0), (5, -0.1, 0.0), (5, 0.0, -1.0), (5, 0.0, np.nan)]
+    "wrong", [(0, 0.0, 0.0), (5, 1.0, 0.0), (5, -0.1, 0.0), (5, 1e-8, 0.0), (5, 0.0, -1.0), (5, 0.0, np.nan)]
 )
 def test_settings_say_what_is_wrong(wrong: tuple[int, float, float]) -> None:
     with pytest.raises(ConfigError):
