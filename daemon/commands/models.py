@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -199,4 +199,7 @@ def _value(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        told = (f"({_pairs(one)})" if isinstance(one, Mapping) else _value(one) for one in value)
+        return " ".join(told) or "[]"
     return str(value)

@@ -62,6 +62,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             counters={"updated": events - 5 if events else 0, "passive": 5 if events else 0},
             positions={p: PartitionPosition(events // 2) for p in (0, 1)},
             stream=asdict(identity),
+            learner={"name": "omks", "config": {"kernels": [{"kind": "rbf", "sigma": 0.5}], "weights": []}},
         )
         versions.publish(epoch, {"W": np.eye(2, dtype=np.float32)}, meta)
         value = (0.2, 0.4, 0.3)[number]
@@ -223,6 +224,7 @@ def test_models_list_and_show(home: Path, capsys: pytest.CaptureFixture[str]) ->
     text = ask(capsys, "models", "show", "best")
     assert "partition 0 at 50, partition 1 at 50" in text
     assert "updated 95, passive 5" in text
+    assert "kernels (kind rbf, sigma 0.5), weights []" in text
 
 
 def test_models_show_of_an_unknown_name(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
