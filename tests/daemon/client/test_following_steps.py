@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from daemon.client import follow
+from daemon.client.items import Ready
 from daemon.exits import EX_OK
 from daemon.replica.loading import records_of
 from daemon.replica.view import View
 from daemon.versions.matrix_form import make_form, power_of
-from learners.block import Float32s
 from learners.carried import CarriedForm
 from learners.quadratic import inverse_roots
 from learners.scores import against
@@ -64,13 +64,13 @@ def test_an_answer_behind_its_form_can_be_recomputed_from_what_it_says(tmp_path:
     with follow(config, "latest") as model:
         items, may_go_on = model.items(x), threading.Event()
         until(lambda: model.status().swaps.get("refine", 0) >= 1)
-        prepare = items.terms
+        prepare = items.ready
 
-        def held(view: View) -> Float32s | None:
+        def held(view: View, lasting: bool) -> Ready:
             may_go_on.wait(60)
-            return prepare(view)
+            return prepare(view, lasting)
 
-        items.terms = held  # type: ignore[method-assign]  # so long the form at the base is carried on
+        items.ready = held  # type: ignore[method-assign]  # so long the form at the base is carried on
         site.feed(make_events(60, seed=1))
         assert site.learn(**HOW) == EX_OK
         newest = site.newest()

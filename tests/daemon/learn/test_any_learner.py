@@ -21,6 +21,7 @@ from daemon.models.compare import Asked, compare
 from daemon.replica.stepping import steps_of
 from daemon.versions.algorithms import ALGORITHMS, by_steps, digest_of, state_digest
 from daemon.versions.serving_form import learner_of, serving_form
+from learners.quadratic import folds
 from streams.errors import TopicMissing
 from streams.open import open_source
 from streams.steps.segment import Base, Steps, Triplets
@@ -36,6 +37,9 @@ def site_of(algorithm: str, folder: Path) -> Site:
     folder.mkdir()
     site = Site(folder, f"log:{folder}/clicks.log")
     site.settings |= {"learner.algorithm": algorithm, "learner.dedupe_window": 50}
+    site.settings |= {
+        "space.warmup_objects": 20
+    }  # full at the first start, whatever comes later
     site.settings |= {f"learner.{key}": value for key, value in SMALL.get(algorithm, {}).items()}
     return site
 
@@ -116,6 +120,9 @@ def test_two_versions_are_compared(algorithm: str, tmp_path: Path) -> None:
     site.feed(EVENTS)
     site.learn()
     found = compare(site.versions, (0, site.newest().number), ServingConfig(), None, Asked(queries=0))
+    if not folds(form_of(site, 0)):
+        assert any(one.startswith("W: ") for one in found.skipped)
+        return
     assert found.relative is not None
     assert found.relative > 0
     assert found.steps

@@ -42,7 +42,7 @@ def test_it_is_not_ready_before_it_has_looked() -> None:
     reloading = Reloading(cast(Any, _Config()), None, manager)
     outside = Outside(signals, health, Watchdog(60.0), manager, reloading, Pulse("the loop"))
     _loop(cast(ServeParts, _Parts()), outside)
-    assert manager.found == ["no version yet"]
+    assert manager.found == ["being loaded"]
 
 
 class _Parts:
