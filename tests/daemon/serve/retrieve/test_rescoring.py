@@ -8,15 +8,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from daemon.serve.query import Hit, Query
-from daemon.serve.retrieve import features, finding
+from daemon.serve.query import Hit, Query, Refused
+from daemon.serve.retrieve import Searcher, features, finding
 from daemon.serve.retrieve.rescoring import Rescoring
 from learners.block import DenseBlock
 from learners.multikernel import Omks, OmksConfig, ViewKernels
 from learners.quadratic import ServedForm, featured, folds
 from learners.search import best_of, kept_scores
 from tests.daemon.serve.retrieve.makers import DIM, Items, searcher_of, several_parts, view_of
-from tests.learners.examples import triplets
+from tests.learners.examples import block, triplets
 
 KINDS = ("dense", "sparse")
 
@@ -198,6 +198,19 @@ def test_a_search_can_be_ended_before_each_rescoring() -> None:
     queries = [Query(id=f"a{n}", k=1) for n in range(7)]
     searcher.search("latest", queries, lambda: calls.append(1))
     assert len(calls) == 1 + len(queries)  # they share one scan
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_query_too_large_to_score_changes_no_answer_beside_it(kind: str) -> None:
+    """The search is by the cosine of the vectors, which only a vector that is not finite escapes."""
+    items = several_parts(kind)
+    view = replace(view_of(np.eye(DIM, dtype=np.float32)), form=form_of())
+    bad, good = block(np.full((1, DIM), np.inf, np.float32), kind), items.block()[1].take([0])
+    searcher = Searcher({}, items.snapshot, lambda _queries, _snapshot: [bad, good], shortlist=30)
+    view = replace(view, prepared=searcher.prepare(view))
+    refused, hits = searcher.search_view(view, [Query(k=5), Query(id="a0", k=5)]).results
+    assert isinstance(refused, Refused)
+    assert list(hits) == ask(items, 30, Query(id="a0", k=5))[0]  # type: ignore[arg-type]
 
 
 def test_scores_that_are_no_numbers_come_last_and_stay_finite() -> None:
