@@ -61,12 +61,23 @@ def _split(value: Any) -> Any:
     return [name.strip() for name in value.split(",") if name.strip()] if isinstance(value, str) else value
 
 
+def _split_numbers(value: Any) -> Any:
+    """The same of numbers: `1.2,1.4`."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return [float(one) for one in _split(value)]
+    except ValueError:
+        raise ValueError("expected numbers such as 1.2,1.4") from None
+
+
 PositiveDuration = Annotated[str, AfterValidator(_positive_duration)]
 OptionalDuration = Annotated[str, AfterValidator(_optional_duration)]
 RecordSize = Annotated[str, AfterValidator(_record_size)]
 PositiveSize = Annotated[str, AfterValidator(_size)]
 OptionalSize = Annotated[str, AfterValidator(_optional_size)]
 Names = Annotated[list[str], BeforeValidator(_split)]
+Numbers = Annotated[list[float], BeforeValidator(_split_numbers)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic)]
 Judgments = Annotated[str, AfterValidator(_judgments)]

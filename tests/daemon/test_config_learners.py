@@ -54,6 +54,17 @@ def test_keys_of_any_algorithm_come_from_the_environment_and_the_command_line() 
     assert config.values()["learner"]["gamma"] == 0.5
 
 
+def test_weights_of_kernels_come_from_the_command_line_and_the_environment() -> None:
+    chosen = {"learner.algorithm": "omks", "learner.combine": "given"}
+    text = parse_setting("learner.weights=1.2, 1.4")[1]
+    given = load_config(None, {**chosen, "learner.weights": text})
+    environ = {"TRIPLETD_LEARNER__WEIGHTS": "1.2,1.4"}
+    for config in (given, load_config(None, chosen, environ=environ)):
+        assert config.learner.weights == [1.2, 1.4]  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match=r"numbers such as 1\.2,1\.4"):
+        load_config(None, {**chosen, "learner.weights": "1,x"})
+
+
 @pytest.mark.parametrize("algorithm", sorted(LEARNERS))
 def test_the_keys_of_an_algorithm_are_described_and_default_to_the_learners_own(algorithm: str) -> None:
     keys = LEARNERS[algorithm]

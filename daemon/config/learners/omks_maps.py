@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from daemon.config.learners.common import LearnerConfig
 from daemon.config.learners.pull import PullKeys
+from daemon.config.types import Numbers
 
 if TYPE_CHECKING:
     from learners.hedge import HedgeConfig
@@ -23,7 +24,7 @@ class HedgeKeys(LearnerConfig):
     share: float = Field(1e-3, ge=0, le=1, description="share: what every weight gives away each round")
     discount: float = Field(0.999, gt=0, le=1, description="discount: memory of mistakes per round")
     theta_C: float = Field(0.1, gt=0, allow_inf_nan=False, description="margins: largest step of the weights")
-    weights: list[float] = Field(default_factory=list, description="given: one weight per kernel")
+    weights: Numbers = Field(default_factory=list, description="given: one weight per kernel")
 
     @model_validator(mode="after")
     def _weights_belong_to_given(self) -> HedgeKeys:
