@@ -14,6 +14,7 @@ from daemon.config.http import ROLE_PORTS
 from daemon.config.learners import OasisKeys
 from daemon.config.learners.distance import DissimKeys, LegoKeys
 from daemon.config.learners.omks import SupportKeys
+from daemon.config.learners.soml import SomlDaKeys, SomlTgKeys
 from daemon.failures import as_user_error
 from daemon.finding import Finding
 from daemon.text import size
@@ -66,6 +67,10 @@ def _learner(config: Config) -> Iterator[Finding]:
     if isinstance(learner, SupportKeys) and config.serving.psd != "off" and learner.objects > MOST_OBJECTS:
         text = f"a form is made of at most {MOST_OBJECTS:,} objects, {learner.objects:,} may be kept"
         yield Finding("learner.objects", "error", text, 'lower it, or set serving.psd to "off"')
+    mixed = [name for name, view in config.space.views.items() if "whiten" in view.scalings]
+    if isinstance(learner, SomlTgKeys | SomlDaKeys) and mixed:
+        text = f"{learner.algorithm} weighs single columns, and whiten mixes the features: it learns less"
+        yield Finding(f"space.views.{mixed[0]}.map", "note", text, 'set it to "standardise"')
     if there is not None and needed > there:
         text = f"its state takes {size(needed)}, {size(there)} of memory are available"
         yield Finding("learner", "error", text, _SMALLER)

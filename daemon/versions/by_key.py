@@ -28,7 +28,7 @@ def keys_in(settings: Mapping[str, Any]) -> KeysConfig:
 
 def keys_of(manifest: Manifest) -> KeysConfig:
     """The [keys] of a version, as `keys_in`."""
-    return keys_in(manifest.learner["config"])
+    return keys_in(manifest.learner.get("config", {}))
 
 
 def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from checkpoints.ledger import LedgerEntry
@@ -56,10 +56,12 @@ def verdicts_from_json(measures: Mapping[str, Any]) -> dict[str, KeyVerdict] | N
 
 @dataclass(frozen=True, slots=True)
 class KeyVerdicts:
-    """What the ledger says about keys: the judged versions, ascending, and each one's newest verdicts."""
+    """What the ledger says about keys. versions: the judged ones, ascending. by_key: key -> the versions that
+    were judged on it, ascending, and the newest verdict of each.
+    """
 
     versions: tuple[int, ...] = ()
-    verdicts: tuple[Mapping[str, KeyVerdict], ...] = ()
+    by_key: Mapping[str, tuple[tuple[int, ...], tuple[KeyVerdict, ...]]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: Iterable[LedgerEntry]) -> Self:
@@ -69,20 +71,34 @@ class KeyVerdicts:
             verdicts = verdicts_from_json(entry.measures) if entry.kind == "KEEP" else None
             if verdicts is not None and entry.version is not None:
                 found[entry.version] = verdicts
-        ordered = sorted(found.items())
-        return cls(tuple(number for number, _ in ordered), tuple(one for _, one in ordered))
+        by_key: dict[str, dict[int, KeyVerdict]] = {}
+        for number in sorted(found):
+            for key, verdict in found[number].items():
+                by_key.setdefault(key, {})[number] = verdict
+        lines = {key: (tuple(told), tuple(told.values())) for key, told in by_key.items()}
+        return cls(tuple(sorted(found)), lines)
 
     def at(self, version: int) -> Mapping[str, KeyVerdict] | None:
-        """Those in force for a version: its own, else the newest older one's. None before any."""
-        place = bisect_right(self.versions, version)
-        return self.verdicts[place - 1] if place else None
+        """Those in force for a version: of each key, that of the newest version not above it which was judged
+        on this key. None before any version was judged.
+        """
+        if not bisect_right(self.versions, version):
+            return None
+        told = {key: self._of(key, version) for key in self.by_key}
+        return {key: verdict for key, verdict in told.items() if verdict is not None}
 
     def answers(self, key: str, version: int) -> bool:
-        """Whether the key's own model of this version answers: its verdict says so, or nobody has judged
-        any version so far, as `latest` is served unjudged. A key that a judgement does not name could not be
-        judged then, and counts as `COSINE`.
+        """Whether the key's own model of this version answers: the verdict in force says so, or nobody has
+        judged any version so far, as `latest` is served unjudged. A key that was never judged counts as
+        `COSINE`. A judgement that does not name a key leaves its verdict: who crowds others out of the
+        holdout window, or sends nothing for a while, switches no model off.
         """
-        verdicts = self.at(version)
-        if verdicts is None:
+        if not bisect_right(self.versions, version):
             return True
-        return key in verdicts and verdicts[key].learned
+        verdict = self._of(key, version)
+        return verdict is not None and verdict.learned
+
+    def _of(self, key: str, version: int) -> KeyVerdict | None:
+        versions, verdicts = self.by_key.get(key, ((), ()))
+        place = bisect_right(versions, version)
+        return verdicts[place - 1] if place else None

@@ -57,6 +57,13 @@ def test_a_matrix_larger_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyP
     assert "learner" not in found(wide)
 
 
+def test_soml_over_mixed_features_is_noted() -> None:
+    view = "space.views.x.map"
+    assert found({"learner.algorithm": "soml-da"})[view][0] == "note"
+    assert view not in found({"learner.algorithm": "soml-da", view: "standardise"})
+    assert view not in found({})
+
+
 def test_caps_of_what_events_do_not_name_are_noted(tmp_path: Path) -> None:
     assert not [key for key in found({}) if key.startswith("caps")]
     assert found({"caps.source": 10})["caps.source"][0] == "note"

@@ -37,9 +37,7 @@ def site_of(algorithm: str, folder: Path) -> Site:
     folder.mkdir()
     site = Site(folder, f"log:{folder}/clicks.log")
     site.settings |= {"learner.algorithm": algorithm, "learner.dedupe_window": 50}
-    site.settings |= {
-        "space.warmup_objects": 20
-    }  # full at the first start, whatever comes later
+    site.settings |= {"space.warmup_objects": 20}  # full at the first start, whatever comes later
     site.settings |= {f"learner.{key}": value for key, value in SMALL.get(algorithm, {}).items()}
     return site
 

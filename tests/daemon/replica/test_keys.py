@@ -84,7 +84,7 @@ def test_a_key_is_answered_by_its_own_model_or_told_why_not(kind: Kind) -> None:
     assert np.array_equal(own.scores(rows(3, 9), rows(4, 8)), wanted.scores(rows(3, 9), rows(4, 8)))
     assert models.choose(view, "c") == UNKNOWN
     learned, cosine = KeyVerdict(9, 1, 0, LEARNED), KeyVerdict(9, 0, 1, COSINE)
-    verdicts = KeyVerdicts((1,), ({"a": learned, "b": cosine},))
+    verdicts = KeyVerdicts((1,), {"a": ((1,), (learned,)), "b": ((1,), (cosine,))})
     assert held(models.choose(view, "a")).form is own
     assert models.choose(view, "b") == NOT_LEARNED
 

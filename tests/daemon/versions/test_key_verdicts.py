@@ -20,11 +20,21 @@ def test_unjudged_versions_answer_as_they_learned() -> None:
     assert KeyVerdicts.of([keep(1, 5, a=COSINE)]).answers("a", 4)
 
 
-def test_a_verdict_holds_until_a_newer_version_is_judged() -> None:
-    told = KeyVerdicts.of([keep(1, 3, a=LEARNED, b=COSINE), keep(2, 6, b=LEARNED)])
-    assert [told.answers("a", version) for version in (3, 5, 6, 9)] == [True, True, False, False]
+def test_a_verdict_holds_until_a_newer_version_is_judged_on_its_key() -> None:
+    told = KeyVerdicts.of(
+        [keep(1, 3, a=LEARNED, b=COSINE, c=LEARNED), keep(2, 6, a=COSINE, b=LEARNED), keep(3, 8, a=LEARNED)]
+    )
+    assert [told.answers("a", version) for version in (3, 5, 6, 8)] == [True, True, False, True]
     assert [told.answers("b", version) for version in (3, 5, 6, 9)] == [False, False, True, True]
+    assert [told.answers("c", version) for version in (3, 9)] == [True, True], "others' lists do not end it"
     assert not told.answers("never judged", 3)
+    in_force = {number: told.at(number) or {} for number in (3, 6, 9)}
+    assert {number: {key: one.verdict for key, one in told.items()} for number, told in in_force.items()} == {
+        3: {"a": LEARNED, "b": COSINE, "c": LEARNED},
+        6: {"a": COSINE, "b": LEARNED, "c": LEARNED},
+        9: {"a": LEARNED, "b": LEARNED, "c": LEARNED},
+    }
+    assert told.at(2) is None
 
 
 def test_the_later_judgement_of_a_version_counts() -> None:

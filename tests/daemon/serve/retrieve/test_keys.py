@@ -102,8 +102,11 @@ def test_each_question_of_a_batch_is_answered_by_its_own_model(kind: str) -> Non
 
 def test_a_verdict_against_it_leaves_version_0_to_answer() -> None:
     items, view = several_parts("dense"), keyed_view("dense")
-    told = {"a": KeyVerdict(9, 1, 0, LEARNED), "b": KeyVerdict(9, 0, 1, COSINE)}
-    found = searcher(items, view, verdicts=lambda: KeyVerdicts((3,), (told,)))
+    told = {
+        "a": ((3,), (KeyVerdict(9, 1, 0, LEARNED),)),
+        "b": ((3,), (KeyVerdict(9, 0, 1, COSINE),)),
+    }
+    found = searcher(items, view, verdicts=lambda: KeyVerdicts((3,), told))
     answers = found.search("latest", [Query(id="b1", key=key) for key in ("a", "b", None)])
     assert [None if by is None else by.model for by in answers.by] == [OWN, VERSION_0, None]
     assert answers.results[1] == answers.results[2] != answers.results[0]
