@@ -87,12 +87,14 @@ def _sums(term: Callable[..., Any], inputs: int) -> Any:
 
 
 def load_vector(builder: Any, base: Any, index: Any) -> Any:
+    """WIDTH float32 numbers from `base[index]` on, which need not be aligned."""
     loaded = builder.load(builder.bitcast(builder.gep(base, [index]), VECTOR.as_pointer()))
     loaded.align = 4
     return loaded
 
 
 def repeated(builder: Any, number: Any) -> Any:
+    """A vector of WIDTH times the same number."""
     nothing = ir.Constant(VECTOR, ir.Undefined)
     one = builder.insert_element(nothing, number, INT(0))
     return builder.shuffle_vector(one, nothing, ir.Constant(ir.VectorType(INT, WIDTH), [0] * WIDTH))
