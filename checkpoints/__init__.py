@@ -15,8 +15,7 @@ from checkpoints.aliases import (
     stop_in_force,
 )
 from checkpoints.commit import Epoch
-from checkpoints.digests import array_digest
-from checkpoints.encoding import state_hash
+from checkpoints.encoding import array_digest, state_hash
 from checkpoints.errors import (
     BadKey,
     CheckpointError,

@@ -1,7 +1,12 @@
 """State arrays as one canonical safetensors file: equal arrays give equal bytes, hence equal sha256.
 
 Layout: 8-byte little-endian header length, JSON header padded with spaces so that the data begins at a
-multiple of 64 bytes, then the arrays without gaps, widest dtype first, then by name; little-endian C order.
+multiple of 64 bytes, then the arrays without gaps, widest dtype first, then by name; little-endian C
+order.
+
+The sha256 of the file proves that a version is what was written. A digest per array (xxh3_128, about the
+speed of memory) is taken in the same pass: with it a replica can check one array in a fraction of the
+time, without the others. It guards against mistakes, not against forgery.
 """
 
 from __future__ import annotations
@@ -9,11 +14,12 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
+from xxhash import xxh3_128
 
 from checkpoints.errors import BadKey, Damaged, FutureFormat, KeyMissing
 from checkpoints.manifest import ArraySpec
@@ -44,7 +50,7 @@ Destination: TypeAlias = Callable[[ArraySpec], np.ndarray | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedState:
     """Arrays ready to be written: header bytes, then `arrays` in this order; `size` is all of it."""
 
     header: bytes
@@ -57,7 +63,7 @@ class Encoded:
         return [self.header, *(a.reshape(-1).view(np.uint8).data for a in self.arrays if a.size)]
 
 
-def encode(arrays: Mapping[str, np.ndarray]) -> Encoded:
+def encode(arrays: Mapping[str, np.ndarray]) -> EncodedState:
     """Lay out `arrays`. Only arrays that are not C-contiguous are copied.
 
     ValueError for a dtype that safetensors cannot hold, or big-endian data.
@@ -79,7 +85,7 @@ def encode(arrays: Mapping[str, np.ndarray]) -> Encoded:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % ALIGN)
     specs = tuple(_spec(name, array) for name, array in zip(names, ordered, strict=True))
-    return Encoded(len(text).to_bytes(8, "little") + text, ordered, specs, 8 + len(text) + at)
+    return EncodedState(len(text).to_bytes(8, "little") + text, ordered, specs, 8 + len(text) + at)
 
 
 def state_hash(arrays: Mapping[str, np.ndarray]) -> str:
@@ -227,3 +233,47 @@ def _parse_entry(name: str, entry: object, place: str) -> tuple[int, int, ArrayS
 
 def _naturals(value: object) -> bool:
     return isinstance(value, list) and all(type(part) is int and part >= 0 for part in value)
+
+
+def array_digest(array: np.ndarray) -> str:
+    """xxh3_128 (32 hex digits) of an array's bytes in C order, little-endian, as a manifest has it."""
+    flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1)
+    return xxh3_128(flat.view(np.uint8).data if flat.size else b"").hexdigest()
+
+
+class ArrayDigests:
+    """Told the bytes of an encoded state in the order of its file, however they are cut."""
+
+    def __init__(self, encoded: EncodedState) -> None:
+        self._specs = encoded.specs
+        self._digests = [xxh3_128() for _ in encoded.arrays]
+        self._left = [array.nbytes for array in encoded.arrays]
+        self._before = len(encoded.header)  # bytes that belong to no array
+        self._at = 0
+
+    def update(self, data: Buffer) -> None:
+        """The next bytes."""
+        view = memoryview(data).cast("B")
+        skipped = min(self._before, len(view))
+        self._before -= skipped
+        view = view[skipped:]
+        while view:
+            size = min(self._left[self._at], len(view))
+            self._digests[self._at].update(view[:size])
+            self._left[self._at] -= size
+            view = view[size:]
+            self._at += self._left[self._at] == 0
+
+    def passing(self, chunks: Iterable[Buffer]) -> Iterator[Buffer]:
+        """The chunks, each told here on its way."""
+        for chunk in chunks:
+            self.update(chunk)
+            yield chunk
+
+    def specs(self) -> tuple[ArraySpec, ...]:
+        """What a manifest says of the arrays, once all bytes were told."""
+        assert not any(self._left), "told of every byte"
+        return tuple(
+            replace(spec, digest=digest.hexdigest())
+            for spec, digest in zip(self._specs, self._digests, strict=True)
+        )

@@ -8,10 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from checkpoints.errors import BadKey, Damaged, FutureFormat, KeyExists, KeyMissing, Report
-from checkpoints.fields import Fields
-from checkpoints.keys import LEDGER, ledger_key, ledger_number
-from checkpoints.sealed import seal, unseal
-from checkpoints.store import BlobStore
+from checkpoints.records import RecordFields, seal, unseal
+from checkpoints.store import LEDGER, BlobStore, ledger_key, ledger_number
 
 FORMAT = 1
 KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
@@ -53,7 +51,7 @@ class LedgerEntry:
         record = unseal(data, place)
         if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
             raise FutureFormat(place, record.get("format"), f"ledger format {FORMAT}")
-        at = Fields(record, place)
+        at = RecordFields(record, place)
         at.integer("format")
         entry = LedgerEntry(
             n=at.integer("n", low=1),

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from checkpoints.errors import BadKey, Damaged, KeyMissing
-from checkpoints.fs import Fs
-from checkpoints.keys import check_key
-from checkpoints.staging import LocalStaged, sweep_temps, write_failed
-from checkpoints.store import Buffer, PutResult
+from checkpoints.files import Fs, LocalStaged, sweep_temps, write_failed
+from checkpoints.store import Buffer, PutResult, check_key
 
 TEMP = "tmp"
 

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from checkpoints.errors import Damaged, FutureFormat
-from checkpoints.fields import Fields, digest, fast_digest, file_name, numbers, shape
-from checkpoints.sealed import seal, unseal
+from checkpoints.records import RecordFields, digest, fast_digest, file_name, numbers, seal, shape, unseal
 
 FORMAT = 1
 
@@ -127,10 +126,10 @@ class Manifest(VersionMeta):
         record = unseal(data, place)
         if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
             raise FutureFormat(place, record.get("format"), f"manifest format {FORMAT}")
-        return _parse(Fields(record, place))
+        return _parse(RecordFields(record, place))
 
 
-def _parse(at: Fields) -> Manifest:
+def _parse(at: RecordFields) -> Manifest:
     """Manifest from checked fields; every field is required, none may be left over."""
     kind = at.text("kind")
     if kind not in ("version", "claim"):
@@ -168,7 +167,7 @@ def _parse(at: Fields) -> Manifest:
     return manifest
 
 
-def _positions(at: Fields) -> dict[int, PartitionPosition]:
+def _positions(at: RecordFields) -> dict[int, PartitionPosition]:
     """`positions` with partition numbers as integers again."""
     out = {}
     for name, record in at.mapping("positions").items():
@@ -181,7 +180,7 @@ def _positions(at: Fields) -> dict[int, PartitionPosition]:
     return out
 
 
-def _schedule_entry(at: Fields, index: int, entry: object) -> ScheduleEntry:
+def _schedule_entry(at: RecordFields, index: int, entry: object) -> ScheduleEntry:
     """A run [partition, from, to] with from < to, or a control object."""
     if isinstance(entry, dict) and isinstance(entry.get("control"), str):
         return entry

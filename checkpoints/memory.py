@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 from checkpoints.errors import KeyExists, KeyMissing
-from checkpoints.keys import check_key
-from checkpoints.store import Buffer, PutResult
+from checkpoints.store import Buffer, PutResult, check_key
 
 
 class MemoryStore:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from checkpoints.errors import CheckpointError, Damaged, KeyExists
-from checkpoints.keys import HISTORY, folder, manifest_key
-from checkpoints.store import BlobStore
+from checkpoints.store import HISTORY, BlobStore, folder, manifest_key
 from checkpoints.versions import VersionStore
 
 # The newest may be damaged later: there is always one before it to go back to.

@@ -1,22 +1,116 @@
-"""Numbered versions in a store: claim, publish, load. FORMAT.md has the rules on disk."""
+"""Numbered versions in a store: claim, publish, load; and files computed from them later. FORMAT.md has the
+rules on disk.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from checkpoints import derived
-from checkpoints.commit import Epoch, StateFile, claim, commit, discard, next_state_key
-from checkpoints.digests import ArrayDigests
-from checkpoints.encoding import Destination, encode, fresh, load_arrays
-from checkpoints.errors import CheckpointError, Damaged, Report
-from checkpoints.keys import folder
-from checkpoints.listing import Listing, read_manifest
+from checkpoints.commit import (
+    Epoch,
+    Listing,
+    StateFile,
+    claim,
+    commit,
+    discard,
+    next_state_key,
+    read_manifest,
+)
+from checkpoints.encoding import ArrayDigests, Destination, encode, fresh, load_arrays
+from checkpoints.errors import BadKey, CheckpointError, Damaged, FutureFormat, KeyMissing, Report
 from checkpoints.manifest import ArraySpec, Manifest, VersionMeta
-from checkpoints.store import BlobStore
+from checkpoints.records import RecordFields, digest, file_name, seal, unseal
+from checkpoints.store import BlobStore, check_name, folder
+
+FORMAT = 1
+
+
+def attach(
+    store: BlobStore, number: int, name: str, arrays: Mapping[str, np.ndarray], meta: dict[str, Any]
+) -> None:
+    """Put the arrays, then `<name>.json`, which commits them. KeyExists when `name` is attached."""
+    record_key = _record_key(number, name)
+    data_name = f"{name}-{os.urandom(4).hex()}.safetensors"
+    put = store.put_new(folder(number) + data_name, encode(arrays).parts())
+    try:
+        store.put_new(
+            record_key,
+            [
+                seal(
+                    {
+                        "format": FORMAT,
+                        "number": number,
+                        "name": name,
+                        "file": data_name,
+                        "size": put.size,
+                        "sha256_of_file": put.sha256,
+                        "meta": meta,
+                    }
+                )
+            ],
+        )
+    except (CheckpointError, ValueError):
+        discard(store, folder(number) + data_name)
+        raise
+
+
+def attached(
+    store: BlobStore, number: int, name: str, destination: Destination = fresh
+) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    """(arrays, meta) as attached, every byte verified; None without `<name>.json`. Raises Damaged.
+
+    destination: as for `load_arrays`.
+    """
+    record = _record(store, number, name)
+    if record is None:
+        return None
+    return load_arrays(store, record.data_key, record.size, record.sha256, destination), record.meta
+
+
+def attached_meta(store: BlobStore, number: int, name: str) -> dict[str, Any] | None:
+    """The meta of what is attached, without its arrays; None without `<name>.json`. Raises Damaged."""
+    record = _record(store, number, name)
+    return None if record is None else record.meta
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What `<name>.json` says."""
+
+    data_key: str
+    size: int
+    sha256: str
+    meta: dict[str, Any]
+
+
+def _record(store: BlobStore, number: int, name: str) -> _Record | None:
+    key = _record_key(number, name)
+    try:
+        record = unseal(store.get(key), key)
+    except KeyMissing:
+        return None
+    if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
+        raise FutureFormat(key, record.get("format"), f"derived format {FORMAT}")
+    at = RecordFields(record, key)
+    at.integer("format")
+    if at.integer("number") != number or at.text("name") != name:
+        raise Damaged("mismatch", key, "belongs to another version or name")
+    data_key = folder(number) + file_name(at, "file")
+    found = _Record(data_key, at.integer("size"), digest(at, "sha256_of_file"), at.mapping("meta"))
+    at.nothing_left()
+    return found
+
+
+def _record_key(number: int, name: str) -> str:
+    if check_name(name) == "manifest" or name.startswith("state-"):
+        raise BadKey(repr(name), "is kept for the version itself")
+    return f"{folder(number)}{name}.json"
+
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -124,7 +218,7 @@ class VersionStore:
     def attach(self, number: int, name: str, arrays: Arrays, meta: dict[str, Any]) -> None:
         """Add derived arrays to a version, create-only. KeyExists when attached, Damaged without it."""
         self.manifest(number)
-        derived.attach(self.store, number, name, arrays, meta)
+        attach(self.store, number, name, arrays, meta)
 
     def attached(
         self, number: int, name: str, destination: Destination = fresh
@@ -133,8 +227,8 @@ class VersionStore:
 
         destination: as in `load`.
         """
-        return derived.attached(self.store, number, name, destination)
+        return attached(self.store, number, name, destination)
 
     def attached_meta(self, number: int, name: str) -> dict[str, Any] | None:
         """The meta of what is attached, without its arrays; None when not attached. Raises Damaged."""
-        return derived.attached_meta(self.store, number, name)
+        return attached_meta(self.store, number, name)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from streams.address import Address
-from streams.deadletter import DeadLetter, dead_letter_record
 from streams.errors import StreamUnavailable, TopicMissing
 from streams.open import open_sink, prepare_topic
+from streams.poison import DeadLetter, dead_letter_record
 from streams.source import Sink
 
 RETRY_SECONDS = 0.5

@@ -1,12 +1,42 @@
-"""Addresses of streams: `log:path#topic`, `memory:name#topic`, `kafka://host:port,host:port/topic`."""
+"""Addresses of streams, and how to reach a Kafka cluster.
+
+`log:path#topic` is an embedded log, `memory:name#topic` a log in this process, and
+`kafka://host:port,host:port/topic` a topic of a cluster.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from streams.errors import AddressError
-from streams.kafka.settings import KafkaSettings
+
+Client = Literal["kafka-python", "confluent"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Everything about a cluster but its address.
+
+    `timeout_s` bounds every call: a broker that has not answered by then is unavailable. Secrets are kept
+    out of `repr`. Paths name PEM files.
+    """
+
+    client: Client = "kafka-python"
+    security_protocol: SecurityProtocol = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_check_hostname: bool = True
+    timeout_s: float = 5.0
+    client_id: str = "tripletd"
+
 
 DEFAULT_TOPIC = "triplets"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")

@@ -1,12 +1,90 @@
-"""An event: one triplet (query, clicked, skipped) with its id, time and weight."""
+"""Events and impressions, the objects in them, and the feature space these live in.
+
+An event is one triplet (query, clicked, skipped) with its id, time and weight; an impression is a shown
+list with its clicks. An object is an id, or inline vectors, one per view of the space.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from streams.space import UNNAMED_VIEW
-from streams.vectors import Vector
+import numpy as np
+import numpy.typing as npt
+
+UNNAMED_VIEW = "x"
+"""The name of the view that an object's `x` fills: `x: v` and `views: {"x": v}` mean the same."""
+
+
+@dataclass(frozen=True)
+class ViewSpec:
+    """One view: its name, whether its vectors are dense or sparse, and how many coordinates it has."""
+
+    name: str
+    kind: Literal["dense", "sparse"]
+    dim: int
+
+
+@dataclass(frozen=True)
+class SpaceSpec:
+    """A feature space: its id, refused on mismatch, and its views in a fixed order."""
+
+    id: str
+    views: tuple[ViewSpec, ...]
+
+
+Float32Array = npt.NDArray[np.float32]
+Float64Array = npt.NDArray[np.float64]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """One sparse vector: `indices` int32 [k], strictly increasing, and `values` float32 [k]."""
+
+    indices: Int32Array
+    values: Float32Array
+
+
+Vector = Float32Array | SparseVector
+"""A dense vector (float32, one-dimensional) or a `SparseVector`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseColumn:
+    """One sparse view of n objects, in compressed rows.
+
+    `indptr` int64 [n + 1], `indices` int32 [nnz], `values` float32 [nnz]; row i is the slice
+    `indptr[i]:indptr[i + 1]`. `dim` is the number of coordinates of the view.
+    """
+
+    indptr: Int64Array
+    indices: Int32Array
+    values: Float32Array
+    dim: int
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DenseColumn:
+    """One dense view of n objects: `values` float32 [n, dim], one object per row."""
+
+    values: Float32Array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def dim(self) -> int:
+        """The number of coordinates of the view."""
+        return int(self.values.shape[1])
+
+
+Column = SparseColumn | DenseColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +123,26 @@ class Event:
     source: str | None = None
     impression: str | None = None
     propensity: float | None = None
+    space: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Impression:
+    """One shown list.
+
+    `shown` is in the order the user saw; `clicked` holds the clicked ranks, from 0, ascending, and
+    may be empty; `propensity`, where logged, is the probability in (0, 1] that the user examined each
+    rank. `ts` is in milliseconds since the epoch. `key` names the model that its clicks are of, where
+    there is one per key.
+    """
+
+    id: str
+    ts: int
+    query: ObjectRef
+    shown: tuple[ObjectRef, ...]
+    clicked: tuple[int, ...]
+    propensity: tuple[float, ...] | None = None
+    source: str | None = None
     space: str | None = None
     key: str | None = None

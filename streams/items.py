@@ -9,12 +9,10 @@ from typing import Any, Literal
 import msgpack
 
 from streams import poison, wire
-from streams.check import check_object
-from streams.codec import object_fields, pack, vector_of
-from streams.event import ObjectRef
+from streams.codec import check_object, object_fields, pack, vector_of
+from streams.event import UNNAMED_VIEW, ObjectRef
 from streams.poison import Poison
 from streams.source import OutRecord
-from streams.space import UNNAMED_VIEW
 from streams.wire import RawVector
 
 MAX_SHOWN_TEXT_BYTES = 4096

@@ -10,8 +10,7 @@ from itertools import islice
 from threading import Condition
 
 from streams.errors import LogMismatch, OffsetExpired, PartitionMissing, TopicMissing
-from streams.placing import Bounds, assigned, check_positions, place_records, record_bytes
-from streams.retention import limits
+from streams.partitions import Bounds, assigned, check_positions, limits, place_records, record_bytes
 from streams.source import (
     MAX_POLL_BYTES,
     MAX_RECORD_BYTES,

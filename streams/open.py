@@ -11,10 +11,9 @@ from streams import memory
 from streams.address import Address
 from streams.errors import AddressError, TopicMissing
 from streams.log import topics as log_topics
-from streams.log.compacting import compact as log_compact
-from streams.log.retention import retain as log_retain
-from streams.log.sink import LogSink
-from streams.log.source import LogSource
+from streams.log.source import LogSink, LogSource
+from streams.log.topics import compact as log_compact
+from streams.log.topics import retain as log_retain
 from streams.source import Sink, Source, TopicIdentity
 
 

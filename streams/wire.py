@@ -13,8 +13,8 @@ from typing import Any
 import msgpack
 
 from streams import poison
+from streams.event import UNNAMED_VIEW
 from streams.poison import Poison
-from streams.space import UNNAMED_VIEW
 
 FORMAT_VERSION, KEYED_VERSION = 1, 2
 """Events and impressions are of the second where they have a key: who reads 1 alone refuses these only."""

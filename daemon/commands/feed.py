@@ -54,7 +54,7 @@ def feed(
     effective = load_with(config, set_, typed)
     from daemon.feed.feeding import FeedJob, run_feed
     from daemon.feed.report import FeedReport, stderr_console
-    from streams.feed.readers.options import ReaderOptions, RelevanceOptions, UbiOptions
+    from streams.feed.options import ReaderOptions, RelevanceOptions, UbiOptions
 
     clicks = {} if ubi_click is None else {"click_actions": frozenset(ubi_click)}
     sampling = RelevanceOptions(triplets, pairs, theta, seed=effective.feed.seed)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 
 from daemon.config.section import Section
-from streams.kafka.settings import KafkaSettings
+from streams.address import KafkaSettings
 
 
 class KafkaConfig(Section):

@@ -27,7 +27,7 @@ from daemon.versions.serving_form import serving_form
 from learners.block import Block
 from learners.quadratic import ServedForm
 from streams.event import ObjectRef
-from streams.routing import is_holdout, route_key
+from streams.partitions import is_holdout, route_key
 
 CURVES_PICTURE = "learning_curve.png"
 CONTACT_SHEET = "neighbours.png"

@@ -21,10 +21,9 @@ from streams.errors import AddressError, StreamError, StreamUnavailable, TopicMi
 from streams.feed.decide import Decider
 from streams.feed.formats import read_sources
 from streams.feed.items import FeedError, Placed
-from streams.feed.negatives import Candidates, CatalogCandidates, SeenCandidates
-from streams.feed.readers.options import ReaderOptions
+from streams.feed.options import FeedSettings, ReaderOptions
 from streams.feed.run import FeedRun, NoOutlet, SinkOutlet
-from streams.feed.settings import FeedSettings
+from streams.feed.triplets import Candidates, CatalogCandidates, SeenCandidates
 from streams.open import open_sink, prepare_topic
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from streams.feed.account import Account
 from streams.feed.decide import Decision
-from streams.feed.reasons import remedy
+from streams.feed.items import remedy
+from streams.feed.run import Account
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -24,7 +24,7 @@ from daemon.process.standing import Standing
 from daemon.telemetry import LearnMetrics
 from daemon.versions.arrays import Arrays, learner_arrays
 from daemon.versions.counters import records_of
-from streams.deadletter import DeadLetter
+from streams.poison import DeadLetter
 
 DEAD_LINE_EVERY_S = 5.0
 NORM_EVERY_S = 30.0  # reading 400 MB takes about 0.1 s

@@ -18,7 +18,7 @@ from daemon.learn.threads.group import Threads
 from daemon.learn.threads.reader import Reader
 from daemon.learn.writing.publishing import Publishing
 from daemon.process.outside import Outside
-from streams.deadletter import DeadLetter
+from streams.poison import DeadLetter
 
 LETTER_SECONDS = 0.3  # what dead letters get to become durable after a stop
 

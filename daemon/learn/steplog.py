@@ -21,7 +21,7 @@ from daemon.versions.algorithms import by_steps
 from streams.address import Address
 from streams.open import open_sink, prepare_topic
 from streams.source import Sink
-from streams.steps.segment import BREAK_REASONS, Place
+from streams.steps.segment import BREAK_REASONS, ChainPosition
 
 log = structlog.get_logger("tripletd.learn")
 
@@ -47,7 +47,7 @@ def step_log(
 
     def journal(max_record_bytes: int) -> Journal:
         allowance = Allowance(settings.max_rate_bytes, clock(), settings.retention_size)
-        place = Place(origin.epoch.number, 0, base.number, origin.epoch.writer)
+        place = ChainPosition(origin.epoch.number, 0, base.number, origin.epoch.writer)
         return Journal(place, base, dim, max_record_bytes, allowance, told=told)
 
     numbers = StepLogMetrics(metrics.registry, BREAK_REASONS)

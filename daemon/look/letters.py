@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from daemon.text import moment
 from streams.address import Address
-from streams.deadletter import parse_dead_letter
 from streams.errors import TopicMissing
 from streams.open import open_source
+from streams.poison import parse_dead_letter
 from streams.source import Headers, Source
 
 HEAD_BYTES = 40

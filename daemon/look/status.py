@@ -16,7 +16,7 @@ from daemon.look.readable import read_all
 from daemon.models.decide import in_doubt
 from daemon.models.look import look
 from daemon.versions.storage import open_for_reading
-from streams.ahead import past_gaps
+from streams.partitions import past_gaps
 from streams.source import Source
 
 

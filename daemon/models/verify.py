@@ -9,7 +9,7 @@ import numpy as np
 
 from checkpoints import Damaged, Manifest, VersionStore
 from checkpoints.encoding import DTYPES
-from checkpoints.keys import folder
+from checkpoints.store import folder
 from daemon.exits import EX_DATAERR
 from daemon.models.refusal import Refused
 from daemon.versions.arrays import learner_specs

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
-from streams.vectors import Column, DenseColumn
+from streams.event import Column, DenseColumn
 
 
 def as_blocks(views: Mapping[str, Column]) -> dict[str, Block]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daemon.config import Config
-from streams.space import SpaceSpec, ViewSpec
+from streams.event import SpaceSpec, ViewSpec
 
 
 def space_of(config: Config) -> SpaceSpec:

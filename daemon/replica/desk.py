@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checkpoints.digests import array_digest
+from checkpoints.encoding import array_digest
 from daemon.replica.model import ModelId
 from daemon.replica.refine import Work
 from daemon.replica.side import Side, trained_number

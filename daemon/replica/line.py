@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from streams.steps.segment import Base, Body, Break, Place, Segment, Steps, Taken, Triplets
+from streams.steps.segment import Base, Body, Break, ChainPosition, Segment, Steps, Taken, Triplets
 
 CUTS_KEPT = 64
 """Cuts whose places are remembered: versions become durable within a few of them."""
@@ -29,7 +29,7 @@ class Cut:
     digest: of the replica's own W there, None where the replica only passed by.
     """
 
-    place: Place
+    place: ChainPosition
     chain: bytes
     next_offset: int
     origin: Base | None = None
@@ -88,7 +88,7 @@ class Line:
         self._whole = True  # what was taken ends between two records
         self._author = ""
         self._writers: deque[str] = deque(maxlen=WRITERS_KEPT)
-        self._at = Cut(Place(-1, -1, -1, ""), b"", 0)
+        self._at = Cut(ChainPosition(-1, -1, -1, ""), b"", 0)
         self._cuts: OrderedDict[tuple[str, int], Cut] = OrderedDict()
 
     def begin(self, version: int, records: int, writer: str) -> int | None:

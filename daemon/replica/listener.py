@@ -15,8 +15,8 @@ from daemon.replica.settings import Steps
 from daemon.versions.counters import records_of
 from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, StreamError
 from streams.source import RecordBatch, Source
-from streams.steps.errors import BadSegment
-from streams.steps.joining import Joiner
+from streams.steps.codec import Joiner
+from streams.steps.segment import BadSegment
 
 PARTITION = 0
 POLL_RECORDS = 64

@@ -12,8 +12,8 @@ from daemon.topics.differences import shown
 from daemon.topics.look import TopicLook, Wanted, look_at, topics_of
 from streams.address import Address
 from streams.errors import StreamRefused, TopicMissing
-from streams.kafka.inspect import cluster_of
 from streams.kafka.preflight import preflight
+from streams.kafka.topics import cluster_of
 from streams.open import open_source
 
 _MOST_PARTITIONS = 8

@@ -43,8 +43,7 @@ def _planned(before: list[TopicLook], wanted: list[Wanted]) -> list[TopicLook]:
     if address.scheme != "kafka":
         plans = {one.address.topic: TopicPlan(one.partitions) for one in wanted}
     else:
-        from streams.kafka.inspect import cluster_of
-        from streams.kafka.topics import copies_on
+        from streams.kafka.topics import cluster_of, copies_on
 
         copies = wanted[0].limits.replicas or copies_on(cluster_of(address)[1])
         plans = {one.address.topic: _plan(one, copies) for one in wanted}
@@ -60,8 +59,8 @@ def _plan(one: Wanted, copies: int) -> TopicPlan:
 
 
 def _look_ahead(config: Config, replicas: int | None) -> None:
-    from streams.kafka.inspect import cluster_of
     from streams.kafka.preflight import preflight
+    from streams.kafka.topics import cluster_of
 
     address = config.stream.to_address()
     preflight(address, "create")

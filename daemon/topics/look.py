@@ -126,7 +126,7 @@ def _embedded(address: Address) -> TopicLook:
 
 
 def _on_broker(wanted: Wanted) -> TopicLook:
-    from streams.kafka.inspect import inspect_topic, wanted_settings
+    from streams.kafka.topics import inspect_topic, wanted_settings
 
     address, limits = wanted.address, wanted.limits
     state = inspect_topic(address)

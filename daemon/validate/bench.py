@@ -26,11 +26,10 @@ from daemon.validate.keys import KeyedYardstick
 from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, of_all_keys
 from daemon.validate.shelf import Shelf
 from daemon.validate.yardstick import Measuring, Yardstick
-from streams.ahead import past_gaps
 from streams.catalog import load_catalog
 from streams.event import ObjectRef
 from streams.open import open_source, prepare_topic
-from streams.routing import is_holdout, route_key
+from streams.partitions import is_holdout, past_gaps, route_key
 from streams.source import Source
 
 

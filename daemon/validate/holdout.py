@@ -12,11 +12,10 @@ from daemon.validate.objects import check_impression
 from daemon.validate.window import Held, Window, is_usable, rebuild_from
 from streams.catalog import Catalog
 from streams.codec import decode_impression
-from streams.deadletter import DeadLetter
 from streams.errors import OffsetExpired, StreamUnavailable
-from streams.poison import CORRUPT_BATCH, KEY_MISSING, Poison
+from streams.event import SpaceSpec
+from streams.poison import CORRUPT_BATCH, KEY_MISSING, DeadLetter, Poison
 from streams.source import RecordBatch, Sink, Source
-from streams.space import SpaceSpec
 
 NO_CLICK = "no_click"
 ALL_CLICKED = "all_clicked"

@@ -21,7 +21,7 @@ from daemon.validate.panel import Panel, make_panel
 from daemon.validate.rules import CLICKS_MEASURE, HOP_WEIGHT
 from daemon.validate.scorer import Scorer
 from daemon.validate.shown import ShownJudge
-from streams.impression import Impression
+from streams.event import Impression
 
 Measures = dict[str, float]
 NO_EVIDENCE = 0.5

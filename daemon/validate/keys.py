@@ -25,7 +25,7 @@ from daemon.validate.shelf import Candidate
 from daemon.validate.window import Window
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
 from learners.errors import LearnerError
-from streams.impression import Impression
+from streams.event import Impression
 
 NO_MODEL = "no model of its own"
 NOT_SCORED = "its model gives scores that are not finite"

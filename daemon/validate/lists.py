@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.validate.measures import Float, Mask, Rows, propensity_weights
-from streams.impression import Impression
+from streams.event import Impression
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 

@@ -11,10 +11,8 @@ from daemon.objects.mapped import as_blocks, map_catalog, overlay
 from learners.block import Block, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
-from streams.event import ObjectRef
-from streams.impression import Impression
+from streams.event import Impression, ObjectRef, SpaceSpec
 from streams.resolve import Resolver, gather_objects
-from streams.space import SpaceSpec
 
 
 def check_impression(impression: Impression, space: SpaceSpec, catalog: Catalog | None) -> None:

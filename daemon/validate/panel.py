@@ -10,8 +10,7 @@ import numpy as np
 from daemon.validate.lists import ShownLists, shown_lists, stable_order
 from daemon.validate.measures import Mask, Rows
 from daemon.validate.objects import MappedObjects
-from streams.event import ObjectRef
-from streams.impression import Impression
+from streams.event import Impression, ObjectRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from learners.forms.identity import IdentityForm
 from learners.quadratic import ServedForm, by_distance, folds
 from learners.spectrum import symmetry_index
 from streams.catalog import Catalog
-from streams.space import SpaceSpec
+from streams.event import SpaceSpec
 
 
 class Refused(Exception):

@@ -9,7 +9,7 @@ from daemon.validate.decide import History, Positions
 from daemon.validate.drift import DriftKind, LossDrift, Risen
 from daemon.validate.measures import Float
 from daemon.validate.window import Held, Window
-from streams.impression import Impression
+from streams.event import Impression
 
 LossesOf: TypeAlias = Callable[[Sequence[Impression]], Float]
 """Holdout loss of each impression under one version, float64[n]."""

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from streams.impression import Impression
+from streams.event import Impression
 
 
 def is_usable(impression: Impression) -> bool:

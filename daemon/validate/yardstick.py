@@ -12,7 +12,7 @@ from daemon.validate.panel import Panel
 from daemon.validate.shelf import Candidate
 from daemon.validate.window import Window
 from daemon.versions.key_verdicts import KeyVerdict
-from streams.impression import Impression
+from streams.event import Impression
 
 SYMMETRY = "symmetry_index"
 """The measure that needs no window: how symmetric a learner's W is by itself."""

@@ -14,8 +14,7 @@ from safetensors.numpy import save_file
 
 from streams.catalog.lines import load_lines
 from streams.catalog.snapshot import Catalog, CatalogError
-from streams.space import UNNAMED_VIEW, SpaceSpec, ViewSpec
-from streams.vectors import Column, DenseColumn, SparseColumn
+from streams.event import UNNAMED_VIEW, Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
 
 FORMAT = "tripletd.catalog/1"
 DEFAULT_SPACE = "default"

@@ -13,8 +13,16 @@ from typing import Any
 import numpy as np
 
 from streams.catalog.snapshot import Catalog, CatalogError
-from streams.space import UNNAMED_VIEW, SpaceSpec, ViewSpec
-from streams.vectors import Column, DenseColumn, SparseColumn, SparseVector, Vector
+from streams.event import (
+    UNNAMED_VIEW,
+    Column,
+    DenseColumn,
+    SpaceSpec,
+    SparseColumn,
+    SparseVector,
+    Vector,
+    ViewSpec,
+)
 
 FIELDS = ("id", "x", "views")
 

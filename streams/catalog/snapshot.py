@@ -7,8 +7,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import Column, DenseColumn, SparseColumn
+from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
 
 
 class CatalogError(Exception):

@@ -1,12 +1,12 @@
-"""How the decoder's functions are compiled: one signature each, no interpreter lock, cached on disk.
+"""How the decoder's functions are compiled, and the arrays that they read and fill.
 
-The cache lies in a folder named by a digest of all that the machine code is made of, because numba itself
-looks only at the file of a function and would go on using code whose helpers or constants have changed. numba
-writes to a temporary name and renames, so that no process reads half a file; what fails to load is compiled
-in memory.
+One signature each, no interpreter lock, cached on disk. The cache lies in a folder named by a digest of
+all that the machine code is made of, because numba itself looks only at the file of a function and would
+keep using code whose helpers or constants have changed. numba writes to a temporary name and renames, so
+that no process reads half a file; what fails to load is compiled in memory.
 
-Nothing here computes a step: the results are bytes moved and compared, the same on every processor. Whoever
-needs a fixed processor level in this process fixes it before numba is first imported.
+Nothing here computes a step: the results are bytes moved and compared, the same on every processor. A
+process that needs a fixed processor level fixes it before numba is first imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from os import W_OK, access, environ
 from pathlib import Path
 from typing import Any
 
-from numba import config, njit, types
+from numba import config, njit, types  # isort: skip
+
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 LONGS = types.Array(types.int64, 1, "C", readonly=True)
@@ -81,3 +82,26 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a helper into each function that calls it: passing its arrays took longer than its work."""
     return _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)(function)
+
+
+SPACE = types.Tuple((BYTES, BYTES, LONGS, LONGS, types.int64))
+"""id uint8; names uint8: the views' names one after another; bounds int64 [views + 1]: where each begins;
+sizes int64 [views]: bytes of a dense vector, 0 for a sparse view; unnamed: the view that `x` fills, or -1."""
+
+TABLE = types.Tuple(
+    (
+        types.int64[::1],
+        types.int64[::1],
+        types.float32[::1],
+        types.uint64[::1],
+        types.int32[:, ::1],
+        types.int64[:, :, :, ::1],
+        types.uint64[::1],
+        types.uint8[:, ::1],
+    )
+)
+"""Per event: record int64, its place in the batch; ts int64; weight float32; hash uint64 of its id; rows
+int32 [3]: per role the catalog's row or -1; spans int64 [3, views, 3]: per role and view where its indices
+begin (or its dense values), where its values begin, and how many bytes each of them has; source uint64: hash
+of its `src`, 0 without one; key uint8 [64]: its `key`, filled up with zeros; no rows at all where keys are
+not wanted."""

@@ -1,8 +1,9 @@
 """Records to a table of events, and the table to columns: what surrounds the compiled functions.
 
-Records are joined and gone through piece by piece, twice: once for what is where, once to copy the vectors
-out. A piece stays in a processor's own cache from joining to copying, and its memory is used again for the
-next; one long join takes longer than two short ones, because the system has to hand out fresh memory for it.
+Records are joined and gone through piece by piece, twice: once for what is where, once to copy the
+vectors out. A piece stays in a processor's own cache from joining to copying, and its memory is used
+again for the next; one long join takes longer than two short ones, because the system has to hand out
+fresh memory for it.
 """
 
 from __future__ import annotations
@@ -15,13 +16,68 @@ import numpy as np
 import numpy.typing as npt
 
 from streams.catalog import Catalog
-from streams.columns import RoleColumns
-from streams.compiled.fill import NUMBER, fill
-from streams.compiled.index import fill_slots
+from streams.compiled.compile import BYTES, LONGS, SPANS, inlined, kernel
+from streams.compiled.hashing import fill_slots
 from streams.compiled.scan import scan
-from streams.space import UNNAMED_VIEW, SpaceSpec
-from streams.vectors import Column, DenseColumn, Float32Array, Int64Array, SparseColumn
+from streams.event import UNNAMED_VIEW, Column, DenseColumn, Float32Array, Int64Array, SpaceSpec, SparseColumn
+from streams.resolve import RoleColumns
 from streams.wire import MAX_KEY_BYTES
+
+from numba import types  # isort: skip
+
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+
+STARTS = types.Array(types.int64, 3, "C", readonly=True)
+NUMBER = 4
+"""Bytes of an index, and of a value."""
+
+
+@inlined
+def copy(data: Any, start: int, size: int, out: Any, at: int) -> None:
+    """`out[at:at + size]` = `data[start:start + size]`.
+
+    Unsigned places become one wide copy; signed ones do not, as each might count from the end.
+    """
+    source, target = np.uint64(start), np.uint64(at)
+    for step in range(np.uint64(size)):
+        out[target + step] = data[source + step]
+
+
+@inlined
+def clear(size: int, out: Any, at: int) -> None:
+    """`out[at:at + size]` = 0."""
+    target = np.uint64(at)
+    for step in range(np.uint64(size)):
+        out[target + step] = 0
+
+
+@kernel(types.void(BYTES, SPANS, types.int64, types.int64, LONGS, STARTS, STARTS, types.uint8[::1]))
+def fill(
+    data: Any, spans: Any, first: int, last: int, sizes: Any, starts: Any, columns: Any, room: Any
+) -> None:
+    """Copy the vectors of the table's rows first .. last - 1, whose `spans` point into `data`, to `room`.
+
+    sizes: as in SPACE. starts int64 [3, views, rows + 1]: how many numbers of a column are before each row's.
+    columns int64 [3, views, 2]: the place in `room` of a column's indices (-1 in a dense view) and of its
+    values (-1 where the role has no columns). A row without a vector becomes zeros in a dense view.
+    """
+    for row in range(first, last):
+        for role in range(columns.shape[0]):
+            for view in range(columns.shape[1]):
+                indices, values = columns[role, view, 0], columns[role, view, 1]
+                at, size = NUMBER * starts[role, view, row], spans[row, role, view, 2]
+                if values < 0:
+                    continue
+                if indices >= 0:
+                    copy(data, spans[row, role, view, 0], size, room, indices + at)
+                    copy(data, spans[row, role, view, 1], size, room, values + at)
+                elif size > 0:
+                    copy(data, spans[row, role, view, 0], size, room, values + at)
+                else:
+                    clear(sizes[view], room, values + at)
+
 
 PIECE_BYTES = 1 << 19
 ROLES = 3
@@ -30,7 +86,7 @@ UInt8Array = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScannedEvents:
     """The events among some records: `streams.compiled.layout.TABLE`, one row per event.
 
     `pieces` are (first record, last, first event, last), each last excluded; the `spans` of an event count
@@ -57,7 +113,7 @@ class Found:
             yield _join(self.values[first:last]), begin, end
 
 
-class Reading:
+class RecordScanner:
     """Reads records of one space, objects by id in one catalog (None: there is none)."""
 
     def __init__(self, space: SpaceSpec, catalog: Catalog | None, keyed: bool = False) -> None:
@@ -67,7 +123,7 @@ class Reading:
         self._index = _index_arrays(catalog)
         self._keyed = keyed
 
-    def find(self, values: Sequence[bytes], limit: int) -> Found:
+    def find(self, values: Sequence[bytes], limit: int) -> ScannedEvents:
         """The events among the records of at most `limit` bytes; all other records are left out."""
         n, views = len(values), len(self._views)
         bounds = _bounds(values)
@@ -91,9 +147,9 @@ class Reading:
             first = last
         *columns, keys = (column[:taken] for column in table)
         named = keys.view(f"S{MAX_KEY_BYTES}").reshape(-1) if self._keyed else None
-        return Found(values, pieces, *columns, keys=named)
+        return ScannedEvents(values, pieces, *columns, keys=named)
 
-    def roles(self, found: Found) -> tuple[RoleColumns, RoleColumns, RoleColumns]:
+    def roles(self, found: ScannedEvents) -> tuple[RoleColumns, RoleColumns, RoleColumns]:
         """The columns of query, clicked and skipped."""
         rows = [np.ascontiguousarray(found.rows[:, role]) for role in range(ROLES)]
         inline = np.array([(one < 0).any() for one in rows])
@@ -112,7 +168,7 @@ class Reading:
         )
         return query, clicked, skipped
 
-    def _starts(self, found: Found) -> Int64Array:
+    def _starts(self, found: ScannedEvents) -> Int64Array:
         """int64 [roles, views, events + 1]: how many numbers of a column come before each event's."""
         starts = np.zeros((ROLES, len(self._views), len(found) + 1), np.int64)
         counts = np.where(self._sizes > 0, self._sizes, found.spans[..., 2]) >> 2

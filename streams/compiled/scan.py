@@ -1,26 +1,122 @@
 """From the bytes of records to a table of what is in them; no vector is copied yet.
 
-A record is taken when it is an event as FORMAT.md has it, in this space, its ids in the catalog where they
-are needed. What is not is left to the plain decoder, which knows the reason.
+A record is accepted when it is an event as FORMAT.md has it, in this space, its ids in the catalog where
+they are needed. Every other record is left to the plain decoder. An object in a record is an id to look
+up, or vectors whose places are noted.
 """
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import types
 
-from streams.compiled.compile import BYTES, LONGS, inlined, kernel
-from streams.compiled.hashing import xxh64
-from streams.compiled.headers import UNUSUAL, key_code, map_header, number, read_key, text, whole_number
-from streams.compiled.index import INDEX, same
-from streams.compiled.layout import SPACE, TABLE
-from streams.compiled.objects import read_object
-from streams.compiled.text import is_text
-from streams.wire import FORMAT_VERSION, KEYED_VERSION, MAX_KEY_BYTES, MAX_TS, MAX_WEIGHT
+from streams.compiled.compile import BYTES, LONGS, SPACE, TABLE, inlined, kernel
+from streams.compiled.hashing import INDEX, find_row, same, xxh64
+from streams.compiled.headers import (
+    UNUSUAL,
+    binary,
+    is_text,
+    key_code,
+    map_header,
+    number,
+    pair_header,
+    read_key,
+    text,
+    whole_number,
+)
+from streams.wire import FORMAT_VERSION, KEYED_VERSION, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_TS, MAX_WEIGHT
+
+from numba import types  # isort: skip
+
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
+
+OBJECT_ID, X, VIEWS = key_code("id"), key_code("x"), key_code("views")
+OBJECT_HAS_ID, HAS_X, HAS_VIEWS = 1, 2, 4
+
+
+@inlined
+def read_object(data: Any, at: int, end: int, space: Any, index: Any, table: Any, row: int, role: int) -> Any:
+    """The place after an object, whose catalog row or vectors go into the table."""
+    rows, spans = table[4], table[5]
+    first = last = 0
+    seen = 0
+    at, entries = map_header(data, at, end)
+    for _ in range(entries):
+        at, key = read_key(data, at, end)
+        if at < 0:
+            return UNUSUAL
+        if key == OBJECT_ID:
+            field = OBJECT_HAS_ID
+            first, last = text(data, at, end)
+            at = last if is_text(data, first, last) else UNUSUAL
+        elif key == X and space[4] >= 0:
+            field = HAS_X
+            at = read_vector(data, at, end, space[3][space[4]], spans, row, role, space[4])
+        elif key == VIEWS:
+            field = HAS_VIEWS
+            at = read_views(data, at, end, space, spans, row, role)
+        else:
+            return UNUSUAL
+        if at < 0 or seen & field:
+            return UNUSUAL
+        seen |= field
+    if seen == OBJECT_HAS_ID:
+        spans[row, role, :, 2] = 0
+        rows[row, role] = find_row(data, first, last, index)
+        return at if rows[row, role] >= 0 else UNUSUAL
+    rows[row, role] = -1
+    featured = seen & ~OBJECT_HAS_ID
+    return at if featured in (HAS_X, HAS_VIEWS) else UNUSUAL
+
+
+@inlined
+def read_views(data: Any, at: int, end: int, space: Any, spans: Any, row: int, role: int) -> Any:
+    """The place after a map that has every view of the space once and nothing else."""
+    _, names, bounds, sizes, _ = space
+    seen = 0
+    at, entries = map_header(data, at, end)
+    if at < 0 or entries != len(sizes) or entries > MAX_MAP_ENTRIES:
+        return UNUSUAL
+    for _ in range(entries):
+        start, stop = text(data, at, end)
+        view = 0
+        while view < len(sizes) and not same(data, start, stop, names, bounds[view], bounds[view + 1]):
+            view += 1
+        if view == len(sizes) or seen & (1 << view) or not is_text(data, start, stop):
+            return UNUSUAL
+        seen |= 1 << view
+        at = read_vector(data, stop, end, sizes[view], spans, row, role, view)
+        if at < 0:
+            return UNUSUAL
+    return at
+
+
+@inlined
+def read_vector(data: Any, at: int, end: int, size: int, spans: Any, row: int, role: int, view: int) -> Any:
+    """The place after a vector of the view's kind and, when dense, of its `size` in bytes."""
+    if size == 0:
+        at = pair_header(data, at, end)
+        if at < 0:
+            return UNUSUAL
+    start, stop = binary(data, at, end)
+    if start < 0 or (size > 0 and stop - start != size):
+        return UNUSUAL
+    spans[row, role, view, 0] = start
+    spans[row, role, view, 2] = stop - start
+    if size == 0:
+        length = stop - start
+        start, stop = binary(data, stop, end)
+        if start < 0 or stop - start != length or length & 3:
+            return UNUSUAL
+        spans[row, role, view, 1] = start
+    return stop
+
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
 
 V, ID, TS, Q, C, S = (key_code(name) for name in ("v", "id", "ts", "q", "c", "s"))
 W, SRC, IMP, PROP, SP, KEY = (key_code(name) for name in ("w", "src", "imp", "prop", "sp", "key"))

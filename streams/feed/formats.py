@@ -9,11 +9,9 @@ from typing import Any
 
 from streams.feed.inputs import Input
 from streams.feed.items import FeedError, Placed
-from streams.feed.readers.binary import read_binary
-from streams.feed.readers.impressions import read_impressions
-from streams.feed.readers.options import ReaderOptions
+from streams.feed.options import ReaderOptions
+from streams.feed.readers.native import read_binary, read_impressions, read_triplets
 from streams.feed.readers.relevance import read_relevance
-from streams.feed.readers.triplets import read_triplets
 from streams.feed.readers.ubi import read_ubi, unwrapped
 
 TRIPLETS = "triplets"

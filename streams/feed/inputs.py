@@ -27,7 +27,7 @@ READ_ERRORS = (OSError, EOFError, zlib.error)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InputLine:
     """One line: its number (from 1) and its bytes; None where it was longer than MAX_LINE_BYTES."""
 
     number: int
@@ -87,7 +87,7 @@ class Input(AbstractContextManager["Input"]):
         except READ_ERRORS as error:
             raise _damaged(self.name, error) from None
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[InputLine]:
         """The lines, without those that are blank."""
         number = 0
         try:
@@ -96,9 +96,9 @@ class Input(AbstractContextManager["Input"]):
                 if len(data) > MAX_LINE_BYTES:
                     while data and not data.endswith(b"\n"):
                         data = self._opened().readline(MAX_LINE_BYTES)
-                    yield Line(number, None)
+                    yield InputLine(number, None)
                 elif not data.isspace():
-                    yield Line(number, data)
+                    yield InputLine(number, data)
         except READ_ERRORS as error:
             raise _damaged(f"{self.name}:{number + 1}", error) from None
 

@@ -1,11 +1,13 @@
-"""What a reader yields: one item of the input, with the place it came from."""
+"""What a reader yields, with the place it came from, and the closed list of reasons for dropping an item."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from streams.event import Event
-from streams.impression import Impression
+from streams.event import Event, Impression
+from streams.poison import REASONS as POISON
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +51,78 @@ class FeedError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+
+
+NO_CLICK = "no_click"
+ALL_CLICKED = "all_clicked"
+NO_SKIPPED_ABOVE = "no_skipped_above"
+NO_PAIR = "no_pair"
+DUPLICATE = "duplicate"
+QUERY_CAP = "query_cap"
+UNKNOWN_OBJECT = "unknown_object"
+MISSING_ID = "missing_id"
+BAD_CLICKED_RANK = "bad_clicked_rank"
+BAD_CLICKED_ID = "bad_clicked_id"
+NO_SHOWN = "no_shown"
+
+MALFORMED = "malformed:"
+NOT_JSON = MALFORMED + "not_json"
+NOT_UTF8 = MALFORMED + "not_utf8"
+NOT_MSGPACK = MALFORMED + "not_msgpack"
+TOO_LONG = MALFORMED + "too_long"
+NOT_AN_OBJECT = MALFORMED + "not_an_object"
+MISSING_FIELD = MALFORMED + "missing_field"
+UNKNOWN_FIELD = MALFORMED + "unknown_field"
+WRONG_TYPE = MALFORMED + "wrong_type"
+BAD_VECTOR = MALFORMED + "bad_vector"
+NOT_FINITE = MALFORMED + "not_finite"
+BAD_TIMESTAMP = MALFORMED + "bad_timestamp"
+BAD_PROPENSITY = MALFORMED + "bad_propensity"
+BAD_WEIGHT = MALFORMED + "bad_weight"
+BAD_ROW = MALFORMED + "bad_row"
+
+OTHER_ACTION = "other_action"
+CLICK_WITHOUT_QUERY = "click_without_query"
+CLICK_NOT_SHOWN = "click_not_shown"
+
+REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        NO_CLICK: "nothing to learn from; normal for a share of every click log",
+        ALL_CLICKED: "no unclicked object to compare with; a random negative per click makes it usable for"
+        " training",
+        NO_SKIPPED_ABOVE: "every object above the clicks was clicked; use random negatives or another rule",
+        NO_PAIR: "the rule finds no pair here; use random negatives or another rule",
+        DUPLICATE: "the id was already fed within the dedupe window; give every impression its own id",
+        QUERY_CAP: "this query has reached feed.query_cap; raise it, or set it to 0 for no cap",
+        UNKNOWN_OBJECT: "add the object to the catalog, or write its features inline",
+        MISSING_ID: "give every impression an 'id' (a string), so that feeding it twice changes nothing",
+        BAD_CLICKED_RANK: "clicked ranks are integers from 0 to the number shown - 1",
+        BAD_CLICKED_ID: "clicked ids must be among the ids of 'shown'",
+        NO_SHOWN: "the shown list is empty or absent; log query_response_hit_ids, or impression events",
+        NOT_JSON: "write one JSON object per line",
+        NOT_UTF8: "encode the file as UTF-8",
+        NOT_MSGPACK: "the rest of this file cannot be told apart; write it again as whole msgpack maps",
+        TOO_LONG: "split the line; one impression or triplet per line",
+        NOT_AN_OBJECT: "an object is a string id, or a map with 'x' or 'views' (and perhaps 'id')",
+        MISSING_FIELD: "write the missing field",
+        UNKNOWN_FIELD: "remove or rename the field",
+        WRONG_TYPE: "write the field with the stated type; ids are strings",
+        BAD_VECTOR: "a vector is a list of numbers, or {'indices': [ascending], 'values': [numbers]}",
+        NOT_FINITE: "vectors hold finite numbers only (no NaN, no Infinity)",
+        BAD_TIMESTAMP: "a time is an integer of milliseconds since 1970, or ISO 8601 text",
+        BAD_PROPENSITY: "'prop' holds one number in (0, 1] per shown object",
+        BAD_ROW: "a row is query TAB object TAB count, the count a finite number >= 0",
+        BAD_WEIGHT: "'w' is a finite number > 0",
+        OTHER_ACTION: "only the configured click and impression actions are read",
+        CLICK_WITHOUT_QUERY: "no query with this query_id was fed; give both files, covering the same time",
+        CLICK_NOT_SHOWN: "the clicked object is not in the query's shown list; check object_id_field",
+    }
+)
+
+
+def remedy(reason: str) -> str:
+    """What to do about a reason; for one of the event format's own, what the format asks for."""
+    if reason in REMEDIES:
+        return REMEDIES[reason]
+    refused = POISON.get(reason.removeprefix(MALFORMED))
+    return f"the event format refuses it: {refused}" if refused else ""

@@ -1,7 +1,7 @@
-"""JSON values -> objects, times and numbers, with an error that names the field.
+"""JSON lines -> objects, times and numbers, with an error that names the field.
 
-Shared by the JSONL readers.  Every function raises BadItemError for a value that is not what it should be;
-none looks at anything but its arguments.
+Every parsing function raises BadItemError for a value that is not what it should be; none looks at
+anything but its arguments. `read_json_lines` turns a bad line into `Dropped`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from streams.event import ObjectRef
-from streams.feed import reasons
-from streams.feed.items import BadItemError
-from streams.vectors import SparseVector, Vector
+from streams.event import ObjectRef, SparseVector, Vector
+from streams.feed import items as reasons
+from streams.feed.inputs import MAX_LINE_BYTES, Input, InputLine
+from streams.feed.items import BadItemError, Dropped, Item, Placed
 
 MAX_INDEX = 2**31 - 1
 
@@ -151,3 +151,22 @@ def _kind(value: Any) -> str:
     """How an error speaks of a JSON value."""
     names = {dict: "a map", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), f"the number {value!r}" if isinstance(value, int | float) else "odd")
+
+
+Parse = Callable[[dict[str, Any], InputLine], Item | None]
+
+
+def read_json_lines(source: Input, parse: Parse) -> Iterator[Placed]:
+    """What `parse` makes of each line, in order, without None; a bad line never stops the next one."""
+    name = source.name
+    for line in source.lines():
+        place = f"{name}:{line.number}"
+        if line.data is None:
+            yield place, Dropped(reasons.TOO_LONG, f"the line is longer than {MAX_LINE_BYTES} bytes")
+            continue
+        try:
+            item = parse(json_map(line.data), line)
+        except BadItemError as bad:
+            item = bad.dropped()
+        if item is not None:
+            yield place, item

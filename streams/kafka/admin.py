@@ -1,4 +1,6 @@
-"""Questions to a Kafka cluster about one topic, each answered within a time limit."""
+"""Questions to a Kafka cluster about one topic, each answered within a time limit, and a watch on its
+identity.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,20 @@ from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
 from streams.address import Address
-from streams.errors import LogMismatch, StreamError, TopicMissing
-from streams.kafka.bounded import call_within, ignore
+from streams.errors import LogMismatch, StreamError, StreamUnavailable, TopicMissing
 from streams.kafka.clients.protocol import recreated
-from streams.kafka.connect import client_options, close_aside, close_quietly, open_client, settings_of
-from streams.kafka.faults import missing, stream_error
-from streams.placing import Bounds
+from streams.kafka.connect import (
+    call_within,
+    client_options,
+    close_aside,
+    close_quietly,
+    ignore,
+    missing,
+    open_client,
+    settings_of,
+    stream_error,
+)
+from streams.partitions import Bounds
 from streams.source import TopicIdentity
 
 T = TypeVar("T")
@@ -218,3 +228,50 @@ def _passes(error: Exception) -> bool:
 
 def _left(deadline: float) -> float:
     return max(0.001, deadline - time.monotonic())
+
+
+PERIOD_S = 2.0
+_WATCH_LEAVE_S = 1.0
+
+
+class TopicWatch:
+    """A thread that asks the cluster for the topic's identity; what it finds is raised by the reader."""
+
+    def __init__(self, admin: Admin, identity: TopicIdentity) -> None:
+        self._admin, self._identity = admin, identity
+        self._stop = threading.Event()
+        self._fault: StreamError | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to look, unless that has begun."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
+            self._thread.start()
+
+    def raise_lasting(self) -> None:
+        """Raise what will not pass by itself: another topic, another cluster, no permission."""
+        if self._fault is not None and not self._fault.retriable:
+            raise self._fault
+
+    def raise_any(self) -> None:
+        """Raise also that the cluster does not answer."""
+        if self._fault is not None:
+            raise self._fault
+
+    def stop(self) -> None:
+        """End the thread; close the admin first, so that it waits for nothing."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(_WATCH_LEAVE_S)
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD_S):
+            try:
+                self._admin.check_whole(self._identity)
+                self._fault = None
+            except StreamUnavailable as error:
+                self._fault = error
+            except StreamError as error:
+                self._fault = error
+                return

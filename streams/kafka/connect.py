@@ -1,4 +1,6 @@
-"""Clients of kafka-python, made with the settings of an address and given up in time."""
+"""Clients of kafka-python: made with the settings of an address, given up in time, their errors in our
+words.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,72 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from streams.address import Address
+from kafka import errors
+
+from streams.address import Address, KafkaSettings
+from streams.errors import RecordRefused, StreamError, StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka import message_classes as _message_classes  # noqa: F401  before any thread asks
-from streams.kafka.answering import answering
-from streams.kafka.bounded import call_within
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.probe import answering
+
+T = TypeVar("T")
+
+
+class Attempt(Generic[T]):
+    """`work()` in a thread of its own, which ends when `work` does; whoever waits may wait in pieces."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._discard: Callable[[T], object] | None = None
+        self._value: T
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), name="kafka-call", daemon=True)
+        self._thread.start()
+
+    def result(self, timeout_s: float) -> T:
+        """What `work` returned or raised; TimeoutError when it is not done by then."""
+        if not self._done.wait(timeout_s):
+            raise TimeoutError(f"no answer within {timeout_s:.1f} s")
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def abandon(self, discard: Callable[[T], object]) -> None:
+        """Nobody waits any more: a result goes to `discard`, now or when it comes."""
+        with self._lock:
+            self._discard = discard
+            late = self._done.is_set()
+        if late and self._error is None:
+            discard(self._value)
+
+    def _run(self, work: Callable[[], T]) -> None:
+        try:
+            self._value = work()
+        except BaseException as problem:  # noqa: BLE001 (raised again in the thread that waits)
+            self._error = problem
+        with self._lock:
+            self._done.set()
+            discard = self._discard
+        if discard is not None and self._error is None:
+            discard(self._value)
+
+
+def call_within(timeout_s: float, work: Callable[[], T], discard: Callable[[T], object]) -> T:
+    """What `work()` returns or raises; TimeoutError after `timeout_s`, a later result goes to `discard`."""
+    attempt = Attempt(work)
+    try:
+        return attempt.result(timeout_s)
+    except TimeoutError:
+        attempt.abandon(discard)
+        raise
+
+
+def ignore(_: Any) -> None:
+    """For results that nobody has to clean up."""
+
 
 Client = TypeVar("Client")
 
@@ -100,3 +161,75 @@ def close_quietly(client: Any, **options: Any) -> None:
     """Close a client that may be broken."""
     with suppress(Exception):  # it is thrown away; there is nothing to be done about it
         client.close(**options)
+
+
+_PERMISSION = {
+    errors.TopicAuthorizationFailedError: "the topic: grant DESCRIBE, and READ or WRITE, on it",
+    errors.GroupAuthorizationFailedError: "the group named like client_id, for noted positions: grant READ",
+    errors.ClusterAuthorizationFailedError: "the cluster: grant IDEMPOTENT_WRITE, and CREATE for new topics",
+}
+_LOGIN = (
+    errors.SaslAuthenticationFailedError,
+    errors.UnsupportedSaslMechanismError,
+    errors.IllegalSaslStateError,
+    errors.SecurityDisabledError,
+)
+_RECORD = (
+    errors.MessageSizeTooLargeError,
+    errors.RecordListTooLargeError,
+    errors.InvalidTimestampError,
+    errors.InvalidRecordError,
+)
+_SETTING = (
+    errors.PolicyViolationError,
+    errors.InvalidReplicationFactorError,
+    errors.InvalidConfigurationError,
+    errors.InvalidPartitionsError,
+    errors.InvalidTopicError,
+    errors.TopicDeletionDisabledError,
+)
+
+
+def stream_error(error: BaseException, address: Address) -> StreamError:
+    """The stream's error for one of the client's; anything unknown may pass by itself: StreamUnavailable."""
+    if isinstance(error, StreamError):
+        return error
+    if isinstance(error, errors.UnknownTopicOrPartitionError):
+        return missing(address)
+    if isinstance(error, _RECORD):
+        return RecordRefused(f"{address}: the broker takes no such record: {_words(error)}")
+    refused = _refusal(error)
+    if refused is not None:
+        return StreamRefused(f"{address}: {refused}")
+    return StreamUnavailable(
+        f"{address}: {_words(error)}; see that the broker runs and can be reached from here"
+    )
+
+
+def _refusal(error: BaseException) -> str | None:
+    """Why we are not let in, where that is what happened."""
+    for kind, what in _PERMISSION.items():
+        if isinstance(error, kind):
+            return f"no permission for {what}"
+    if isinstance(error, errors.AuthorizationError):
+        return f"no permission: {_words(error)}"
+    if isinstance(error, _LOGIN):
+        return f"the broker refuses the login: {_words(error)}"
+    if isinstance(error, errors.UnsupportedCodecError):
+        return f"{_words(error)}: install it, or set the topic's compression.type to uncompressed"
+    return _words(error) if isinstance(error, _SETTING) else None
+
+
+def missing(address: Address) -> TopicMissing:
+    """There is no such topic."""
+    return TopicMissing(
+        f"{address}: there is no such topic; create it with `tripletd topics create`, or correct the address"
+    )
+
+
+def _words(error: BaseException) -> str:
+    """Class and text of an error, on one line of bounded length."""
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    text = text if text.startswith(name) else f"{name}: {text}"
+    return text.rstrip(": ")[:300]

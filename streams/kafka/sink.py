@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from streams.address import Address
 from streams.errors import RecordRefused
 from streams.kafka.admin import Admin
-from streams.kafka.clients.choose import make_producer
-from streams.kafka.clients.protocol import ProducerClient
+from streams.kafka.clients.protocol import ProducerClient, make_producer
 from streams.kafka.preflight import preflight
-from streams.placing import place_records, record_bytes
+from streams.partitions import place_records, record_bytes
 from streams.source import MAX_RECORD_BYTES, OutRecord, TopicIdentity
 
 _AROUND = 1024

@@ -3,23 +3,147 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from streams.address import Address
 from streams.errors import PartitionMissing
-from streams.kafka.admin import Admin
-from streams.kafka.clients.choose import make_consumer
-from streams.kafka.clients.protocol import ConsumerClient, CorruptBatch, OutOfRange, Overfull
-from streams.kafka.connect import settings_of
-from streams.kafka.connection import Connection
-from streams.kafka.continuity import LastRead, check_last_record, follows, last_of, look_back
-from streams.kafka.damage import Damage, Prober, find_damage
+from streams.kafka.admin import Admin, TopicWatch
+from streams.kafka.clients.protocol import (
+    ConsumerClient,
+    CorruptBatch,
+    Fetched,
+    OutOfRange,
+    Overfull,
+    make_consumer,
+)
+from streams.kafka.connect import Attempt, settings_of
+from streams.kafka.damage import (
+    Damage,
+    LastRead,
+    Prober,
+    check_last_record,
+    find_damage,
+    follows,
+    last_of,
+    look_back,
+)
 from streams.kafka.preflight import preflight
-from streams.kafka.waiting import Waiting
-from streams.kafka.watch import Watch
-from streams.placing import Bounds, assigned, check_positions
+from streams.partitions import Bounds, assigned, check_positions
 from streams.source import MAX_POLL_BYTES, UNKNOWN, RecordBatch, TopicIdentity
+
+
+class Connection:
+    """At most one client at a time, and at most one attempt to make one."""
+
+    def __init__(self, make: Callable[[], ConsumerClient]) -> None:
+        self._make = make
+        self._client: ConsumerClient | None = None
+        self._attempt: Attempt[ConsumerClient] | None = None
+
+    def client(self, positions: Mapping[int, int], timeout_s: float) -> ConsumerClient | None:
+        """The client; a new one is assigned these positions. None when it is not there within `timeout_s`.
+
+        The attempt then goes on, and the next call waits for it further. Raises what making one raises.
+        """
+        if self._client is None:
+            self._attempt = self._attempt or Attempt(self._make)
+            try:
+                client = self._attempt.result(timeout_s)
+            except TimeoutError:
+                return None
+            except BaseException:
+                self._attempt = None
+                raise
+            self._attempt, self._client = None, client
+            client.assign(positions)
+        return self._client
+
+    def drop(self) -> None:
+        """Throw the client away: after any failure it may hang, or have skipped something."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def close(self) -> None:
+        """Throw everything away."""
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.abandon(_close)
+        self.drop()
+
+
+def _close(client: ConsumerClient) -> None:
+    client.close()
+
+
+class FetchedQueue:
+    """Pieces per partition, in order; the partition at the front of the queue is next."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, deque[Fetched]] = {}
+        self._starts: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._pieces)
+
+    def __contains__(self, partition: int) -> bool:
+        return partition in self._pieces
+
+    def add(self, piece: Fetched) -> None:
+        """Put a piece behind what its partition has already."""
+        self._pieces.setdefault(piece.partition, deque()).append(piece)
+
+    def next(self) -> Fetched:
+        """The piece that `take` takes from: its partition and epoch are those of the records to come."""
+        return next(iter(self._pieces.values()))[0]
+
+    def take(self, max_records: int, max_bytes: int) -> Fetched:
+        """The next records; their partition then goes to the end of the queue.
+
+        At least one, at most `max_records`, and no more once their values have `max_bytes`.
+        """
+        partition, pieces = next(iter(self._pieces.items()))
+        del self._pieces[partition]
+        piece, start = pieces[0], self._starts.pop(partition, 0)
+        stop = _stop(piece.values, start, min(len(piece.offsets), start + max_records), max_bytes)
+        if stop < len(piece.offsets):
+            self._starts[partition] = stop
+        else:
+            pieces.popleft()
+        if pieces:
+            self._pieces[partition] = pieces
+        return piece if stop - start == len(piece.offsets) else _part(piece, slice(start, stop))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._pieces.clear()
+        self._starts.clear()
+
+
+def _stop(values: list[bytes | None], start: int, stop: int, max_bytes: int) -> int:
+    if sum(map(len, filter(None, values[start:stop]))) < max_bytes:
+        return stop
+    held = 0
+    for place in range(start, stop):
+        held += len(values[place] or b"")
+        if held >= max_bytes:
+            return place + 1
+    return stop
+
+
+def _part(piece: Fetched, part: slice) -> Fetched:
+    return Fetched(
+        piece.partition,
+        piece.epoch,
+        piece.offsets[part],
+        piece.timestamps[part],
+        piece.values[part],
+        piece.keys[part],
+        piece.headers[part],
+    )
+
 
 _FETCH_RECORDS = 500
 """The client is asked for at least so many, so that partitions take turns also when few are wanted."""
@@ -37,9 +161,9 @@ class KafkaSource:
         except BaseException:
             self._admin.close()
             raise
-        self._watch = Watch(self._admin, self._identity)
+        self._watch = TopicWatch(self._admin, self._identity)
         self._connection = Connection(self._make_client)
-        self._waiting = Waiting()
+        self._waiting = FetchedQueue()
         self._positions: dict[int, int] | None = None  # below these, everything was handed out
         self._fetched: dict[int, int] = {}  # below these, everything was handed out or waits
         self._last: dict[int, LastRead] = {}

@@ -1,24 +1,72 @@
-"""Reading an embedded log: short statements, no transaction held between polls."""
+"""Reading and writing an embedded log: short statements between polls, one durable transaction per write."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgpack
 
-from streams.errors import OffsetExpired, PartitionMissing
-from streams.log.database import BUSY_TIMEOUT_S, errors_of, transaction
-from streams.log.opened import Opened
-from streams.log.topics import first_at_least
-from streams.placing import Bounds, assigned, check_positions
-from streams.source import MAX_POLL_BYTES, UNKNOWN, Headers, RecordBatch
+from streams.errors import LogMismatch, OffsetExpired, PartitionMissing
+from streams.log.database import (
+    BUSY_TIMEOUT_S,
+    check_same_file,
+    errors_of,
+    file_identity,
+    open_log,
+    transaction,
+)
+from streams.log.topics import find_topic, first_at_least
+from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
+from streams.source import (
+    MAX_POLL_BYTES,
+    MAX_RECORD_BYTES,
+    UNKNOWN,
+    Headers,
+    OutRecord,
+    RecordBatch,
+    TopicIdentity,
+)
+
+
+class OpenLog:
+    """One topic of an embedded log, open. `durable`: every transaction reaches the disk before it ends."""
+
+    def __init__(self, path: str, topic: str, *, durable: bool, timeout_s: float = BUSY_TIMEOUT_S) -> None:
+        self._path = path
+        self._file = file_identity(path)
+        self._connection = open_log(path, durable=durable, timeout_s=timeout_s)
+        try:
+            self._topic = find_topic(self._connection, path, topic)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def identity(self) -> TopicIdentity:
+        """Which log and topic this is."""
+        return self._topic.identity
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+    def _check_file(self) -> None:
+        """Raises LogMismatch when the file was removed or replaced since."""
+        check_same_file(self._path, self._file)
+
+    def _other_topic(self) -> LogMismatch:
+        """The topic is no longer in the file."""
+        return LogMismatch(
+            f"{self._path}: topic {self._topic.identity.topic!r} was removed or re-created while it "
+            "was open; open it again"
+        )
+
 
 _FIRST_SLEEP_S, _LONGEST_SLEEP_S = 0.001, 0.02
 
 
-class LogSource(Opened):
+class LogSource(OpenLog):
     """Reads one topic of an embedded log (see `streams.source.Source`)."""
 
     def __init__(self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S) -> None:
@@ -162,3 +210,55 @@ def _headers(packed: bytes | None) -> Headers:
     if packed is None:
         return ()
     return tuple((name, value) for name, value in msgpack.unpackb(packed))
+
+
+class LogSink(OpenLog):
+    """Appends to one topic of an embedded log (see `streams.source.Sink`)."""
+
+    max_record_bytes = MAX_RECORD_BYTES
+
+    def __init__(
+        self, path: str, topic: str, timeout_s: float = BUSY_TIMEOUT_S, *, durable: bool = True
+    ) -> None:
+        super().__init__(path, topic, durable=durable, timeout_s=timeout_s)
+
+    def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
+        """Write all records or none; when it returns they are on the disk, unless opened as not durable."""
+        identity = self._topic.identity
+        placed = place_records(identity.topic, identity.partitions, records)
+        if not records:
+            return []
+        self._check_file()
+        with errors_of(self._path), transaction(self._connection, write=True):
+            return self._append(records, placed)
+
+    def _append(self, records: Sequence[OutRecord], placed: list[int]) -> list[tuple[int, int]]:
+        tails = self._tails()
+        rows: dict[int, list[tuple[Any, ...]]] = {partition: [] for partition in placed}
+        written = []
+        now = int(time.time() * 1000)
+        for record, partition in zip(records, placed, strict=True):
+            offset, high, total = tails[partition]
+            ts = now if record.timestamp is None else record.timestamp
+            high = max(high, ts)
+            headers = msgpack.packb(record.headers) if record.headers else None
+            rows[partition].append((offset, ts, high, total, record.key, headers, record.value))
+            tails[partition] = offset + 1, high, total + record_bytes(record)
+            written.append((partition, offset))
+        for partition, batch in rows.items():
+            statement = f"INSERT INTO {self._topic.table(partition)} VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+            self._connection.executemany(statement, batch)
+            self._connection.execute(
+                "UPDATE partitions SET next = ?, high = ?, total = ? WHERE topic = ? AND partition = ?",
+                (*tails[partition], self._topic.number, partition),
+            )
+        return written
+
+    def _tails(self) -> dict[int, tuple[int, int, int]]:
+        """Per partition: next offset, newest timestamp, bytes ever written."""
+        rows = self._connection.execute(
+            "SELECT partition, next, high, total FROM partitions WHERE topic = ?", (self._topic.number,)
+        ).fetchall()
+        if not rows:
+            raise self._other_topic()
+        return {partition: (offset, high, total) for partition, offset, high, total in rows}

@@ -1,4 +1,4 @@
-"""Segments to records and back, one record at a time (see FORMAT.md, "Steps")."""
+"""Segments to records and back, one record at a time (FORMAT.md, "Steps"), and parts joined to segments."""
 
 from __future__ import annotations
 
@@ -7,21 +7,108 @@ from typing import Any
 
 import msgpack
 
+from streams.poison import NULL_VALUE as NO_VALUE
+from streams.poison import TOO_LARGE as PAST_LIMIT
+from streams.poison import Poison
 from streams.steps import payload as numbers
-from streams.steps.chain import link
-from streams.steps.errors import BAD_HASH, OUT_OF_RANGE, TOO_LARGE, UNSUPPORTED_VERSION, BadSegment
-from streams.steps.fields import Fields
 from streams.steps.segment import (
+    BAD_HASH,
+    BAD_PARTS,
     BREAK_REASONS,
+    CHAIN_BYTES,
+    MALFORMED,
+    NULL_VALUE,
+    OUT_OF_RANGE,
+    TOO_LARGE,
+    UNSUPPORTED_VERSION,
+    BadSegment,
     Base,
     Body,
     Break,
-    Place,
+    ChainPosition,
     Segment,
     Steps,
     Taken,
     Triplets,
+    link,
 )
+from streams.wire import open_map, unpack
+
+MAX_NUMBER = 2**53 - 1
+DIGEST_CHARS = 32  # of xxh3_128 in hex
+
+
+class HeaderFields:
+    """The entries of one msgpack map; each is taken once, and none may be left over."""
+
+    def __init__(self, value: bytes | None, max_bytes: int, where: str) -> None:
+        """Raises BadSegment when the bytes are not one map."""
+        try:
+            self._left = open_map(unpack(value, max_bytes, max_list=0), where)
+        except Poison as error:
+            reason = {NO_VALUE: NULL_VALUE, PAST_LIMIT: TOO_LARGE}.get(error.reason, MALFORMED)
+            raise BadSegment(reason, f"{where}: {error.reason} {error.detail}".rstrip()) from None
+        self._where = where
+
+    def number(self, name: str, high: int = MAX_NUMBER) -> int:
+        """A whole number within 0..high."""
+        value = self._take(name, int)
+        if not 0 <= value <= high:
+            raise BadSegment(OUT_OF_RANGE, f"{self._where}.{name} is {value}, not within 0..{high}")
+        return int(value)
+
+    def optional_number(self, name: str) -> int | None:
+        """A whole number, or nil."""
+        return self.number(name) if self._left.get(name, 0) is not None else self._take(name, type(None))
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        return bool(self._take(name, bool))
+
+    def one_of(self, name: str, known: tuple[str, ...]) -> str:
+        """One of a few texts."""
+        value = self._take(name, str)
+        if value not in known:
+            raise BadSegment(
+                OUT_OF_RANGE, f"{self._where}.{name} is {value!r}, not one of {', '.join(known)}"
+            )
+        return str(value)
+
+    def hex_digest(self, name: str) -> str:
+        """32 lower-case hex digits."""
+        value = self._take(name, str)
+        if len(value) != DIGEST_CHARS or not set(value) <= set("0123456789abcdef"):
+            raise BadSegment(OUT_OF_RANGE, f"{self._where}.{name} is not {DIGEST_CHARS} hex digits")
+        return str(value)
+
+    def hash(self, name: str) -> bytes:
+        """A value of the chain."""
+        value = self._take(name, bytes)
+        if len(value) != CHAIN_BYTES:
+            raise BadSegment(OUT_OF_RANGE, f"{self._where}.{name} is not {CHAIN_BYTES} bytes")
+        return bytes(value)
+
+    def data(self, name: str) -> bytes:
+        """Bytes of any length."""
+        return bytes(self._take(name, bytes))
+
+    def nothing_left(self) -> None:
+        """Raise BadSegment for a field that the format does not have."""
+        if self._left:
+            raise BadSegment(
+                MALFORMED, f"{self._where} has unknown fields: {', '.join(map(repr, self._left))}"
+            )
+
+    def _take(self, name: str, kind: type) -> Any:
+        if name not in self._left:
+            raise BadSegment(MALFORMED, f"{self._where}.{name} is missing")
+        value = self._left.pop(name)
+        if type(value) is not kind:
+            raise BadSegment(
+                MALFORMED, f"{self._where}.{name} is a {type(value).__name__}, not {kind.__name__}"
+            )
+        return value
+
 
 FORMAT_VERSIONS = (1, 2, 3)
 """2 is the kind `triplets`, 3 the same with keys, 1 are all others: who reads 1 alone refuses what it does
@@ -35,7 +122,7 @@ KINDS = {1: ("steps", "base", "break"), 2: ("triplets",), 3: ("triplets",)}
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedSegment:
     """A segment as the values of consecutive records, and the chain's value after it."""
 
     records: list[bytes]
@@ -43,7 +130,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentPart:
     """One record: part `part` of `parts`, the segment's header bytes, its share of the payload."""
 
     version: int
@@ -55,7 +142,7 @@ class Part:
     data: bytes
 
 
-def encode_segment(place: Place, body: Body, before: bytes, max_record_bytes: int) -> Encoded:
+def encode_segment(place: ChainPosition, body: Body, before: bytes, max_record_bytes: int) -> EncodedSegment:
     """Records of at most `max_record_bytes` each; equal segments give equal bytes.
 
     Raises BadSegment (too_large) when the payload is over `MAX_SEGMENT_BYTES` or the parts are over
@@ -76,12 +163,12 @@ def encode_segment(place: Place, body: Body, before: bytes, max_record_bytes: in
         record = {"v": version_of(body), "part": part, "parts": parts, "chain": before, "next": after}
         data = payload[part * room : (part + 1) * room]
         records.append(msgpack.packb({**record, "head": head, "data": data}))
-    return Encoded(records, after)
+    return EncodedSegment(records, after)
 
 
-def decode_part(value: bytes | None) -> Part:
+def decode_part(value: bytes | None) -> SegmentPart:
     """One record, its structure checked; raises BadSegment, and nothing else, whatever the bytes."""
-    fields = Fields(value, MAX_SEGMENT_BYTES + MAX_HEAD_BYTES + ROOM, "the record")
+    fields = HeaderFields(value, MAX_SEGMENT_BYTES + MAX_HEAD_BYTES + ROOM, "the record")
     version = fields.number("v")
     if version not in FORMAT_VERSIONS:
         raise BadSegment(UNSUPPORTED_VERSION, f"version {version}; this release reads {FORMAT_VERSIONS}")
@@ -91,7 +178,7 @@ def decode_part(value: bytes | None) -> Part:
     before, after = fields.hash("chain"), fields.hash("next")
     head, data = fields.data("head"), fields.data("data")
     fields.nothing_left()
-    return Part(version, part, parts, before, after, head, data)
+    return SegmentPart(version, part, parts, before, after, head, data)
 
 
 def version_of(body: Body) -> int:
@@ -108,9 +195,9 @@ def decode_segment(version: int, before: bytes, after: bytes, head: bytes, paylo
     """
     if link(before, head, payload) != after:
         raise BadSegment(BAD_HASH, "the bytes of a segment do not give its chain value")
-    fields = Fields(head, MAX_HEAD_BYTES, "the header")
+    fields = HeaderFields(head, MAX_HEAD_BYTES, "the header")
     at = fields.number("epoch"), fields.number("seq"), fields.number("run")
-    place = Place(*at, fields.hex_digest("writer"))
+    place = ChainPosition(*at, fields.hex_digest("writer"))
     kind = fields.one_of("kind", KINDS[version])
     if kind in ("steps", "triplets"):
         body: Body = _taken(fields, payload, kind == "triplets", keyed=version == 3)
@@ -146,7 +233,7 @@ def _stored_names(triplets: bool) -> tuple[str, ...]:
     return ("qn", "cn", "sn") if triplets else ("qn", "en")
 
 
-def _taken(fields: Fields, payload: bytes, triplets: bool, keyed: bool) -> Taken:
+def _taken(fields: HeaderFields, payload: bytes, triplets: bool, keyed: bool) -> Taken:
     first, last = fields.number("first"), fields.number("last")
     if last < first:
         raise BadSegment(OUT_OF_RANGE, f"the header's records go back from {first} to {last}")
@@ -159,7 +246,7 @@ def _taken(fields: Fields, payload: bytes, triplets: bool, keyed: bool) -> Taken
     if dim == 0:
         raise BadSegment(OUT_OF_RANGE, "the header's dim is 0")
     scalar = (numbers.WEIGHT if flag else "") if triplets else numbers.TAU
-    found = numbers.unpack(numbers.Layout(events, steps, scalar, form, dim, stored, keyed), payload)
+    found = numbers.unpack(numbers.PayloadLayout(events, steps, scalar, form, dim, stored, keyed), payload)
     counted = (first, last, watermark, found.timestamps)
     if triplets:
         event_numbers, keys = (None, None) if found.keyed is None else found.keyed
@@ -168,3 +255,56 @@ def _taken(fields: Fields, payload: bytes, triplets: bool, keyed: bool) -> Taken
     assert found.own is not None
     query, error = found.blocks
     return Steps(*counted, found.own, query, error, cut, flag)
+
+
+class Joiner:
+    """Holds the parts of at most one segment, of at most `MAX_SEGMENT_BYTES`.
+
+    Part 0 begins a segment whatever was there before: a writer that could not know whether its records had
+    arrived sends all of them again.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[SegmentPart] = []
+        self._size = 0
+
+    def feed(self, value: bytes | None) -> Segment | None:
+        """The next record; the segment that it completes, None while parts are still to come.
+
+        Raises BadSegment, and nothing else, whatever the bytes; it goes on with the next record then.
+        """
+        try:
+            return self._join(decode_part(value))
+        except BadSegment:
+            self._forget()
+            raise
+
+    def _join(self, part: SegmentPart) -> Segment | None:
+        if part.part == 0:
+            self._forget()
+        first = self._parts[0] if self._parts else part
+        if part.part != len(self._parts) or not _together(first, part):
+            raise BadSegment(BAD_PARTS, f"part {part.part} of {part.parts} after {len(self._parts)} parts")
+        self._parts.append(part)
+        self._size += len(part.data)
+        if self._size > MAX_SEGMENT_BYTES:
+            raise BadSegment(TOO_LARGE, f"a segment of more than {MAX_SEGMENT_BYTES} bytes")
+        if len(self._parts) < part.parts:
+            return None
+        payload = part.data if part.parts == 1 else b"".join([one.data for one in self._parts])
+        self._forget()
+        return decode_segment(part.version, part.before, part.after, part.head, payload)
+
+    def _forget(self) -> None:
+        self._parts, self._size = [], 0
+
+
+def _together(first: SegmentPart, part: SegmentPart) -> bool:
+    """Whether two records are parts of one segment."""
+    return (first.version, first.parts, first.before, first.after, first.head) == (
+        part.version,
+        part.parts,
+        part.before,
+        part.after,
+        part.head,
+    )

@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from streams.event import Column, DenseColumn, SparseColumn
 from streams.poison import Poison
-from streams.steps.errors import BAD_VECTORS, OUT_OF_RANGE, BadSegment
-from streams.steps.segment import Steps, Taken, Triplets
-from streams.vectors import Column, DenseColumn, SparseColumn
+from streams.steps.segment import BAD_VECTORS, OUT_OF_RANGE, BadSegment, Steps, Taken, Triplets
 from streams.wire import MAX_KEY_BYTES, check_key
 
 CSR, DENSE = "csr", "dense"
@@ -22,7 +21,7 @@ Keyed: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.bytes_]]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PayloadLayout:
     """What a payload holds: `events` timestamps, one number of `scalar` ("" for none) for each of `steps`
     rows, and blocks of that many rows of `form` with `dim` columns; `stored`: entries of each CSR block, 0 of
     each dense one. keyed: each row also has a number and a key."""
@@ -44,15 +43,15 @@ class Layout:
         return 8 * self.events + self.steps * (own + rows * len(self.stored)) + 8 * sum(self.stored)
 
 
-def layout_of(body: Taken) -> Layout:
+def layout_of(body: Taken) -> PayloadLayout:
     """The layout of the payload of steps or triplets."""
     scalar, _, blocks = _parts(body)
     counts = len(body.timestamps), len(body)
     keyed = _keyed(body) is not None
     if any(isinstance(block, DenseColumn) for block in blocks):
-        return Layout(*counts, scalar, DENSE, blocks[0].dim, (0,) * len(blocks), keyed)
+        return PayloadLayout(*counts, scalar, DENSE, blocks[0].dim, (0,) * len(blocks), keyed)
     stored = tuple(int(block.indptr[-1] - block.indptr[0]) for block in blocks)  # type: ignore[union-attr]
-    return Layout(*counts, scalar, CSR, blocks[0].dim, stored, keyed)
+    return PayloadLayout(*counts, scalar, CSR, blocks[0].dim, stored, keyed)
 
 
 def pack(body: Taken) -> bytes:
@@ -87,7 +86,7 @@ class Unpacked:
     blocks: tuple[Column, ...]
 
 
-def unpack(layout: Layout, payload: bytes) -> Unpacked:
+def unpack(layout: PayloadLayout, payload: bytes) -> Unpacked:
     """The arrays. Raises BadSegment unless all can be applied: step sizes above 0, weights not below it,
     numbers ascending, no key without a text, everything finite, indices strictly increasing within 0..dim -
     1."""
@@ -150,7 +149,7 @@ class _Cursor:
         return taken
 
 
-def _rows(cursor: _Cursor, layout: Layout, stored: int) -> Column:
+def _rows(cursor: _Cursor, layout: PayloadLayout, stored: int) -> Column:
     if layout.form == DENSE:
         values = cursor.take(layout.steps * layout.dim, "<f4").reshape(layout.steps, layout.dim)
         _check_finite(values)

@@ -1,22 +1,24 @@
 """What the step log says: steps that were applied, versions they led to, and breaks in between.
 
-Every segment has a `Place` and hangs on a chain of hashes (`streams.steps.chain`), so that a reader can prove
-that it has missed nothing and that nothing was altered.
+Every segment has a `ChainPosition` and hangs on a chain of hashes through its writer epoch, so that a
+reader can prove that it has missed nothing and that nothing was altered. Pure.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from streams.vectors import Column, Float32Array, Float64Array, Int64Array
+from streams.errors import StreamError
+from streams.event import Column, Float32Array, Float64Array, Int64Array
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChainPosition:
     """Where a segment belongs: writer epoch, number within it counted from 0, the version that the writer
     began from, and the writer's random token (32 hex digits), as its manifests have it: the writers of two
     checkpoint folders may both be at one epoch."""
@@ -121,7 +123,49 @@ Body: TypeAlias = Steps | Triplets | Base | Break
 class Segment:
     """One decoded segment; `before` and `after` are the chain's values (32 bytes each)."""
 
-    place: Place
+    place: ChainPosition
     body: Body
     before: bytes
     after: bytes
+
+
+CHAIN_BYTES = 32
+GENESIS = bytes(CHAIN_BYTES)
+"""The value before segment 0 of every epoch."""
+
+
+def link(before: bytes, head: bytes, payload: bytes | memoryview) -> bytes:
+    """The value after a segment: sha256 of the value before it, its header's bytes and its payload's."""
+    digest = hashlib.sha256(before)
+    digest.update(head)
+    digest.update(payload)
+    return digest.digest()
+
+
+NULL_VALUE = "null_value"
+MALFORMED = "malformed"
+UNSUPPORTED_VERSION = "unsupported_version"
+TOO_LARGE = "too_large"
+OUT_OF_RANGE = "out_of_range"
+BAD_VECTORS = "bad_vectors"
+BAD_PARTS = "bad_parts"
+BAD_HASH = "bad_hash"
+
+REASONS: dict[str, str] = {
+    NULL_VALUE: "the record has no value",
+    MALFORMED: "the bytes are not one msgpack map with the fields of a segment, and no others",
+    UNSUPPORTED_VERSION: "the format version is not one this release reads",
+    TOO_LARGE: "a segment, its header or its number of parts is over the limit",
+    OUT_OF_RANGE: "a number, text or hash is outside its range or length",
+    BAD_VECTORS: "rows, indices or values are not those of a step",
+    BAD_PARTS: "a part is missing, comes twice, or belongs to another segment",
+    BAD_HASH: "the segment's bytes do not give the chain value that it states",
+}
+
+
+class BadSegment(StreamError):
+    """A record that is not a usable part of a segment; `reason` is a key of `REASONS`."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"a bad record in the step log ({reason}): {detail}")
+        self.reason, self.detail = reason, detail

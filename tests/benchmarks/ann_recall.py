@@ -21,7 +21,7 @@ from daemon.serve.retrieve.norms import Preparer
 from daemon.serve.retrieve.part import ReadyPart, folded_queries, near_enough, nearest
 from learners import DenseBlock, ServingForm
 from learners.search import TopK
-from streams.packed import Packed
+from streams.ids import Packed
 from tests.benchmarks.harness import Figure
 
 COUNT, DIM, TOLD, GROUPS, TOP, QUERIES, LEAST = 100_000, 128, 96, 1_000, 10, 300, 0.95

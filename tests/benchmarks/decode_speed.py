@@ -18,12 +18,9 @@ import numpy as np
 from learners import SparseBlock
 from streams.catalog import Catalog
 from streams.codec import encode_event
-from streams.decode import BatchDecoder
-from streams.event import Event, ObjectRef
-from streams.plain import PlainDecoder
+from streams.decode import BatchDecoder, PlainDecoder
+from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, SparseVector, ViewSpec
 from streams.source import RecordBatch
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn, SparseVector
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import DIM, random_triplets
 

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from streams.address import parse_address
+from streams.address import KafkaSettings, parse_address
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef
-from streams.kafka.settings import KafkaSettings
 from streams.open import open_sink
 from streams.source import OutRecord
 

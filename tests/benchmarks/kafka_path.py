@@ -18,8 +18,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.net import manager
 from kafka.net.transport import KafkaTCPTransport
 
-from streams.address import Address, parse_address
-from streams.kafka.settings import Client, KafkaSettings
+from streams.address import Address, Client, KafkaSettings, parse_address
 from streams.open import TopicLimits, create_topics, open_source
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import random_triplets
@@ -117,7 +116,7 @@ def bare_confluent(address: Address) -> float:
     from confluent_kafka import Consumer
     from confluent_kafka import TopicPartition as Where
 
-    from streams.kafka.clients.confluent_client import READING
+    from streams.kafka.clients.confluent_consumer import READING
 
     consumer = Consumer({"bootstrap.servers": address.path, "group.id": "bench", **READING})
     consumer.assign([Where(address.topic, 0, 0)])

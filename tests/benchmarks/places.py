@@ -21,8 +21,7 @@ import numpy as np
 
 from learners import SparseBlock
 from streams.catalog import Catalog, save_catalog
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import Column, DenseColumn, SparseColumn
+from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
 from tests.benchmarks.triplets import random_block
 
 RUN = Path("bench-run")

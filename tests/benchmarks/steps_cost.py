@@ -34,7 +34,7 @@ from learners import Oasis, OasisConfig, TripletBatch
 from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink
 from streams.source import OutRecord
-from streams.steps.segment import BREAK_REASONS, Place
+from streams.steps.segment import BREAK_REASONS, ChainPosition
 from tests.benchmarks import whole_path
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import DIM, NON_ZEROS, random_triplets
@@ -48,7 +48,7 @@ STEADY_SECONDS = 20.0
 WARM_SECONDS = 5.0
 START_SECONDS = 120.0
 EVERY_S = 0.1
-PLACE, BASE = Place(0, 0, 0, "0" * 32), Durable(0, 0, "0" * 32, "0" * 32)
+PLACE, BASE = ChainPosition(0, 0, 0, "0" * 32), Durable(0, 0, "0" * 32, "0" * 32)
 SETTING = f"d = {DIM:,}, {NON_ZEROS} non-zeros, every 100 ms, embedded log"
 
 

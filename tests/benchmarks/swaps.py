@@ -33,9 +33,9 @@ from daemon.config import load_config
 from daemon.versions.serving_form import serving_form
 from learners import DenseBlock
 from streams.address import parse_address
+from streams.event import DenseColumn
 from streams.open import ensure_topic, open_sink
 from streams.source import OutRecord
-from streams.vectors import DenseColumn
 from tests.benchmarks.feeder import event
 from tests.benchmarks.harness import Figure
 from tests.benchmarks.load import Asked, Load, beside

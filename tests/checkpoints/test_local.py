@@ -20,8 +20,7 @@ from checkpoints import (
     VersionStore,
     WriteFailed,
 )
-from checkpoints.fs import Files, Folders, Fs
-from checkpoints.staging import write_failed
+from checkpoints.files import Files, Folders, Fs, write_failed
 
 from .samples import meta, same, state
 

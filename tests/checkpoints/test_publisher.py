@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import checkpoints.capture
+import checkpoints.publisher
 from checkpoints import (
     AsyncPublisher,
     BlobStore,
@@ -20,7 +20,7 @@ from checkpoints import (
     VersionStore,
     array_digest,
 )
-from checkpoints.fs import Files, Folders, Fs
+from checkpoints.files import Files, Folders, Fs
 
 from .samples import meta, same, state
 

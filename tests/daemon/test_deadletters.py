@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from daemon.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
-from streams.deadletter import DeadLetter
 from streams.errors import StreamUnavailable
+from streams.poison import DeadLetter
 from streams.source import MAX_RECORD_BYTES, OutRecord
 
 

@@ -17,8 +17,7 @@ import pytest
 from daemon.cli import main
 from streams.address import parse_address
 from streams.codec import decode_event, decode_impression
-from streams.event import Event
-from streams.impression import Impression
+from streams.event import Event, Impression
 from streams.open import ensure_topic, open_source
 
 

@@ -13,8 +13,7 @@ from daemon.feed import feeding
 from streams.address import Address
 from streams.errors import TopicMissing
 from streams.feed.formats import FORMATS
-from streams.feed.readers.options import PAIRS
-from streams.feed.rules import RULES
+from streams.feed.options import PAIRS, RULES
 
 
 def test_the_choices_offered_are_those_there_are() -> None:

@@ -11,8 +11,8 @@ from daemon.cli import main
 from daemon.exits import EX_OK, EX_UNAVAILABLE
 from daemon.look.letters import HEAD_BYTES
 from streams.address import parse_address
-from streams.deadletter import DeadLetter, dead_letter_record
 from streams.open import ensure_topic, open_sink
+from streams.poison import DeadLetter, dead_letter_record
 from streams.source import OutRecord
 
 Capture = pytest.CaptureFixture[str]

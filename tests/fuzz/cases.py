@@ -8,10 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from streams.catalog import Catalog
-from streams.decode import BatchDecoder
-from streams.plain import PlainDecoder
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import Column, DenseColumn, SparseColumn
+from streams.decode import BatchDecoder, PlainDecoder
+from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
 
 DENSE = SpaceSpec("photos", (ViewSpec("x", "dense", 3),))
 SPARSE = SpaceSpec("texts", (ViewSpec("x", "sparse", 100),))

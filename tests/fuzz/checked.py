@@ -13,8 +13,8 @@ import numba
 import numpy as np
 
 import streams
-from streams.columns import RoleColumns
-from streams.compiled.reading import Reading, _places
+from streams.compiled.reading import RecordScanner, _places
+from streams.resolve import RoleColumns
 from streams.wire import MAX_KEY_BYTES
 from tests.fuzz.cases import Case
 from tests.fuzz.compare import role_facts
@@ -57,7 +57,7 @@ def load_plain() -> dict[str, ModuleType]:
     kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.startswith(PACKAGE)}
     numba.config.DISABLE_JIT = True
     try:
-        names = ("scan", "fill", "headers", "text", "hashing", "index", "objects")
+        names = ("scan", "reading", "headers", "hashing")
         return {name: importlib.import_module(f"{PACKAGE}.{name}") for name in names}
     finally:
         numba.config.DISABLE_JIT = before
@@ -73,7 +73,7 @@ class CheckedReading:
     def __init__(self, case: Case, modules: dict[str, ModuleType]) -> None:
         self._case = case
         self._modules = modules
-        self._compiled = Reading(case.space, case.catalog, keyed=True)
+        self._compiled = RecordScanner(case.space, case.catalog, keyed=True)
         self._space = tuple(map(_guarded, self._compiled._space))
         self._index = tuple(map(_guarded, self._compiled._index))
 
@@ -104,7 +104,7 @@ class CheckedReading:
         places, size = _places(starts[:, :, -1], self._compiled._sizes, inline)
         room = np.full(size, 0xEE, np.uint8)
         arrays = (Guarded(self._compiled._sizes), Guarded(starts), Guarded(places), Guarded(room))
-        self._modules["fill"].fill(data, Guarded(spans), 0, 1, *arrays)
+        self._modules["reading"].fill(data, Guarded(spans), 0, 1, *arrays)
         for role, columns in enumerate(self._compiled.roles(found)):
             if inline[role]:
                 checked = self._compiled._columns(room, starts[role], places[role])

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from streams.columns import RoleColumns
-from streams.decoded import DecodedBatch
+from streams.decode import DecodedBatch
+from streams.event import Column, SparseColumn
+from streams.resolve import RoleColumns
 from streams.source import RecordBatch
-from streams.vectors import Column, SparseColumn
 from tests.fuzz.cases import Case
 
 COLUMNS = ("offsets", "timestamps", "weights", "ids", "sources", "keys")

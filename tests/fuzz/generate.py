@@ -7,7 +7,7 @@ import struct
 from random import Random
 from typing import Any
 
-from streams.space import SpaceSpec, ViewSpec
+from streams.event import SpaceSpec, ViewSpec
 from tests.fuzz.cases import IDS
 from tests.fuzz.pack import Map, Raw, Text, pack
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from streams.kafka.settings import KafkaSettings
+from streams.address import KafkaSettings
 from tests.kafka import faults
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import fresh_topic

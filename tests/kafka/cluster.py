@@ -15,9 +15,9 @@ from pathlib import Path
 from kafka import KafkaAdminClient
 from kafka.protocol.metadata import MetadataRequest
 
+from streams.address import KafkaSettings
 from streams.errors import StreamUnavailable
 from streams.kafka.probe import NoAnswer, Probe
-from streams.kafka.settings import KafkaSettings
 from tests.kafka.jars import jars
 from tests.kafka.lifeline import guard_folder, release_folder
 from tests.kafka.node import Node, format_storage

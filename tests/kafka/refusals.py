@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from streams.address import Address
+from streams.address import Address, KafkaSettings
 from streams.errors import StreamError
 from streams.kafka.preflight import preflight
-from streams.kafka.settings import KafkaSettings
 from tests.kafka.secured import PASSWORD
 
 PROMISED_S = 5.0

@@ -16,7 +16,7 @@ from kafka.admin import (
     ResourceType,
 )
 
-from streams.kafka.settings import KafkaSettings
+from streams.address import KafkaSettings
 from tests.kafka.certificates import Authority
 from tests.kafka.cluster import Cluster
 from tests.kafka.properties import HOST, Listener

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
-from streams.address import Address
-from streams.kafka.answering import LIMIT_S, answering
-from streams.kafka.settings import KafkaSettings
+from streams.address import Address, KafkaSettings
+from streams.kafka.probe import LIMIT_S, answering
 from tests.kafka.cluster import Cluster
 from tests.kafka.ports import free_ports
 from tests.kafka.strangers import listener

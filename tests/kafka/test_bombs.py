@@ -9,8 +9,8 @@ import numpy as np
 from kafka import KafkaProducer
 
 from daemon.exits import EX_OK
-from streams.deadletter import parse_dead_letter
 from streams.open import open_sink, open_source
+from streams.poison import parse_dead_letter
 from streams.source import OutRecord
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import create_topic, fresh_topic

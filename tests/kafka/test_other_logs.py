@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from daemon.exits import EX_DATAERR, EX_OK
+from streams.address import KafkaSettings
 from streams.errors import LogMismatch, OffsetAhead
-from streams.kafka.settings import KafkaSettings
 from streams.kafka.topics import delete_topic
 from streams.open import TopicLimits, create_topics, open_sink
 from streams.source import OutRecord

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streams.address import Address
+from streams.address import Address, KafkaSettings
 from streams.errors import StreamRefused
 from streams.kafka.preflight import preflight
-from streams.kafka.settings import KafkaSettings
 from tests.kafka.certificates import lock_key
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import create_topic, fresh_topic

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streams.address import Address
+from streams.address import Address, KafkaSettings
 from streams.errors import StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.preflight import preflight
-from streams.kafka.settings import KafkaSettings
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import create_topic
 from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip

@@ -9,10 +9,9 @@ import numpy as np
 from streams.address import Address
 from streams.codec import encode_event
 from streams.errors import StreamUnavailable
-from streams.event import Event, ObjectRef
+from streams.event import Event, ObjectRef, SparseVector
 from streams.open import open_sink
 from streams.source import OutRecord, Sink
-from streams.vectors import SparseVector
 from tests.kill.site import DIM
 
 _PAUSE_S = 0.02

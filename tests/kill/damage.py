@@ -8,9 +8,9 @@ from pathlib import Path
 
 from checkpoints import Ledger, VersionStore
 from checkpoints.errors import Damaged
-from checkpoints.fs import Fs
+from checkpoints.files import Fs
 from checkpoints.publisher import Failed
-from checkpoints.sealed import seal, unseal
+from checkpoints.records import seal, unseal
 from tests.kill.hosted import learn_all
 from tests.kill.life import a_site, live
 from tests.kill.site import SPARSE, Case, Site

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing, suppress
 
 from streams.address import Address
-from streams.deadletter import parse_dead_letter
 from streams.errors import StreamUnavailable
 from streams.open import open_source
+from streams.poison import parse_dead_letter
 from streams.source import RecordBatch
 from tests.kill.events import NOT_AN_EVENT, is_poison
 from tests.kill.learners import wait_until

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from checkpoints.errors import CheckpointError
-from checkpoints.fs import Fs
+from checkpoints.files import Fs
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest

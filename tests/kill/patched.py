@@ -100,7 +100,7 @@ def silent_source() -> None:
 
 def silent_sink() -> None:
     """No dead letter is ever written, nor refused."""
-    from streams.log.sink import LogSink
+    from streams.log.source import LogSink
 
     LogSink.send = never  # type: ignore[method-assign]
 

@@ -17,18 +17,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
-from checkpoints.fs import Files, Folders, Fs
+from checkpoints.files import Files, Folders, Fs
 from checkpoints.publisher import AsyncPublisher
 from daemon.learn import parts
 from daemon.learn.acknowledge import Acknowledger
 from daemon.learn.applying.progress import Progress
 from daemon.learn.threads import letters
 from daemon.learn.writing.housekeeping import Housekeeping
-from streams.dedupe import IdWindow
+from streams.ids import IdWindow
 from streams.kafka.sink import KafkaSink
 from streams.kafka.source import KafkaSource
-from streams.log.sink import LogSink
-from streams.log.source import LogSource
+from streams.log.source import LogSink, LogSource
 from tests.kill.seams import Seams
 
 KILLED = 9

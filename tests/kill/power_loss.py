@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints.aliases import aliases
-from checkpoints.fs import Fs
+from checkpoints.files import Fs
 from checkpoints.ledger import LedgerEntry
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import Failed, Published

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from checkpoints.fs import Fs
+from checkpoints.files import Fs
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import AsyncPublisher

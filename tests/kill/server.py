@@ -23,7 +23,7 @@ from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.learn import role  # noqa: F401
 from learners.oasis import Oasis
-from streams.dedupe import IdWindow
+from streams.ids import IdWindow
 from tests.kill.points import Fuse, fused_disk, put_fuse_in
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from checkpoints.fs import Files, Folders, Fs
+from checkpoints.files import Files, Folders, Fs
 from checkpoints.publisher import Published
 from daemon.exits import EX_OK
 from tests.kill.events import Feeder, Pace

@@ -29,8 +29,8 @@ from learners import (
     ViewConfig,
     as_block,
 )
+from tests.learners import oracle
 
-from . import oracle
 from .examples import block, dense
 
 N = 60

@@ -7,16 +7,7 @@ import pytest
 
 from .examples import matrices, triplets
 from .oracle_combination import Given, Hedge, PassiveAggressive
-from .oracle_kernels import (
-    cosine,
-    intersection,
-    linear,
-    mean,
-    of_map,
-    on_columns,
-    polynomial,
-    rbf,
-)
+from .oracle_kernels import cosine, intersection, linear, mean, of_map, on_columns, polynomial, rbf
 from .oracle_oasis import OasisOracle
 from .oracle_oks import OksOracle
 from .oracle_omks import MappedOasisOracle, OmksOracle

@@ -21,8 +21,8 @@ from learners import (
     project_psd,
 )
 from learners.psd import psd_part
+from tests.learners import oracle
 
-from . import oracle
 from .examples import Floats, block, dense, rows, triplets
 
 KINDS = pytest.mark.parametrize("kind", ["dense", "sparse"])

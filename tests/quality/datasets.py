@@ -17,8 +17,7 @@ from daemon.versions.algorithms import Columns
 from learners.block import Block
 from learners.maps import SpaceMap, ViewConfig
 from streams.catalog import Catalog
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import SparseColumn
+from streams.event import SpaceSpec, SparseColumn, ViewSpec
 
 TEXTS = Path(__file__).parents[1] / "data" / "banking77" / "train.csv"
 MIN_DOCUMENTS = 5

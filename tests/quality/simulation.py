@@ -23,12 +23,11 @@ from daemon.validate.scorer import Scorer
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.batch import TripletBatch
 from learners.quadratic import ServedForm
-from streams.event import Event, ObjectRef
+from streams.event import Event, Impression, ObjectRef
 from streams.feed.decide import Decider
-from streams.feed.negatives import CatalogCandidates
-from streams.feed.settings import FeedSettings
-from streams.impression import Impression
-from streams.routing import is_holdout, route_key
+from streams.feed.options import FeedSettings
+from streams.feed.triplets import CatalogCandidates
+from streams.partitions import is_holdout, route_key
 from tests.quality.datasets import Dataset
 
 LENGTH = 10

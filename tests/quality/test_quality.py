@@ -10,7 +10,7 @@ import pytest
 
 from daemon.config.model import ServingConfig
 from daemon.demo.clicks import cascade, position_biased
-from streams.feed.settings import FeedSettings
+from streams.feed.options import FeedSettings
 from tests.quality.datasets import photos, texts
 from tests.quality.simulation import Setting, Simulation
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from streams.vectors import DenseColumn, SparseVector
+from streams.event import DenseColumn, SparseVector
 
 
 def row_of_column(column, row):

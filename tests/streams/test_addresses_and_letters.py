@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from streams.address import Address, parse_address
-from streams.deadletter import DeadLetter, dead_letter_record, parse_dead_letter
+from streams.address import Address, KafkaSettings, parse_address
 from streams.errors import AddressError, StreamError, StreamUnavailable
-from streams.kafka.settings import KafkaSettings
+from streams.poison import DeadLetter, dead_letter_record, parse_dead_letter
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from streams import ahead
-from streams.ahead import past_gaps
+from streams import partitions as ahead
 from streams.memory import MemorySource
+from streams.partitions import past_gaps
 from streams.source import UNKNOWN, RecordBatch
 
 Bounds = dict[int, tuple[int, int]]

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from streams.catalog import Catalog
 from streams.codec import decode_event, encode_event
 from streams.decode import BatchDecoder
-from streams.event import Event, ObjectRef
+from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, SparseColumn, SparseVector, ViewSpec
 from streams.poison import Poison
 from streams.resolve import gather_objects
 from streams.source import RecordBatch
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn, SparseColumn, SparseVector
 
 from .same import row_of_column
 

@@ -7,8 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from streams.catalog import Catalog, CatalogError, load_catalog, save_catalog
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn, SparseColumn
+from streams.event import DenseColumn, SpaceSpec, SparseColumn, ViewSpec
 
 from .same import row_of_column, same_vector
 

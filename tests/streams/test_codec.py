@@ -4,14 +4,18 @@ import numpy as np
 import pytest
 
 from streams import poison
-from streams.check import MAX_MAGNITUDE, check_object, check_vector
-from streams.codec import decode_event, decode_impression, encode_event, encode_impression
-from streams.event import Event, ObjectRef
-from streams.impression import Impression
+from streams.codec import (
+    MAX_MAGNITUDE,
+    check_object,
+    check_vector,
+    decode_event,
+    decode_impression,
+    encode_event,
+    encode_impression,
+)
+from streams.event import Event, Impression, ObjectRef, SpaceSpec, SparseVector, ViewSpec
 from streams.poison import Poison
 from streams.resolve import gather_objects
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import SparseVector
 
 from .same import same_vector
 

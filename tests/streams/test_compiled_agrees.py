@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.codec import encode_event
-from streams.event import Event, ObjectRef
-from streams.vectors import SparseVector
+from streams.event import Event, ObjectRef, SparseVector
 from tests.fuzz.cases import CASES, SPARSE, Case
 from tests.fuzz.compare import assert_same, taken
 from tests.fuzz.dirty import dirty_memory

@@ -10,7 +10,9 @@ from random import Random
 import pytest
 
 from streams.compiled import compile as compiler
-from streams.compiled import fill, hashing, index, scan
+from streams.compiled import hashing, scan
+from streams.compiled import hashing as index
+from streams.compiled import reading as fill
 from tests.fuzz.cases import CASES
 from tests.fuzz.checked import CheckedReading, load_plain
 from tests.fuzz.decoder import Fuzzer, main
@@ -38,7 +40,7 @@ def test_nothing_past_the_end_of_an_event_cut_short_is_looked_at(case):
 
 def test_a_read_past_a_record_would_be_noticed():
     modules = load_plain()
-    modules["objects"].binary = lambda data, at, end: (at + 2, at + 2 + int(data[at + 1]))  # whatever `end`
+    modules["scan"].binary = lambda data, at, end: (at + 2, at + 2 + int(data[at + 1]))  # whatever `end`
     whole, checked = pack(event(Random(2), CASES[1].space), Random(2)), CheckedReading(CASES[1], modules)
     with pytest.raises(IndexError, match="place"):
         any(checked.check(whole[:length]) for length in range(len(whole)))

@@ -12,9 +12,8 @@ import pytest
 
 from streams.codec import encode_event
 from streams.compiled import reading
-from streams.event import Event, ObjectRef
+from streams.event import Event, ObjectRef, SparseVector
 from streams.ids import hash_ids
-from streams.vectors import SparseVector
 from tests.fuzz.cases import BOTH, DENSE, IDS, SPARSE, Case, catalog_of
 from tests.fuzz.compare import assert_same, batch_of, facts, hash_of, taken
 from tests.fuzz.dirty import dirty_memory

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.dedupe import IdWindow
 from streams.errors import StreamError
+from streams.ids import IdWindow
 
 
 def ids_of(*numbers: int) -> np.ndarray:

@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from streams import poison
 from streams.codec import decode_event, decode_impression, encode_event, encode_impression
-from streams.event import Event, ObjectRef
-from streams.impression import Impression
+from streams.event import Event, Impression, ObjectRef, SparseVector
 from streams.poison import Poison
-from streams.vectors import SparseVector
 
 
 def usually(good, *odd):

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from streams.codec import decode_event, decode_impression, encode_event, encode_impression
-from streams.event import Event, ObjectRef
-from streams.impression import Impression
+from streams.event import Event, Impression, ObjectRef, SparseVector
 from streams.poison import REASONS, Poison
-from streams.vectors import SparseVector
 
 FOLDER = Path(__file__).parent / "vectors"
 VALID = json.loads((FOLDER / "valid.json").read_text())

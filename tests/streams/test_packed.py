@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.idindex import IdColumn
-from streams.packed import Packed, join
+from streams.ids import IdColumn, Packed, join
 
 blobs = st.lists(st.binary(max_size=9), max_size=30)
 

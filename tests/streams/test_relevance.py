@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.relevance import (
+from streams.feed.readers.relevance import (
     RelevanceError,
     co_click_relevance,
     item_relevance,

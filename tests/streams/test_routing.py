@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from streams.event import ObjectRef
-from streams.routing import is_holdout, partition_of, route_key
-from streams.vectors import SparseVector
+from streams.event import ObjectRef, SparseVector
+from streams.partitions import is_holdout, partition_of, route_key
 
 KEYS = [f"query {n}".encode() for n in range(4000)]
 PARTITIONS = [7, 10, 11, 3, 4, 4, 3, 0]

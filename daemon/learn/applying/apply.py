@@ -17,7 +17,7 @@ from daemon.versions.counters import CAPPED, DUPLICATE, EVICTED, LIMITED, POISON
 from learners.batch import TripletBatch
 from learners.caps import REASONS
 from learners.outcome import Outcome, Reason, StepInfo
-from streams.deadletter import DeadLetter
+from streams.poison import DeadLetter
 
 
 @dataclass(frozen=True, slots=True)

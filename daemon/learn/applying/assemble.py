@@ -11,8 +11,8 @@ from learners.batch import TripletBatch
 from learners.block import Block
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
-from streams.columns import RoleColumns
 from streams.decode import DecodedBatch
+from streams.resolve import RoleColumns
 
 
 class Assembler:

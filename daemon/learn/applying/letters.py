@@ -12,7 +12,7 @@ from daemon.learn.applying.learning import Learned
 from daemon.learn.applying.ready import Ready
 from learners.caps import REASONS
 from learners.outcome import Outcome, Reason
-from streams.deadletter import DeadLetter
+from streams.poison import DeadLetter
 
 BY_THE_STEP = "refused by the learner's step"
 NO_ROOM = Reason.KEY_REFUSED.name.lower()

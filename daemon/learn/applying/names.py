@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from learners.caps import NAMES
-from streams.columns import RoleColumns
 from streams.compiled.hashing import hash_each
 from streams.decode import DecodedBatch
-from streams.vectors import Column, DenseColumn
+from streams.event import Column, DenseColumn
+from streams.resolve import RoleColumns
 
 Names = npt.NDArray[np.uint64]
 

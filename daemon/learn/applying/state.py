@@ -17,8 +17,8 @@ from daemon.versions.maps import map_of
 from learners.caps import CapsConfig, StepWindow
 from learners.maps import FittedSpaceMap
 from learners.protocol import Learner
-from streams.dedupe import IdWindow
 from streams.errors import StreamError
+from streams.ids import IdWindow
 
 
 @dataclass(slots=True)

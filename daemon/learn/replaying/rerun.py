@@ -19,9 +19,8 @@ from daemon.versions.algorithms import learner_config_of
 from daemon.versions.average_entry import AVERAGE
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
-from streams.deadletter import DeadLetter
 from streams.decode import BatchDecoder
-from streams.poison import CORRUPT_BATCH
+from streams.poison import CORRUPT_BATCH, DeadLetter
 
 Told = Callable[[int], None]
 

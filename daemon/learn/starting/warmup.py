@@ -14,11 +14,11 @@ import numpy as np
 from daemon.objects.mapped import as_blocks
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from streams.catalog import Catalog
-from streams.columns import RoleColumns
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import StreamUnavailable
+from streams.event import Column, DenseColumn, SparseColumn
+from streams.resolve import RoleColumns
 from streams.source import Source
-from streams.vectors import Column, DenseColumn, SparseColumn
 
 MOST_CATALOG_ROWS = 100_000  # more change the fitted moments by less than their float32 rounding
 MENTIONS_PER_OBJECT = 10  # a stream of few objects must not be waited for until it shows more

@@ -16,9 +16,9 @@ from learners.block import Block, DenseBlock, concatenate
 from learners.outcome import Outcome, StepInfo
 from learners.steps import StepBatch, TripletSteps
 from learners.steps import Steps as LearnerSteps
+from streams.event import Column, DenseColumn, SparseColumn
 from streams.steps.payload import layout_of
 from streams.steps.segment import Steps, Taken, Triplets
-from streams.vectors import Column, DenseColumn, SparseColumn
 
 SEGMENT_BYTES = 4 << 20
 """A segment grows to about this size: a reader holds one at a time."""

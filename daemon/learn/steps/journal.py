@@ -12,10 +12,21 @@ from dataclasses import dataclass, replace
 from daemon.learn.steps.allowance import Allowance
 from daemon.learn.steps.applied import AppliedBatch, Captured, Durable, Item
 from daemon.learn.steps.assembling import SEGMENT_BYTES, Told, as_steps, merged, nothing, size_of
-from streams.steps.chain import GENESIS
 from streams.steps.codec import encode_segment
-from streams.steps.errors import BadSegment
-from streams.steps.segment import ERROR, QUEUE, RATE, Base, Body, Break, Place, Steps, Taken, Triplets
+from streams.steps.segment import (
+    ERROR,
+    GENESIS,
+    QUEUE,
+    RATE,
+    BadSegment,
+    Base,
+    Body,
+    Break,
+    ChainPosition,
+    Steps,
+    Taken,
+    Triplets,
+)
 
 CUTS_KEPT = 64
 """Captured versions that may still become durable; more would mean that none did for long."""
@@ -26,7 +37,7 @@ class Written:
     """One segment as record values. `before`: the chain's value that it hangs on."""
 
     body: Body
-    place: Place
+    place: ChainPosition
     before: bytes
     records: tuple[bytes, ...]
 
@@ -45,7 +56,7 @@ class Journal:
 
     def __init__(
         self,
-        place: Place,
+        place: ChainPosition,
         base: Durable,
         dim: int,
         max_record_bytes: int,

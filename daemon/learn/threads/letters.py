@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from daemon.deadletters import send_durably
 from daemon.learn.threads.part import Part
 from daemon.process.watchdog import Pulse
-from streams.deadletter import DeadLetter
+from streams.poison import DeadLetter
 from streams.source import Sink
 
 LOOK_SECONDS = 0.05

@@ -19,8 +19,8 @@ from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
 from streams.decode import BatchDecoder
+from streams.event import SpaceSpec, ViewSpec
 from streams.source import TopicIdentity
-from streams.space import SpaceSpec, ViewSpec
 
 PACKAGES = ("tripletd", "numpy", "scipy", "numba", "llvmlite", "scikit-learn")
 

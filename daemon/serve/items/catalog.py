@@ -18,8 +18,8 @@ from daemon.serve.items.topic import LOOK_SECONDS, ItemTopic
 from daemon.serve.query import Query, Refused
 from learners.block import Block
 from learners.maps import FittedSpaceMap
+from streams.event import SpaceSpec
 from streams.source import RecordBatch
-from streams.space import SpaceSpec
 
 POLL_RECORDS = 2000
 POLL_SECONDS = 0.2

@@ -14,17 +14,13 @@ from daemon.serve.items.parts import Changes, Rows
 from learners.block import Block, DenseBlock
 from learners.maps import FittedSpaceMap
 from streams import poison
-from streams.check import MAX_MAGNITUDE, check_vector
-from streams.codec import vector_of
-from streams.columns import Parts, build_role
-from streams.deadletter import DeadLetter
+from streams.codec import MAX_MAGNITUDE, check_vector, vector_of
+from streams.event import Column, DenseColumn, SpaceSpec, SparseVector
+from streams.ids import Packed
 from streams.items import RawItem, pack_display, read_item
-from streams.packed import Packed
-from streams.poison import Poison
-from streams.resolve import Resolver
+from streams.poison import DeadLetter, Poison
+from streams.resolve import Parts, Resolver, build_role
 from streams.source import RecordBatch
-from streams.space import SpaceSpec
-from streams.vectors import Column, DenseColumn, SparseVector
 from streams.wire import MAX_VALUE_BYTES
 
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from daemon.exits import EX_DATAERR, UserError
 from streams.catalog.lines import read_fields
-from streams.idindex import IdColumn
+from streams.ids import IdColumn, Packed
 from streams.items import Display, check_display, pack_display, unpack_display
-from streams.packed import Packed
 from streams.poison import WRONG_TYPE, Poison
 from streams.wire import MAX_TEXT_BYTES
 

@@ -12,13 +12,20 @@ from streams.catalog import load_catalog
 from streams.catalog.lines import FIELDS as FEATURES
 from streams.catalog.lines import read_features, read_fields
 from streams.codec import raw_vector
-from streams.event import ObjectRef
+from streams.event import (
+    UNNAMED_VIEW,
+    Column,
+    DenseColumn,
+    Float32Array,
+    ObjectRef,
+    SpaceSpec,
+    SparseVector,
+    Vector,
+)
 from streams.items import ItemPut, ItemRemove, item_record
 from streams.poison import Poison
 from streams.resolve import Resolver
 from streams.source import OutRecord
-from streams.space import UNNAMED_VIEW, SpaceSpec
-from streams.vectors import Column, DenseColumn, Float32Array, SparseVector, Vector
 
 KNOWN = (*FEATURES, *FIELDS)
 

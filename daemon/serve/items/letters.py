@@ -10,8 +10,8 @@ from contextlib import suppress
 import structlog
 
 from daemon.deadletters import fitted
-from streams.deadletter import DeadLetter, dead_letter_record
 from streams.errors import StreamError
+from streams.poison import DeadLetter, dead_letter_record
 from streams.source import Sink
 
 MOST_WAITING = 1000

@@ -12,7 +12,7 @@ from daemon.serve.items.parts import Rows
 from learners.block import SparseBlock
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
-from streams.packed import Packed
+from streams.ids import Packed
 
 
 def catalog_rows(

@@ -17,8 +17,7 @@ from daemon.serve.items.parts import living_rows
 from daemon.serve.items.snapshot import IndexPart
 from daemon.serve.items.tags import TagColumn
 from learners.block import Block, DenseBlock, SparseBlock
-from streams.idindex import IdColumn
-from streams.packed import Packed, join
+from streams.ids import IdColumn, Packed, join
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from daemon.serve.items.snapshot import IndexPart
 from daemon.serve.items.tags import TagColumn
 from learners.block import Block, SparseBlock
-from streams.idindex import IdColumn
-from streams.packed import Packed
+from streams.ids import IdColumn, Packed
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from daemon.serve.query import Query, Refused
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams import poison
-from streams.check import MAX_MAGNITUDE
-from streams.space import UNNAMED_VIEW, SpaceSpec, ViewSpec
+from streams.codec import MAX_MAGNITUDE
+from streams.event import UNNAMED_VIEW, SpaceSpec, ViewSpec
 
 _NOT_FOUND = 404
 

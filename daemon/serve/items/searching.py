@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
+from streams.ids import Packed
 from streams.items import Display
-from streams.packed import Packed
 
 SLICE = 1024
 """Rows looked through in one go: some 50 microseconds, in which no other Python code runs."""

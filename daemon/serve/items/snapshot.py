@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.tags import TagColumn
 from learners.block import Block, DenseBlock
-from streams.idindex import IdColumn
+from streams.ids import IdColumn, Packed
 from streams.items import Display, unpack_display
-from streams.packed import Packed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

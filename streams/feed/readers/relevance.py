@@ -1,8 +1,11 @@
 """A relevance table, `query TAB object TAB count` per line, sampled into triplets.
 
-Rows of one (query, object) add up.  A first line whose third column is no number is a header.  The
-triplets carry ids only; their features come from the catalog.  The same table, options and seed give
-the same triplets with the same ids.
+A table `R >= 0` says how often each object was found relevant for each text query, for example its
+clicks. From it come item-item relevances and, by sampling, triplets (Chechik et al., JMLR 11 (2010),
+sections 2.3 and 5.2.1; the co-click variant is that of the same authors' NIPS 2009 paper, section 4.1).
+
+Rows of one (query, object) add up. A first line whose third column is no number is a header. The triplets
+carry ids only; their features come from the catalog.
 """
 
 from __future__ import annotations
@@ -12,14 +15,156 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
-from streams import relevance
 from streams.event import Event, ObjectRef
-from streams.feed import reasons
-from streams.feed.inputs import Input, Line
+from streams.feed import items as reasons
+from streams.feed.inputs import Input, InputLine
 from streams.feed.items import BadItemError, FeedError, Placed
-from streams.feed.readers.options import ReaderOptions, RelevanceOptions
+from streams.feed.options import ReaderOptions, RelevanceOptions
+
+ROW_BLOCK = 256
+"""Object rows worked on at a time: memory is bounded by what this many objects are related to."""
+
+REJECTION_ROUNDS = 64
+"""Rounds of redrawing negatives before the few rows left are drawn from their exact complement."""
+
+IntArray = npt.NDArray[np.int64]
+
+
+class RelevanceError(ValueError):
+    """A relevance table from which nothing can be drawn.  The message says what is wrong with it."""
+
+
+def query_object_probabilities(counts: sp.csr_matrix) -> sp.csr_matrix:
+    """Pr(q, p) = R(q, p) / sum R, float64 of the shape of `counts`.
+
+    Raises RelevanceError for negative or non-finite counts and for a table of zeros.
+    """
+    table = sp.csr_matrix(counts, dtype=np.float64, copy=True)
+    table.sum_duplicates()
+    table.eliminate_zeros()
+    if not np.isfinite(table.data).all() or (table.data < 0).any():
+        raise RelevanceError("the relevance table holds a negative or non-finite count; counts are >= 0")
+    total = table.data.sum()
+    if total <= 0:
+        raise RelevanceError("the relevance table is empty or holds zeros only; give at least one count")
+    table.data /= total
+    return table
+
+
+def item_relevance(counts: sp.csr_matrix, theta: float = 0.0, block: int = ROW_BLOCK) -> sp.csr_matrix:
+    """R_II(a, b) = sum_q Pr(a|q) Pr(b|q) Pr(q), kept where > theta; a = b is left out.
+
+    Objects are taken a block of rows at a time and only the queries that hold one of them are walked
+    (JMLR 2010, eq. 20 and the paragraph after it), so the full object x object matrix never exists.
+    Returns a symmetric float64 CSR matrix, objects x objects.
+    """
+    joint = query_object_probabilities(counts)
+    query_mass = np.asarray(joint.sum(axis=1)).ravel()
+    # Pr(a|q) Pr(b|q) Pr(q) = Pr(q,a) Pr(q,b) / Pr(q); a query without any count adds nothing.
+    inverse = np.divide(1.0, query_mass, out=np.zeros_like(query_mass), where=query_mass > 0)
+    scaled = sp.csr_matrix(sp.diags_array(inverse) @ joint)
+    rows = [_kept(piece, theta) for piece in _row_blocks(joint, scaled, block)]
+    return sp.csr_matrix(sp.vstack(rows, format="csr"))
+
+
+def co_click_relevance(counts: sp.csr_matrix, share: float = 0.01, block: int = ROW_BLOCK) -> sp.csr_matrix:
+    """The entries of C^T C (C the counts) among the `share` largest of its non-zero pairs, a != b.
+
+    Entries equal to the smallest one kept are kept too, so the result does not depend on the block
+    size and stays symmetric.  Two passes over blocks of rows: one finds the cut, one keeps what
+    reaches it.  Memory: the kept share plus one block.  Returns float64 CSR, objects x objects.
+    """
+    if not 0.0 < share <= 1.0:
+        raise RelevanceError(f"the share of pairs to keep is {share}; give a number in (0, 1]")
+    query_object_probabilities(counts)
+    table = sp.csr_matrix(counts, dtype=np.float64)
+    total = sum(piece.nnz for piece in _row_blocks(table, table, block))
+    keep = max(1, int(np.ceil(share * total)))
+    largest = np.empty(0)
+    for piece in _row_blocks(table, table, block):
+        merged = np.concatenate([largest, piece.data])
+        largest = merged if len(merged) <= keep else np.partition(merged, len(merged) - keep)[-keep:]
+    cut = largest.min() if len(largest) else np.inf
+    rows = [_kept(piece, np.nextafter(cut, -np.inf)) for piece in _row_blocks(table, table, block)]
+    return sp.csr_matrix(sp.vstack(rows, format="csr"))
+
+
+def _row_blocks(left: sp.csr_matrix, right: sp.csr_matrix, block: int) -> Iterator[sp.csr_matrix]:
+    """Blocks of rows of left^T right without its diagonal, in order."""
+    transposed = sp.csr_matrix(left.T)
+    for start in range(0, transposed.shape[0], block):
+        piece = sp.coo_matrix(transposed[start : start + block] @ right)
+        off = (piece.row + start) != piece.col
+        cleaned = sp.csr_matrix((piece.data[off], (piece.row[off], piece.col[off])), shape=piece.shape)
+        cleaned.eliminate_zeros()
+        yield cleaned
+
+
+def _kept(piece: sp.csr_matrix, above: float) -> sp.csr_matrix:
+    """`piece` with only the entries > `above`."""
+    coo = sp.coo_matrix(piece)
+    keep = coo.data > above
+    return sp.csr_matrix((coo.data[keep], (coo.row[keep], coo.col[keep])), shape=coo.shape)
+
+
+def sample_triplets(
+    relevance: sp.csr_matrix, count: int, rng: np.random.Generator, same_objects: bool
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Draw `count` triplets (query row, clicked column, skipped column), int64 arrays.
+
+    (query, clicked) has probability proportional to its relevance; skipped is uniform over the columns
+    whose relevance for that query is zero (JMLR 2010, section 2.3).  `same_objects`: rows and columns
+    are the same objects, so a row is never its own skipped object.  Rows to which every column is
+    relevant have no skipped object and are never drawn.  Raises RelevanceError where no row is left.
+    """
+    table = sp.csr_matrix(relevance, dtype=np.float64, copy=True)
+    table.sum_duplicates()
+    table.eliminate_zeros()
+    columns = table.shape[1]
+    related = np.repeat(np.arange(table.shape[0], dtype=np.int64), np.diff(table.indptr))
+    candidates = columns - np.diff(table.indptr) - (1 if same_objects else 0)
+    mass = np.where(candidates[related] > 0, table.data, 0.0)
+    cumulative = np.cumsum(mass)
+    if not len(cumulative) or cumulative[-1] <= 0:
+        raise RelevanceError("no query has both a relevant and a non-relevant object; nothing can be drawn")
+    # side="right" skips entries of zero mass; the minimum guards the last one against rounding.
+    picked = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
+    picked = np.minimum(picked, np.flatnonzero(mass)[-1])
+    query, clicked = related[picked], table.indices[picked].astype(np.int64)
+    return query, clicked, _draw_non_relevant(table, related, query, rng, same_objects)
+
+
+def _draw_non_relevant(
+    table: sp.csr_matrix, related: IntArray, query: IntArray, rng: np.random.Generator, same_objects: bool
+) -> IntArray:
+    """One uniform non-relevant column per query row, by rejection, then exactly for what is left."""
+    columns = table.shape[1]
+    keys = related * columns + table.indices
+    skipped = np.empty(len(query), dtype=np.int64)
+    open_rows = np.arange(len(query))
+    for _ in range(REJECTION_ROUNDS):
+        drawn = rng.integers(0, columns, size=len(open_rows))
+        wanted = query[open_rows] * columns + drawn
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        refused = keys[at] == wanted
+        if same_objects:
+            refused |= drawn == query[open_rows]
+        skipped[open_rows[~refused]] = drawn[~refused]
+        open_rows = open_rows[refused]
+        if not len(open_rows):
+            return skipped
+    for row in open_rows:
+        q = query[row]
+        free = np.ones(columns, dtype=bool)
+        free[table.indices[table.indptr[q] : table.indptr[q + 1]]] = False
+        if same_objects:
+            free[q] = False
+        skipped[row] = rng.choice(np.flatnonzero(free))
+    return skipped
+
 
 CHUNK = 1 << 17
 
@@ -61,11 +206,11 @@ def read_relevance(source: Input, options: ReaderOptions) -> Iterator[Placed]:
         table.add(query, item, count)
     try:
         yield from _sampled(source.name, table, options)
-    except relevance.RelevanceError as error:
+    except RelevanceError as error:
         raise FeedError(f"{source.name}: {error}", "check the table and the threshold") from None
 
 
-def _row(line: Line) -> tuple[str, str, float]:
+def _row(line: InputLine) -> tuple[str, str, float]:
     try:
         cells = (line.data or b"").decode().rstrip("\r\n").split("\t")
         query, item, count = cells[0], cells[1], float(cells[2])
@@ -76,7 +221,7 @@ def _row(line: Line) -> tuple[str, str, float]:
     return query, item, count
 
 
-def _is_header(line: Line) -> bool:
+def _is_header(line: InputLine) -> bool:
     cells = (line.data or b"").split(b"\t")
     return len(cells) == 3 and cells[2].strip().isalpha()
 
@@ -90,7 +235,7 @@ def _sampled(name: str, table: Table, options: ReaderOptions) -> Iterator[Placed
     prefix = f"r-{table.digest.hexdigest()}-{wanted.pairs}-{wanted.seed}"
     for start in range(0, wanted.triplets, CHUNK):
         size = min(CHUNK, wanted.triplets - start)
-        drawn = relevance.sample_triplets(pairs, size, rng, same_objects=wanted.pairs != "queries")
+        drawn = sample_triplets(pairs, size, rng, same_objects=wanted.pairs != "queries")
         for at, (q, c, s) in enumerate(zip(*(column.tolist() for column in drawn), strict=True), start):
             yield (
                 f"{name}:triplet {at}",
@@ -108,7 +253,7 @@ def _sampled(name: str, table: Table, options: ReaderOptions) -> Iterator[Placed
 
 def _pairs(counts: sp.csr_matrix, options: RelevanceOptions) -> sp.csr_matrix:
     if options.pairs == "queries":
-        return relevance.query_object_probabilities(counts)
+        return query_object_probabilities(counts)
     if options.pairs == "co_click":
-        return relevance.co_click_relevance(counts, options.share)
-    return relevance.item_relevance(counts, options.theta)
+        return co_click_relevance(counts, options.share)
+    return item_relevance(counts, options.theta)

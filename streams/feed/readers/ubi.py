@@ -17,14 +17,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streams.event import ObjectRef
-from streams.feed import reasons
-from streams.feed.inputs import Input, Line
+from streams.event import Impression, ObjectRef
+from streams.feed import items as reasons
+from streams.feed.inputs import Input, InputLine
 from streams.feed.items import BadItemError, Ignored, Placed
-from streams.feed.parse import text, timestamp
-from streams.feed.readers.jsonl import read_json_lines
-from streams.feed.readers.options import ReaderOptions, UbiOptions
-from streams.impression import Impression
+from streams.feed.options import ReaderOptions, UbiOptions
+from streams.feed.parse import read_json_lines, text, timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class Interaction:
 
 
 @dataclass(slots=True)
-class Joined:
+class QueryClicks:
     """Events waiting for their query, by query_id."""
 
     clicks: dict[str, list[Interaction]] = field(default_factory=dict)
@@ -49,7 +47,7 @@ def read_ubi(queries: list[Input], events: list[Input], options: ReaderOptions) 
 
     Clicks whose query never comes follow at the end as Ignored, one each.
     """
-    joined = Joined()
+    joined = QueryClicks()
     for source in events:
         with source:
             yield from _collect(source, joined, options.ubi)
@@ -68,16 +66,18 @@ def unwrapped(line: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else line
 
 
-def _collect(source: Input, joined: Joined, options: UbiOptions) -> Iterator[Placed]:
+def _collect(source: Input, joined: QueryClicks, options: UbiOptions) -> Iterator[Placed]:
     """Take the events in; yield only those that are malformed or of no use."""
 
-    def parse(line: dict[str, Any], at: Line) -> Ignored | None:
+    def parse(line: dict[str, Any], at: InputLine) -> Ignored | None:
         return _take_event(unwrapped(line), f"{source.name}:{at.number}", joined, options)
 
     return read_json_lines(source, parse)
 
 
-def _take_event(event: Mapping[str, Any], place: str, joined: Joined, options: UbiOptions) -> Ignored | None:
+def _take_event(
+    event: Mapping[str, Any], place: str, joined: QueryClicks, options: UbiOptions
+) -> Ignored | None:
     action = text(event.get("action_name"), "action_name")
     clicked = action in options.click_actions
     if not clicked and action not in options.shown_actions:
@@ -103,10 +103,10 @@ def _take_event(event: Mapping[str, Any], place: str, joined: Joined, options: U
     return None
 
 
-def _impressions(source: Input, joined: Joined, options: ReaderOptions) -> Iterator[Placed]:
+def _impressions(source: Input, joined: QueryClicks, options: ReaderOptions) -> Iterator[Placed]:
     lost: list[tuple[str, Ignored]] = []
 
-    def parse(line: dict[str, Any], at: Line) -> Impression:
+    def parse(line: dict[str, Any], at: InputLine) -> Impression:
         return _impression(unwrapped(line), joined, options, lost)
 
     for placed in read_json_lines(source, parse):
@@ -116,7 +116,7 @@ def _impressions(source: Input, joined: Joined, options: ReaderOptions) -> Itera
 
 
 def _impression(
-    query: Mapping[str, Any], joined: Joined, options: ReaderOptions, lost: list[tuple[str, Ignored]]
+    query: Mapping[str, Any], joined: QueryClicks, options: ReaderOptions, lost: list[tuple[str, Ignored]]
 ) -> Impression:
     if not query.get("query_id"):
         raise BadItemError(reasons.MISSING_ID, "field 'query_id' is missing")

@@ -1,4 +1,8 @@
-"""What the two Kafka clients do alike: raw records in columns, positions chosen by us alone."""
+"""What the two Kafka clients do alike: raw records in columns, positions chosen by us alone.
+
+`make_consumer` and `make_producer` make the client that the settings name; the other one is never
+imported.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ from typing import Protocol
 
 from streams.address import Address
 from streams.errors import LogMismatch, StreamError
-from streams.source import Headers, OutRecord
+from streams.kafka.connect import settings_of
+from streams.source import Headers, OutRecord, TopicIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +93,25 @@ class ProducerClient(Protocol):
     def close(self) -> None:
         """Release threads and sockets within a bounded time; may be called twice."""
         ...
+
+
+def make_consumer(address: Address, identity: TopicIdentity) -> ConsumerClient:
+    """Connect for reading the topic of that identity; raises StreamUnavailable or StreamRefused."""
+    if settings_of(address).client == "confluent":
+        from streams.kafka.clients.confluent_consumer import ConfluentConsumer
+
+        return ConfluentConsumer(address, identity.topic_id)
+    from streams.kafka.clients.python import PythonConsumer
+
+    return PythonConsumer(address, identity.topic_id)
+
+
+def make_producer(address: Address, max_message_bytes: int) -> ProducerClient:
+    """Connect for writing batches of at most so many bytes; raises StreamUnavailable or StreamRefused."""
+    if settings_of(address).client == "confluent":
+        from streams.kafka.clients.confluent import ConfluentProducer
+
+        return ConfluentProducer(address)
+    from streams.kafka.clients.python import PythonProducer
+
+    return PythonProducer(address, max_message_bytes)

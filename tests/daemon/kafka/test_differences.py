@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from daemon.topics.differences import Difference, altering, copy_differences, setting_differences, shown
-from streams.kafka.inspect import WATCHED
-from streams.kafka.topics import safe_settings
+from streams.kafka.topics import WATCHED, safe_settings
 
 SAFE = safe_settings(False, 3, 86400.0, 1 << 30, 2)
 

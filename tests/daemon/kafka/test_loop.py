@@ -17,9 +17,8 @@ from daemon.versions.arrays import learner_arrays
 from streams.address import parse_address
 from streams.codec import decode_event, decode_impression, encode_event, encode_impression
 from streams.errors import TopicMissing
-from streams.event import Event, ObjectRef
-from streams.impression import Impression
-from streams.kafka.inspect import inspect_topic
+from streams.event import Event, Impression, ObjectRef
+from streams.kafka.topics import inspect_topic
 from tests.daemon.kafka.shop import DIM, Shop
 from tests.kafka.control import create_topic
 

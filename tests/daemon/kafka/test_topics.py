@@ -11,8 +11,7 @@ import pytest
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE, EX_USAGE
 from streams.address import parse_address
-from streams.kafka.inspect import inspect_topic
-from streams.kafka.topics import safe_settings
+from streams.kafka.topics import inspect_topic, safe_settings
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import create_topic
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints.digests import ArrayDigests
-from checkpoints.encoding import encode
+from checkpoints.encoding import ArrayDigests, encode
 from checkpoints.manifest import FileEntry, Manifest
 from tests.daemon.learn.conftest import Site
 

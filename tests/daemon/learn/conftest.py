@@ -14,9 +14,9 @@ from daemon.learn.role import run
 from daemon.learn.starting.options import LearnOptions
 from streams.address import Address, parse_address
 from streams.codec import encode_event
-from streams.deadletter import DeadLetter, parse_dead_letter
 from streams.event import Event, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source
+from streams.poison import DeadLetter, parse_dead_letter
 from streams.source import OutRecord
 from tests.daemon.kept import Kept
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from checkpoints import Version
-from checkpoints.digests import array_digest
+from checkpoints.encoding import array_digest
 from daemon.config.learners import LEARNERS
 from daemon.config.model import ServingConfig
 from daemon.learn.replaying.replay import replay

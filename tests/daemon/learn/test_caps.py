@@ -14,9 +14,9 @@ from daemon.exits import EX_OK
 from daemon.learn.applying.controls import caps
 from daemon.learn.replaying.replay import replay
 from streams.codec import encode_event
-from streams.deadletter import DeadLetter
 from streams.event import Event, ObjectRef
 from streams.open import open_source
+from streams.poison import DeadLetter
 from tests.daemon.learn.conftest import DIM, Site
 
 CAPS: dict[str, Any] = {"caps__window": 50, "caps__source": 6.0, "caps__query": 2.0, "caps__item": 4.0}

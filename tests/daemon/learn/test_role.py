@@ -21,12 +21,10 @@ from learners.oasis import Oasis, OasisConfig
 from streams.address import Address
 from streams.catalog import Catalog, save_catalog
 from streams.codec import decode_event, encode_event
-from streams.deadletter import parse_dead_letter
-from streams.event import Event, ObjectRef
+from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, ViewSpec
 from streams.open import open_sink, open_source
+from streams.poison import parse_dead_letter
 from streams.source import OutRecord
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checkpoints import Epoch, Ledger, Manifest, MemoryStore, VersionMeta, VersionStore, prune
-from checkpoints.keys import manifest_key
+from checkpoints.store import manifest_key
 from daemon.look.curve_reader import CurveReader
 
 

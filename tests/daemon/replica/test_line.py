@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from daemon.replica.line import REASONS, Apply, Line, Lost, Relabel
-from streams.steps.chain import GENESIS
-from streams.steps.segment import Base, Break, Place, Segment, Steps
-from streams.vectors import DenseColumn
+from streams.event import DenseColumn
+from streams.steps.segment import GENESIS, Base, Break, ChainPosition, Segment, Steps
 
 D1, D2 = "1" * 32, "2" * 32
 FIRST, FOREIGN = "a" * 32, "f" * 32
@@ -36,7 +35,9 @@ class Log:
 
     def __call__(self, body, lose=False):
         before, self.chain = self.chain, bytes([self.epoch, self.seq] + [ord(self.writer[0])] * 30)
-        segment = Segment(Place(self.epoch, self.seq, self.run, self.writer), body, before, self.chain)
+        segment = Segment(
+            ChainPosition(self.epoch, self.seq, self.run, self.writer), body, before, self.chain
+        )
         self.seq, self.offset = self.seq + 1, self.offset + 1
         return None if lose else self.line.hear(segment, self.offset)
 
@@ -152,7 +153,7 @@ def test_a_succeeded_writer_that_only_now_begins_to_tell_is_passed_by(line, log)
 def test_segments_sent_twice_are_passed_by(line, log):
     body = steps(0, 10)
     log(body)
-    again = Segment(Place(0, 1, 0, FIRST), body, GENESIS, log.chain)
+    again = Segment(ChainPosition(0, 1, 0, FIRST), body, GENESIS, log.chain)
     assert line.hear(again, 9) is None
     more = steps(10, 11)
     assert log(more) == Apply(more)
@@ -178,7 +179,7 @@ def test_a_cut_that_was_sent_twice_is_still_compared(line, log):
     cut, before = steps(0, 10, cut=True), log.chain
     log(cut)
     line.at_cut(D1)
-    again = Segment(Place(0, 1, 0, FIRST), cut, before, log.chain)
+    again = Segment(ChainPosition(0, 1, 0, FIRST), cut, before, log.chain)
     assert line.hear(again, 9) is None
     assert log(base(1, 10, log.chain, D1)) == Relabel(1, 10)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from checkpoints import LocalStore
-from checkpoints.sealed import seal
+from checkpoints.records import seal
 from daemon.replica import refusals
 from daemon.replica.refusals import REASONS, Refusals, Refused
 from daemon.replica.settings import Hooks

@@ -23,11 +23,10 @@ from learners.block import Block, DenseBlock
 from learners.psd import psd_tangent
 from learners.steps import StepBatch, taken_steps
 from streams import memory
+from streams.event import Column, DenseColumn, SparseColumn
 from streams.source import OutRecord
-from streams.steps.chain import GENESIS
 from streams.steps.codec import encode_segment
-from streams.steps.segment import Base, Body, Break, Place, Steps
-from streams.vectors import Column, DenseColumn, SparseColumn
+from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, Steps
 from tests.waiting import until
 
 SPACE, MAP = "things", "m" * 64
@@ -53,7 +52,7 @@ class World:
         self.W_at = {0: self.learner.W.copy()}
         self.records, self.watermark, self.parent = 0, None, None
         self.epoch = self.versions.claim()
-        self.place, self.chain = Place(0, 0, 0, self.epoch.writer), GENESIS
+        self.place, self.chain = ChainPosition(0, 0, 0, self.epoch.writer), GENESIS
         self.publish(tell=False)
         self.restart_log(0)
 
@@ -103,7 +102,7 @@ class World:
     def restart_log(self, number: int, epoch: int | None = None) -> None:
         """A writer of this epoch begins from a version."""
         at = self.epoch.number if epoch is None else epoch
-        self.place = Place(at, 0, number, self.epoch.writer)
+        self.place = ChainPosition(at, 0, number, self.epoch.writer)
         self.chain = GENESIS
         manifest = self.versions.manifest(number)
         digest = next(spec.digest for spec in manifest.arrays if spec.name == "W")

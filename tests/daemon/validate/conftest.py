@@ -24,12 +24,9 @@ from learners.oasis import Oasis, OasisConfig
 from streams.address import parse_address
 from streams.catalog import Catalog, save_catalog
 from streams.codec import encode_impression
-from streams.event import ObjectRef
-from streams.impression import Impression
+from streams.event import DenseColumn, Impression, ObjectRef, SpaceSpec, ViewSpec
 from streams.open import ensure_topic, open_sink
 from streams.source import OutRecord
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn
 from tests.daemon.oasis_versions import OASIS
 
 CLASSES, PER_CLASS, DIM = 6, 20, 12

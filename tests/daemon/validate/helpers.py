@@ -11,7 +11,7 @@ from daemon.validate.objects import MappedObjects
 from daemon.validate.window import is_usable
 from learners.serving import ServingForm
 from streams.event import ObjectRef
-from streams.routing import is_holdout, route_key
+from streams.partitions import is_holdout, route_key
 
 
 def plain(dim, normalised=True):

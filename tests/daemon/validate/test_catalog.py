@@ -11,8 +11,7 @@ from daemon.validate.judged import JudgedQueries
 from daemon.validate.judgments import load_judgments
 from daemon.validate.objects import MappedObjects
 from daemon.validate.scorer import Scorer
-from streams.event import ObjectRef
-from streams.impression import Impression
+from streams.event import Impression, ObjectRef
 from tests.daemon.validate.helpers import OneJudge, cosine, held_out, judge_of, plain, usable
 
 

@@ -43,7 +43,7 @@ def clock(monkeypatch):
 
 def test_dead_letters_that_cannot_be_written_are_told(world, clock, monkeypatch):
     from streams.errors import StreamUnavailable
-    from streams.log.sink import LogSink
+    from streams.log.source import LogSink
 
     world.feed(20)
     world.send([b"no impression"])

@@ -7,11 +7,10 @@ import pytest
 from daemon.validate.holdout import Holdout
 from daemon.validate.window import Held, Window, rebuild_from
 from streams.codec import encode_impression
-from streams.deadletter import parse_dead_letter
 from streams.errors import StreamUnavailable
-from streams.event import ObjectRef
-from streams.impression import Impression
+from streams.event import Impression, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source, retain
+from streams.poison import parse_dead_letter
 from streams.source import RecordBatch
 
 

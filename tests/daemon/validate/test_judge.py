@@ -19,10 +19,7 @@ from learners.block import DenseBlock, as_block
 from learners.maps import SpaceMap, ViewConfig
 from learners.serving import ServingForm
 from streams.catalog import Catalog
-from streams.event import ObjectRef
-from streams.impression import Impression
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn, SparseColumn
+from streams.event import DenseColumn, Impression, ObjectRef, SpaceSpec, SparseColumn, ViewSpec
 from tests.daemon.validate.helpers import OneJudge, cosine, judge_of, plain, usable
 
 

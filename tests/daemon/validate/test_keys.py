@@ -23,8 +23,8 @@ from learners.batch import TripletBatch
 from learners.keyed import Keyed, KeyedConfig
 from learners.oasis import Oasis, OasisConfig
 from streams.codec import encode_impression
-from streams.deadletter import parse_dead_letter
 from streams.open import open_source
+from streams.poison import parse_dead_letter
 from tests.daemon.oasis_versions import OASIS
 from tests.daemon.validate.conftest import DIM, PER_CLASS
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from streams.address import Address, parse_address
+from streams.address import Address, KafkaSettings, parse_address
 from streams.errors import TopicMissing
-from streams.kafka.settings import KafkaSettings
 from streams.open import delete_topic, ensure_topic, open_sink, open_source, retain
 from streams.source import Sink, Source, TopicIdentity
 from tests.kafka.cluster import Cluster

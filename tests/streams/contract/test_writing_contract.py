@@ -13,7 +13,7 @@ from streams.errors import (
     TopicMissing,
 )
 from streams.open import ensure_topic, open_sink, open_source
-from streams.routing import partition_of
+from streams.partitions import partition_of
 from streams.source import MAX_RECORD_BYTES, OutRecord
 
 DAY_MS = 86_400_000

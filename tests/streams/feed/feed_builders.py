@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from streams.event import ObjectRef
+from streams.event import Impression, ObjectRef
 from streams.feed.items import Placed
-from streams.feed.readers.options import ReaderOptions
-from streams.impression import Impression
+from streams.feed.options import ReaderOptions
 from streams.source import OutRecord
 
 OPTIONS = ReaderOptions(now_ms=1_700_000_000_000)

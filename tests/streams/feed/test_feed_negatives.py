@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from streams.event import ObjectRef
-from streams.feed.negatives import CatalogCandidates, SeenCandidates, draw
-from streams.feed.settings import FeedSettings
-from streams.feed.triplets import make_events
+from streams.feed.options import FeedSettings
+from streams.feed.triplets import CatalogCandidates, SeenCandidates, draw, make_events
 
 from .feed_builders import impression
 

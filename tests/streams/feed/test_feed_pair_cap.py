@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from streams.feed.negatives import CatalogCandidates
-from streams.feed.settings import FeedSettings
-from streams.feed.triplets import Made, make_events
-from streams.impression import Impression
+from streams.event import Impression
+from streams.feed.options import FeedSettings
+from streams.feed.triplets import CatalogCandidates, Made, make_events
 
 from .feed_builders import impression
 

@@ -12,20 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.codec import decode_event, decode_impression
-from streams.event import Event, ObjectRef
-from streams.feed import reasons
-from streams.feed.account import Account
-from streams.feed.decide import Decider, Decision
+from streams.event import Event, Impression, ObjectRef, SpaceSpec, SparseVector, ViewSpec
+from streams.feed import items as reasons
+from streams.feed.decide import Decider, Decision, QueryCap, SeenIds
 from streams.feed.items import Dropped, FeedError, Ignored, Item
-from streams.feed.negatives import CatalogCandidates, SeenCandidates
-from streams.feed.rules import RULES
-from streams.feed.run import FeedRun
-from streams.feed.settings import FeedSettings
-from streams.feed.window import QueryCap, SeenIds
-from streams.impression import Impression
-from streams.routing import partition_of, route_key
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import SparseVector
+from streams.feed.options import RULES, FeedSettings
+from streams.feed.run import Account, FeedRun
+from streams.feed.triplets import CatalogCandidates, SeenCandidates
+from streams.partitions import partition_of, route_key
 
 from .feed_builders import Kept, impression, placed
 

@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 from streams.codec import encode_event, encode_impression
-from streams.event import Event, ObjectRef
-from streams.feed import inputs, reasons
+from streams.event import Event, Impression, ObjectRef, SparseVector
+from streams.feed import inputs
+from streams.feed import items as reasons
 from streams.feed.formats import read_sources
 from streams.feed.items import Dropped, FeedError, Item
-from streams.feed.readers.options import ReaderOptions, RelevanceOptions
-from streams.impression import Impression
-from streams.vectors import SparseVector
+from streams.feed.options import ReaderOptions, RelevanceOptions
 
 from .feed_builders import OPTIONS, impression, write_lines
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.feed.rules import RULES
+from streams.feed.options import RULES
 
 CASES = {
     "skip_above": {

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from streams.feed import reasons
+from streams.event import Impression
+from streams.feed import items as reasons
 from streams.feed.formats import read_sources
 from streams.feed.items import Dropped, Ignored
-from streams.feed.readers.options import ReaderOptions, UbiOptions
-from streams.impression import Impression
+from streams.feed.options import ReaderOptions, UbiOptions
 
 from .feed_builders import OPTIONS, write_lines
 

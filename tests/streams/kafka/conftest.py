@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from streams.address import Address
-from streams.kafka.settings import KafkaSettings
+from streams.address import Address, KafkaSettings
 from streams.kafka.sink import KafkaSink
 from streams.kafka.source import KafkaSource
 from streams.open import ensure_topic

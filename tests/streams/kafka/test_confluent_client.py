@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from streams.address import Address, parse_address
 from streams.errors import LogMismatch, StreamUnavailable
 from streams.kafka.admin import Admin
-from streams.kafka.clients.confluent_client import ConfluentConsumer
-from streams.kafka.clients.confluent_producer import ConfluentProducer
+from streams.kafka.clients.confluent import ConfluentProducer
+from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange
 from streams.source import OutRecord
 from tests.kafka.cluster import Cluster

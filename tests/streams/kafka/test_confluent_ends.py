@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from streams.address import Address, parse_address
+from streams.address import Address, KafkaSettings, parse_address
 from streams.errors import StreamUnavailable
-from streams.kafka.clients.confluent_client import ConfluentConsumer
-from streams.kafka.clients.confluent_producer import ConfluentProducer
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.clients.confluent import ConfluentProducer
+from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 from streams.source import OutRecord
 from tests.kafka.cluster import Cluster
 from tests.kafka.control import create_topic

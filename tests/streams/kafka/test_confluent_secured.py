@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from streams.address import parse_address
+from streams.address import KafkaSettings, parse_address
 from streams.errors import StreamRefused, StreamUnavailable
-from streams.kafka.clients.confluent_client import ConfluentConsumer
-from streams.kafka.clients.confluent_producer import ConfluentProducer
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.clients.confluent import ConfluentProducer
+from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 from streams.source import OutRecord
 from tests.kafka.control import create_topic
 from tests.kafka.fixtures import ONE_AT_A_TIME

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from streams.errors import StreamUnavailable
-from streams.kafka.bounded import call_within
-from streams.kafka.connection import Connection
+from streams.kafka.connect import call_within
+from streams.kafka.source import Connection
 from tests.streams.kafka.parts import Torn
 
 

@@ -11,7 +11,7 @@ from kafka import KafkaProducer
 from kafka.errors import MessageSizeTooLargeError
 from kafka.record import default_records, legacy_records
 
-from streams.kafka.clients import inflate
+from streams.kafka.clients import patches as inflate
 from streams.kafka.source import KafkaSource
 from streams.source import OutRecord
 from tests.kafka.control import create_topic
@@ -204,7 +204,7 @@ def test_what_is_inflated_is_what_gzip_inflates():
 
 
 def test_the_limit_is_in_place_wherever_kafka_python_inflates():
-    inflate.install()
+    inflate.install_limits()
     for module in (default_records, legacy_records):
         assert module.gzip_decode is inflate.GZIP
         for name in ("zstd_decode", "lz4_decode", "snappy_decode"):

@@ -9,11 +9,10 @@ from contextlib import closing, suppress
 
 import pytest
 
-from streams.address import Address
+from streams.address import Address, KafkaSettings
 from streams.errors import LogMismatch, StreamUnavailable
-from streams.kafka import watch
+from streams.kafka import admin as watch
 from streams.kafka.admin import Admin
-from streams.kafka.settings import KafkaSettings
 from streams.kafka.sink import KafkaSink
 from streams.kafka.source import KafkaSource
 from streams.kafka.topics import find_topic

@@ -14,11 +14,10 @@ from kafka import errors
 from streams.address import Address
 from streams.errors import RecordRefused, StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.clients.protocol import OutOfRange, Overfull
-from streams.kafka.continuity import LastRead, follows, last_of
-from streams.kafka.damage import Prober, find_damage
-from streams.kafka.faults import stream_error
+from streams.kafka.connect import stream_error
+from streams.kafka.damage import LastRead, Prober, find_damage, follows, last_of
+from streams.kafka.source import FetchedQueue
 from streams.kafka.topics import safe_settings
-from streams.kafka.waiting import Waiting
 from tests.streams.kafka.parts import Torn, piece
 
 ADDRESS = Address("kafka", "host:9092", "clicks")
@@ -31,7 +30,7 @@ def test_kafka_is_imported_only_when_it_is_used():
         text=True,
         check=True,
     )
-    assert eval(told.stdout) == ["streams.kafka", "streams.kafka.settings"]
+    assert eval(told.stdout) == ["streams.kafka", "streams.address"]
 
 
 @given(
@@ -40,7 +39,7 @@ def test_kafka_is_imported_only_when_it_is_used():
     st.integers(1, 60),
 )
 def test_what_waits_comes_out_whole_in_order_and_within_the_limits(sizes, max_records, max_bytes):
-    waiting, ends, expected = Waiting(), [0, 0, 0], {0: [], 1: [], 2: []}
+    waiting, ends, expected = FetchedQueue(), [0, 0, 0], {0: [], 1: [], 2: []}
     for partition, size in sizes:
         values = [
             bytes((offset * 7) % 30) or None for offset in range(ends[partition], ends[partition] + size)
@@ -65,7 +64,7 @@ def test_what_waits_comes_out_whole_in_order_and_within_the_limits(sizes, max_re
 
 
 def test_a_piece_that_fits_is_handed_on_as_it_is():
-    waiting = Waiting()
+    waiting = FetchedQueue()
     waiting.add(whole := piece(0, 0, [b"x"] * 5))
     assert waiting.take(5, 100) is whole
     waiting.add(piece(0, 5, [b"x"]))

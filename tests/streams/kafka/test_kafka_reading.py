@@ -11,9 +11,9 @@ from kafka.errors import KafkaConnectionError
 from kafka.record.default_records import DefaultRecordBatch
 
 from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, StreamError, StreamUnavailable
-from streams.kafka import watch
-from streams.kafka.clients import python_client
-from streams.kafka.clients.python_client import PythonConsumer
+from streams.kafka import admin as watch
+from streams.kafka.clients import python as python_client
+from streams.kafka.clients.python import PythonConsumer
 from streams.open import delete_topic, ensure_topic
 from streams.source import OutRecord
 from tests.kafka.control import delete_records

@@ -17,9 +17,8 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
-from streams.kafka.clients import quick_records
-from streams.kafka.clients.quick_records import QuickRecords
-from streams.kafka.clients.wide_receive import RECEIVE_BYTES, WideTransport
+from streams.kafka.clients import patches as quick_records
+from streams.kafka.clients.patches import RECEIVE_BYTES, QuickRecords, WideTransport
 
 PLACE = TopicPartition("clicks", 0)
 GZIP = 1

@@ -9,9 +9,9 @@ import pytest
 
 from streams.address import parse_address
 from streams.errors import LogFileError, LogMismatch, StreamError, StreamUnavailable, TopicMissing
-from streams.log import retention
+from streams.log import topics as retention
 from streams.log.database import APPLICATION_ID, errors_of
-from streams.log.sink import LogSink
+from streams.log.source import LogSink
 from streams.open import ensure_topic, open_sink, open_source, retain
 from streams.source import OutRecord
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from streams.steps.chain import GENESIS
-from streams.steps.codec import encode_segment
-from streams.steps.joining import Joiner
-from streams.steps.segment import Base, Body, Break, Place, Segment, Steps, Triplets
-from streams.vectors import Column, DenseColumn, SparseColumn
+from streams.event import Column, DenseColumn, SparseColumn
+from streams.steps.codec import Joiner, encode_segment
+from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, Segment, Steps, Triplets
 
 DIGEST = "0123456789abcdef0123456789abcdef"
 WRITER, EARLIER = "ab" * 16, "cd" * 16
@@ -74,7 +72,7 @@ BODIES: dict[str, Body] = {
     "triplets, dense": PLAIN,
     "triplets by key": NAMED,
 }
-PLACE = Place(epoch=3, seq=7, run=11, writer=WRITER)
+PLACE = ChainPosition(epoch=3, seq=7, run=11, writer=WRITER)
 ROOMY = 1 << 20
 
 
@@ -86,7 +84,7 @@ def one(records: list[bytes]) -> Segment:
     return found[0]
 
 
-def encoded(body: Body, place: Place = PLACE, before: bytes = GENESIS) -> bytes:
+def encoded(body: Body, place: ChainPosition = PLACE, before: bytes = GENESIS) -> bytes:
     """The one record of a small segment."""
     (value,) = encode_segment(place, body, before, ROOMY).records
     return value

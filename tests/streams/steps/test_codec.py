@@ -11,13 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.steps import codec, joining
-from streams.steps.chain import GENESIS, link
-from streams.steps.codec import ROOM, encode_segment
-from streams.steps.errors import BAD_HASH, BAD_PARTS, TOO_LARGE, BadSegment
-from streams.steps.joining import Joiner
-from streams.steps.segment import BREAK_REASONS, Base, Body, Break, Place, Steps, Triplets
-from streams.vectors import DenseColumn, SparseColumn
+from streams.event import DenseColumn, SparseColumn
+from streams.steps import codec
+from streams.steps import codec as joining
+from streams.steps.codec import ROOM, Joiner, encode_segment
+from streams.steps.segment import (
+    BAD_HASH,
+    BAD_PARTS,
+    BREAK_REASONS,
+    GENESIS,
+    TOO_LARGE,
+    BadSegment,
+    Base,
+    Body,
+    Break,
+    ChainPosition,
+    Steps,
+    Triplets,
+    link,
+)
 
 from .examples import BODIES, PLACE, ROOMY, SPARSE, encoded, one, plain
 
@@ -82,7 +94,9 @@ def bodies(draw) -> Body:
     )
 
 
-@given(body=bodies(), at=st.builds(Place, NUMBERS, NUMBERS, NUMBERS, TOKENS), room=st.integers(1, 200))
+@given(
+    body=bodies(), at=st.builds(ChainPosition, NUMBERS, NUMBERS, NUMBERS, TOKENS), room=st.integers(1, 200)
+)
 @settings(deadline=None)
 def test_a_segment_survives_in_any_number_of_parts(body, at, room) -> None:
     place, before = at, bytes(range(32))

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streams.steps.chain import GENESIS
-from streams.steps.codec import encode_segment
-from streams.steps.errors import NULL_VALUE, REASONS, BadSegment
-from streams.steps.joining import Joiner
-from streams.steps.segment import Place
+from streams.steps.codec import Joiner, encode_segment
+from streams.steps.segment import GENESIS, NULL_VALUE, REASONS, BadSegment, ChainPosition
 
 from .examples import BODIES, SPARSE, one, plain
 
@@ -24,8 +21,8 @@ def records(case) -> list[bytes]:
     return list(map(bytes.fromhex, case["records"]))
 
 
-def place_of(case) -> Place:
-    return Place(case["epoch"], case["seq"], case["run"], case["writer"])
+def place_of(case) -> ChainPosition:
+    return ChainPosition(case["epoch"], case["seq"], case["run"], case["writer"])
 
 
 @pytest.mark.parametrize("case", VALID, ids=lambda case: case["name"])
@@ -48,7 +45,7 @@ def test_the_segments_are_encoded_to_these_bytes_and_hang_on_one_chain() -> None
         assert chain.hex() == case["next"]
 
 
-def most_for(place: Place, chain: bytes, parts: int, most: int) -> int:
+def most_for(place: ChainPosition, chain: bytes, parts: int, most: int) -> int:
     """The limit on a record for which the segment has these parts."""
     for room in range(most, most + 1024):
         try:

@@ -22,9 +22,8 @@ from daemon.learn.replaying.replay import ReplayResult, replay
 from daemon.learn.starting.options import LearnOptions
 from daemon.learn.writing import describe
 from streams.codec import decode_event, encode_event
-from streams.event import Event, ObjectRef
+from streams.event import Event, ObjectRef, SparseVector
 from streams.open import open_source, retain
-from streams.vectors import SparseVector
 from tests.daemon.learn.altered import alter_event, alter_manifest, alter_state
 from tests.daemon.learn.conftest import DIM, Site, make_events
 

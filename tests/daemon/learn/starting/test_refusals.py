@@ -20,12 +20,10 @@ from daemon.learn.writing import describe
 from streams.catalog import Catalog, save_catalog
 from streams.codec import encode_event
 from streams.errors import LogMismatch
-from streams.event import Event, ObjectRef
+from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, ViewSpec
 from streams.memory import MemorySource
 from streams.open import delete_topic, open_source, retain
 from streams.source import UNKNOWN
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import DenseColumn
 from tests.daemon.learn.conftest import DIM, Site, make_events
 
 

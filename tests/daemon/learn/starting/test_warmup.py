@@ -8,8 +8,8 @@ import pytest
 from daemon.learn.starting.warmup import Sample, usable
 from learners.block import SparseBlock
 from streams.decode import BatchDecoder
+from streams.event import SpaceSpec, ViewSpec
 from streams.source import RecordBatch
-from streams.space import SpaceSpec, ViewSpec
 from tests.daemon.learn.conftest import DIM, make_events
 
 

@@ -11,11 +11,10 @@ from learners.block import Block, DenseBlock, SparseBlock
 from learners.oasis import Oasis, OasisConfig
 from learners.steps import StepBatch
 from streams.address import Address
+from streams.event import Column, DenseColumn
 from streams.open import open_source
-from streams.steps.chain import GENESIS
-from streams.steps.joining import Joiner
-from streams.steps.segment import Base, Break, Segment, Steps
-from streams.vectors import Column, DenseColumn
+from streams.steps.codec import Joiner
+from streams.steps.segment import GENESIS, Base, Break, Segment, Steps
 
 
 def values_of(address: Address) -> list[bytes | None]:

@@ -14,8 +14,7 @@ from daemon.learn.steps.allowance import Allowance
 from daemon.learn.steps.applied import AppliedBatch, Captured, Durable
 from daemon.learn.steps.journal import Journal, Written
 from learners import Oasis, OasisConfig
-from streams.steps.chain import GENESIS
-from streams.steps.segment import QUEUE, SINK, Base, Body, Place, Segment, Steps
+from streams.steps.segment import GENESIS, QUEUE, SINK, Base, Body, ChainPosition, Segment, Steps
 from tests.learners.examples import triplets
 
 from .following import segments, step_batch
@@ -24,7 +23,7 @@ DIM = 6
 ROOMY = 1 << 20
 PLENTY = 1 << 30
 MINE = "e" * 32
-PLACE, BASE = Place(2, 0, 4, MINE), Durable(4, 0, "0" * 32, "f" * 32)
+PLACE, BASE = ChainPosition(2, 0, 4, MINE), Durable(4, 0, "0" * 32, "f" * 32)
 
 
 class Bench:

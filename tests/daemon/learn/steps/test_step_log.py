@@ -21,11 +21,10 @@ from daemon.learn.starting.options import LearnOptions
 from learners import OasisConfig
 from streams.codec import encode_event
 from streams.errors import StreamUnavailable, TopicMissing
-from streams.event import Event, ObjectRef
+from streams.event import Event, ObjectRef, SparseVector
 from streams.open import open_sink, open_source
 from streams.source import OutRecord
 from streams.steps.segment import Base, Segment, Steps
-from streams.vectors import SparseVector
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
 from tests.waiting import until
 
@@ -178,7 +177,7 @@ def test_retention_leaves_what_a_replica_of_the_last_version_but_one_needs(new_s
 
 def told_of_last_epoch(site: Site) -> list[Segment]:
     """The segments that are still there, of the newest epoch, from its beginning or what is left of it."""
-    from streams.steps.joining import Joiner
+    from streams.steps.codec import Joiner
 
     joiner = Joiner()
     found = [segment for value in values_of(site.address.steps) if (segment := joiner.feed(value))]

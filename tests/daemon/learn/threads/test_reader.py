@@ -16,8 +16,8 @@ from daemon.learn.writing.cadence import Cadence
 from daemon.process.watchdog import Pulse
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import OffsetExpired, StreamUnavailable
+from streams.event import SpaceSpec, ViewSpec
 from streams.source import RecordBatch, Source
-from streams.space import SpaceSpec, ViewSpec
 from tests.daemon.learn.conftest import DIM, Site, make_events
 from tests.waiting import until
 

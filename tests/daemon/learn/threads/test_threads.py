@@ -14,8 +14,8 @@ from daemon.learn.threads.errands import Errands
 from daemon.learn.threads.group import Threads
 from daemon.learn.threads.letters import Letters
 from daemon.process.watchdog import Pulse
-from streams.deadletter import DeadLetter
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable
+from streams.poison import DeadLetter
 from tests.waiting import until
 
 

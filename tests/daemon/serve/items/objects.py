@@ -10,12 +10,10 @@ from daemon.serve.items.parts import Changes, Rows
 from daemon.serve.items.snapshot import IndexSnapshot
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
-from streams.event import ObjectRef
+from streams.event import ObjectRef, SpaceSpec, SparseVector, ViewSpec
+from streams.ids import Packed
 from streams.items import Display, ItemPut, ItemRemove, item_record, pack_display
-from streams.packed import Packed
 from streams.source import OutRecord
-from streams.space import SpaceSpec, ViewSpec
-from streams.vectors import SparseVector
 
 DENSE = SpaceSpec("shop", (ViewSpec("x", "dense", 4),))
 SPARSE = SpaceSpec("shop", (ViewSpec("x", "sparse", 20),))

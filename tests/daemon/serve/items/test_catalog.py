@@ -21,9 +21,9 @@ from daemon.serve.items.index import ItemIndex
 from daemon.serve.items.merging import Sizes
 from daemon.serve.query import Query, Refused
 from streams.address import Address, parse_address
-from streams.deadletter import parse_dead_letter
 from streams.errors import TopicMissing
 from streams.open import TopicLimits, create_topic, delete_topic, ensure_topic, open_sink, open_source
+from streams.poison import parse_dead_letter
 from streams.source import OutRecord
 from tests.daemon.serve.items.objects import DENSE, contents, dense, identity, put, remove
 from tests.kafka.control import create_topic as create_kafka_topic

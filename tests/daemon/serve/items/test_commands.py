@@ -16,10 +16,10 @@ from daemon.serve.items.build import build_catalog
 from streams.address import Address
 from streams.catalog import Catalog, save_catalog
 from streams.errors import TopicMissing
+from streams.event import DenseColumn
 from streams.items import ItemRemove, item_record
 from streams.open import delete_topic, open_sink, open_source
 from streams.source import OutRecord
-from streams.vectors import DenseColumn
 from tests.daemon.serve.items.objects import DENSE, contents, identity
 from tests.daemon.serve.items.test_catalog import numbers
 from tests.waiting import until

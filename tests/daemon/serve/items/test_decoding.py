@@ -13,10 +13,9 @@ from daemon.serve.items.index import ItemIndex
 from daemon.serve.items.merging import Sizes
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
-from streams.event import ObjectRef
+from streams.event import ObjectRef, SparseVector
 from streams.items import Display, ItemPut, item_record, pack_display
 from streams.source import OutRecord, RecordBatch
-from streams.vectors import SparseVector
 from tests.daemon.serve.items.objects import (
     DENSE,
     MIXED,

@@ -13,8 +13,8 @@ from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
 from daemon.serve.items.merging import Merge, PartSize, Sizes, choose
 from daemon.serve.items.parts import Rows
+from streams.ids import Packed
 from streams.items import Display
-from streams.packed import Packed
 from tests.daemon.serve.items.objects import block_of, changes, contents, dense, row_of, sparse
 
 IDS = st.sampled_from([f"item {n}" for n in range(25)] + ["ä", "\U0001f600 x"])

@@ -9,9 +9,9 @@ import pytest
 from daemon.serve.items import letters
 from daemon.serve.items.letters import MOST_WAITING, ItemLetters
 from streams.address import Address
-from streams.deadletter import DeadLetter, parse_dead_letter
 from streams.errors import StreamUnavailable
 from streams.open import ensure_topic, open_sink, open_source
+from streams.poison import DeadLetter, parse_dead_letter
 from streams.source import Sink
 
 

@@ -8,8 +8,8 @@ from daemon.serve.items.index import ItemIndex
 from daemon.serve.items.loading import catalog_rows
 from learners.block import SparseBlock
 from streams.catalog import Catalog
+from streams.event import DenseColumn, SparseColumn
 from streams.items import Display, pack_display
-from streams.vectors import DenseColumn, SparseColumn
 from tests.daemon.serve.items.objects import (
     DENSE,
     MIXED,

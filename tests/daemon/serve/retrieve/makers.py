@@ -21,9 +21,9 @@ from daemon.serve.query import Query, Refused
 from daemon.serve.retrieve import AnnSettings, Searcher
 from learners import Block, ServingForm
 from learners.search import SHORTLIST
+from streams.event import SpaceSpec, ViewSpec
+from streams.ids import Packed
 from streams.items import Display, pack_display
-from streams.packed import Packed
-from streams.space import SpaceSpec, ViewSpec
 from tests.daemon.serve.items.objects import identity
 from tests.learners.examples import block, rows
 

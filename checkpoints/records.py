@@ -1,21 +1,27 @@
-"""Strict reading of a JSON object: every accessor checks one field and names it when it is wrong."""
+"""Small JSON records that notice any altered byte, and strict reading of their fields.
+
+A sealed record is UTF-8 JSON, one object, whose last member is `"sha256"`. The file ends with the exact
+79 bytes `"sha256": "<64 hex digits>"\n}\n` and the digest is that of every byte before them.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from checkpoints.errors import BadKey, Damaged
-from checkpoints.keys import check_name
+from checkpoints.store import check_name
 
 T = TypeVar("T")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _FAST_HEX = re.compile(r"[0-9a-f]{32}")
 
 
-class Fields:
+class RecordFields:
     """One JSON object being read. `place` says which file, `path` where in it."""
 
     def __init__(self, record: dict[str, Any], place: str, path: str = "") -> None:
@@ -68,13 +74,13 @@ class Fields:
         """null, or what `read` accepts."""
         return None if self._take(name) is None else read(name)
 
-    def inside(self, path: str, record: object, names: tuple[str, ...]) -> Fields:
+    def inside(self, path: str, record: object, names: tuple[str, ...]) -> RecordFields:
         """Fields of a nested object that must have exactly `names`."""
         if not isinstance(record, dict) or set(record) != set(names):
             self.refuse(path, f"is not an object of {', '.join(names)}")
-        return Fields(record, self.place, f"{self._path}{path}.")
+        return RecordFields(record, self.place, f"{self._path}{path}.")
 
-    def records(self, name: str, names: tuple[str, ...]) -> list[Fields]:
+    def records(self, name: str, names: tuple[str, ...]) -> list[RecordFields]:
         """A list of objects that each have exactly `names`."""
         return [self.inside(f"{name}[{i}]", record, names) for i, record in enumerate(self.sequence(name))]
 
@@ -85,7 +91,7 @@ class Fields:
                 self.refuse(name, "is not known in this format")
 
 
-def digest(at: Fields, name: str) -> str:
+def digest(at: RecordFields, name: str) -> str:
     """64 lower-case hex digits."""
     value = at.text(name)
     if not _HEX.fullmatch(value):
@@ -93,7 +99,7 @@ def digest(at: Fields, name: str) -> str:
     return value
 
 
-def fast_digest(at: Fields, name: str) -> str:
+def fast_digest(at: RecordFields, name: str) -> str:
     """32 lower-case hex digits."""
     value = at.text(name)
     if not _FAST_HEX.fullmatch(value):
@@ -101,7 +107,7 @@ def fast_digest(at: Fields, name: str) -> str:
     return value
 
 
-def file_name(at: Fields, name: str) -> str:
+def file_name(at: RecordFields, name: str) -> str:
     """A plain file name: no folder, no `..`, no absolute path."""
     value = at.text(name)
     try:
@@ -111,7 +117,7 @@ def file_name(at: Fields, name: str) -> str:
     return value
 
 
-def shape(at: Fields, name: str) -> tuple[int, ...]:
+def shape(at: RecordFields, name: str) -> tuple[int, ...]:
     """A list of whole numbers >= 0."""
     value = at.sequence(name)
     if not all(type(part) is int and part >= 0 for part in value):
@@ -119,10 +125,40 @@ def shape(at: Fields, name: str) -> tuple[int, ...]:
     return tuple(value)
 
 
-def numbers(at: Fields, name: str) -> dict[str, int | float]:
+def numbers(at: RecordFields, name: str) -> dict[str, int | float]:
     """An object whose values are finite numbers."""
     value = at.mapping(name)
     for key, number in value.items():
         if type(number) not in (int, float) or not math.isfinite(number):
             at.refuse(f"{name}.{key}", f"{number!r} is not a finite number")
     return value
+
+
+TRAILER_BYTES = 79
+_TRAILER = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n')
+
+
+def seal(record: dict[str, Any]) -> bytes:
+    """JSON bytes of `record` with its digest as last member. ValueError for NaN, Infinity or no member."""
+    if not record or "sha256" in record:
+        raise ValueError("a sealed record has at least one member and none called sha256")
+    lines = [f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in record.items()]
+    body = ("{\n" + "".join(line + ",\n" for line in lines)).encode()
+    return body + f'"sha256": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()
+
+
+def unseal(data: bytes, place: str) -> dict[str, Any]:
+    """The record inside `data`, its digest checked and removed. Raises Damaged naming `place`."""
+    trailer = _TRAILER.fullmatch(data[-TRAILER_BYTES:])
+    if trailer is None:
+        raise Damaged("truncated", place, "does not end in its sha256 line")
+    if hashlib.sha256(data[:-TRAILER_BYTES]).hexdigest().encode() != trailer.group(1):
+        raise Damaged("altered", place, "its bytes do not match its sha256")
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Damaged("malformed", place, f"is not JSON: {error}") from error
+    if not isinstance(record, dict):
+        raise Damaged("malformed", place, "is not a JSON object")
+    del record["sha256"]
+    return record

@@ -1,30 +1,94 @@
-"""Reading through confluent-kafka (librdkafka), for topics that need its speed.
-
-librdkafka loses its way at a batch that fails its checksum: it reports the error and then reads on at a wrong
-place of the same answer, so that what follows may be rubbish or the end of the log. Hence the rule here:
-**nothing that comes after an error is ever handed out.** What came before it is; then the error is raised,
-the caller makes another client and reads on from its own position. A jump without an error is not known to
-happen; it is checked all the same (`gaps.py`).
-"""
+"""Reading through confluent-kafka (librdkafka), for topics that need its speed."""
 
 from __future__ import annotations
 
+import base64
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from operator import methodcaller
 from typing import cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
-from streams.kafka.clients.confluent_common import NOT_ALLOWED, ends_within, make, reading_error
-from streams.kafka.clients.gaps import GapCheck
-from streams.kafka.clients.protocol import Fetched
-from streams.kafka.clients.same_topic import SameTopic
+from streams.kafka.clients.confluent import NOT_ALLOWED, ends_within, make, reading_error
+from streams.kafka.clients.protocol import Fetched, recreated
+from streams.kafka.clients.python import PythonConsumer
 from streams.kafka.connect import settings_of
 from streams.source import Headers
+
+_SLICE_SECONDS = 0.02
+
+
+class GapCheck:
+    """Reads gaps of one topic again; connects when the first one is asked about."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._client: PythonConsumer | None = None
+
+    def empty(self, partition: int, begin: int, end: int) -> bool:
+        """Whether no committed record lies at `begin` <= offset < `end`.
+
+        Raises what reading raises (CorruptBatch, OutOfRange, ...), and StreamUnavailable without an answer.
+        """
+        client = self._client
+        if client is None:
+            client = self._client = PythonConsumer(self._address)
+        client.assign({partition: begin})
+        deadline = time.monotonic() + settings_of(self._address).timeout_s
+        while time.monotonic() < deadline:
+            fetched = client.poll(1, _SLICE_SECONDS)
+            if fetched:
+                return fetched[0].offsets[0] >= end
+            if client.positions()[partition] >= end:
+                return True
+        raise StreamUnavailable(
+            f"{self._address}, partition {partition}: no answer whether offsets {begin} to {end - 1} "
+            f"hold records"
+        )
+
+    def close(self) -> None:
+        """Release the second client."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+class SameTopic:
+    """Asks for the id of one topic; connects when it is asked first."""
+
+    def __init__(self, address: Address, topic_id: str) -> None:
+        self._address, self._topic_id = address, topic_id
+        self._timeout_s = settings_of(address).timeout_s
+        self._client: AdminClient | None = None
+
+    def check(self) -> None:
+        """Raises LogMismatch when the topic was removed or re-created, StreamUnavailable without answer."""
+        if self._client is None:
+            self._client = make(AdminClient, self._address, {})
+        found = self._id(self._client)
+        if found != self._topic_id:
+            raise recreated(self._address, self._topic_id, found)
+
+    def _id(self, client: AdminClient) -> str | None:
+        topic = self._address.topic
+        asked = client.describe_topics(TopicCollection([topic]), request_timeout=self._timeout_s)[topic]
+        try:
+            found = asked.result(self._timeout_s)
+        except KafkaException as problem:
+            error = problem.args[0]
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise StreamUnavailable(f"{self._address}: {error.str()}") from problem
+        except TimeoutError as problem:
+            raise StreamUnavailable(f"{self._address}: no answer about the topic's id") from problem
+        return str(uuid.UUID(bytes=base64.urlsafe_b64decode(f"{found.topic_id}==")))
+
 
 PARTITION_FETCH_BYTES = 4 << 20
 READING: dict[str, object] = {

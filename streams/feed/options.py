@@ -1,0 +1,146 @@
+"""What a feed is asked to do: the options of its readers, the rules that make pairs, and its settings.
+
+A rule is a pure function of the length of the shown list and the clicked ranks (0-based, ascending,
+distinct). It returns pairs (clicked, skipped) of ranks in a fixed order: by clicked rank, then by skipped
+rank.
+
+Importing this module is cheap: it imports no reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+PAIRS = ("items", "queries", "co_click")
+
+
+@dataclass(frozen=True, slots=True)
+class UbiOptions:
+    """How OpenSearch UBI logs are read.
+
+    `query_field`: dotted path, in a query, of what names the query object.  `click_actions` and
+    `shown_actions`: the `action_name`s that count as clicks and as an object having been shown.
+    """
+
+    query_field: str = "user_query"
+    click_actions: frozenset[str] = frozenset({"click", "click_through"})
+    shown_actions: frozenset[str] = frozenset({"impression"})
+
+
+@dataclass(frozen=True, slots=True)
+class RelevanceOptions:
+    """How a relevance table is sampled.
+
+    `pairs`: `items` (R_II of two objects), `queries` (the text query is the query object) or
+    `co_click` (the largest `share` of C^T C).  `theta` is the threshold of `items`.
+    Raises ValueError for any other `pairs`.
+    """
+
+    triplets: int = 100_000
+    pairs: str = "items"
+    theta: float = 0.0
+    share: float = 0.01
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pairs not in PAIRS:
+            raise ValueError(f"unknown pairs {self.pairs!r}; use one of {', '.join(PAIRS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """`now_ms` is the time of items that carry none; `source` names where they come from; `key` the model
+    that is to learn those that name none."""
+
+    now_ms: int
+    source: str | None = None
+    ubi: UbiOptions = UbiOptions()
+    relevance: RelevanceOptions = RelevanceOptions()
+    key: str | None = None
+
+
+Pairs = tuple[tuple[int, int], ...]
+Rule = Callable[[int, tuple[int, ...]], Pairs]
+
+
+def skip_above(shown: int, clicked: tuple[int, ...]) -> Pairs:
+    """Each clicked object over every unclicked one above it: those the user has surely passed."""
+    hits = frozenset(clicked)
+    return tuple((c, s) for c in clicked for s in range(c) if s not in hits)
+
+
+def last_click(shown: int, clicked: tuple[int, ...]) -> Pairs:
+    """The lowest clicked object over every unclicked one above it.
+
+    The original takes the click last in time; impressions carry no click times, so the lowest stands
+    in for it.
+    """
+    if not clicked:
+        return ()
+    hits = frozenset(clicked)
+    last = clicked[-1]
+    return tuple((last, s) for s in range(last) if s not in hits)
+
+
+def skip_next(shown: int, clicked: tuple[int, ...]) -> Pairs:
+    """Each clicked object over the object directly below it where that one was not clicked."""
+    hits = frozenset(clicked)
+    return tuple((c, c + 1) for c in clicked if c + 1 < shown and c + 1 not in hits)
+
+
+def all_skipped(shown: int, clicked: tuple[int, ...]) -> Pairs:
+    """Each clicked object over every unclicked object of the list, above and below."""
+    hits = frozenset(clicked)
+    return tuple((c, s) for c in clicked for s in range(shown) if s not in hits)
+
+
+def clicked_vs_random(shown: int, clicked: tuple[int, ...]) -> Pairs:
+    """No pair of the list itself: the clicked objects meet random catalog objects only."""
+    return ()
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "skip_above": skip_above,
+        "last_click": last_click,
+        "skip_next": skip_next,
+        "all_skipped": all_skipped,
+        "clicked_vs_random": clicked_vs_random,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSettings:
+    """How impressions become triplets and where they go.
+
+    `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), on top of
+    at most `triplets_per_impression` pairs of its shown list (0: all of them);
+    `holdout_share` of the queries, in [0, 1); `query_cap`
+    impressions (or plain triplets) kept per query and `dedupe_window` ids remembered, 0 for no cap and
+    no memory; `space` is written into items with inline features that name none.  Changing `seed`
+    or `holdout_share` between runs moves queries between training and holdout.  Raises ValueError.
+    """
+
+    rule: str = "skip_above"
+    triplets_per_impression: int = 5
+    random_negatives: int = 1
+    holdout_share: float = 0.1
+    query_cap: int = 1000
+    dedupe_window: int = 100_000
+    seed: int = 0
+    partitions: int = 1
+    space: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise ValueError(f"unknown rule {self.rule!r}; use one of {', '.join(RULES)}")
+        if not 0.0 <= self.holdout_share < 1.0:
+            raise ValueError(f"holdout_share is {self.holdout_share}; use a share in [0, 1)")
+        for name in ("triplets_per_impression", "random_negatives", "query_cap", "dedupe_window"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
+        if self.partitions < 1:
+            raise ValueError(f"partitions is {self.partitions}; use 1 or more")
