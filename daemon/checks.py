@@ -48,7 +48,7 @@ def _space(config: Config) -> Iterator[Finding]:
 
 def _learner(config: Config) -> Iterator[Finding]:
     from daemon import memory
-    from learners.multikernel.supports_form import MOST_OBJECTS
+    from learners.multikernel.form import MOST_OBJECTS
     from learners.psd import MAX_FULL_DIM
 
     dim = memory.mapped_dim(config)

@@ -1,11 +1,11 @@
 """Learners of similarity from triplets, as a plain numeric library."""
 
-from learners.averaged import Averaged
-from learners.batch import TripletBatch
-from learners.block import Block, DenseBlock, SparseBlock, as_block, concatenate
+from learners.averaged import Averaged, average_states
+from learners.block import Block, DenseBlock, SparseBlock, TripletBatch, as_block, concatenate
 from learners.dissim import Dissim, DissimConfig
 from learners.errors import BlockError, ConfigError, LearnerError, MapError, StateError
 from learners.forms.diagonal import DiagonalForm
+from learners.forms.serving import ServingForm
 from learners.kernels import CPU_LEVEL
 from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
@@ -13,8 +13,6 @@ from learners.oasis import Oasis, OasisConfig
 from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, Outcome, Reason, StepInfo
 from learners.protocol import Learner
 from learners.psd import factor, lanczos_negative_pairs, project_psd
-from learners.rankers import average_states
-from learners.serving import ServingForm
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.spectrum import symmetry_index
 from learners.steps import StepBatch, Steps, TripletSteps, taken_steps, taken_triplets

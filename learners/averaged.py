@@ -8,25 +8,24 @@ so beside W one more array takes each step once more, with another step size: it
 the step, and is exact for any cut (the trick of the averaged perceptron, Freund and Schapire 1999). Rounding:
 U takes the same sums as W, so the mean is as precise as W is. It forgets nothing: on a stream whose users
 change, W itself is ahead of it.
+
+Averaged rankers: one state of several learners that were trained in parallel on different triplets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.batch import TripletBatch
-from learners.block import Float32s
+from learners.block import Float32s, TripletBatch, row_blocks
 from learners.dissim import Dissim, DissimConfig
 from learners.errors import BlockError, ConfigError, StateError
-from learners.matrix_state import as_state, one_triplet, state_matrix
+from learners.matrix import as_state, checked_matrix, one_triplet, replay_rank_one, state_events, state_matrix
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import REJECTED, UPDATED, StepInfo
-from learners.rank_one import replay_rank_one
-from learners.scores import row_blocks
 from learners.steps import StepBatch, Steps, TripletSteps, taken_triplets
 
 AveragedConfig: TypeAlias = OasisConfig | DissimConfig
@@ -155,3 +154,40 @@ def _check(config: AveragedConfig) -> None:
         raise ConfigError("psd_every must be 0 with a running average, which is made PSD where it is served")
     if config.C > MAX_C:
         raise ConfigError(f"C must be at most {MAX_C:g} with a running average, not {config.C:g}")
+
+
+def average_states(
+    states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float] | None = None
+) -> dict[str, NDArray[Any]]:
+    """One state of several learners of a matrix that learned alike from different triplets: W their weighted
+    mean, in float64 and rounded once, `events` their sum.
+
+    The hinge loss is convex in W, so on any triplets the mean's loss is at most the mean of the losses
+    (Chechik et al., JMLR 11 (2010), section 5.4). weights: >= 0, of which one is not 0; equal by default.
+    Raises StateError where there is no state, or one is of another shape or has other arrays, and
+    ConfigError for other weights.
+    """
+    if not states:
+        raise StateError("there is no state to average: give at least one")
+    shares = np.ones(len(states)) if weights is None else np.asarray(weights, np.float64)
+    if (
+        shares.shape != (len(states),)
+        or not np.isfinite(shares).all()
+        or shares.min() < 0
+        or not shares.any()
+    ):
+        raise ConfigError(f"weights must be {len(states)} finite numbers >= 0, one of them above 0")
+    for number, state in enumerate(states):
+        if set(state) != {"W", "events"}:
+            raise StateError(f"state {number} has the arrays {sorted(state)}: only W and events are averaged")
+    matrices = [checked_matrix(state) for state in states]
+    if len({matrix.shape for matrix in matrices}) > 1:
+        raise StateError("the matrices have different shapes: " + ", ".join(str(m.shape) for m in matrices))
+    mean = np.empty_like(matrices[0])
+    for rows in row_blocks(len(mean), len(mean)):
+        parts = (
+            matrix[rows].astype(np.float64) * share
+            for matrix, share in zip(matrices, shares / shares.sum(), strict=True)
+        )
+        mean[rows] = sum(parts, np.zeros(mean[rows].shape))
+    return as_state(sum(map(state_events, states)), W=mean)

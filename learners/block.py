@@ -1,4 +1,4 @@
-"""Blocks: rows of feature vectors, sparse (CSR) or dense, float32, as the kernels read them.
+"""Rows of feature vectors, sparse (CSR) or dense, float32, as the kernels read them, and batches of triplets.
 
 A block checks its own layout (types, shapes, row pointers), once and cheaply. What is *in* a row (finite
 values, indices in range and increasing) is checked by the kernels event by event, so that one bad row never
@@ -7,8 +7,8 @@ stops the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -246,3 +246,86 @@ def _rows(rows: Any, length: int) -> Int64s:
     if len(chosen) and (chosen.min() < 0 or chosen.max() >= length):
         raise BlockError(f"rows {chosen.min()}..{chosen.max()} asked from a block of {length}")
     return chosen
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TripletBatch:
+    """Row i of the three blocks is triplet i.
+
+    keys: bytes of 64 [n], the UTF-8 of the key whose model an event is for, b"" without one; None where no
+    event has one. Raises BlockError when lengths, dimensions or kinds differ.
+    """
+
+    query: Block
+    clicked: Block
+    skipped: Block
+    keys: NDArray[np.bytes_] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name, block in (("clicked", self.clicked), ("skipped", self.skipped)):
+            if type(block) is not type(self.query):
+                raise BlockError(
+                    f"{name} is a {type(block).__name__}, query a {type(self.query).__name__}: use one"
+                )
+            if len(block) != len(self.query):
+                raise BlockError(
+                    f"{name} has {len(block)} rows, query {len(self.query)}: give one each per triplet"
+                )
+            if block.dim != self.query.dim:
+                raise BlockError(f"{name} has {block.dim} dimensions, query {self.query.dim}: map both alike")
+        if self.keys is not None and self.keys.shape != (len(self.query),):
+            raise BlockError(f"keys have shape {self.keys.shape}: give one per triplet ({len(self.query)})")
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self.query.dim
+
+    def slice(self, start: int, stop: int) -> TripletBatch:
+        """Triplets start..stop-1 without copying."""
+        keys = None if self.keys is None else self.keys[start:stop]
+        blocks = (block.slice(start, stop) for block in (self.query, self.clicked, self.skipped))
+        return TripletBatch(*blocks, keys=keys)
+
+    def take(self, rows: Any) -> TripletBatch:
+        """The triplets named by an integer array, in its order, copied."""
+        keys = None if self.keys is None else self.keys[rows]
+        return TripletBatch(
+            *(block.take(rows) for block in (self.query, self.clicked, self.skipped)), keys=keys
+        )
+
+
+BLOCK_FLOATS = 1 << 22
+"""Floats of one intermediate block: 16 MB."""
+
+
+def row_blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Cut `rows` so that each part times `columns` stays within BLOCK_FLOATS (at least one row)."""
+    step = max(1, BLOCK_FLOATS // max(1, columns))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def times(rows: Block, matrix: NDArray[Any]) -> Float32s:
+    """rows @ matrix, float32 [n, columns]; matrix: C-contiguous [dim, columns]. Raises BlockError on a bad
+    index."""
+    if isinstance(rows, DenseBlock):
+        return np.asarray(rows.values @ matrix, np.float32)
+    return np.asarray(rows.checked_csr() @ matrix, np.float32)
+
+
+def against(folded: Float32s, items: Block) -> Float32s:
+    """folded @ items^T, float32 [queries, items], for folded queries [queries, dim]."""
+    if isinstance(items, DenseBlock):
+        return np.asarray(folded @ items.values.T, np.float32)
+    return np.asarray((items.checked_csr() @ np.ascontiguousarray(folded.T)).T, np.float32)
+
+
+def bilinear(W: Float32s, queries: Block, items: Block) -> Float32s:
+    """q^T W p for all pairs, float32 [queries, items]."""
+    scores = np.empty((len(queries), len(items)), np.float32)
+    for part in row_blocks(len(queries), W.shape[0]):
+        scores[part] = against(times(queries.slice(part.start, part.stop), W), items)
+    return scores

@@ -1,15 +1,38 @@
-"""Which events of a batch every learner rejects, told without learning them."""
+"""Faults of rows and weights, found without a step, and rows spread to dense arrays for other kernels."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.batch import TripletBatch
-from learners.block import DenseBlock
-from learners.kernels.faults import fault_sparse
-from learners.kernels.omks_blocks import fault_dense
-from learners.spread import fault_weights
+from learners.block import Block, DenseBlock, Float32s, TripletBatch
+from learners.kernels.checks import MAGNITUDE, MAX_MAGNITUDE, NONE, NOT_FINITE, fault_sparse
+from learners.kernels.omks_blocks import fault_dense, scatter_sparse
+
+WEIGHT_FAULTS = [MAGNITUDE, NOT_FINITE, MAGNITUDE]
+"""Of a weight below 0, one that is no number, one that is too large: the first that holds."""
+
+
+def spread_rows(block: Block, reason: NDArray[np.uint8]) -> Float32s:
+    """The rows, dense (those of a dense block themselves); a fault of a row is told in `reason` where none is
+    yet, and a sparse one stays 0 then."""
+    if isinstance(block, DenseBlock):
+        fault_dense(block.values, reason)
+        return block.values
+    rows = np.zeros((len(block), block.dim), np.float32)
+    scatter_sparse(block.kernel_rows(), reason, rows)
+    return rows
+
+
+def fault_weights(weights: NDArray[np.float64], reason: NDArray[np.uint8]) -> None:
+    """The fault of each weight, told in `reason` where the rows of its event have none."""
+    fault = np.select([weights < 0, ~np.isfinite(weights), weights > MAX_MAGNITUDE], WEIGHT_FAULTS, NONE)
+    reason[...] = np.where(reason == NONE, fault, reason)
+
+
+def dense_rows(block: Block) -> Float32s:
+    """The rows, dense. Raises BlockError on an index out of range."""
+    return block.values if isinstance(block, DenseBlock) else np.asarray(block.checked_csr().toarray())
 
 
 def faults_of(batch: TripletBatch, weights: NDArray[np.float64]) -> NDArray[np.uint8]:

@@ -24,11 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.batch import TripletBatch
-from learners.block import DenseBlock
-from learners.distance import DistanceLearner, Pairs
+from learners.block import DenseBlock, TripletBatch
+from learners.dissim import DistanceLearner, Pairs
 from learners.errors import BlockError, ConfigError
-from learners.kernels.lego_steps import lego_dense, lego_sparse
+from learners.kernels.lego import lego_dense, lego_sparse
 from learners.outcome import StepInfo
 from learners.psd import MAX_FULL_DIM
 from learners.steps import Steps, TripletSteps, taken_triplets

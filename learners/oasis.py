@@ -16,23 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.batch import TripletBatch
-from learners.block import DenseBlock, Float32s, as_block
+from learners.block import DenseBlock, Float32s, TripletBatch, as_block, bilinear
 from learners.errors import ConfigError
 from learners.kernels.oasis_dense import step_dense
 from learners.kernels.oasis_sparse import step_sparse
-from learners.matrix_state import (
+from learners.matrix import (
     as_state,
     checked_weights,
     identity,
     one_triplet,
+    replay_rank_one,
     state_events,
     state_matrix,
 )
 from learners.outcome import StepInfo
 from learners.psd import MAX_FULL_DIM, project_psd
-from learners.rank_one import replay_rank_one
-from learners.scores import bilinear
 from learners.steps import StepBatch, Steps, taken_steps
 
 UNBOUNDED = np.iinfo(np.int64).max

@@ -18,19 +18,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.batch import TripletBatch
-from learners.block import Float32s, as_block
-from learners.blockwise import Layout, dense_part
+from learners.block import Float32s, TripletBatch, as_block, row_blocks
 from learners.errors import BlockError, ConfigError, StateError
-from learners.forms.blocks import BlocksForm
+from learners.faults import fault_weights, spread_rows
+from learners.forms.blocks import BlockLayout, BlocksForm, dense_part
+from learners.forms.serving import DEFAULT_POWER
 from learners.hedge import HedgeConfig, first_standing, read_standing, theta
 from learners.kernels.omks_blocks import step_blocks
-from learners.matrix_state import checked_weights, one_triplet
+from learners.matrix import checked_weights, one_triplet, to_write
 from learners.outcome import UPDATED, StepInfo
-from learners.ownership import to_write
-from learners.scores import row_blocks
-from learners.serving import DEFAULT_POWER
-from learners.spread import fault_weights, spread_rows
 from learners.steps import Steps, TripletSteps, taken_triplets
 
 
@@ -70,7 +66,7 @@ class OmksMaps:
     def __init__(self, dim: int, config: OmksMapsConfig) -> None:
         """Start from W_k = I, where each similarity is its kernel, and from even weights. Raises ConfigError
         when the blocks are not all of `dim` columns."""
-        self.config, self._layout = config, Layout.of(config.widths)
+        self.config, self._layout = config, BlockLayout.of(config.widths)
         if dim != self._layout.dim:
             raise ConfigError(f"the blocks have {self._layout.dim} columns together, the vectors {dim}")
         self.W = np.zeros(self._layout.entries, np.float32)
@@ -162,7 +158,7 @@ class OmksMaps:
 
         Raises StateError naming the array that is missing or has another shape, dtype or value.
         """
-        layout, W = Layout.of(config.widths), arrays.get("W")
+        layout, W = BlockLayout.of(config.widths), arrays.get("W")
         if W is None:
             raise StateError("array W is missing")
         if W.dtype != np.float32 or W.shape != (layout.entries,) or not np.isfinite(W).all():

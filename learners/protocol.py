@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.batch import TripletBatch
+from learners.block import TripletBatch
 from learners.outcome import StepInfo
 from learners.steps import Steps
 

@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.batch import TripletBatch
-from learners.block import Block, DenseBlock, Float32s, Int32s, Int64s, SparseBlock
+from learners.block import Block, DenseBlock, Float32s, Int32s, Int64s, SparseBlock, TripletBatch
 from learners.errors import BlockError
-from learners.kernels.replay_sparse import take_sparse
+from learners.kernels.oasis_sparse import take_sparse
 from learners.outcome import REJECTED, UPDATED, StepInfo
 
 

@@ -15,6 +15,8 @@ The diagonal metrics of SOML are pulled towards w = 0 by decay alone, and what i
 same share, see `DiagonalLearner.forget`; the length of w says nothing there, since what is served divides by
 the mean of w. Learners over a support set need no tether: what leaves the budget is forgotten. A running
 average is one over all events by its definition.
+
+A matrix pulled towards W = I, see `learners.tether`.
 """
 
 from __future__ import annotations
@@ -27,21 +29,51 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.batch import TripletBatch
-from learners.block import Float32s
-from learners.blockwise import Layout
+from learners.block import Float32s, TripletBatch
 from learners.dissim import Dissim, DissimConfig
 from learners.errors import BlockError, ConfigError
-from learners.infos import joined
+from learners.forms.blocks import BlockLayout
+from learners.kernels.compile import ROWS, kernel
 from learners.lego import Lego, LegoConfig
-from learners.matrix_state import checked_weights, one_triplet, state_events
+from learners.matrix import checked_weights, one_triplet, state_events
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
-from learners.outcome import REJECTED, StepInfo
+from learners.outcome import REJECTED, StepInfo, joined
 from learners.protocol import Learner
-from learners.pull import pull
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.steps import Steps, TripletSteps, taken_triplets
+
+from numba import types  # isort: skip
+
+
+def pull(W: Float32s, decay: float, radius: float) -> None:
+    """One pull, in place, as the module says. W: float32 [d, d]. Up to three passes, with no memory of its
+    size; the same bits on every machine: elementwise in float32, the norm in float64 in a fixed order."""
+    keep = np.float32(1.0 - decay)
+    _towards_identity(W, keep)
+    distance = math.sqrt(_squared_distance(W)) if radius else 0.0
+    if distance > radius:
+        _towards_identity(W, np.float32(radius / distance))
+
+
+def _towards_identity(W: Float32s, keep: np.float32) -> None:
+    if keep != 1:
+        W *= keep
+        W.reshape(-1)[:: len(W) + 1] += np.float32(1) - keep
+
+
+@kernel(types.float64(ROWS))
+def _squared_distance(W: Any) -> float:
+    """||W - I||_F^2 in float64, row by row."""
+    total = 0.0
+    for row in range(W.shape[0]):
+        along = 0.0
+        for column in range(W.shape[1]):
+            entry = np.float64(W[row, column]) - (1.0 if row == column else 0.0)
+            along += entry * entry
+        total += along
+    return total
+
 
 OfMatrix: TypeAlias = OasisConfig | DissimConfig | LegoConfig
 Inner: TypeAlias = OfMatrix | OmksMapsConfig | SomlTgConfig | SomlDaConfig
@@ -180,7 +212,7 @@ def _pull(learner: Any, config: TetherConfig) -> None:
     if isinstance(learner, DiagonalLearner):
         learner.forget(config.decay)
     elif isinstance(learner, OmksMaps):
-        for matrix in Layout.of(learner.config.widths).matrices(learner.W):
+        for matrix in BlockLayout.of(learner.config.widths).matrices(learner.W):
             pull(matrix, config.decay, config.radius)
     else:
         pull(learner.W, config.decay, config.radius)

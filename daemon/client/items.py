@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from daemon.replica.view import View
 from learners.block import Block, Float32s
-from learners.quadratic import featured
+from learners.forms.quadratic import featured
 from learners.search import as_items
 
 

@@ -19,10 +19,9 @@ from daemon.replica.status import ReplicaStatus
 from daemon.replica.verdicts import SeenVerdicts
 from daemon.replica.view import View
 from daemon.versions.keyed_form import KeyedForm
-from learners.block import Block, Float32s, as_block
+from learners.block import Block, Float32s, against, as_block
+from learners.forms.quadratic import apply_terms
 from learners.maps import FittedSpaceMap
-from learners.quadratic import apply_terms
-from learners.scores import against
 from learners.search import SHORTLIST, best_of, exact_scores, topk
 
 Vectors: TypeAlias = Any

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from daemon.validate import measures
 from learners.block import Block
-from learners.quadratic import ServedForm
+from learners.forms.quadratic import ServedForm
 
 QUERIES_AT_ONCE = 256
 TOP = 10

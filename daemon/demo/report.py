@@ -25,7 +25,7 @@ from daemon.objects.mapped import map_catalog
 from daemon.versions.maps import read_map
 from daemon.versions.serving_form import serving_form
 from learners.block import Block
-from learners.quadratic import ServedForm
+from learners.forms.quadratic import ServedForm
 from streams.event import ObjectRef
 from streams.partitions import is_holdout, route_key
 

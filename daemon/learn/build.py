@@ -34,7 +34,7 @@ from daemon.learn.writing.publishing import Publishing
 from daemon.process.outside import Outside
 from daemon.process.watchdog import Pulse
 from daemon.telemetry import LearnMetrics
-from learners.batch import TripletBatch
+from learners.block import TripletBatch
 from learners.keyed import Keyed
 from streams.decode import DecodedBatch
 from streams.source import RecordBatch

@@ -29,11 +29,10 @@ from daemon.versions.keyed_form import KeyedForm
 from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
 from learners.block import Float32s
-from learners.change import change
+from learners.forms.quadratic import ServedForm, folds
 from learners.maps import FittedSpaceMap
-from learners.quadratic import ServedForm, folds
 from learners.search import as_items
-from learners.spectrum import FULL_UP_TO, spectrum
+from learners.spectrum import FULL_UP_TO, change, spectrum
 
 LONG = 10
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Block, Int64s
-from learners.change import Change
+from learners.block import Block, Int64s, row_blocks
+from learners.forms.quadratic import FoldingForm, ServedForm, featured, folds, has_terms, terms_of
 from learners.maps import FittedSpaceMap, WhitenMap
-from learners.quadratic import FoldingForm, ServedForm, featured, folds, has_terms, terms_of
-from learners.scores import row_blocks
 from learners.search import Items, kept_scores, topk
-from learners.spectrum import Spectrum
+from learners.spectrum import Change, Spectrum
 
 K = 10
 """Results compared per query."""

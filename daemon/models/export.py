@@ -22,9 +22,9 @@ from daemon.models.objects import Objects
 from daemon.versions.algorithms import ALGORITHMS
 from daemon.versions.matrix_form import MatrixForms
 from daemon.versions.serving_form import learner_of
+from learners.block import row_blocks, times
 from learners.errors import LearnerError
 from learners.psd import factor
-from learners.scores import row_blocks, times
 
 FORMAT = "tripletd factor 1"
 EMBED_FORMAT = "tripletd embedding 1"

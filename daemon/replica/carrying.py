@@ -15,10 +15,10 @@ from daemon.replica.model import ModelSpace
 from daemon.versions.algorithms import algorithm_of
 from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind
 from daemon.versions.matrix_form import power_of
-from learners.carried import CarriedForm, Tangent
+from learners.forms.carried import CarriedForm, Tangent
+from learners.forms.quadratic import ServedForm
+from learners.forms.serving import ServingForm
 from learners.protocol import Learner
-from learners.quadratic import ServedForm
-from learners.serving import ServingForm
 
 
 class Carry(Protocol):

@@ -11,7 +11,7 @@ from daemon.replica.side import Side, trained_number
 from daemon.replica.sides import Sides
 from daemon.replica.view import View
 from daemon.versions.algorithms import state_digest
-from learners.quadratic import ServedForm
+from learners.forms.quadratic import ServedForm
 from learners.steps import Steps
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from daemon.replica.view import View
 from daemon.versions.key_verdicts import KeyVerdicts
 from daemon.versions.keyed_form import KeyedForm
-from learners.quadratic import ServedForm
+from learners.forms.quadratic import ServedForm
 
 UNKNOWN, NOT_LEARNED = "unknown_key", "not_learned"
 """Why version 0 answers: the key has no model; its verdict, see `KeyVerdicts.answers`."""

@@ -23,11 +23,11 @@ from daemon.versions.counters import records_of
 from daemon.versions.forms import CARRIED
 from daemon.versions.serving_form import DERIVED, settings_digest
 from learners.block import Float32s
-from learners.carried import Tangent
 from learners.errors import LearnerError
+from learners.forms.carried import Tangent
+from learners.forms.quadratic import ServedForm
+from learners.forms.serving import ServingForm
 from learners.protocol import Learner
-from learners.quadratic import ServedForm
-from learners.serving import ServingForm
 
 Arrays = dict[str, NDArray[Any]]
 CHECKED = 1 << 20

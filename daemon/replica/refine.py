@@ -20,9 +20,9 @@ from daemon.replica.sides import Sides
 from daemon.replica.status import Refined
 from daemon.replica.view import View
 from learners.block import Block, Float32s
-from learners.carried import CarriedError, carried_error
+from learners.forms.carried import CarriedError, carried_error
+from learners.forms.quadratic import ServedForm
 from learners.protocol import Learner
-from learners.quadratic import ServedForm
 
 SAMPLE_QUERIES = 32
 SAMPLE_ITEMS = 500

@@ -14,8 +14,8 @@ from daemon.replica.refusals import Refused
 from daemon.replica.view import View
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.errors import LearnerError
+from learners.forms.quadratic import ServedForm
 from learners.protocol import Learner
-from learners.quadratic import ServedForm
 from learners.steps import StepBatch, Steps
 
 SCATTERED = 8

@@ -15,8 +15,7 @@ from daemon.replica.line import Apply, Lost, Relabel
 from daemon.replica.listener import Listener
 from daemon.replica.model import ModelId
 from daemon.versions.counters import records_of
-from learners.batch import TripletBatch
-from learners.block import Block
+from learners.block import Block, TripletBatch
 from learners.errors import LearnerError
 from learners.steps import StepBatch, TripletSteps
 from learners.steps import Steps as LearnerSteps

@@ -7,9 +7,17 @@ from typing import Any
 
 from daemon.replica.model import ModelId
 from learners.block import Block, Float32s
-from learners.forms.identity import search_form
-from learners.pieces import Pieces, whole
-from learners.quadratic import FoldingForm, ServedForm, by_distance, folds, has_terms, terms_of
+from learners.forms.diagonal import search_form
+from learners.forms.quadratic import (
+    FoldingForm,
+    Pieces,
+    ServedForm,
+    by_distance,
+    folds,
+    has_terms,
+    terms_of,
+    whole,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ from daemon.versions.algorithms import algorithm_of, columns_of, learner_config_
 from daemon.versions.kernel_settings import kernel_names
 from daemon.versions.maps import map_of
 from daemon.versions.serving_form import learner_of
+from learners.forms.quadratic import ServedForm
 from learners.hedge import HedgeConfig, first_standing
 from learners.maps import FittedSpaceMap
 from learners.protocol import Learner
-from learners.quadratic import ServedForm
 from learners.tether import untethered
 from streams.catalog import load_catalog
 

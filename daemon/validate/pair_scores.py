@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from daemon.validate.objects import MappedObjects
 from learners.block import Block, DenseBlock, Float32s
-from learners.quadratic import ServedForm, featured
-from learners.spread import dense_rows
+from learners.faults import dense_rows
+from learners.forms.quadratic import ServedForm, featured
 
 
 class PairScores:

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from daemon.validate.measures import Rows
 from daemon.validate.objects import MappedObjects
 from daemon.validate.pair_scores import PairScores
-from learners.block import Block, DenseBlock, Float32s
-from learners.forms.identity import IdentityForm
-from learners.quadratic import ServedForm, apply_terms, folds, has_terms, terms_of
-from learners.scores import against
+from learners.block import Block, DenseBlock, Float32s, against
+from learners.forms.diagonal import IdentityForm
+from learners.forms.quadratic import ServedForm, apply_terms, folds, has_terms, terms_of
 from streams.event import ObjectRef
 
 

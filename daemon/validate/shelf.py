@@ -17,8 +17,8 @@ from daemon.versions.keyed_form import KeyedForm
 from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
 from learners.errors import LearnerError
-from learners.forms.identity import IdentityForm
-from learners.quadratic import ServedForm, by_distance, folds
+from learners.forms.diagonal import IdentityForm
+from learners.forms.quadratic import ServedForm, by_distance, folds
 from learners.spectrum import symmetry_index
 from streams.catalog import Catalog
 from streams.event import SpaceSpec

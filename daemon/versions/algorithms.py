@@ -28,7 +28,7 @@ from learners.dissim import Dissim, DissimConfig
 from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap
 from learners.multikernel import Omks, OmksConfig, support_bytes
-from learners.multikernel.supports_form import form_bytes
+from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.protocol import Learner

@@ -12,10 +12,10 @@ from daemon.config.model import ServingConfig
 from daemon.exits import UserError
 from daemon.versions.forms import HELD
 from learners.forms.blocks import BlocksForm
+from learners.forms.quadratic import ServedForm
 from learners.omks_maps import OmksMaps
 from learners.protocol import Learner
 from learners.psd import MAX_FULL_DIM
-from learners.quadratic import ServedForm
 from learners.tether import untethered
 
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from daemon.config.model import ServingConfig
+from learners.forms.quadratic import ServedForm
 from learners.protocol import Learner
-from learners.quadratic import ServedForm
 
 CARRIED, ANEW, HELD, VERSIONS = "carried", "anew", "held", "versions"
 

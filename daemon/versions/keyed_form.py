@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from daemon.config.model import ServingConfig
 from daemon.versions.forms import ANEW, FormKind
 from learners.block import Float32s
+from learners.forms.quadratic import FoldingForm, Pieces, by_distance, whole
 from learners.keyed import Keyed
-from learners.pieces import Pieces, whole
 from learners.protocol import Learner
-from learners.quadratic import FoldingForm, by_distance
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,10 +13,10 @@ from daemon.config.model import ServingConfig
 from daemon.exits import UserError
 from daemon.versions.forms import CARRIED
 from learners.block import Float32s
+from learners.forms.quadratic import ServedForm
+from learners.forms.serving import ServingForm
 from learners.protocol import Learner
 from learners.psd import MAX_FULL_DIM
-from learners.quadratic import ServedForm
-from learners.serving import ServingForm
 
 
 class _HasMatrix(Protocol):

@@ -22,8 +22,8 @@ from daemon.versions.arrays import learner_arrays
 from daemon.versions.by_key import keys_of
 from daemon.versions.maps import map_of
 from learners.errors import StateError
+from learners.forms.quadratic import ServedForm
 from learners.protocol import Learner
-from learners.quadratic import ServedForm
 
 DERIVED = "serving"
 

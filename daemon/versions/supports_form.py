@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
 from daemon.versions.forms import HELD
+from learners.forms.quadratic import ServedForm
 from learners.multikernel import Omks
-from learners.multikernel.as_learned import AsLearned
-from learners.multikernel.supports_form import MOST_OBJECTS, SupportsForm
+from learners.multikernel.form import MOST_OBJECTS, AsLearned, SupportsForm
 from learners.protocol import Learner
-from learners.quadratic import ServedForm
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,59 @@
-"""What the newest events did to the learner, by the names they carry."""
+"""Settings of the caps.
+
+What the newest events did to the learner, by the names they carry.
+
+Learn a batch under caps: any learner that honours weights, whose step a weight bounds.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.caps.config import CapsConfig
-from learners.caps.kernel import KINDS, LIMIT, UNIT, count, plan, settle
-from learners.errors import StateError
+from learners.block import TripletBatch
+from learners.errors import BlockError, ConfigError, StateError
+from learners.kernels.caps import KINDS, LET_IN, LIMIT, UNIT, count, plan, settle
+from learners.outcome import UPDATED, StepInfo, joined
+from learners.protocol import Learner
+
+MAX_CAP = 1e9
+"""Largest cap: sums of steps are counted in whole parts of a full step, which must not overflow."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapsConfig:
+    """How many full steps one name may take part in, within the newest `window` events that were let in.
+
+    A full step is the largest one that an event of weight 1 can make (tau = C in OASIS). source, query, item:
+    > 0, or 0 for no cap; an item is clicked or skipped. window: > 0 where any of them is.
+    Raises ConfigError.
+    """
+
+    window: int = 0
+    source: float = 0.0
+    query: float = 0.0
+    item: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("source", "query", "item"):
+            cap = getattr(self, name)
+            if not (math.isfinite(cap) and 0 <= cap <= MAX_CAP):
+                raise ConfigError(f"{name} must be 0 (no cap) or a number of full steps, not {cap}")
+        if self.window < 0:
+            raise ConfigError(f"window must be a number of events, not {self.window}")
+        if self.any and not self.window:
+            raise ConfigError("caps need a window of events above 0")
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a cap at all."""
+        return self.source > 0 or self.query > 0 or self.item > 0
+
 
 NAMES = KINDS
 """Names of an event, in this order: its source, its query, the clicked item, the skipped item."""
@@ -116,3 +159,67 @@ def _checked(
     if admitted < 0 or (spent < 0).any() or (spent > LIMIT * UNIT).any() or spent[admitted:].any():
         raise StateError("a window of steps holds what no events leave: it was altered")
     return arrays["names"], spent, admitted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CappedInfo:
+    """What became of a batch under caps.
+
+    info: of the events that were let in, in order. rows: int64, which those are. weights: float64, what each
+    was learned with. limited: how many of them with less than their own. fates: uint8 [n], 0 or a key of
+    REASONS.
+    """
+
+    info: StepInfo
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    limited: int
+    fates: NDArray[np.uint8]
+
+
+def learn_capped(
+    learner: Learner,
+    window: StepWindow,
+    batch: TripletBatch,
+    weights: NDArray[np.float64],
+    names: NDArray[np.uint64],
+    *,
+    full_step: float | None,
+) -> CappedInfo:
+    """Apply a batch in order under the window's caps; the same bits however batches are cut.
+
+    weights: float64 [n]. names: uint64 [n, 4], see NAMES. full_step: the largest tau of an event of weight
+    1, so that tau / full_step is what it spends; None: an event that updates spends all its weight. What an
+    event may still do is a bound of its weight, so no learner knows of caps. Raises BlockError for names of
+    another shape.
+
+    The learner is called for as many events at once as surely fit, that is with all that is held for those
+    before them; near a cap that is down to one.
+    """
+    n = len(batch)
+    if names.shape != (n, NAMES) or weights.shape != (n,):
+        raise BlockError(
+            f"names have shape {names.shape}, weights {weights.shape}: give {NAMES} and 1 per event"
+        )
+    fates, limits = np.zeros(n, np.uint8), np.zeros(n)
+    infos: list[StepInfo] = []
+    start = 0
+    while start < n:
+        stop, fates[start:stop], limits[start:stop] = window.plan(names, weights, start)
+        rows = start + np.flatnonzero(fates[start:stop] == LET_IN)
+        if len(rows):
+            whole = len(rows) == stop - start
+            part = batch.slice(start, stop) if whole else batch.take(rows)
+            info = learner.learn_many(part, limits[rows])
+            window.settle(_spent(info, limits[rows], full_step))
+            infos.append(info)
+        start = stop
+    rows = np.flatnonzero(fates == LET_IN)
+    limited = int(np.count_nonzero(limits[rows] < weights[rows]))
+    return CappedInfo(joined(infos), rows, limits[rows], limited, fates)
+
+
+def _spent(info: StepInfo, limits: NDArray[np.float64], full_step: float | None) -> NDArray[np.float64]:
+    """Float64 [n]: the step of each event in full steps, 0 where nothing changed."""
+    steps = limits if full_step is None else info.tau.astype(np.float64) / full_step
+    return np.where(info.outcome == UPDATED, steps, 0.0)

@@ -11,6 +11,8 @@ and .275 / .594 on photos. max(w, 0) alone is far below that for thousands of ev
 after one, .192 / .395 after 500); this form is at the cosine then, and above .31 / .62 on both after 8,000. A
 bounded share was as good there, but keeps a metric that is truly diagonal from being learned; shares between
 cosine and w for each coordinate, by how often it was seen, were worse on texts.
+
+The form of the untrained state: S = I, without a matrix. It finds items for forms that do not fold.
 """
 
 from __future__ import annotations
@@ -22,10 +24,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
-from learners.pieces import Pieces, batches, whole
-from learners.quadratic import inverse_roots
-from learners.scores import against
+from learners.block import Block, DenseBlock, Float32s, SparseBlock, against, as_block
+from learners.faults import dense_rows
+from learners.forms.quadratic import (
+    FoldingForm,
+    Pieces,
+    ServedForm,
+    batches,
+    folds,
+    inverse_roots,
+    score_pairs,
+    whole,
+)
 
 SHARE = 1 / 3
 """Of w beside the cosine where every coordinate has one round; from 0.15 to 0.4 little changes."""
@@ -130,3 +140,40 @@ def _owners(block: Block) -> NDArray[np.int64]:
     """The row of each entry of sparse rows."""
     assert isinstance(block, SparseBlock)
     return np.repeat(np.arange(len(block)), np.diff(block.indptr))
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityForm:
+    """S = I in `dim` dimensions: inner products, or the cosine where `normalised`."""
+
+    dim: int
+    normalised: bool
+
+    def fold(self, queries: Any) -> Float32s:
+        """The queries themselves, float32 [n, d], copied. Raises BlockError on another dimension or an index
+        out of range."""
+        return np.array(dense_rows(as_block(queries, self.dim)))
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """||p||^2 for each item, float32 [n]; summed in float64. `pieces` changes no bit."""
+        block = as_block(items, self.dim)
+        squares = np.zeros(len(block), np.float64)
+        for batch in batches(len(block), self.dim, pieces):
+            part = block.slice(batch.start, batch.stop)
+            if isinstance(part, DenseBlock):
+                squares[batch] = np.einsum("nd,nd->n", part.values, part.values, dtype=np.float64)
+            else:
+                own = slice(int(part.indptr[0]), int(part.indptr[-1]))
+                owner = np.repeat(np.arange(len(part)), np.diff(part.indptr))
+                values = np.square(part.values[own], dtype=np.float64)
+                squares[batch] = np.bincount(owner, values, minlength=len(part))
+        return squares.astype(np.float32)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, float32 [queries, items]."""
+        return score_pairs(self, queries, items)
+
+
+def search_form(form: ServedForm) -> FoldingForm:
+    """What items are searched by for a form: itself where it folds, else the cosine of the vectors."""
+    return form if folds(form) else IdentityForm(form.dim, normalised=True)

@@ -1,6 +1,8 @@
 """What makes an event unusable, checked inside the kernels before anything is indexed.
 
 The outcome codes repeat `learners.outcome` as plain integers, which kernels can inline.
+
+Which sparse rows every step refuses, told without a step; of dense ones: `omks_blocks.fault_dense`.
 """
 
 from __future__ import annotations
@@ -9,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.compile import Csr, inlined
+from learners.kernels.compile import CSR, Csr, inlined, kernel
 from learners.outcome import Outcome, Reason
+
+from numba import types  # isort: skip
+
 
 UPDATED, PASSIVE, DEGENERATE, REJECTED = (int(outcome) for outcome in Outcome)
 NONE, NOT_FINITE, OUT_OF_RANGE, NOT_INCREASING, MAGNITUDE = (int(reason) for reason in list(Reason)[:5])
@@ -95,3 +100,11 @@ def step_size(margin: float, squared_norm: float, aggressiveness: float) -> tupl
     if tau == zero or not np.isfinite(tau):
         return DEGENERATE, np.float32(loss), zero
     return UPDATED, np.float32(loss), tau
+
+
+@kernel(types.void(types.int64, CSR, types.uint8[::1]))
+def fault_sparse(dim: int, rows: Csr, reason: Any) -> None:
+    """reason[row], where it is NONE, becomes the fault of the CSR row in `dim` columns."""
+    for row in range(len(rows[0]) - 1):
+        if reason[row] == NONE:
+            reason[row], _ = scan_sparse(dim, rows, row)

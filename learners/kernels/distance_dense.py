@@ -15,7 +15,7 @@ import numpy as np
 
 from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_dense, scan_weight, step_size
 from learners.kernels.compile import DOUBLES, ROWS, ROWS_OUT, STEPS_OUT, Steps, inlined, kernel
-from learners.kernels.dense_rows import add_symmetric, row_dot
+from learners.kernels.matrix_rows import add_symmetric_dense, row_dot
 
 from numba import types  # isort: skip
 
@@ -95,5 +95,5 @@ def step_pairs_dense(
         margin = margin_dense(W, sums, t, errors[t])
         outcome[t], loss[t], tau[t] = step_size(margin, squares[t], C * weight)
         if outcome[t] == UPDATED:
-            add_symmetric(W, tau[t], sums, t, errors[t])
+            add_symmetric_dense(W, tau[t], sums, t, errors[t])
     return len(sums), accepted

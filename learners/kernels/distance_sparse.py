@@ -17,8 +17,8 @@ import numpy as np
 from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_sparse, scan_weight, step_size
 from learners.kernels.compile import CSR, DOUBLES, FLOATS_OUT, STEPS_OUT, Csr, Steps, inlined, kernel
 from learners.kernels.distance_dense import NORMS_OUT
-from learners.kernels.replay_sparse import CSR_OUT
-from learners.kernels.sparse_rows import add_symmetric, difference, prefetch_ahead
+from learners.kernels.matrix_rows import add_symmetric_sparse, difference, prefetch_ahead
+from learners.kernels.oasis_sparse import CSR_OUT
 
 from numba import types  # isort: skip
 
@@ -182,5 +182,5 @@ def step_pairs_sparse(
         outcome[t], loss[t], tau[t] = step_size(margin, squares[t], C * weight)
         if outcome[t] == UPDATED:
             here = (e_ind, e_val, np.uint64(e_ptr[t]), np.uint64(e_ptr[t + 1] - e_ptr[t]))
-            add_symmetric(W, stride, tau[t], sums, t, here)
+            add_symmetric_sparse(W, stride, tau[t], sums, t, here)
     return rows, accepted

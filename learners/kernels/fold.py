@@ -16,7 +16,7 @@ from learners.kernels.compile import (
     Csr,
     kernel,
 )
-from learners.kernels.prefetch import prefetch
+from learners.kernels.intrinsics import prefetch
 
 from numba import njit, types  # isort: skip
 

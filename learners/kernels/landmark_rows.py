@@ -14,7 +14,7 @@ import numpy as np
 
 from learners.kernels.checks import NONE, scan_dense, scan_sparse
 from learners.kernels.compile import CSR, DOUBLES, FLOATS, ROWS, ROWS_OUT, Csr, inlined, kernel
-from learners.kernels.rows import refused
+from learners.kernels.map_rows import refused
 
 from numba import types  # isort: skip
 

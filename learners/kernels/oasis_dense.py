@@ -2,9 +2,9 @@
 
 One pass over W for the margin q^T W (c - s), row by row, and one for W <- W + tau q (c - s)^T; rows with q_i
 = 0 are skipped in both. W of a few hundred dimensions stays in the cache, so both passes are vectorised.
-"""
 
-# ruff: noqa: PLR0917  (kernels take plain arrays)
+OASIS steps on dense rows taken again: W <- W + tau V(q, e), bit for bit what `oasis_dense` added.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_dense, scan_weight, step_size
-from learners.kernels.compile import DOUBLES, ROWS, ROWS_OUT, STEPS_OUT, Steps, inlined, kernel
-from learners.kernels.dense_rows import add, add_symmetric, row_dot
+from learners.kernels.checks import (
+    MAX_DIFFERENCE,
+    NONE,
+    REJECTED,
+    UPDATED,
+    scan_dense,
+    scan_weight,
+    step_size,
+)
+from learners.kernels.compile import DOUBLES, FLOATS, ROWS, ROWS_OUT, STEPS_OUT, Steps, inlined, kernel
+from learners.kernels.matrix_rows import add_dense, add_symmetric_dense, row_dot
 
 from numba import types  # isort: skip
+
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 
 @inlined
@@ -68,7 +79,33 @@ def step_dense(
                 margin += np.float64(query[t, row]) * np.float64(row_dot(W, row, e))
         outcome[t], loss[t], tau[t] = step_size(margin, q_squared * e_squared, C * weight)
         if outcome[t] == UPDATED and symmetric:
-            add_symmetric(W, tau[t], query, t, e)
+            add_symmetric_dense(W, tau[t], query, t, e)
         elif outcome[t] == UPDATED:
-            add(W, tau[t], query, t, e)
+            add_dense(W, tau[t], query, t, e)
     return rows, accepted
+
+
+@inlined
+def _sound(rows: Any, row: int) -> bool:
+    """Whether a row holds numbers that a difference of vectors may have."""
+    sound = True
+    for column in range(rows.shape[1]):
+        sound &= abs(rows[row, column]) <= MAX_DIFFERENCE
+    return sound
+
+
+@kernel(types.int64(ROWS_OUT, types.boolean, FLOATS, ROWS, ROWS))
+def replay_dense(W: Any, symmetric: bool, tau: Any, query: Any, error: Any) -> int:
+    """Take steps again in order; how many were, fewer than given where the next one is malformed.
+
+    W: float32 [dim, dim], overwritten. symmetric: add (V + V^T)/2. tau: float32 [n]. query, error = c - s:
+    float32 [n, dim].
+    """
+    for t in range(len(tau)):
+        if not (_sound(query, t) and _sound(error, t) and np.isfinite(tau[t])):
+            return t
+        if symmetric:
+            add_symmetric_dense(W, tau[t], query, t, error[t])
+        else:
+            add_dense(W, tau[t], query, t, error[t])
+    return len(tau)

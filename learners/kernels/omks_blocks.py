@@ -23,7 +23,6 @@ from learners.kernels.checks import (
     scan_sparse,
     step_size,
 )
-from learners.kernels.combined import LARGEST, combined_loss, combined_outcome
 from learners.kernels.compile import (
     CSR,
     DOUBLES,
@@ -38,8 +37,8 @@ from learners.kernels.compile import (
     inlined,
     kernel,
 )
-from learners.kernels.dense_rows import add, row_dot
-from learners.kernels.hedge import weigh
+from learners.kernels.hedge import LARGEST, combined_loss, combined_outcome, weigh
+from learners.kernels.matrix_rows import add_dense, row_dot
 
 from numba import types  # isort: skip
 
@@ -115,7 +114,7 @@ def _step_block(
         if awake[t]:
             outcomes[t], _, taus[t] = step_size(margin, q_squared * e_squared, C * weights[t])
             if outcomes[t] == UPDATED:
-                add(W, taus[t], query[:, start:stop], t, e)
+                add_dense(W, taus[t], query[:, start:stop], t, e)
 
 
 @kernel(

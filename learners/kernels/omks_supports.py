@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from learners.kernels.checks import NONE, REJECTED, UPDATED, step_size
-from learners.kernels.combined import combined_loss, combined_outcome
 from learners.kernels.compile import (
     DOUBLES,
     DOUBLES_OUT,
@@ -25,7 +24,7 @@ from learners.kernels.compile import (
     inlined,
     kernel,
 )
-from learners.kernels.hedge import weigh
+from learners.kernels.hedge import combined_loss, combined_outcome, weigh
 from learners.kernels.kernel_values import (
     PLAN,
     Plan,
@@ -44,8 +43,7 @@ from learners.kernels.support_slots import (
     used_tile,
     without_minus_zero,
 )
-from learners.kernels.tiles import LANES, turn_lanes
-from learners.kernels.triplet_sums import AT_ONCE, SIDE_BY_SIDE, sum_many_triplets, sum_triplets
+from learners.kernels.tiles import AT_ONCE, LANES, SIDE_BY_SIDE, sum_many_triplets, sum_triplets, turn_lanes
 
 from numba import types  # isort: skip
 

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from learners.kernels.best import BEST, MASK, TERMS, Best, Terms, bar, offer, rounded, terms_of
 from learners.kernels.compile import (
     CSR,
     DOUBLES_OUT,
@@ -24,7 +23,8 @@ from learners.kernels.compile import (
     inlined,
     kernel,
 )
-from learners.kernels.lanes import QUERIES, dot_entries, dot_queries, reached
+from learners.kernels.intrinsics import QUERIES, dot_entries, dot_queries, reached
+from learners.kernels.scan_dense import BEST, MASK, TERMS, Best, Terms, bar, offer, rounded, terms_of
 
 from numba import types  # isort: skip
 

@@ -1,18 +1,85 @@
-"""Which key has which slot: who is let in, who goes, and whose events are refused. Pure, no vectors."""
+"""Settings of one model per key.
+
+Arrays of many models: those of one, with an axis of slots in front.
+
+Which key has which slot: who is let in, who goes, and whose events are refused. Pure, no vectors.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.errors import StateError
-from learners.keyed.config import MAX_KEY_BYTES, KeyedConfig
+from learners.errors import ConfigError, StateError
+from learners.matrix import to_write
 from learners.outcome import Reason
+from learners.protocol import Learner
+
+MAX_KEY_BYTES = 64
+"""Longest key, bytes of UTF-8; none of them is 0."""
+
+WhenFull: TypeAlias = Literal["refuse", "evict"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedConfig:
+    """Settings of one model per key.
+
+    make: dim -> the model of a key before any event. restore: (its arrays) -> the model that goes on from
+    them, taking over what it writes in place. slots: most models at once, > 0. when_full: what befalls a key
+    that comes when all are taken: "refuse" its events, or "evict" the key whose last event is the longest
+    ago, if that was at least evict_after events ago (and refuse otherwise). Raises ConfigError.
+    """
+
+    make: Callable[[int], Learner]
+    restore: Callable[[Mapping[str, NDArray[Any]]], Learner]
+    slots: int
+    when_full: WhenFull = "refuse"
+    evict_after: int = 0
+
+    def __post_init__(self) -> None:
+        if self.slots < 1:
+            raise ConfigError(f"slots must be at least 1, not {self.slots}")
+        if self.when_full not in ("refuse", "evict"):
+            raise ConfigError(f'when_full must be "refuse" or "evict", not {self.when_full!r}')
+        if self.evict_after < 0:
+            raise ConfigError(f"evict_after must be 0 or a number of events, not {self.evict_after}")
+
+
+CHECKED = 1 << 22
+"""Numbers of an array that are looked at together."""
+
+
+def repeated(array: NDArray[Any], slots: int) -> NDArray[Any]:
+    """[slots, ...] of copies of an array; pages of zeros stay untouched."""
+    repeated = np.zeros((slots, *array.shape), array.dtype)
+    if array.any():
+        repeated[...] = array
+    return repeated
+
+
+def taken_over(
+    arrays: Mapping[str, NDArray[Any]], name: str, one: NDArray[Any], slots: int, copy: bool
+) -> NDArray[Any]:
+    """The array of that name, which holds `slots` like `one`. Raises StateError."""
+    array = arrays.get(name)
+    if array is None:
+        raise StateError(f"array {name} is missing")
+    if array.dtype != one.dtype or array.shape != (slots, *one.shape):
+        raise StateError(
+            f"array {name} is {array.dtype} {array.shape}, not {one.dtype} {(slots, *one.shape)}"
+        )
+    flat = array.reshape(-1)
+    for start in range(0, flat.size if array.dtype.kind == "f" else 0, CHECKED):
+        if not np.isfinite(flat[start : start + CHECKED]).all():
+            raise StateError(f"array {name} holds values that are not finite")
+    return to_write(array, name, copy)
+
 
 Int64s = NDArray[np.int64]
 

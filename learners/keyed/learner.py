@@ -13,14 +13,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.batch import TripletBatch
-from learners.block import Float32s
+from learners.block import Float32s, TripletBatch
 from learners.errors import BlockError
 from learners.faults import faults_of
-from learners.keyed.arrays import repeated, taken_over
-from learners.keyed.config import KeyedConfig
-from learners.keyed.directory import Assigned, Directory
-from learners.matrix_state import checked_weights, one_triplet
+from learners.keyed.directory import Assigned, Directory, KeyedConfig, repeated, taken_over
+from learners.matrix import checked_weights, one_triplet
 from learners.outcome import REJECTED, Reason, StepInfo
 from learners.protocol import Learner
 from learners.steps import Steps, TripletSteps, taken_triplets

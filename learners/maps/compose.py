@@ -1,4 +1,7 @@
-"""Maps made of maps: one after another, and several side by side."""
+"""Maps made of maps: one after another, and several side by side.
+
+Mapped parts of the same objects, joined side by side.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,58 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Block
+from learners.block import Block, DenseBlock, SparseBlock
 from learners.errors import MapError
+from learners.kernels.map_rows import append_dense, append_sparse
+from learners.maps.approximations import NystroemMap, RffMap
 from learners.maps.base import ViewConfig, ViewMap, read_options
-from learners.maps.cosine import CosineMap
-from learners.maps.fourier import RffMap
-from learners.maps.hike import HikeMap
-from learners.maps.identity import IdentityMap
-from learners.maps.joined import joined
-from learners.maps.nystroem import NystroemMap
-from learners.maps.roots import SqrtMap
-from learners.maps.shares import SharesMap
-from learners.maps.standardise import StandardiseMap
-from learners.maps.tfidf import TfidfMap
-from learners.maps.unit import UnitMap, to_unit
-from learners.maps.whiten import WhitenMap
+from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
+from learners.maps.identity import CosineMap, IdentityMap, UnitMap, to_unit
+from learners.maps.scaling import StandardiseMap, TfidfMap, WhitenMap
+
+
+def joined(parts: Sequence[tuple[Block | None, int]], rows: int, sparse: bool) -> Block:
+    """The parts side by side, each of its dimension; None is a part that is missing, all zero.
+
+    sparse: whether the rows are CSR, which they must be where a part is. Values are copied, unless the only
+    part is sparse. A malformed row stays malformed for the same reason.
+    """
+    if not sparse:
+        return _dense(parts, rows)
+    if len(parts) == 1 and isinstance(parts[0][0], SparseBlock):  # nothing to join
+        return parts[0][0]
+    return _sparse(parts, rows)
+
+
+def _dense(parts: Sequence[tuple[Block | None, int]], rows: int) -> DenseBlock:
+    values, offset = np.zeros((rows, sum(dim for _, dim in parts)), np.float32), 0
+    for block, dim in parts:
+        if isinstance(block, DenseBlock):
+            values[:, offset : offset + dim] = block.values
+        offset += dim
+    return DenseBlock(values)
+
+
+def _sparse(parts: Sequence[tuple[Block | None, int]], rows: int) -> SparseBlock:
+    lengths = np.zeros(rows, np.int64)
+    for block, _ in parts:
+        if isinstance(block, DenseBlock):
+            lengths += np.count_nonzero(block.values, axis=1)
+        elif block is not None:
+            lengths += np.diff(block.indptr)
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    ends, total, offset = indptr[:-1].copy(), sum(dim for _, dim in parts), 0
+    indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    for block, dim in parts:
+        if isinstance(block, DenseBlock):
+            append_dense(block.values, offset, ends, indices, values)
+        elif block is not None:
+            append_sparse(block.kernel_rows(), dim, offset, total, ends, indices, values)
+        offset += dim
+    return SparseBlock(indptr, indices, values, total)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

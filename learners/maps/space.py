@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from learners.block import Block
 from learners.errors import MapError
 from learners.maps.base import ViewConfig, ViewMap
-from learners.maps.compose import block_widths, fit_map, load_map, own_arrays
-from learners.maps.joined import joined
-from learners.maps.unit import to_unit
+from learners.maps.compose import block_widths, fit_map, joined, load_map, own_arrays
+from learners.maps.identity import to_unit
 
 FORMAT = 1
 

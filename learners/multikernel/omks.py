@@ -17,21 +17,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.batch import TripletBatch
-from learners.block import Float32s, as_block
+from learners.block import Float32s, TripletBatch, as_block, row_blocks
 from learners.errors import BlockError, ConfigError, StateError
+from learners.faults import dense_rows, fault_weights, spread_rows
+from learners.forms.serving import DEFAULT_POWER
 from learners.hedge import first_standing, read_standing, theta
 from learners.kernels.support_slots import OLDEST, SMALLEST
-from learners.matrix_state import checked_weights, one_triplet
-from learners.multikernel.as_learned import AsLearned
-from learners.multikernel.config import KernelConfig, OmksConfig, one_kernel
-from learners.multikernel.plan import make_plan, mean_distances
+from learners.matrix import checked_weights, one_triplet
+from learners.multikernel.config import KernelConfig, OmksConfig, make_plan, mean_distances, one_kernel
+from learners.multikernel.form import AsLearned, SupportsForm
 from learners.multikernel.support import SupportSet
-from learners.multikernel.supports_form import SupportsForm
 from learners.outcome import UPDATED, StepInfo
-from learners.scores import row_blocks
-from learners.serving import DEFAULT_POWER
-from learners.spread import dense_rows, fault_weights, spread_rows
 from learners.steps import Steps, TripletSteps, taken_triplets
 
 EVICTIONS = {"oldest": OLDEST, "smallest": SMALLEST}

@@ -15,11 +15,10 @@ from learners.errors import StateError
 from learners.kernels.compile import Steps
 from learners.kernels.kernel_values import Plan
 from learners.kernels.omks_supports import step_supports
-from learners.kernels.support_scores import score_supports
-from learners.kernels.support_slots import EMPTY, index_support
+from learners.kernels.support_slots import EMPTY, index_support, score_supports
 from learners.kernels.tiles import LANES
+from learners.matrix import to_write
 from learners.multikernel.config import OmksConfig
-from learners.ownership import to_write
 
 WIDTH = 8
 """taus of a triplet fill whole vectors of so many numbers."""

@@ -2,10 +2,18 @@
 arrays out."""
 
 from learners.search.items import DenseItems, Items, SparseItems, as_items
-from learners.search.merge import merge_topk
-from learners.search.rescoring import SHORTLIST, best_of, exact_scores, kept_scores
-from learners.search.rows import score_rows
-from learners.search.topk import TopK, topk, topk_dense, topk_sparse
+from learners.search.topk import (
+    SHORTLIST,
+    TopK,
+    best_of,
+    exact_scores,
+    kept_scores,
+    merge_topk,
+    score_rows,
+    topk,
+    topk_dense,
+    topk_sparse,
+)
 
 __all__ = [
     "SHORTLIST",

@@ -10,31 +10,48 @@ for a normalised score, 0 for an item without a norm, which then scores 0. offse
 score where similarity is a distance.
 
 Rows come descending by score, equal scores by ascending row.
+
+One answer out of the answers of several parts.
+
+The order of a few items by the scores themselves, for similarities that no inner product gives.
+
+The score itself, for given rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Float32s, Int64s
+from learners.block import Block, Float32s, Int64s
 from learners.errors import BlockError
-from learners.kernels.best import settle
-from learners.kernels.lanes import QUERIES
-from learners.kernels.scan_dense import encode_queries, scan
-from learners.kernels.scan_sparse import scan_many_long, scan_many_short, scan_one_long, scan_one_short
-from learners.search.checks import (
+from learners.forms.quadratic import ServedForm, featured
+from learners.kernels.intrinsics import QUERIES
+from learners.kernels.scan_dense import encode_queries, scan, score_rows_dense, settle
+from learners.kernels.scan_sparse import (
+    scan_many_long,
+    scan_many_short,
+    scan_one_long,
+    scan_one_short,
+    score_places_long,
+    score_places_short,
+)
+from learners.search.items import (
     EVERY,
+    UP,
+    DenseItems,
+    Items,
     Mask,
+    SparseItems,
     checked_mask,
     checked_offset,
     checked_queries,
     checked_rows,
     checked_scale,
 )
-from learners.search.items import UP, DenseItems, Items, SparseItems
 
 TopK: TypeAlias = tuple[Float32s, Int64s]
 """Scores float32 [m, k] and rows int64 [m, k]; what is absent has score -inf and row -1, at the end."""
@@ -176,3 +193,76 @@ def _encoded(queries: Float32s, width: int) -> tuple[NDArray[np.int16], NDArray[
     most = min(np.iinfo(np.int16).max, np.iinfo(np.int32).max // (127 * width))
     encode_queries(queries, most, SLACK, UP, coded, weights)
     return coded, weights
+
+
+def merge_topk(parts: Sequence[TopK], k: int) -> tuple[Float32s, Int64s, Int64s]:
+    """(scores, parts, rows), each [m, at most k]: the k best of at least one part, ties by ascending (part,
+    row).
+
+    What is absent has score -inf, part -1 and row -1, at the end.
+    """
+    scores = np.concatenate([scores for scores, _ in parts], axis=1)
+    rows = np.concatenate([rows for _, rows in parts], axis=1)
+    numbers = np.repeat(np.arange(len(parts)), [part.shape[1] for _, part in parts])
+    numbers = np.where(rows >= 0, numbers, -1)
+    # Absent ones share the lowest score with nothing that is present: every score is finite.
+    order = np.lexsort((rows, numbers, -scores), axis=1)[:, :k]
+    best = (np.take_along_axis(array, order, axis=1) for array in (scores, numbers, rows))
+    return next(best), next(best), next(best)
+
+
+SHORTLIST = 1000
+"""Items that are scored for each query where nobody says how many."""
+
+MOST = float(np.finfo(np.float32).max)
+
+
+def exact_scores(form: ServedForm, query: Block, items: Block, features: Float32s | None = None) -> Float32s:
+    """Scores float32 [items] of one query, a block of one row, by the form itself; features: of the items,
+    where the form keeps any and they are known, which changes no bit. A score is kept within +-3.4e38, and
+    one that is no number is the least.
+    """
+    if featured(form) and features is not None:
+        scores = form.pair_scores(query, form.features(query), items, features)
+    else:
+        scores = form.scores(query, items)
+    return kept_scores(scores[0])
+
+
+def best_of(scores: Float32s, rows: Int64s, k: int) -> TopK:
+    """The k best of rows with these scores, as `topk` gives them for one query: float32 [1, k] and int64
+    [1, k], descending, equal ones by ascending row, -inf and -1 for what is absent. rows: each once.
+    """
+    order = np.lexsort((rows, -scores))[:k]
+    best, where = np.full((1, k), -np.inf, np.float32), np.full((1, k), -1, np.int64)
+    best[0, : len(order)], where[0, : len(order)] = scores[order], rows[order]
+    return best, where
+
+
+def kept_scores(scores: Float32s) -> Float32s:
+    """Scores within +-3.4e38, the least for what is no number."""
+    return np.asarray(np.nan_to_num(scores, nan=-MOST, posinf=MOST, neginf=-MOST), np.float32)
+
+
+def score_rows(
+    folded: Float32s,
+    items: Items,
+    scale: Float32s | None,
+    rows: Int64s,
+    *,
+    offset: Float32s | None = None,
+) -> Float32s:
+    """Scores float32 [len(rows)] of one folded query float32 [d] for these rows, bit for bit those of `topk`.
+
+    Raises BlockError as `topk` does, and for a row outside the items.
+    """
+    query = checked_queries(folded[None], items.dim)[0]
+    terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
+    chosen = checked_rows(rows, len(items))
+    scores = np.empty(len(chosen), np.float32)
+    if isinstance(items, SparseItems):
+        score = score_places_short if items.columns.dtype == np.uint16 else score_places_long
+        score(query, items.arrays(), terms, items.places[chosen], scores)
+    else:
+        score_rows_dense(query, items.values, terms, chosen, scores)
+    return scores

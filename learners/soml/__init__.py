@@ -1,8 +1,5 @@
 """SOML: sparse online learning of a diagonal metric."""
 
-from learners.soml.config import SomlDaConfig, SomlTgConfig
-from learners.soml.da import SomlDa
-from learners.soml.diagonal import DiagonalLearner
-from learners.soml.tg import SomlTg
+from learners.soml.learners import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 
 __all__ = ["DiagonalLearner", "SomlDa", "SomlDaConfig", "SomlTg", "SomlTgConfig"]

@@ -17,11 +17,10 @@ from daemon.config.model import ServingConfig
 from daemon.demo.clicks import position_biased
 from daemon.versions.algorithms import untrained
 from daemon.versions.matrix_form import make_form, power_of
-from learners.block import Float32s
-from learners.carried import CarriedError, CarriedForm, carried_error
-from learners.quadratic import inverse_roots
-from learners.scores import against
-from learners.serving import ServingForm
+from learners.block import Float32s, against
+from learners.forms.carried import CarriedError, CarriedForm, carried_error
+from learners.forms.quadratic import inverse_roots
+from learners.forms.serving import ServingForm
 from tests.benchmarks.harness import Figure
 from tests.quality.datasets import Dataset, photos, texts
 from tests.quality.simulation import BATCH, Setting, Simulation

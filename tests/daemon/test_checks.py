@@ -24,9 +24,8 @@ from daemon.memory import (
 )
 from daemon.versions.algorithms import algorithm_of, untrained
 from daemon.versions.by_key import SLOT_BYTES
-from learners.batch import TripletBatch
-from learners.block import as_block
-from learners.multikernel.supports_form import MOST_OBJECTS
+from learners.block import TripletBatch, as_block
+from learners.multikernel.form import MOST_OBJECTS
 from tests.learners.examples import triplets
 
 

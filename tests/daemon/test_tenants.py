@@ -25,7 +25,7 @@ from daemon.versions.keyed_form import KeyedForm
 from daemon.versions.maps import map_of
 from daemon.versions.serving_form import serving_form
 from learners.block import Block
-from learners.quadratic import ServedForm
+from learners.forms.quadratic import ServedForm
 from streams.catalog import load_catalog
 from tests.daemon.serve.test_role import Place, Role
 from tests.waiting import until

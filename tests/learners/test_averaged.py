@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import REJECTED, BlockError, ConfigError, Oasis, OasisConfig, StateError, StepBatch
-from learners.averaged import Averaged, AveragedConfig
+from learners.averaged import Averaged, AveragedConfig, average_states
 from learners.dissim import Dissim, DissimConfig
-from learners.rankers import average_states
 from learners.spectrum import symmetry_index
 
 from .examples import block, dense, matrices, rows, triplets

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import Oasis, OasisConfig, TripletBatch, as_block
-from learners.blockwise import Layout
+from learners.forms.blocks import BlockLayout
 from learners.hedge import HedgeConfig, best_beta
 from learners.multikernel import KernelConfig, Omks, OmksConfig, ViewKernels, one_kernel
 from learners.omks_maps import OmksMaps, OmksMapsConfig
@@ -147,7 +147,7 @@ def omks_maps(hedge: HedgeConfig) -> OmksMaps:
 def margins_of(learner: Omks | OmksMaps, q: Floats, c: Floats, s: Floats) -> Doubles:
     """S_i(q, c) - S_i(q, s) of each kernel, of one event [1, DIM] each."""
     if isinstance(learner, OmksMaps):
-        layout, e = Layout.of(learner.config.widths), (c - s).astype(float)
+        layout, e = BlockLayout.of(learner.config.widths), (c - s).astype(float)
         parts = zip(layout.columns, layout.matrices(learner.W), strict=True)
         return np.array([float(q[0, at] @ W @ e[0, at]) for at, W in parts])
     each, items = np.eye(learner.config.kernels, dtype=np.float32), np.concatenate([c, s])

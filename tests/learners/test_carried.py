@@ -8,9 +8,9 @@ from scipy import sparse
 
 from learners import Oasis, OasisConfig, ServingForm, TripletBatch, as_block
 from learners.block import Block
-from learners.carried import CarriedForm, Tangent, carried_error
+from learners.forms.carried import CarriedForm, Tangent, carried_error
+from learners.forms.serving import DEFAULT_POWER as POWER
 from learners.psd import psd_part, psd_tangent
-from learners.serving import DEFAULT_POWER as POWER
 
 DIM = 24
 

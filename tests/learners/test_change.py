@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from learners.change import change
 from learners.errors import ConfigError
-from learners.spectrum import spectrum
+from learners.spectrum import change, spectrum
 
 
 def learned(dim: int, seed: int, steps: int = 12) -> NDArray[np.float32]:

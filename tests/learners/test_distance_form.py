@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import BlockError
-from learners.carried import CarriedForm, carried_error
 from learners.dissim import Dissim, DissimConfig
+from learners.forms.carried import CarriedForm, carried_error
+from learners.forms.quadratic import apply_terms, by_distance, terms_of
+from learners.forms.serving import ServingForm
 from learners.psd import factor
-from learners.quadratic import apply_terms, by_distance, terms_of
-from learners.serving import ServingForm
 
 from .examples import block, dense, rows, triplets
 from .oracle import psd

@@ -229,7 +229,7 @@ def test_whitening_of_many_columns_finds_the_same_directions(monkeypatch: pytest
     rows_ = rng.standard_normal((200, 5)) * [9, 7, 5, 3, 2] @ rng.standard_normal((5, 40))
     rows_ += 0.1 * rng.standard_normal(rows_.shape)
     exact = whitened(rows_, components=5)
-    monkeypatch.setattr("learners.maps.whiten.EXACT_DIM", 39)
+    monkeypatch.setattr("learners.maps.scaling.EXACT_DIM", 39)
     randomised = whitened(rows_, components=5)
     np.testing.assert_allclose(randomised @ randomised.T, exact @ exact.T, atol=1e-3)
     np.testing.assert_array_equal(randomised, whitened(rows_, components=5))

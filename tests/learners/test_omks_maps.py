@@ -114,7 +114,7 @@ def test_a_stream_cut_anywhere_gives_the_same_bits(rule: str, kind: str, seed: i
 def test_rows_are_spread_out_a_few_at_a_time_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, whole, pieces = triplets(5, 50, DIM, "sparse"), learner(), learner()
     info = whole.learn_many(batch)
-    monkeypatch.setattr("learners.scores.BLOCK_FLOATS", 8 * DIM)
+    monkeypatch.setattr("learners.block.BLOCK_FLOATS", 8 * DIM)
     assert pieces.learn_many(batch).loss.tobytes() == info.loss.tobytes()
     assert bits(pieces) == bits(whole)
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from learners.block import Block, DenseBlock, as_block
-from learners.carried import CarriedForm
-from learners.pieces import Pieces, batches, whole
-from learners.quadratic import FormInPieces
-from learners.serving import ServingForm
+from learners.forms.carried import CarriedForm
+from learners.forms.quadratic import FormInPieces, Pieces, batches, whole
+from learners.forms.serving import ServingForm
 
 DIM, ROWS = 300, 1_500
 

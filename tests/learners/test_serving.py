@@ -197,7 +197,7 @@ def test_many_rows_are_scored_in_blocks_alike(kind: str, full: bool, monkeypatch
     form = ServingForm.from_matrix(learned(), full_up_to=4096 if full else 0, pairs=5)
     left, right = block(rows(rng, 23, DIM), kind), block(rows(rng, 5, DIM), kind)
     whole = form.scores(left, right)
-    monkeypatch.setattr("learners.scores.BLOCK_FLOATS", 4 * DIM)
+    monkeypatch.setattr("learners.block.BLOCK_FLOATS", 4 * DIM)
     np.testing.assert_allclose(form.scores(left, right), whole, atol=1e-6)
 
 

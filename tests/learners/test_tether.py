@@ -10,17 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import Oasis, OasisConfig
-from learners.batch import TripletBatch
-from learners.block import as_block
+from learners.block import TripletBatch, as_block
 from learners.dissim import DissimConfig
 from learners.errors import BlockError, ConfigError
 from learners.lego import LegoConfig
 from learners.outcome import REJECTED, UPDATED
 from learners.psd import project_psd
-from learners.pull import pull
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.steps import taken_steps
-from learners.tether import TetherConfig, Tethered
+from learners.tether import TetherConfig, Tethered, pull
 
 DIM = 7
 INNER = (OasisConfig(), OasisConfig(symmetric="online", psd_every=4), DissimConfig(), LegoConfig())

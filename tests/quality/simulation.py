@@ -21,8 +21,8 @@ from daemon.validate.judge import Judge
 from daemon.validate.rules import CLICKS, Judged, Standing, judge_by
 from daemon.validate.scorer import Scorer
 from daemon.versions.algorithms import ALGORITHMS, untrained
-from learners.batch import TripletBatch
-from learners.quadratic import ServedForm
+from learners.block import TripletBatch
+from learners.forms.quadratic import ServedForm
 from streams.event import Event, Impression, ObjectRef
 from streams.feed.decide import Decider
 from streams.feed.options import FeedSettings

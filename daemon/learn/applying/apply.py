@@ -14,7 +14,7 @@ from daemon.learn.applying.progress import Applied
 from daemon.learn.applying.ready import Ready
 from daemon.learn.applying.state import State
 from daemon.versions.counters import CAPPED, DUPLICATE, EVICTED, LIMITED, POISON, REJECTED
-from learners.batch import TripletBatch
+from learners.block import TripletBatch
 from learners.caps import REASONS
 from learners.outcome import Outcome, Reason, StepInfo
 from streams.poison import DeadLetter

@@ -7,8 +7,7 @@ features of their own go through the frozen map.
 from __future__ import annotations
 
 from daemon.objects.mapped import as_blocks, map_catalog, overlay
-from learners.batch import TripletBatch
-from learners.block import Block
+from learners.block import Block, TripletBatch
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
 from streams.decode import DecodedBatch

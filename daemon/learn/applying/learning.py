@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from daemon.learn.applying.names import Names, event_ids, event_names
 from daemon.learn.applying.state import State
-from learners.batch import TripletBatch
+from learners.block import TripletBatch
 from learners.caps import learn_capped
 from learners.outcome import StepInfo
 from streams.decode import DecodedBatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from learners.batch import TripletBatch
+from learners.block import TripletBatch
 from streams.decode import DecodedBatch
 from streams.source import RecordBatch
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from learners.batch import TripletBatch
+from learners.block import TripletBatch
 from learners.outcome import StepInfo
 
 

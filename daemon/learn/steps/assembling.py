@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from daemon.learn.steps.applied import AppliedBatch
 from daemon.objects.mapped import as_block
-from learners.batch import TripletBatch
-from learners.block import Block, DenseBlock, concatenate
+from learners.block import Block, DenseBlock, TripletBatch, concatenate
 from learners.outcome import Outcome, StepInfo
 from learners.steps import StepBatch, TripletSteps
 from learners.steps import Steps as LearnerSteps

@@ -16,7 +16,7 @@ from daemon.learn.applying.ready import Ready
 from daemon.learn.threads.part import Part
 from daemon.learn.threads.pollsize import PollSize
 from daemon.process.watchdog import Pulse
-from learners.batch import TripletBatch
+from learners.block import TripletBatch
 from streams.decode import DecodedBatch
 from streams.errors import StreamUnavailable
 from streams.source import UNKNOWN, RecordBatch, Source

@@ -9,8 +9,7 @@ import numpy as np
 from daemon.serve.items.snapshot import IndexPart
 from daemon.serve.retrieve.part import ReadyPart
 from learners.block import Float32s
-from learners.pieces import Pieces
-from learners.quadratic import ServedForm, featured
+from learners.forms.quadratic import Pieces, ServedForm, featured
 
 MOST_BYTES = 1 << 30
 """Of one part: larger parts are scored without."""

@@ -17,7 +17,7 @@ from daemon.serve.retrieve.features import features_of
 from daemon.serve.retrieve.guard import QUERIES, TOP, Guarded, choose_width, recall
 from daemon.serve.retrieve.part import Indexed, ReadyPart, folded_queries, near_enough, nearest
 from learners.block import Block, Float32s
-from learners.pieces import Pieces, whole
+from learners.forms.quadratic import Pieces, whole
 from learners.search import DenseItems, as_items
 
 SLICE = 1 << 16

@@ -11,7 +11,7 @@ from daemon.replica.view import View
 from daemon.serve.retrieve.ann import AnnIndex
 from daemon.serve.retrieve.guard import TOP, saves
 from learners.block import Block, DenseBlock, Float32s
-from learners.quadratic import inverse_roots
+from learners.forms.quadratic import inverse_roots
 from learners.search import DenseItems, Items, TopK, topk, topk_dense
 
 Mask = NDArray[np.bool_]

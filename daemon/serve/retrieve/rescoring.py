@@ -9,7 +9,7 @@ import numpy as np
 
 from daemon.serve.items.snapshot import IndexSnapshot
 from learners.block import Block, Float32s, Int64s, concatenate
-from learners.quadratic import ServedForm
+from learners.forms.quadratic import ServedForm
 from learners.search import exact_scores
 
 Place = tuple[float, int, int]

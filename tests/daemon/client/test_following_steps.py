@@ -14,9 +14,9 @@ from daemon.exits import EX_OK
 from daemon.replica.loading import records_of
 from daemon.replica.view import View
 from daemon.versions.matrix_form import make_form, power_of
-from learners.carried import CarriedForm
-from learners.quadratic import inverse_roots
-from learners.scores import against
+from learners.block import against
+from learners.forms.carried import CarriedForm
+from learners.forms.quadratic import inverse_roots
 from tests.daemon.learn.conftest import DIM, Site, make_events
 from tests.waiting import until
 

@@ -21,7 +21,7 @@ from daemon.models.compare import Asked, compare
 from daemon.replica.stepping import steps_of
 from daemon.versions.algorithms import ALGORITHMS, by_steps, digest_of, state_digest
 from daemon.versions.serving_form import learner_of, serving_form
-from learners.quadratic import folds
+from learners.forms.quadratic import folds
 from streams.errors import TopicMissing
 from streams.open import open_source
 from streams.steps.segment import Base, Steps, Triplets

@@ -15,8 +15,7 @@ from daemon.exits import EX_OK
 from daemon.learn import role
 from daemon.learn.replaying.replay import replay
 from daemon.telemetry import LearnMetrics
-from learners.batch import TripletBatch
-from learners.block import DenseBlock
+from learners.block import DenseBlock, TripletBatch
 from learners.oasis import Oasis, OasisConfig
 from streams.address import Address
 from streams.catalog import Catalog, save_catalog

@@ -18,10 +18,10 @@ from daemon.models.diff import feature_names, moved_queries, nearest, sample
 from daemon.models.objects import Objects
 from daemon.versions.arrays import pack
 from learners.block import DenseBlock, SparseBlock
+from learners.forms.serving import ServingForm
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps.space import ViewConfig
 from learners.search import as_items
-from learners.serving import ServingForm
 from tests.daemon.oasis_versions import OASIS, state_of
 
 DIM = 12

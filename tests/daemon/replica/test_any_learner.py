@@ -18,7 +18,7 @@ from daemon.versions.algorithms import ALGORITHMS, by_steps
 from daemon.versions.forms import HELD
 from daemon.versions.serving_form import learner_of
 from learners import as_block
-from learners.carried import CarriedForm
+from learners.forms.carried import CarriedForm
 from tests.daemon.learn.conftest import DIM, Site, make_events
 from tests.waiting import until
 

@@ -16,8 +16,7 @@ from daemon.versions.forms import FormKind, MadeAnew
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict, KeyVerdicts
 from daemon.versions.keyed_form import KeyedForms
 from daemon.versions.matrix_form import MatrixForms
-from learners.batch import TripletBatch
-from learners.block import DenseBlock
+from learners.block import DenseBlock, TripletBatch
 from learners.keyed import Keyed, KeyedConfig
 from learners.oasis import Oasis, OasisConfig
 from learners.soml import SomlDa, SomlDaConfig

@@ -14,9 +14,8 @@ import pytest
 from daemon.replica import follower
 from daemon.replica.settings import Following, Hooks
 from daemon.versions.serving_form import settings_digest
-from learners.block import Block
-from learners.quadratic import inverse_roots
-from learners.scores import against
+from learners.block import Block, against
+from learners.forms.quadratic import inverse_roots
 from tests.waiting import until
 
 from .world import World, serves

@@ -10,7 +10,7 @@ import pytest
 
 from daemon.client import follow
 from daemon.exits import EX_OK
-from learners.quadratic import by_distance, folds
+from learners.forms.quadratic import by_distance, folds
 from tests.daemon.serve.test_role import Place
 from tests.daemon.serve.test_role_supports import asked, offline
 from tests.waiting import until

@@ -22,9 +22,9 @@ from daemon.validate.bench import holdout_rule
 from daemon.versions.maps import map_of
 from daemon.versions.serving_form import learner_of, serving_form
 from learners.block import Block
+from learners.forms.quadratic import ServedForm
 from learners.hedge import HedgeConfig, first_standing
 from learners.multikernel import Omks
-from learners.quadratic import ServedForm
 from streams.catalog import load_catalog
 from tests.daemon.serve.test_role import OBJECTS, Place
 from tests.waiting import until

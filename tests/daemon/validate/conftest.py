@@ -17,8 +17,7 @@ from daemon.telemetry import ValidateMetrics
 from daemon.validate.bench import open_bench
 from daemon.validate.validator import Validator
 from daemon.versions.arrays import pack
-from learners.batch import TripletBatch
-from learners.block import DenseBlock
+from learners.block import DenseBlock, TripletBatch
 from learners.maps import SpaceMap, ViewConfig
 from learners.oasis import Oasis, OasisConfig
 from streams.address import parse_address

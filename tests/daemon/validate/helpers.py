@@ -9,7 +9,7 @@ from daemon.validate.judged import JudgedQueries
 from daemon.validate.judgments import load_judgments
 from daemon.validate.objects import MappedObjects
 from daemon.validate.window import is_usable
-from learners.serving import ServingForm
+from learners.forms.serving import ServingForm
 from streams.event import ObjectRef
 from streams.partitions import is_holdout, route_key
 

@@ -16,8 +16,8 @@ from daemon.validate.lists import draws
 from daemon.validate.objects import MappedObjects
 from daemon.validate.scorer import NotFinite, Scorer
 from learners.block import DenseBlock, as_block
+from learners.forms.serving import ServingForm
 from learners.maps import SpaceMap, ViewConfig
-from learners.serving import ServingForm
 from streams.catalog import Catalog
 from streams.event import DenseColumn, Impression, ObjectRef, SpaceSpec, SparseColumn, ViewSpec
 from tests.daemon.validate.helpers import OneJudge, cosine, judge_of, plain, usable

@@ -19,7 +19,7 @@ from daemon.validate.scorer import Scorer
 from daemon.versions.key_verdicts import COSINE, LEARNED, verdicts_from_json
 from daemon.versions.matrix_form import make_form
 from daemon.versions.serving_form import learner_of
-from learners.batch import TripletBatch
+from learners.block import TripletBatch
 from learners.keyed import Keyed, KeyedConfig
 from learners.oasis import Oasis, OasisConfig
 from streams.codec import encode_impression

@@ -11,10 +11,10 @@ from scipy import sparse as sparse_module
 from daemon.validate.identity import is_identity
 from daemon.validate.scorer import Scorer
 from learners.block import as_block
-from learners.forms.identity import IdentityForm
+from learners.forms.diagonal import IdentityForm
+from learners.forms.serving import ServingForm
 from learners.maps import SpaceMap, ViewConfig
 from learners.multikernel import Omks, OmksConfig, ViewKernels
-from learners.serving import ServingForm
 from tests.daemon.validate.helpers import judge_of, plain
 from tests.learners.examples import triplets
 

@@ -11,7 +11,7 @@ from daemon.config.learners import LEARNERS
 from daemon.config.model import ServingConfig
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners import Block, Learner
-from learners.quadratic import FoldingForm, ServedForm, by_distance, folds
+from learners.forms.quadratic import FoldingForm, ServedForm, by_distance, folds
 from tests.learners.examples import block, rows, triplets
 
 DIM = 12

@@ -12,7 +12,7 @@ from daemon.config.model import ServingConfig
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners import Learner
 from learners.averaged import Averaged
-from learners.quadratic import FoldingForm, by_distance, folds
+from learners.forms.quadratic import FoldingForm, by_distance, folds
 from tests.learners.examples import rows, triplets
 from tests.learners.oracle import psd
 

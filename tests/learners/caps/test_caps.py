@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from learners.batch import TripletBatch
-from learners.block import DenseBlock, as_block
+from learners.block import DenseBlock, TripletBatch, as_block
 from learners.caps import ITEM, QUERY, SOURCE, CappedInfo, CapsConfig, StepWindow, learn_capped
-from learners.caps.kernel import UNIT
 from learners.errors import BlockError, ConfigError, StateError
+from learners.kernels.caps import UNIT
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import UPDATED, StepInfo
 

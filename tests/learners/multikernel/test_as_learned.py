@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from learners.errors import StateError
 from learners.multikernel import KernelConfig, Omks, one_kernel
-from learners.multikernel.as_learned import AsLearned
+from learners.multikernel.form import AsLearned
 
 from ..examples import triplets
 from .setups import DIM, GAMMA

@@ -7,15 +7,14 @@ import pytest
 from scipy import sparse
 
 from learners.block import DenseBlock
-from learners.block_krylov import kernel_ends
 from learners.errors import ConfigError, StateError
+from learners.forms.serving import ServingForm
 from learners.hedge import HedgeConfig
 from learners.multikernel import KernelConfig, Omks, OmksConfig, ViewKernels, one_kernel
-from learners.multikernel import supports_form as supports
-from learners.multikernel.as_learned import AsLearned
-from learners.multikernel.supports_form import SupportsForm
+from learners.multikernel import form as supports
+from learners.multikernel.form import AsLearned, SupportsForm
+from learners.multikernel.spectrum import kernel_ends
 from learners.oasis import Oasis, OasisConfig
-from learners.serving import ServingForm
 
 from ..examples import triplets
 from ..oracle_kernels import mean, on_view

@@ -14,9 +14,9 @@ from daemon.replica.model import ModelId
 from daemon.serve.query import Answers, Query
 from daemon.serve.retrieve import Searcher
 from learners import ServingForm
-from learners.carried import CarriedForm
-from learners.quadratic import inverse_roots
-from learners.scores import against
+from learners.block import against
+from learners.forms.carried import CarriedForm
+from learners.forms.quadratic import inverse_roots
 from tests.daemon.serve.http.test_refusals import BODIES
 from tests.daemon.serve.http.toy import Served, running
 from tests.daemon.serve.retrieve.makers import DIM, Items, learned, searcher_of, several_parts, view_of

@@ -16,7 +16,7 @@ from daemon.serve.retrieve import AnnSettings, KeySettings, Searcher
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict, KeyVerdicts
 from daemon.versions.keyed_form import KeyedForm, KeyedForms
 from daemon.versions.matrix_form import MatrixForms
-from learners.batch import TripletBatch
+from learners.block import TripletBatch
 from learners.keyed import Keyed, KeyedConfig
 from learners.oasis import Oasis, OasisConfig
 from tests.daemon.serve.retrieve.makers import (

@@ -12,8 +12,8 @@ from daemon.serve.query import Hit, Query, Refused
 from daemon.serve.retrieve import Searcher, features, finding
 from daemon.serve.retrieve.rescoring import Rescoring
 from learners.block import DenseBlock
+from learners.forms.quadratic import ServedForm, featured, folds
 from learners.multikernel import Omks, OmksConfig, ViewKernels
-from learners.quadratic import ServedForm, featured, folds
 from learners.search import best_of, kept_scores
 from tests.daemon.serve.retrieve.makers import DIM, Items, searcher_of, several_parts, view_of
 from tests.learners.examples import block, triplets

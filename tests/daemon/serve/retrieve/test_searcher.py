@@ -13,8 +13,8 @@ from daemon.serve.query import Hit, Query, Refused
 from daemon.serve.retrieve.finding import FEW
 from daemon.serve.retrieve.norms import Norms
 from learners import ServingForm
-from learners.carried import CarriedForm
-from learners.pieces import Pieces
+from learners.forms.carried import CarriedForm
+from learners.forms.quadratic import Pieces
 from learners.search import as_items, topk
 from tests.daemon.serve.retrieve.makers import (
     DIM,

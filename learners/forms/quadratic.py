@@ -1,0 +1,205 @@
+"""Products of rows with the symmetric part of a matrix, as serving forms are made of them.
+
+Long computations in pieces: whoever calls says how the work is cut, and may rest between two pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeAlias, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Block, DenseBlock, Float32s, against, as_block, row_blocks, times
+from learners.kernels.fold import fold_symmetric_sparse, self_products_sparse
+
+Pieces: TypeAlias = Callable[[int], Iterable[slice]]
+"""Cuts range(n) into slices, in order; the next one is asked for when the work of the last is done."""
+
+BATCH_PRODUCTS = 1 << 25
+"""Multiplications of one batch: under a millisecond of a core."""
+LEAST_ROWS = 16
+
+
+def whole(count: int) -> Iterator[slice]:
+    """All at once."""
+    yield slice(0, count)
+
+
+def batches(rows: int, products: int, pieces: Pieces) -> Iterator[slice]:
+    """Batches of rows, each row worth so many multiplications; `pieces` cuts the list of batches.
+
+    Their size follows from the shape alone, since BLAS may give a row other bits among other rows: how the
+    work is cut changes no bit.
+    """
+    step = max(LEAST_ROWS, BATCH_PRODUCTS // max(1, products))
+    for piece in pieces(-(-rows // step)):
+        for batch in range(piece.start, piece.stop):
+            yield slice(batch * step, min((batch + 1) * step, rows))
+
+
+class Form(Protocol):
+    """What all pairs are scored by."""
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+
+    @property
+    def normalised(self) -> bool:
+        """Whether a score is divided by sqrt(S(q, q) S(p, p))."""
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q for each query, float32 [n, d]."""
+
+    def self_scores(self, items: Any) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]."""
+
+
+class FormInPieces(Form, Protocol):
+    """A form whose long computations can be cut."""
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]; `pieces` changes no bit."""
+
+
+class ServedForm(Protocol):
+    """What versions are judged and served as. Most also fold (`folds`); where the scores of a form are no
+    inner products, a few items for each query are scored by it, found by other means.
+    """
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+
+    @property
+    def normalised(self) -> bool:
+        """Whether a score is divided by sqrt(S(q, q) S(p, p))."""
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """S(p, p) for each item, clipped at 0, float32 [n]; `pieces` changes no bit."""
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+
+
+class FoldingForm(FormInPieces, ServedForm, Protocol):
+    """A form whose scores are inner products of items with a folded query."""
+
+
+def by_distance(form: ServedForm) -> bool:
+    """Whether the raw score of a form is minus a distance, -(q - p)^T S (q - p): `fold` then gives 2 S q, and
+    with an inner product goes -S(p, p), the item's own, and -S(q, q), which changes no order."""
+    return bool(getattr(form, "distance", False))
+
+
+def has_terms(form: ServedForm) -> bool:
+    """Whether a search needs a number of each item beside its inner product with a folded query."""
+    return form.normalised or by_distance(form)
+
+
+def terms_of(form: ServedForm, self_scores: Float32s) -> Float32s:
+    """That number, float32 [n], where `has_terms`: 1 / norm, to multiply with, where the form is normalised,
+    else what is added."""
+    return inverse_roots(self_scores) if form.normalised else -self_scores
+
+
+def apply_terms(form: ServedForm, products: Float32s, terms: Float32s) -> Float32s:
+    """Inner products of items with folded queries -> scores, in place; terms: of the items, as `terms_of`."""
+    return (
+        np.multiply(products, terms, out=products)
+        if form.normalised
+        else np.add(products, terms, out=products)
+    )
+
+
+class FeaturedForm(ServedForm, Protocol):
+    """A form that does not fold, but can keep some numbers of each object, by which pairs are scored
+    quickly."""
+
+    def features(self, items: Any) -> Float32s:
+        """Those numbers, float32 [n, F]; the bits of a row do not depend on the others."""
+
+    def pair_scores(self, queries: Block, asked: Float32s, items: Block, features: Float32s) -> Float32s:
+        """`scores` of all pairs, to the bit; asked, features: those of queries and items."""
+
+
+def featured(form: ServedForm) -> TypeGuard[FeaturedForm]:
+    """Whether a form keeps features."""
+    return hasattr(form, "features")
+
+
+def folds(form: ServedForm) -> TypeGuard[FoldingForm]:
+    """Whether a form is one that folds."""
+    return hasattr(form, "fold")
+
+
+def fold_symmetric(W: Float32s, block: Block) -> Float32s:
+    """sym(W) q for each row q, float32 [n, d], without forming sym(W). Raises BlockError on a bad index."""
+    if isinstance(block, DenseBlock):
+        return np.asarray((block.values @ W + block.values @ W.T) / 2, np.float32)
+    block.check_indices()
+    folded = np.empty((len(block), W.shape[0]), np.float32)
+    fold_symmetric_sparse(W.reshape(-1), block.dim, block.kernel_rows(), folded)
+    return folded
+
+
+def self_products(base: Float32s, block: Block, pieces: Pieces = whole) -> NDArray[np.float64]:
+    """p^T base p for each row p, float64 [n]; `pieces` changes no bit. Raises BlockError on a bad index."""
+    products = np.zeros(len(block), np.float64)
+    if isinstance(block, DenseBlock):
+        for batch in batches(len(block), block.dim**2, pieces):
+            rows = block.values[batch]
+            products[batch] = np.einsum("nd,nd->n", rows @ base, rows, dtype=np.float64)
+    else:
+        columns = block.checked_csr().tocsc()
+        by_column = (columns.indptr.astype(np.int64), columns.indices.astype(np.int32), columns.data)
+        for piece in pieces(block.dim):
+            span = (piece.start, piece.stop)
+            self_products_sparse(base, span, block.kernel_rows(), by_column, products)
+    return products
+
+
+def remove_pairs(folded: Float32s, block: Block, vectors: Float32s, values: Float32s) -> None:
+    """folded -= U diag(values) U^T q for each row q, in place; vectors: U, float32 [d, k].
+
+    Row by row, so that the rows beside it change no bit of a folded query.
+    """
+    if len(values):
+        for row, along in enumerate(times(block, vectors) * values):
+            folded[row] -= vectors @ along
+
+
+def pair_products(
+    block: Block, vectors: Float32s, values: Float32s, pieces: Pieces = whole
+) -> NDArray[np.float64]:
+    """p^T U diag(values) U^T p for each row p, float64 [n]; `pieces` changes no bit."""
+    products = np.zeros(len(block), np.float64)
+    if len(values):
+        for batch in batches(len(block), block.dim * len(values), pieces):
+            along = times(block.slice(batch.start, batch.stop), vectors)
+            products[batch] = np.square(along.astype(np.float64)) @ values
+    return products
+
+
+def score_pairs(form: FoldingForm, queries: Any, items: Any) -> Float32s:
+    """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+    left, right = as_block(queries, form.dim), as_block(items, form.dim)
+    scores = np.empty((len(left), len(right)), np.float32)
+    for part in row_blocks(len(left), form.dim):
+        scores[part] = against(form.fold(left.slice(part.start, part.stop)), right)
+    if form.normalised:
+        scores *= inverse_roots(form.self_scores(left))[:, None]
+        scores *= inverse_roots(form.self_scores(right))
+    elif by_distance(form):
+        scores -= form.self_scores(right)
+        scores -= form.self_scores(left)[:, None]
+    return scores
+
+
+def inverse_roots(self_scores: Float32s) -> Float32s:
+    """1 / sqrt(s), float32, and 0 where s is 0: what has no similarity to itself has none to anything."""
+    roots = np.zeros(len(self_scores), np.float32)
+    np.divide(1, np.sqrt(self_scores), out=roots, where=self_scores > 0)
+    return roots

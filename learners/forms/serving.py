@@ -1,0 +1,169 @@
+"""The serving form of a learned W: symmetric, positive semi-definite, and normalised.
+
+S = PSD part of sym(W); the normalised score is S(q, p) / sqrt(S(q, q) S(p, p)), a learned cosine. Learning
+from clicks on shown lists fills the negative eigenvectors of sym(W) and distorts item norms: retrieval over a
+whole catalog needs both undone. Score = (S q)^T p, so a new version folds into the query and never touches an
+index of items.
+
+Spectral sharpening, our own addition: the eigenvalues of S raised to a power above 1, by default 1.5. In the
+field's terms a power of the learned PSD metric: half a step of diffusion more along the learned directions.
+Measured, as mAP over the untrained cosine's: photos x1.56 -> x1.70, texts x1.67 -> x1.70 (-.009 P@10). It
+needs the normalised score: unnormalised, a power blows up the directions that most items share, and on texts
+P@10 fell below the cosine. An untrained W = I is I at every power.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Float32s, as_block, times
+from learners.errors import StateError
+from learners.forms.quadratic import (
+    Pieces,
+    fold_symmetric,
+    pair_products,
+    remove_pairs,
+    score_pairs,
+    self_products,
+    whole,
+)
+from learners.psd import MAX_FULL_DIM, RemovedPairs, lanczos_negative_pairs, psd_part
+
+DEFAULT_PAIRS = 50
+"""Eigenpairs removed beyond the full decomposition: enough where the stream carries random negatives."""
+
+DEFAULT_POWER = 1.5
+"""Of the eigenvalues: 1 does not sharpen; 2 is better still on photos and worse on texts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ServingForm:
+    """S = base - U diag(lambda) U^T, with base = `matrix`, or sym(`state_matrix`) where `matrix` is None.
+
+    matrix: float32 [d, d], symmetric, or None. state_matrix: the W it was made from, read and never copied,
+    needed only where matrix is None. correction_vectors: U, float32 [d, k]. correction_values: lambda < 0,
+    float32 [k]. normalised: whether `scores` divides by sqrt(S(q, q) S(p, p)); a query or item whose self
+    score is 0 then scores 0. power: what the eigenvalues were raised to. removed: what the projection took
+    away. Both are an account of how it was made, and unknown (None) where it was read back from its arrays.
+    distance: the raw score is -(q - p)^T S (q - p), for learners of a distance: then a query folds to 2 S q
+    and each item has one number per version beside, -p^T S p. Never true where `normalised` is. A PSD S
+    makes every score at most 0 up to rounding; objects nearly alike lose the digits that its terms share.
+    """
+
+    matrix: Float32s | None
+    correction_vectors: Float32s
+    correction_values: Float32s
+    normalised: bool
+    state_matrix: Float32s | None = None
+    power: float | None = None
+    removed: RemovedPairs | None = None
+    distance: bool = False
+
+    @classmethod
+    def from_matrix(
+        cls,
+        W: Float32s,
+        normalised: bool = True,
+        full_up_to: int = MAX_FULL_DIM,
+        pairs: int = DEFAULT_PAIRS,
+        power: float = DEFAULT_POWER,
+    ) -> Self:
+        """Make the form of W: PSD by eigendecomposition up to `full_up_to` dimensions, beyond that without
+        its `pairs` most negative eigenpairs (Lanczos), which keeps W itself, 2 pairs vectors and no second
+        matrix.
+
+        power: of the eigenvalues, > 0. It applies to the normalised form of a full decomposition; the raw
+        score, and Lanczos, which does not know the eigenvalues it keeps, have power 1. Raises ConfigError.
+        """
+        dim = W.shape[0]
+        if dim <= min(full_up_to, MAX_FULL_DIM):
+            power = power if normalised else 1.0
+            matrix, removed = psd_part(W, power)
+            none, no_values = np.zeros((dim, 0), np.float32), np.zeros(0, np.float32)
+            return cls(matrix, none, no_values, normalised, power=power, removed=removed)
+        values, vectors = lanczos_negative_pairs(W, pairs)
+        return cls(None, vectors, values, normalised, W, 1.0, RemovedPairs(len(values), None))
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return int(self.correction_vectors.shape[0])
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q for each query, float32 [n, d], 2 S q for a distance; search any index of items with it by
+        inner product.
+
+        Raises BlockError on another dimension or an index out of range.
+        """
+        block = as_block(queries, self.dim)
+        folded = (
+            times(block, self.matrix) if self.matrix is not None else fold_symmetric(self._state(), block)
+        )
+        remove_pairs(folded, block, self.correction_vectors, self.correction_values)
+        if self.distance:
+            folded *= np.float32(2)
+        return folded
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """p^T S p for each item, clipped at 0, float32 [n]; summed in float64. `pieces` changes no bit."""
+        block = as_block(items, self.dim)
+        products = self_products(self.matrix if self.matrix is not None else self._state(), block, pieces)
+        products -= pair_products(block, self.correction_vectors, self.correction_values, pieces)
+        return np.maximum(products, 0).astype(np.float32)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
+        return score_pairs(self, queries, items)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint stores of it; W itself is stored with the state. `from_arrays` reads it back."""
+        arrays: dict[str, NDArray[Any]] = {
+            "correction_vectors": self.correction_vectors,
+            "correction_values": self.correction_values,
+            "normalised": np.array(self.normalised, np.uint8),
+        }
+        return arrays if self.matrix is None else {"matrix": self.matrix, **arrays}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], state_matrix: Float32s | None = None) -> Self:
+        """The form of these arrays; state_matrix: the W of the same version, needed where no matrix was
+        stored.
+
+        Raises StateError naming the array that is missing or does not fit.
+        """
+        vectors, values = _array(arrays, "correction_vectors", 2), _array(arrays, "correction_values", 1)
+        dim, pairs = vectors.shape
+        if values.shape != (pairs,):
+            raise StateError(f"array correction_values has shape {values.shape}, not ({pairs},)")
+        if "normalised" not in arrays:
+            raise StateError("array normalised is missing")
+        matrix = _array(arrays, "matrix", 2) if "matrix" in arrays else None
+        base = matrix if matrix is not None else state_matrix
+        if base is None:
+            raise StateError("the form holds no matrix: give the W of its version as state_matrix")
+        if base.shape != (dim, dim):
+            raise StateError(f"the matrix has shape {base.shape}, the corrections {dim} dimensions")
+        return cls(
+            matrix, vectors, values, bool(arrays["normalised"]), None if matrix is not None else state_matrix
+        )
+
+    def _state(self) -> Float32s:
+        if self.state_matrix is None:
+            raise StateError("the form holds no matrix: give the W of its version as state_matrix")
+        return self.state_matrix
+
+
+def _array(arrays: Mapping[str, NDArray[Any]], name: str, axes: int) -> Float32s:
+    array = arrays.get(name)
+    if array is None:
+        raise StateError(f"array {name} is missing")
+    if array.ndim != axes or array.dtype != np.float32:
+        raise StateError(f"array {name} is {array.ndim}-d {array.dtype}: it must be {axes}-d float32")
+    if not np.isfinite(array).all():
+        raise StateError(f"array {name} holds values that are not finite")
+    return array

@@ -1,0 +1,304 @@
+"""The serving form of OKS and OMKS over a support set: symmetric, PSD, sharpened and normalised, per kernel.
+
+What a kernel learned is a W in the space of its features phi: S(q, p) = phi(q)^T W phi(p), W = I + Phi M
+Phi^T, with the n kept objects as columns of Phi and the taus in M. So it has the form of any learned matrix,
+found from the Gram matrix of the objects: the eigenvectors u = Phi y of sym(W) whose eigenvalues lie farthest
+from 1 are kept, all others count as 1. Then S(q, p) = f(1) k(q, p) + sum_i (f(lambda_i) - f(1)) u_i(q) u_i(p)
+with u_i(x) = sum_o y_i(o) k(o, x) and f as in `learners.psd`: m (max(lambda, 0) / m)^power, m the largest.
+
+A kernel whose values are all positive has a direction that every object shares. Triplets that tell what is
+clicked from what is not fill it with one number per item, whatever the query, as clicks do with item norms:
+on texts S had .163 / .361 (mAP / P@10), the untrained kernels .242 / .523. So the objects' mean direction is
+taken out of such kernels: .292 / .580, sharpened and normalised .312 / .600.
+
+It does not fold: kernel values of every pair are needed, so it rescores a few items for each query and is no
+search of its own.
+
+OKS and OMKS over a support set served as they were learned: f(q, p) = sum_i theta_i S_i(q, p).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from learners.block import Block, Float32s, as_block
+from learners.errors import ConfigError, StateError
+from learners.faults import dense_rows
+from learners.forms.quadratic import Pieces, batches, inverse_roots, whole
+from learners.forms.serving import DEFAULT_POWER
+from learners.kernels.kernel_values import Kept, Plan, fill_tiles, object_features, own_values, score_features
+from learners.kernels.tiles import LANES
+from learners.multikernel.config import OmksConfig, make_plan
+from learners.multikernel.spectrum import RANK, KernelPart, gram, learned_part, matrix_of
+from learners.multikernel.support import SupportSet, saved_array
+
+MOST_OBJECTS = 8_192
+"""Kept objects up to which a form is made: about a gigabyte for the Gram matrix there, of one kernel at a
+time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SupportsForm:
+    """sum_k of theta_k k_k(q, p) + sum_i values[k, i] u_ki(q) u_ki(p).
+
+    config: of the learner. gamma: float64 [views]. objects: float32 [n, dim], those kept. theta: float32 [m],
+    the weight of a kernel times its f(1). vectors: float32 [tiles, m, LANES, r], y of object o at
+    [o // LANES, :, o % LANES]. values: float32 [m, r]; 0 where a kernel has fewer than r. normalised: whether
+    `scores` divides by sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0.
+    """
+
+    config: OmksConfig
+    gamma: NDArray[np.float64]
+    objects: Float32s
+    theta: Float32s
+    vectors: Float32s
+    values: Float32s
+    normalised: bool
+    plan: Plan
+    kept: Kept
+
+    @classmethod
+    def from_support(  # noqa: PLR0917  (what a learner is made of)
+        cls,
+        support: SupportSet,
+        config: OmksConfig,
+        gamma: NDArray[np.float64],
+        theta: NDArray[np.float64],
+        normalised: bool = True,
+        power: float = DEFAULT_POWER,
+        rank: int = RANK,
+    ) -> Self:
+        """The form of what is kept, independent of it afterwards. power applies where `normalised`; rank:
+        eigenvectors kept per kernel. Raises ConfigError above MOST_OBJECTS objects.
+
+        n objects cost n^2 kernel values and 5 products of K with `rank` vectors for each kernel.
+        """
+        objects, triplets, tau = support.compact()
+        if len(objects) > MOST_OBJECTS:
+            raise ConfigError(
+                f"a serving form is made of at most {MOST_OBJECTS} kept objects, not {len(objects)}: "
+                'lower learner.objects, or set serving.psd to "off"'
+            )
+        m = config.kernels
+        vectors, values = np.zeros((len(objects), m, rank + 1), np.float32), np.zeros((m, rank + 1))
+        scales = np.ones(m)
+        kernels = [(view, one, number) for number, view in enumerate(config.views) for one in view.kernels]
+        groups = [kernels] if config.mean else [[one] for one in kernels]
+        for k, group in enumerate(groups if len(objects) else ()):
+            K = np.zeros((len(objects), len(objects)), np.float32)
+            for view, one, number in group:
+                K += gram(objects, view, one, float(gamma[number]), len(config.views) > 1)
+            K /= len(group)
+            centred = any(one.kind != "linear" for _, one, _ in group)
+            part = learned_part(K, matrix_of(triplets, tau[:, k], len(objects)), rank, centred)
+            scales[k], found = _sharpened(part, power if normalised else 1.0)
+            values[k, : len(found)] = theta[k] * found
+            vectors[:, k, : len(found)] = part.vectors
+        return cls.of_arrays(
+            config, gamma, objects, (theta * scales).astype(np.float32), vectors, values, normalised
+        )
+
+    @classmethod
+    def of_arrays(  # noqa: PLR0917  (as they are stored)
+        cls, config: OmksConfig, gamma: Any, objects: Any, theta: Any, vectors: Any, values: Any, norm: bool
+    ) -> Self:
+        """From arrays that fit; vectors: float32 [n, m, r]."""
+        (n, dim), tiles, plan = objects.shape, -(-len(objects) // LANES), make_plan(config, gamma)
+        kept = (
+            np.zeros((tiles, dim, LANES), np.float32),
+            np.ones((tiles, len(config.views), LANES), np.float32),
+            np.zeros((tiles, len(config.views)), np.bool_),
+        )
+        fill_tiles(plan, objects, kept)
+        padded = np.zeros((tiles * LANES, *vectors.shape[1:]), np.float32)
+        padded[:n] = vectors
+        by_tile = np.ascontiguousarray(padded.reshape(tiles, LANES, *vectors.shape[1:]).transpose(0, 2, 1, 3))
+        return cls(config, gamma, objects, theta, by_tile, values.astype(np.float32), norm, plan, kept)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return int(self.objects.shape[1])
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, raw or normalised as the form says, float32 [queries, items].
+
+        The bits of a score do not depend on what else is asked for with it. Raises BlockError on another
+        dimension or an index out of range.
+        """
+        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        return self.pair_scores(left, self.features(left), right, self.features(right))
+
+    def pair_scores(self, queries: Block, asked: Float32s, items: Block, features: Float32s) -> Float32s:
+        """`scores` of blocks whose `features` are known: a product of their F numbers for each pair."""
+        left, right = dense_rows(queries), dense_rows(items)
+        scores, weights = np.empty((len(left), len(right)), np.float32), self.values.reshape(-1)
+        for start in range(0, len(left), LANES):
+            part = slice(start, start + LANES)
+            own = np.zeros((len(weights), LANES), np.float32)
+            own[:, : len(asked[part])] = (asked[part] * weights).T
+            score_features(self.plan, self.theta, left[part], right, own, features, scores[part])
+        if self.normalised:
+            scores *= inverse_roots(self._squares(left, asked))[:, None]
+            scores *= inverse_roots(self._squares(right, features))
+        return scores
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """S(p, p) for each item, clipped at 0, float32 [n]. `pieces` changes no bit."""
+        block = as_block(items, self.dim)
+        products = np.zeros(len(block), np.float32)
+        for batch in self._batches(len(block), pieces):
+            rows = dense_rows(block.slice(batch.start, batch.stop))
+            products[batch] = self._squares(rows, self._features(rows))
+        return products
+
+    def features(self, items: Any) -> Float32s:
+        """u_ki of each item, float32 [n, F], F = m r: all that `pair_scores` needs of the kept objects."""
+        block = as_block(items, self.dim)
+        features = np.empty((len(block), self.values.size), np.float32)
+        for batch in self._batches(len(block), whole):
+            features[batch] = self._features(dense_rows(block.slice(batch.start, batch.stop)))
+        return features
+
+    def _batches(self, rows: int, pieces: Pieces) -> Iterator[slice]:
+        return batches(rows, self.vectors.size + LANES * self.values.size, pieces)
+
+    def _features(self, rows: Float32s) -> Float32s:
+        features = np.empty((len(rows), *self.values.shape), np.float32)
+        object_features(self.plan, self.kept, self.vectors, rows, features)
+        return features.reshape(len(rows), -1)
+
+    def _squares(self, rows: Float32s, features: Float32s) -> Float32s:
+        """S(p, p) of rows with these features, clipped at 0; summed in float64, row by row."""
+        own = np.empty(len(rows))
+        own_values(self.plan, self.theta, rows, own)
+        own += (np.square(features, dtype=np.float64) * self.values.reshape(-1)).sum(axis=1)
+        return np.maximum(own, 0).astype(np.float32)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint stores of it; `from_arrays` reads it back."""
+        n, (m, rank) = len(self.objects), self.values.shape
+        return {
+            "gamma": self.gamma,
+            "objects": self.objects,
+            "theta": self.theta,
+            "vectors": np.ascontiguousarray(self.vectors.transpose(0, 2, 1, 3).reshape(-1, m, rank)[:n]),
+            "values": self.values,
+            "normalised": np.array(self.normalised, np.uint8),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], config: OmksConfig) -> Self:
+        """The form of these arrays; config: of the learner it was made from. Raises StateError naming the
+        array that is missing or does not fit."""
+        objects, values = _array(arrays, "objects", (None, None)), _array(arrays, "values", (None, None))
+        (n, dim), (m, rank) = objects.shape, values.shape
+        if m != config.kernels or max(view.stop for view in config.views) > dim:
+            raise StateError(f"the form has {m} kernels of {dim} columns: these are of other settings")
+        gamma = _array(arrays, "gamma", (len(config.views),), np.float64)
+        theta, vectors = _array(arrays, "theta", (m,)), _array(arrays, "vectors", (n, m, rank))
+        if "normalised" not in arrays or not (gamma > 0).all():
+            raise StateError("array normalised is missing, or gamma is not above 0")
+        return cls.of_arrays(config, gamma, objects, theta, vectors, values, bool(arrays["normalised"]))
+
+
+def form_bytes(dim: int, config: OmksConfig, items: int, rank: int = RANK) -> int:
+    """Memory of a form of as many objects as may be kept, and of the `features` of so many items."""
+    kept, features = -(-config.objects // LANES) * LANES, config.kernels * (rank + 1)
+    return 4 * (kept * (2 * dim + features) + items * features)
+
+
+def _sharpened(part: KernelPart, power: float) -> tuple[float, NDArray[np.float64]]:
+    """f(1), and f(lambda) - f(1) of each vector of the part, float64."""
+    largest = max(1.0, float(part.eigenvalues.max(initial=1.0)))
+    raised = largest * (np.maximum(part.eigenvalues.astype(np.float64), 0) / largest) ** power
+    outside = largest * (1 / largest) ** power
+    return outside, raised - outside
+
+
+def _array(
+    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...], dtype: Any = np.float32
+) -> NDArray[Any]:
+    array = arrays.get(name)
+    if array is None:
+        raise StateError(f"array {name} is missing")
+    fits = array.ndim == len(shape) and all(
+        want in {None, have} for want, have in zip(shape, array.shape, strict=True)
+    )
+    if array.dtype != dtype or not fits or not np.isfinite(array).all():
+        raise StateError(
+            f"array {name} must be finite {np.dtype(dtype)} {shape}, not {array.dtype} {array.shape}"
+        )
+    return np.ascontiguousarray(array)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AsLearned:
+    """f by the kernels of `config`; neither symmetric nor PSD.
+
+    gamma: float64 [views]. theta: float32 [m], of sum 1. normalised: whether `scores` divides by
+    sqrt(f(q, q) f(p, p)); a query or item whose self score is 0 then scores 0.
+    """
+
+    config: OmksConfig
+    gamma: NDArray[np.float64]
+    support: SupportSet
+    theta: Float32s
+    normalised: bool
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return int(self.support.rows.shape[1])
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, raw or normalised as the form says, float32 [queries, items].
+
+        The bits of a score do not depend on what else is asked for with it. Raises BlockError on another
+        dimension or an index out of range.
+        """
+        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        plan = make_plan(self.config, self.gamma)
+        scores = self.support.scores(plan, self.theta, dense_rows(left), dense_rows(right))
+        if self.normalised:
+            scores *= inverse_roots(self.self_scores(left))[:, None]
+            scores *= inverse_roots(self.self_scores(right))
+        return scores
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """f(p, p) for each item, clipped at 0, float32 [n]. `pieces` changes no bit."""
+        block, plan = as_block(items, self.dim), make_plan(self.config, self.gamma)
+        products = np.zeros(len(block), np.float32)
+        for batch in batches(len(block), self.support.tau.size, pieces):
+            rows = dense_rows(block.slice(batch.start, batch.stop))
+            products[batch] = [self.support.scores(plan, self.theta, row, row)[0, 0] for row in rows[:, None]]
+        return np.maximum(products, 0)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint stores of it; `from_arrays` reads it back."""
+        kept: dict[str, NDArray[Any]] = {name: getattr(self.support, name) for name in SupportSet.names()}
+        own: dict[str, NDArray[Any]] = {
+            "gamma": self.gamma,
+            "theta": self.theta,
+            "normalised": np.array(self.normalised, np.uint8),
+        }
+        return {**kept, **own}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], config: OmksConfig) -> Self:
+        """The form of these arrays; config: of the learner it was made from. Raises StateError naming the
+        array that is missing or does not fit."""
+        rows = arrays.get("rows")
+        if rows is None or rows.ndim != 3 or "normalised" not in arrays:
+            raise StateError("array rows or normalised is missing, or rows has not three axes")
+        gamma = saved_array(arrays, "gamma", np.empty(len(config.views)))
+        if not (gamma > 0).all():
+            raise StateError("array gamma must be above 0")
+        support = SupportSet.read(arrays, rows.shape[1], config, make_plan(config, gamma), copy=True)
+        theta = saved_array(arrays, "theta", np.empty(config.kernels, np.float32))
+        return cls(config, gamma, support, theta, bool(arrays["normalised"]))
