@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from daemon.process.leaving import ROLES, end, leave_when_told
+from daemon.runtime.signals import ROLES, end, leave_when_told
 
 
 def start() -> None:

@@ -15,7 +15,7 @@ from daemon.config.learners import OasisKeys
 from daemon.config.learners.distance import DissimKeys, LegoKeys
 from daemon.config.learners.omks import SupportKeys
 from daemon.config.learners.soml import SomlDaKeys, SomlTgKeys
-from daemon.failures import as_user_error
+from daemon.exits import as_user_error
 from daemon.finding import Finding
 from daemon.text import size
 
@@ -47,7 +47,7 @@ def _space(config: Config) -> Iterator[Finding]:
 
 
 def _learner(config: Config) -> Iterator[Finding]:
-    from daemon import memory
+    from daemon.versions import memory
     from learners.multikernel.form import MOST_OBJECTS
     from learners.psd import MAX_FULL_DIM
 
@@ -188,7 +188,7 @@ def _checkpoints(config: Config) -> Iterator[Finding]:
 
 
 def _serve(config: Config) -> Iterator[Finding]:
-    from daemon import memory
+    from daemon.versions import memory
 
     items = 0
     path = config.serve.catalog or config.catalog.path

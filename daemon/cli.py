@@ -27,8 +27,7 @@ from daemon.commands import (
     validate,
 )
 from daemon.commands.replay import replay
-from daemon.exits import EX_OK, EX_USAGE, INTERRUPTED
-from daemon.failures import report, tell
+from daemon.exits import EX_OK, EX_USAGE, INTERRUPTED, report, tell
 
 # Typer brings its own copy of click: its errors are not those of an installed click.
 _Refused = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")

@@ -1,6 +1,16 @@
-"""Exit codes (BSD sysexits) and the one error a user is meant to read."""
+"""Exit codes (BSD sysexits), the one error a user is meant to read, and how any other exception becomes
+one.
+"""
 
 from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+import time
+import traceback
+from contextlib import suppress
 
 EX_OK = 0
 EX_USAGE = 64
@@ -31,3 +41,89 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+
+
+_CODES = {
+    "AddressError": EX_CONFIG,
+    "PartitionMissing": EX_CONFIG,
+    "TopicMissing": EX_UNAVAILABLE,
+    "StreamRefused": EX_CONFIG,
+    "StreamUnavailable": EX_UNAVAILABLE,
+    "StreamError": EX_DATAERR,
+    "CatalogError": EX_DATAERR,
+    "Superseded": EX_CANTCREAT,
+    "WriteFailed": EX_CANTCREAT,
+    "CheckpointError": EX_DATAERR,
+    "JudgmentsError": EX_DATAERR,
+    "LearnerError": EX_CONFIG,
+}
+_PACKAGES = ("streams", "learners", "checkpoints", "daemon")
+
+
+def as_user_error(error: Exception) -> UserError | None:
+    """The readable form of an error of the islands, the memory or the file system; None for a bug.
+
+    The error's class decides, by name, nearest ancestor first: importing the islands here would cost every
+    command their start-up.
+    """
+    if isinstance(error, UserError):
+        return error
+    for kind in type(error).__mro__:
+        if kind.__name__ in _CODES and kind.__module__.partition(".")[0] in _PACKAGES:
+            return UserError(*_words(error), _CODES[kind.__name__])
+    if isinstance(error, MemoryError):
+        remedy = "a similarity of d dimensions (of all views together) takes 4 d^2 bytes: lower views' dim"
+        return UserError(f"not enough memory: {error}", remedy, EX_CONFIG)
+    if isinstance(error, OSError) and error.filename:
+        remedy = "check the path, its owner and the space left on its disk"
+        return UserError(f"{error.filename}: {error.strerror}", remedy, EX_CANTCREAT)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UserError(f"cannot write: {error.strerror}", "free some space", EX_CANTCREAT)
+    return None
+
+
+def _words(error: Exception) -> tuple[str, str]:
+    """Message and remedy: errors of checkpoints keep them apart, the others name both in one line."""
+    remedy: str = getattr(error, "remedy", "")
+    return str(error).removesuffix(f" -- {remedy}") if remedy else str(error), remedy
+
+
+def report(error: Exception, debug: bool) -> int:
+    """Tell the user on stderr and give the exit code; a bug's details go to a file, not to the terminal."""
+    readable = as_user_error(error)
+    if readable is not None:
+        _say(readable.message)
+        if readable.remedy:
+            tell(f"  {readable.remedy}\n")
+        if debug:
+            traceback.print_exception(error)
+        return readable.code
+    if debug:
+        traceback.print_exception(error)
+    where = "" if debug else f"; details are in {_crash_file(error)}"
+    _say(f"this is a bug: {type(error).__name__}: {error}{where}")
+    return EX_SOFTWARE
+
+
+def tell(text: str) -> None:
+    """Write to stderr; where that is full or gone, the exit code alone has to tell it."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+
+
+def _say(message: str) -> None:
+    for line in message.splitlines() or [""]:
+        tell(f"tripletd: {line}\n")
+
+
+def _crash_file(error: Exception) -> str:
+    """Where the details were written, readable by the owner alone: a trace can hold anything."""
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    try:
+        descriptor, path = tempfile.mkstemp(prefix=f"tripletd-crash-{stamp}-", suffix=".txt")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"arguments: {sys.argv[1:]}\n")
+            traceback.print_exception(error, file=file)
+    except OSError as problem:
+        return f"nowhere ({problem.strerror}); run again with --debug"
+    return path

@@ -9,7 +9,7 @@ of one pair to a given number, which has a closed form. Clicks give no such numb
 distances is the smaller, which is also how the OASIS papers use LEGO. So the same step, exact gradient,
 LogDet divergence, squared loss, is taken on the difference of the two distances, with the margin 1 of the
 hinge that all learners here share. Its condition is A'^-1 = A^-1 - g (v v^T - u u^T), g = eta l(A'), u = q -
-c, v = q - s: one equation in the step size g (`learners.kernels.lego_steps`). A stays positive definite
+c, v = q - s: one equation in the step size g (`learners.kernels.lego`). A stays positive definite
 without a projection.
 """
 

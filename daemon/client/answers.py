@@ -16,10 +16,11 @@ class Similar:
 
     rows: in the items given; ids: theirs, where they have some, else (). model: what the scores are from.
     formed: records since version 0 at which the form of the scores was computed; equal to `model.total`,
-    except where steps are followed: from there the form is carried over (see `learners.carried`). Norms are
-    of the form at `formed` for `Items` that were there when it was made, and of the carried one for all
-    others. Every item was looked at. by: "" without a key, `OWN` where the key's own model answered, else why
-    version 0 did: "unknown_key" or "not_learned". Iterating gives (id, score), or (row, score) without ids.
+    except where steps are followed: from there the form is carried over (see `learners.forms.carried`).
+    Norms are of the form at `formed` for `Items` that were there when it was made, and of the carried one
+    for all others. Every item was looked at. by: "" without a key, `OWN` where the key's own model
+    answered, else why version 0 did: "unknown_key" or "not_learned". Iterating gives (id, score), or (row,
+    score) without ids.
     """
 
     rows: tuple[int, ...]

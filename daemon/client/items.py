@@ -14,7 +14,8 @@ from learners.search import as_items
 @dataclass(frozen=True, slots=True)
 class Ready:
     """Items under one model. terms: what `View.terms` gives of each, float32 [n], None where scores need
-    nothing. features: float32 [n, F], see `learners.quadratic.FeaturedForm`; None where there are none."""
+    nothing. features: float32 [n, F], see `learners.forms.quadratic.FeaturedForm`; None where there are
+    none."""
 
     terms: Float32s | None
     features: Float32s | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.failures import tell
+from daemon.exits import tell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,8 +63,8 @@ def config_file(path: Path | None) -> Path | None:
 
 def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> Config:
     """Configuration and logging of a long-running role; it ends with whoever started it as a child."""
-    from daemon.process.leaving import leave_when_told
-    from daemon.process.logs import configure
+    from daemon.runtime.logs import configure
+    from daemon.runtime.signals import leave_when_told
     from daemon.up.lifeline import follow_lifeline
 
     leave_when_told()

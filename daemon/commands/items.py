@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load_with, write_json
-from daemon.exits import EX_OK, EX_USAGE, UserError
-from daemon.failures import tell
+from daemon.exits import EX_OK, EX_USAGE, UserError, tell
 from daemon.text import moment, safe
 
 if TYPE_CHECKING:

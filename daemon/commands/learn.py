@@ -38,8 +38,8 @@ def learn(
         )
     effective = start_role("learn", config, set_)
     from checkpoints.aliases import MOST_DIGITS
-    from daemon.learn.role import run
-    from daemon.learn.starting.options import LearnOptions
+    from daemon.learn.resume.options import LearnOptions
+    from daemon.learn.start import run
 
     is_number = restart_from is not None and restart_from.isdecimal() and len(restart_from) <= MOST_DIGITS
     number = int(restart_from) if restart_from is not None and is_number else None

@@ -15,7 +15,7 @@ from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
 if TYPE_CHECKING:
     from checkpoints import Ledger, VersionStore
     from daemon.config import Config
-    from daemon.learn.replaying.replay import Difference, ReplayResult
+    from daemon.learn.replay.replay import ReplayDifference, ReplayResult
 
 
 def replay(
@@ -72,8 +72,8 @@ def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify:
     import learners.kernels.cpu  # noqa: F401  # isort: skip
     from threadpoolctl import threadpool_limits
 
-    from daemon.learn.replaying.replay import replay as recompute
-    from daemon.learn.starting.continuing import refuse_other_stream
+    from daemon.learn.replay.replay import replay as recompute
+    from daemon.learn.resume.compatible import refuse_other_stream
     from daemon.objects.space import space_of
     from streams.catalog import load_catalog
     from streams.open import open_source
@@ -117,7 +117,7 @@ def _print(numbers: tuple[int, int], result: ReplayResult) -> None:
         out.print(f"recorded   {result.recorded}", soft_wrap=True)
 
 
-def _differs(found: Difference, from_version: int) -> UserError:
+def _differs(found: ReplayDifference, from_version: int) -> UserError:
     """The first difference in words (data)."""
     lines = [f"version {found.version} is not what its schedule makes of version {found.since}: {found.why}"]
     if found.record is not None:

@@ -11,7 +11,7 @@ from daemon.commands.common import ConfigOption, JsonOption, SetOption, load, wr
 from daemon.exits import EX_OK
 
 if TYPE_CHECKING:
-    from daemon.resuming import Resuming
+    from daemon.models.resume import Resumption
 
 
 def resume(
@@ -32,13 +32,13 @@ def resume(
     After a pause for poison, records up to the place of the pause no longer count against the limit.
     """
     from daemon.look.readable import read_entries
-    from daemon.resuming import resuming
+    from daemon.models.resume import resumptions
     from daemon.versions.storage import open_for_reading
 
     _, ledger = open_for_reading(load(config, set_))
     entries, notes = read_entries(ledger)
     write_notes(notes)
-    found = resuming(entries, reason)
+    found = resumptions(entries, reason)
     written = [] if dry_run else [ledger.append(one.entry) for one in found]
     if json:
         lifted = [asdict(one.stop) for one in found]
@@ -48,7 +48,7 @@ def resume(
     return EX_OK
 
 
-def _print(found: list[Resuming], dry_run: bool) -> None:
+def _print(found: list[Resumption], dry_run: bool) -> None:
     for one in found:
         what = "pause" if one.is_pause else "stop"
         by = f" by {one.stop.by}" if one.stop.by else ""

@@ -23,9 +23,9 @@ def up(
 ) -> int:
     """Run learn, validate and serve together; restart one that crashes."""
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
-    from daemon.process.logs import configure, get_logger
-    from daemon.process.notify import Notifier
-    from daemon.process.signals import Signals
+    from daemon.runtime.logs import configure, get_logger
+    from daemon.runtime.signals import Signals
+    from daemon.runtime.watchdog import Notifier
     from daemon.up.ports import check_ports
     from daemon.up.roleprocess import RoleProcess
     from daemon.up.supervise import RoleSpec, Supervisor

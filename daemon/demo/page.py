@@ -14,7 +14,7 @@ from daemon.config.http import HttpConfig
 from daemon.demo.pack_files import load_pack, load_thumbnails
 from daemon.demo.visitor import visitor
 from daemon.exits import EX_CANTCREAT, EX_SOFTWARE, UserError
-from daemon.process.signals import Signals
+from daemon.runtime.signals import Signals
 from daemon.up.roleprocess import RoleProcess
 
 DISPLAY = "display.jsonl"

@@ -13,8 +13,8 @@ from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_UNAVAILAB
 from daemon.feed.interrupts import Interrupted, Interrupts
 from daemon.feed.report import FeedReport
 from daemon.objects.space import space_of
-from daemon.patience import PatientSink
-from daemon.retention import retain_after_feed
+from daemon.retries import RetryingSink
+from daemon.topics.retention import retain_after_feed
 from streams.address import Address
 from streams.catalog import Catalog, load_catalog
 from streams.errors import AddressError, StreamError, StreamUnavailable, TopicMissing
@@ -63,7 +63,7 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
     with ExitStack() as stack:
         try:
             items = read_sources(job.sources, job.options, job.format)
-            sinks: list[PatientSink] = []
+            sinks: list[RetryingSink] = []
             partitions = config.stream.partitions
             if not job.dry_run:
                 sinks, partitions = _open(address, config, stack, interrupts, report)
@@ -140,14 +140,14 @@ def _catalog(config: Config) -> Catalog | None:
 
 def _open(
     address: Address, config: Config, stack: ExitStack, interrupts: Interrupts, report: FeedReport
-) -> tuple[list[PatientSink], int]:
+) -> tuple[list[RetryingSink], int]:
     """Both topics to write to, those of an embedded log created where missing, and the partitions."""
     partitions = _prepared(address, _partitions(address, config), address)
     _prepared(address.holdout, partitions, address)
     sinks = []
     for topic in (address, address.holdout):
         sink = stack.enter_context(closing(open_sink(topic)))
-        sinks.append(PatientSink(sink, interrupts.wait, time.monotonic, report.note))
+        sinks.append(RetryingSink(sink, interrupts.wait, time.monotonic, report.note))
     return sinks, partitions
 
 

@@ -1,12 +1,13 @@
-"""What keeps the learner from going on: a STOP of the validator, or the learner's own pause for poison.
+"""What stops the learner from learning: a STOP of the validator, or its own pause because of poison.
 
-Both are ledger entries, so they outlast a restart, and somebody else than this process lifts them. A pause is
-lifted only by a RESUME for it. Records before its place then no longer count, so that the same ones do not
-pause it again, now or after a restart; the records of another topic do.
+Both are ledger entries, so they outlast a restart, and another process lifts them. A pause is lifted only
+by a RESUME for it. Records before the place of the pause then no longer count, so that the same ones do not
+cause another pause, now or after a restart; the records of another topic do count.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,9 +15,66 @@ import structlog
 
 from checkpoints import PAUSE, Ledger, LedgerEntry, VersionStore, stop_in_force
 from checkpoints.errors import CheckpointError
-from daemon.learn.applying.ready import Ready
-from daemon.learn.poisongate import PoisonGate
+from daemon.learn.step import ReadyBatch
 from daemon.versions.counters import POISON, REJECTED, counted, records_of
+
+
+class PoisonGate:
+    """The share of dead letters among the newest `window` records, and whether it is above `share`.
+
+    Records before `forgive`'s positions do not count: somebody has looked at those and said to go on.
+    """
+
+    def __init__(self, share: float, window: int) -> None:
+        self._limit = share
+        self.window = window
+        self._batches: deque[tuple[int, float]] = deque()
+        self._records = 0
+        self._dead = 0.0
+        self._forgiven: dict[int, int] = {}
+
+    @property
+    def share(self) -> float:
+        """Dead letters among the records that count; 0 without any."""
+        return self._dead / self._records if self._records else 0.0
+
+    def forgive(self, positions: Mapping[int, int]) -> None:
+        """Begin anew: nothing counts below these next offsets per partition."""
+        self._batches.clear()
+        self._records, self._dead = 0, 0.0
+        self._forgiven = dict(positions)
+
+    def forgives(self, positions: Mapping[int, int]) -> bool:
+        """Whether a learner that stands there is before the place from which records count."""
+        return any(at < self._forgiven.get(partition, 0) for partition, at in positions.items())
+
+    def passed(self, partition: int, first_offset: int, records: int, dead: int) -> None:
+        """Count one batch of a partition, learned just now."""
+        if not self.forgives({partition: first_offset}):
+            self.count(records, dead)
+
+    def count(self, records: int, dead: int) -> None:
+        """Count a batch, which is newer than all before. Of the oldest that no longer fits in the window as a
+        whole, a part counts, as if its dead letters were spread evenly.
+        """
+        self._batches.append((records, dead))
+        self._records += records
+        self._dead += dead
+        while (excess := self._records - self.window) > 0:
+            old_records, old_dead = self._batches.popleft()
+            kept = max(0, old_records - excess)
+            dead_kept = old_dead * kept / old_records
+            self._records -= old_records - kept
+            self._dead -= old_dead - dead_kept
+            if kept:
+                self._batches.appendleft((kept, dead_kept))
+
+    def too_much(self) -> str | None:
+        """Why to pause, in words; None while there is no reason or too few records to tell."""
+        if self._records < self.window or self.share <= self._limit:
+            return None
+        return f"{self._dead:,.0f} of the last {self._records:,} records are dead letters"
+
 
 LOOK_EVERY_S = 0.3
 LEARN = "learn"
@@ -65,7 +123,7 @@ class Halts:
             self._write_pause(why)
         return self._pause or self._stop
 
-    def passed(self, ready: Ready, dead: int) -> None:
+    def passed(self, ready: ReadyBatch, dead: int) -> None:
         """A batch is learned, `dead` of its records became dead letters."""
         self._gate.passed(ready.polled.partition, ready.polled.offsets[0], ready.records, dead)
 

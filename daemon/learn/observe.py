@@ -1,4 +1,4 @@
-"""What the learner shows of itself: metrics, health, log lines."""
+"""What a learner shows: metrics, health and log lines, and why it is not ready."""
 
 from __future__ import annotations
 
@@ -14,17 +14,80 @@ from prometheus_client import Counter
 from checkpoints.errors import CheckpointError
 from checkpoints.ledger import LedgerEntry
 from checkpoints.publisher import Published
-from daemon.learn.applying.apply import Step
-from daemon.learn.applying.ready import Ready
 from daemon.learn.halts import is_pause
-from daemon.learn.readiness import Readiness
-from daemon.learn.threads.errands import Seen
-from daemon.process.outside import Outside
-from daemon.process.standing import Standing
+from daemon.learn.housekeeping import Housekeeper, LogBounds
+from daemon.learn.reader import Reader
+from daemon.learn.step import ReadyBatch, StepResult
+from daemon.runtime.runtime import ReadinessReporter, RoleRuntime
 from daemon.telemetry import LearnMetrics
 from daemon.versions.arrays import Arrays, learner_arrays
 from daemon.versions.counters import records_of
 from streams.poison import DeadLetter
+
+STALL_SECONDS = 10.0
+"""How long records may be seen to wait while the loop has nothing to do, or a question go unanswered."""
+
+
+class StreamReadiness:
+    """Told of every turn of the loop. `stands`: next offset per partition, see `parts.stands`."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        errands: Housekeeper,
+        stands: Callable[[], Mapping[int, int]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._reader = reader
+        self._errands = errands
+        self._stands = stands
+        self._clock = clock
+        self._began = clock()
+        self.idle_since: float | None = None  # since when the loop has had nothing to learn
+        self._waiting_since: float | None = None  # since when, meanwhile, records have been seen to wait
+
+    def turned(self, busy: bool) -> None:
+        """The loop went round, with or without something to learn."""
+        if busy:
+            self.idle_since = self._waiting_since = None
+        elif self.idle_since is None:
+            self.idle_since = self._clock()
+
+    def trouble(self) -> str | None:
+        """Why not ready, None when ready; what stands before the colon stays while the trouble lasts.
+
+        To be asked again and again: how long records wait is counted from the first time they are seen.
+        """
+        away = self._away()
+        waiting = 0 if away or self.idle_since is None else self._waiting()
+        if not waiting:
+            self._waiting_since = None
+            return away
+        now = self._clock()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if now - self._waiting_since <= STALL_SECONDS:
+            return None
+        return f"stalled: {waiting:,} records wait and none came within {STALL_SECONDS:.0f} s"
+
+    def _away(self) -> str | None:
+        if self._reader.trouble is not None:
+            return f"the stream is unavailable: {self._reader.trouble}"
+        if self._errands.trouble is not None:
+            return f"the stream does not answer: {self._errands.trouble}"
+        seen = self._errands.seen
+        asked = self._began if seen is None else seen.at
+        if self._clock() - asked > STALL_SECONDS:
+            return f"the stream does not answer: not a word for more than {STALL_SECONDS:.0f} s"
+        return None
+
+    def _waiting(self) -> int:
+        """Records of the last answer that are not learned."""
+        seen, stands = self._errands.seen, self._stands()
+        if seen is None:
+            return 0
+        return sum(max(0, end - stands[p]) for p, (_, end) in seen.bounds.items() if p in stands)
+
 
 DEAD_LINE_EVERY_S = 5.0
 NORM_EVERY_S = 30.0  # reading 400 MB takes about 0.1 s
@@ -37,9 +100,9 @@ class Observer:
 
     def __init__(
         self,
-        outside: Outside,
+        outside: RoleRuntime,
         metrics: LearnMetrics,
-        readiness: Readiness,
+        readiness: StreamReadiness,
         arrays: Callable[[], Arrays],
         clock: Callable[[], float],
     ) -> None:
@@ -50,10 +113,10 @@ class Observer:
         self._clock = clock
         self._newest: dict[int, int] = {}
         self._before = 0  # newest event time, ms, in the version that learning went on from
-        self._shown: Seen | None = None
+        self._shown: LogBounds | None = None
         self._norm_at = self._dead_at = float("-inf")
         self._dead_unsaid = 0
-        self._standing = Standing(outside.health, outside.notifier, log, "learning")
+        self._standing = ReadinessReporter(outside.health, outside.notifier, log, "learning")
         self._skipped = Counter(
             "tripletd_checkpoint_skipped",
             "Versions due while the one before was still being written",
@@ -76,20 +139,20 @@ class Observer:
         paused = halt is not None and is_pause(halt)
         self._metrics.parked.set(halt is not None and not paused)
         self._metrics.paused.set(paused)
-        reason = told_of(halt) if halt is not None else trouble or self.readiness.trouble()
+        reason = halt_reason(halt) if halt is not None else trouble or self.readiness.trouble()
         self._standing.now(reason)
 
     def idle(self) -> AbstractContextManager[None]:
         """Around the wait for a batch: its time is the loop's idle time."""
         return self._metrics.phase("idle")
 
-    def stepped(self, step: Step, seconds: float) -> None:
+    def stepped(self, step: StepResult, seconds: float) -> None:
         """One batch went through the learner's step."""
         self._metrics.add_phase("step", seconds)
         if len(step.info):
             self._metrics.record_batch(step.info.outcome, step.info.loss, step.info.tau, seconds)
 
-    def applied(self, ready: Ready, step: Step, poison_share: float) -> None:
+    def applied(self, ready: ReadyBatch, step: StepResult, poison_share: float) -> None:
         """One batch is applied and its dead letters are durable."""
         metrics = self._metrics
         metrics.add_phase("poll", ready.poll_seconds)
@@ -107,7 +170,7 @@ class Observer:
             metrics.watermark.set(max(self._before, *self._newest.values()) / 1000)
         self._weight_norm()
 
-    def lag(self, seen: Seen | None, stands: Mapping[int, int]) -> None:
+    def lag(self, seen: LogBounds | None, stands: Mapping[int, int]) -> None:
         """Whenever the log was asked again: records and seconds behind, per partition."""
         if seen is None or seen is self._shown:
             return
@@ -172,7 +235,7 @@ def weight_norm(arrays: Arrays) -> float:
     return float(np.linalg.norm([np.linalg.norm(array) for array in weights]))
 
 
-def told_of(halt: LedgerEntry) -> str:
+def halt_reason(halt: LedgerEntry) -> str:
     """Why a halted learner is not ready."""
     if is_pause(halt):
         return f"paused: {halt.reason}; `tripletd resume` lets it go on"

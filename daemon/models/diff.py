@@ -66,7 +66,7 @@ class Queries:
 class Diff:
     """From version `before` to version `after`.
 
-    relative and symmetric as in `learners.change.Change`. spectra: of both, none where there is no matrix.
+    relative and symmetric as in `learners.spectrum.Change`. spectra: of both, none where there is no matrix.
     queries: None where they were not asked. skipped: what was left out and why, one line each.
     """
 

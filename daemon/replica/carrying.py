@@ -43,7 +43,9 @@ class Carry(Protocol):
 
 
 class CarriedOn:
-    """Forms with a matrix: the answer to a change of W is carried on to first order (`learners.carried`)."""
+    """Forms with a matrix: the answer to a change of W is carried on to first order
+    (`learners.forms.carried`).
+    """
 
     def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
         self._kind, self._serving = kind, serving

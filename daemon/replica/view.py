@@ -59,7 +59,7 @@ class View:
 
     @property
     def by_distance(self) -> bool:
-        """Whether a search ranks by minus a distance: see `learners.quadratic.by_distance`."""
+        """Whether a search ranks by minus a distance: see `learners.forms.quadratic.by_distance`."""
         return by_distance(self.search)
 
     @property

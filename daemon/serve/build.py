@@ -16,7 +16,7 @@ from daemon.config.model import Config
 from daemon.config.serve import ServeConfig
 from daemon.exits import EX_SOFTWARE, UserError
 from daemon.look.series import Series
-from daemon.process.outside import Outside
+from daemon.runtime.runtime import RoleRuntime
 from daemon.serve.http import HttpServer, Limits, Parts, Ports, create_app, serve
 from daemon.serve.page.routes import page_routes
 from daemon.serve.wiring.live import Live
@@ -49,7 +49,7 @@ class ServeParts:
             raise UserError("the HTTP server has ended; the log says why", "", EX_SOFTWARE)
 
 
-def build(stack: ExitStack, config: Config, outside: Outside, metrics: ServeMetrics) -> ServeParts:
+def build(stack: ExitStack, config: Config, outside: RoleRuntime, metrics: ServeMetrics) -> ServeParts:
     """Everything, listening; it answers 503 until there is a version. `stack` ends it: first the server, so
     that open requests are answered, then what answers them. UserError: the port, the folder or a file.
     """

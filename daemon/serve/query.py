@@ -96,13 +96,12 @@ class Answers:
     never spoils the others of its batch. formed: records since version 0 at which the form of the scores was
     computed: those of the model where versions are served whole. Where steps are followed it may lie before
     `model.total`, also when the model has just come to be called a version. Then, with b for `formed` and t
-    for `model.total`, a score is that of the form of W_b carried over to W_t (`learners.carried` says how),
-    divided by the object's norm under the form of W_b: with b, t and the step log it can be computed again.
-    (Until the next form is made, b is a state of the line that the learner has left when it has just begun
-    anew from an older version; it may then exceed t.)
-    exact[i]: whether every object was looked at; False where an approximate search took part, which finds
-    most of the k best. The score of a hit is the same either way. by[i]: which model answered query i, None
-    where it names no key.
+    for `model.total`, a score is that of the form of W_b carried over to W_t (`learners.forms.carried` says
+    how), divided by the object's norm under the form of W_b: with b, t and the step log it can be computed
+    again. (Until the next form is made, b is a state of the line that the learner has left when it has just
+    begun anew from an older version; it may then exceed t.) exact[i]: whether every object was looked at;
+    False where an approximate search took part, which finds most of the k best. The score of a hit is the
+    same either way. by[i]: which model answered query i, None where it names no key.
     """
 
     model: Model

@@ -9,8 +9,7 @@ import structlog
 
 from daemon.config.model import Config
 from daemon.exits import EX_OK
-from daemon.process.outside import Outside, open_process
-from daemon.process.standing import Standing
+from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.build import ServeParts, build
 from daemon.telemetry.build import add_place
 from daemon.telemetry.serve_metrics import ServeMetrics
@@ -28,16 +27,16 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> int:
     metrics = ServeMetrics(config.serve.aliases)
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
-        outside = open_process(stack, config, load)
+        outside = open_runtime_without_server(stack, config, load)
         parts = build(stack, config, outside, metrics)
         _loop(parts, outside)
         outside.notifier.stopping()
     return EX_OK
 
 
-def _loop(parts: ServeParts, outside: Outside) -> None:
+def _loop(parts: ServeParts, outside: RoleRuntime) -> None:
     """Look after the parts, and say whether they answer: before anybody hears that the role has started."""
-    standing = Standing(outside.health, outside.notifier, log, "answering")
+    standing = ReadinessReporter(outside.health, outside.notifier, log, "answering")
     outside.health.set_ready("being loaded")
     outside.started()
     while not outside.signals.stopping:

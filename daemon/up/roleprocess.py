@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import IO
 
-from daemon.process.logs import wants_colour
+from daemon.runtime.logs import wants_colour
 from daemon.up.lifeline import VARIABLE, open_lifeline
 
 TRIPLETD = (sys.executable, "-P", "-m", "daemon")

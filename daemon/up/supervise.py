@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from daemon.exits import EX_OK, EX_TEMPFAIL
-from daemon.process.notify import Notifier
-from daemon.process.signals import Signals
+from daemon.runtime.signals import Signals
+from daemon.runtime.watchdog import Notifier
 from daemon.up.restarts import Finished, GiveUp, Leave, Restart, RestartPolicy, decide
 from daemon.up.roleprocess import RoleProcess
 

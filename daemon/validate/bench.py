@@ -13,7 +13,7 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config
-from daemon.deadletters import open_dead
+from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.objects.space import space_of
 from daemon.telemetry import ValidateMetrics

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from daemon.deadletters import RETRY_SECONDS, send_durably
+from daemon.dead_letters import RETRY_SECONDS, send_durably
 from daemon.validate.objects import check_impression
 from daemon.validate.window import Held, Window, is_usable, rebuild_from
 from streams.catalog import Catalog

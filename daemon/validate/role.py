@@ -10,8 +10,7 @@ import structlog
 
 from daemon.config.model import Config
 from daemon.exits import EX_OK
-from daemon.process.outside import Outside, open_outside
-from daemon.process.standing import Standing
+from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry import ValidateMetrics
 from daemon.telemetry.build import add_place
 from daemon.validate.bench import open_bench
@@ -41,7 +40,7 @@ def run(
     metrics = ValidateMetrics()
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
-        outside = open_outside(stack, config, metrics.registry, config.http.validate_port, load)
+        outside = open_runtime(stack, config, metrics.registry, config.http.validate_port, load)
         bench = open_bench(stack, config, metrics)
         validator = Validator(bench, config.validate, bench.rule)
         patience = Patience(clock, learning_goes_on if options.beside_learn else lambda: False)
@@ -49,11 +48,11 @@ def run(
         return _loop(validator, outside, patience if options.exit_when_caught_up else None)
 
 
-def _loop(validator: Validator, outside: Outside, patience: Patience | None) -> int:
+def _loop(validator: Validator, outside: RoleRuntime, patience: Patience | None) -> int:
     """Read what is there, watch it for drift, judge the newest version, rest when there was nothing to do."""
 
     signals, pulse = outside.signals, outside.pulse
-    standing = Standing(outside.health, outside.notifier, log, "judging")
+    standing = ReadinessReporter(outside.health, outside.notifier, log, "judging")
 
     def give_up(seconds: float, error: Exception) -> bool:
         pulse.beat("dead letters")

@@ -35,8 +35,9 @@ SLACK = np.float32(2.0**-22)
 
 Padded: TypeAlias = tuple[Any, Any, Any, Any, Any]
 """pointers int64 [n + 1], columns uint16 or uint32, values float32, radius float32 [n], order int64 [n]: row
-order[i] lies at place i, padded as `learners.kernels.lanes` wants it; its quick product with f is wrong by at
-most radius[i] ||f||, but for underflow. Rows of equal length lie together, so that the processor foresees
+order[i] lies at place i, padded as `learners.kernels.intrinsics` wants it; its quick product with f is
+wrong by at most radius[i] ||f||, but for underflow. Rows of equal length lie together, so that the
+processor foresees
 where each ends."""
 
 

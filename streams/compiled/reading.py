@@ -87,7 +87,7 @@ UInt8Array = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class ScannedEvents:
-    """The events among some records: `streams.compiled.layout.TABLE`, one row per event.
+    """The events among some records: `streams.compiled.compile.TABLE`, one row per event.
 
     `pieces` are (first record, last, first event, last), each last excluded; the `spans` of an event count
     from the beginning of its piece.
@@ -213,7 +213,7 @@ def _bounds(values: Sequence[bytes]) -> Int64Array:
 
 
 def _space_arrays(space: SpaceSpec) -> tuple[Any, ...]:
-    """The space as `streams.compiled.layout.SPACE`."""
+    """The space as `streams.compiled.compile.SPACE`."""
     names = [_utf8(view.name) for view in space.views]
     sizes = np.array([4 * view.dim if view.kind == "dense" else 0 for view in space.views], np.int64)
     unnamed = 0 if [view.name for view in space.views] == [UNNAMED_VIEW] else -1
@@ -221,7 +221,7 @@ def _space_arrays(space: SpaceSpec) -> tuple[Any, ...]:
 
 
 def _index_arrays(catalog: Catalog | None) -> tuple[Any, ...]:
-    """The catalog's ids as `streams.compiled.index.INDEX`."""
+    """The catalog's ids as `streams.compiled.hashing.INDEX`."""
     if catalog is None:
         return _join([]), _bounds([]), np.empty(0, np.int32)
     ids = [_utf8(one) for one in catalog.ids]

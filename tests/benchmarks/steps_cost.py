@@ -23,12 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from daemon.learn.steplog import open_steps
-from daemon.learn.steps.allowance import Allowance
-from daemon.learn.steps.applied import AppliedBatch, Captured, Durable
-from daemon.learn.steps.inbox import Inbox
-from daemon.learn.steps.journal import Journal
-from daemon.learn.steps.publisher import StepPublisher
+from daemon.learn.steplog.journal import ByteAllowance, Journal
+from daemon.learn.steplog.publisher import Inbox, StepPublisher, open_steps
+from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable
 from daemon.telemetry.step_log_metrics import StepLogMetrics
 from learners import Oasis, OasisConfig, TripletBatch
 from streams.address import parse_address
@@ -112,7 +109,9 @@ class Learning:
         publisher = StepPublisher(
             inbox,
             lambda: open_steps(address),
-            lambda most: Journal(PLACE, BASE, DIM, most, Allowance(1 << 40, 0.0), told=self._learner.taken),
+            lambda most: Journal(
+                PLACE, BASE, DIM, most, ByteAllowance(1 << 40, 0.0), told=self._learner.taken
+            ),
             every_s=EVERY_S,
             metrics=StepLogMetrics(registry, BREAK_REASONS),
             clock=time.monotonic,

@@ -63,7 +63,7 @@ def publisher(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[AsyncPubl
 def test_the_state_may_change_as_soon_as_begin_returns(
     publisher: tuple[AsyncPublisher, VersionStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints.capture, "PIECE", 1000)
+    monkeypatch.setattr(checkpoints.publisher, "PIECE", 1000)
     publish, versions = publisher
     live = state(1, dim=200)
     for number in range(3):
@@ -132,7 +132,7 @@ def test_one_at_a_time_and_each_result_once(publisher: tuple[AsyncPublisher, Ver
 def test_a_disk_that_stands_still_does_not_hold_the_loop(
     tmp_path: Path, held: str, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints.capture, "PIECE", piece)
+    monkeypatch.setattr(checkpoints.publisher, "PIECE", piece)
     files = GatedFiles(held)
     versions = VersionStore(LocalStore(tmp_path, Fs(files, Folders())))
     budget = 0.05 if held == "write" else WAIT

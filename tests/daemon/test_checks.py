@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon import memory
 from daemon.checks import run_checks
 from daemon.config import load_config
 from daemon.config.learners import LEARNERS
-from daemon.memory import (
+from daemon.versions import memory
+from daemon.versions.algorithms import algorithm_of, untrained
+from daemon.versions.by_key import SLOT_BYTES
+from daemon.versions.memory import (
     form_bytes,
     learner_bytes,
     mapped_columns,
@@ -22,8 +24,6 @@ from daemon.memory import (
     memory_available,
     serving_bytes,
 )
-from daemon.versions.algorithms import algorithm_of, untrained
-from daemon.versions.by_key import SLOT_BYTES
 from learners.block import TripletBatch, as_block
 from learners.multikernel.form import MOST_OBJECTS
 from tests.learners.examples import triplets

@@ -24,8 +24,9 @@ from daemon.exits import (
     EX_UNAVAILABLE,
     EX_USAGE,
     UserError,
+    as_user_error,
+    report,
 )
-from daemon.failures import as_user_error, report
 from daemon.ownership import PACKAGES, foreign_packages
 
 ROOT = Path(__file__).parents[2]

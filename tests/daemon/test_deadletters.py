@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from daemon.deadletters import ROOM_FOR_HEADERS, fitted, send_durably
+from daemon.dead_letters import ROOM_FOR_HEADERS, fitted, send_durably
 from streams.errors import StreamUnavailable
 from streams.poison import DeadLetter
 from streams.source import MAX_RECORD_BYTES, OutRecord

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from daemon.feed.interrupts import Interrupted, Interrupts
-from daemon.patience import GIVE_UP_SECONDS, RETRY_SECONDS, PatientSink
+from daemon.retries import GIVE_UP_SECONDS, RETRY_SECONDS, RetryingSink
 from streams.address import parse_address
 from streams.errors import LogMismatch, StreamUnavailable
 from streams.open import ensure_topic, open_sink, open_source
@@ -57,11 +57,11 @@ class Clock:
 
 def patient(
     name: str, answers_at: int, error: Exception | None = None
-) -> tuple[PatientSink, Clock, list[str]]:
+) -> tuple[RetryingSink, Clock, list[str]]:
     address = parse_address(f"memory:{name}")
     ensure_topic(address, 1)
     clock, told = Clock(), list[str]()
-    sink = PatientSink(Shaky(open_sink(address), answers_at, error), clock.wait, clock, told.append)
+    sink = RetryingSink(Shaky(open_sink(address), answers_at, error), clock.wait, clock, told.append)
     return sink, clock, told
 
 

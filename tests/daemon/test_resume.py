@@ -12,7 +12,7 @@ from checkpoints import Ledger, LedgerEntry, LocalStore, pause_in_force, stop_in
 from daemon.cli import main
 from daemon.exits import EX_OK
 from daemon.look.overview import summary
-from daemon.resuming import resuming
+from daemon.models.resume import resumptions
 from daemon.validate.history import fold
 from daemon.validate.rules import FULL_CATALOG
 
@@ -49,7 +49,7 @@ def test_neither_latch_is_lifted_by_what_lifts_the_other(
     assert (stop and stop.n, pause and pause.n) == (stopped, paused)
     for cut in range(len(read)):
         assert pause_in_force(read[cut:], pause_in_force(read[:cut])) == pause
-    lifted = [*read, *(LedgerEntry(n=99 + n, **one.entry) for n, one in enumerate(resuming(read, "why")))]
+    lifted = [*read, *(LedgerEntry(n=99 + n, **one.entry) for n, one in enumerate(resumptions(read, "why")))]
     assert stop_in_force(lifted) is pause_in_force(lifted) is None
 
 

@@ -11,9 +11,9 @@ import pytest
 from daemon.cli import main
 from daemon.config import Config, load_config
 from daemon.exits import EX_OK
-from daemon.learn.role import run
-from daemon.learn.starting.options import LearnOptions
-from daemon.retention import retain_after_feed, retain_topics
+from daemon.learn.resume.options import LearnOptions
+from daemon.learn.start import run
+from daemon.topics.retention import retain_after_feed, retain_topics
 from daemon.versions.storage import open_for_reading
 from streams.address import Address, parse_address
 from streams.open import delete_topic, ensure_topic, open_sink, open_source
@@ -166,7 +166,7 @@ def test_a_log_that_cannot_be_read_is_a_warning_per_topic(place: Place) -> None:
 def test_learning_goes_on_when_retention_fails(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.feed("a")
     failed: list[Address] = []
-    monkeypatch.setattr("daemon.retention.retain", refusing(failed))
+    monkeypatch.setattr("daemon.topics.retention.retain", refusing(failed))
     assert run(place.config, CAUGHT_UP) == EX_OK
     assert {address.topic.partition(".")[2] for address in failed} == {"", "holdout", "dead", "steps"}
     assert start_of(place.address) == 0

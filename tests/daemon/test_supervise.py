@@ -23,7 +23,7 @@ from daemon.exits import (
     EX_UNAVAILABLE,
     EX_USAGE,
 )
-from daemon.process.signals import Signals
+from daemon.runtime.signals import Signals
 from daemon.up.restarts import Finished, GiveUp, Leave, Restart, RestartPolicy, decide
 from daemon.up.roleprocess import TRIPLETD, RoleProcess
 from daemon.up.supervise import RoleSpec, Supervisor
@@ -231,7 +231,7 @@ def test_a_child_ends_gently_when_its_parent_is_killed(tmp_path: Path) -> None:
 
 LOGGING = """
 import sys
-from daemon.process.logs import configure, get_logger
+from daemon.runtime.logs import configure, get_logger
 configure(format="json", role="learn")
 sys.stdin.read()
 get_logger().info("nobody reads this")
@@ -265,7 +265,7 @@ def test_a_process_without_a_lifeline_follows_none(monkeypatch: pytest.MonkeyPat
 
 SIGNALLED = """
 import sys
-from daemon.process.signals import Signals
+from daemon.runtime.signals import Signals
 with Signals() as signals:
     print("ready", flush=True)
     for line in sys.stdin:

@@ -206,7 +206,7 @@ def test_an_address_that_is_not_ours_is_a_configuration_mistake() -> None:
 
 
 def log_lines(capsys: pytest.CaptureFixture[str], level: str, format: str) -> tuple[str, str]:
-    from daemon.process.logs import configure, get_logger
+    from daemon.runtime.logs import configure, get_logger
 
     configure(level, format, "learn")
     get_logger().debug("quiet")
@@ -232,7 +232,7 @@ def test_log_lines_are_text_when_asked_and_plain_without_a_terminal(
 
 
 def test_no_color_wins_over_force_color(monkeypatch: pytest.MonkeyPatch) -> None:
-    from daemon.process.logs import wants_colour
+    from daemon.runtime.logs import wants_colour
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)

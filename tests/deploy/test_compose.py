@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from daemon.config import load_config
-from daemon.process.leaving import ROLES
+from daemon.runtime.signals import ROLES
 from daemon.serve.http.hosts import Hosts
 from tests.deploy.programs import DEPLOY, ROOT
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from checkpoints.encoding import state_hash
 from checkpoints.manifest import Manifest
 from checkpoints.retention import history
-from daemon.learn.replaying.replay import replay
-from daemon.learn.replaying.rerun import Rerun
-from daemon.learn.replaying.runs import Runs
+from daemon.learn.replay.replay import replay
+from daemon.learn.replay.rerun import Rerun, Runs
 from streams.open import open_source
 from tests.kill.forks import Forks
 from tests.kill.learners import catch_up

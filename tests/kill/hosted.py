@@ -8,11 +8,11 @@ from collections.abc import Callable
 from checkpoints.files import Fs
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from daemon.config import load_config
-from daemon.failures import as_user_error
-from daemon.learn import role
-from daemon.learn.starting.options import LearnOptions
-from daemon.process import outside
-from daemon.process.signals import Signals
+from daemon.exits import as_user_error
+from daemon.learn import start as role
+from daemon.learn.resume.options import LearnOptions
+from daemon.runtime import runtime as outside
+from daemon.runtime.signals import Signals
 from daemon.telemetry import LearnMetrics
 from tests.kill.learners import START_SECONDS
 from tests.kill.seams import Seams

@@ -18,7 +18,7 @@ from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import Failed, Published
-from daemon.failures import as_user_error
+from daemon.exits import as_user_error
 from streams.open import open_sink
 from streams.source import OutRecord
 from tests.kill.events import event_bytes

@@ -83,7 +83,7 @@ def stuck_errands() -> None:
 
 def silent_source() -> None:
     """Once something is learned nothing that the stream is asked comes back: worse than a frozen broker."""
-    from daemon.learn.applying.progress import Progress
+    from daemon.learn.state import Progress
     from streams.log.source import LogSource
 
     silent = threading.Event()
@@ -126,7 +126,7 @@ def mute_source() -> None:
 
 def jumping_clock() -> None:
     """The wall clock is set forward by a day after half a second of learning, and back by two after one."""
-    from daemon.learn.applying.progress import Progress
+    from daemon.learn.state import Progress
 
     began: list[float] = []
     advance, real = Progress.advance, time.time

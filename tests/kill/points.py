@@ -19,11 +19,11 @@ from typing import Any, Literal
 
 from checkpoints.files import Files, Folders, Fs
 from checkpoints.publisher import AsyncPublisher
-from daemon.learn import parts
-from daemon.learn.acknowledge import Acknowledger
-from daemon.learn.applying.progress import Progress
-from daemon.learn.threads import letters
-from daemon.learn.writing.housekeeping import Housekeeping
+from daemon import dead_letters as letters
+from daemon.learn import loop as parts
+from daemon.learn.housekeeping import VersionCleanup
+from daemon.learn.loop import Acknowledger
+from daemon.learn.state import Progress
 from streams.ids import IdWindow
 from streams.kafka.sink import KafkaSink
 from streams.kafka.source import KafkaSource
@@ -141,7 +141,7 @@ def put_fuse_in(fuse: Fuse) -> None:
         (IdWindow, "arrays"),
         (Progress, "advance"),
         (Acknowledger, "published"),
-        (Housekeeping, "_prune"),
+        (VersionCleanup, "_prune"),
     ):
         seams.put(owner, name, fuse.around(f"{owner.__name__} {name}", getattr(owner, name)))
     for source in (LogSource, KafkaSource):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from checkpoints.manifest import Manifest
-from daemon.learn.replaying.replay import replay
+from daemon.learn.replay.replay import replay
 from streams.open import open_source
 from tests.kill.events import Feeder, Pace
 from tests.kill.learners import Learner, Start, catch_up, wait_until

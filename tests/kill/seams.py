@@ -9,10 +9,11 @@ from checkpoints.files import Fs
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import AsyncPublisher
-from daemon.learn import build, role
-from daemon.learn.starting import inputs
-from daemon.learn.threads import reader
-from daemon.learn.threads.errands import Errands
+from daemon.learn import reader
+from daemon.learn import start as build
+from daemon.learn import start as role
+from daemon.learn.housekeeping import Housekeeper
+from daemon.learn.resume import inputs
 
 
 class Seams:
@@ -35,7 +36,7 @@ class Seams:
         """Let the loop wait for each version, and for what is done after it: else it would pass over some of
         those that are due, by luck.
         """
-        begin, published = AsyncPublisher.begin, Errands.published
+        begin, published = AsyncPublisher.begin, Housekeeper.published
 
         def begin_and_wait(publisher: AsyncPublisher, *args: Any) -> bool:
             began = begin(publisher, *args)
@@ -43,12 +44,12 @@ class Seams:
                 publisher._thread.join()
             return began
 
-        def published_and_settled(errands: Errands, version: Manifest) -> None:
+        def published_and_settled(errands: Housekeeper, version: Manifest) -> None:
             published(errands, version)
             errands.settle(30.0)
 
         self.put(AsyncPublisher, "begin", begin_and_wait)
-        self.put(Errands, "published", published_and_settled)
+        self.put(Housekeeper, "published", published_and_settled)
 
     def wait_briefly(self) -> None:
         """Let idle waits be short: a life of a learner is lived hundreds of times."""

@@ -21,7 +21,7 @@ import sklearn.preprocessing  # noqa: F401 - what the forks would otherwise each
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from daemon.cli import main
-from daemon.learn import role  # noqa: F401
+from daemon.learn import start as role  # noqa: F401
 from learners.oasis import Oasis
 from streams.ids import IdWindow
 from tests.kill.points import Fuse, fused_disk, put_fuse_in

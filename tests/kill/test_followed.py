@@ -11,8 +11,7 @@ import pytest
 
 from checkpoints.manifest import Manifest
 from daemon.config import load_config
-from daemon.learn.replaying.rerun import Rerun
-from daemon.learn.replaying.runs import Runs
+from daemon.learn.replay.rerun import Rerun, Runs
 from daemon.replica.origin import read_space
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, Following, Hooks, Shelf

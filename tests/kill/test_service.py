@@ -14,7 +14,7 @@ import pytest
 from checkpoints import pause_in_force
 from daemon.cli import main
 from daemon.exits import EX_OK
-from daemon.process.notify import SOCKET, WATCHDOG_USEC
+from daemon.runtime.watchdog import SOCKET, WATCHDOG_USEC
 from streams.open import open_sink
 from streams.source import OutRecord
 from tests.kill.events import NOT_AN_EVENT, Feeder, event_bytes

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from daemon.process.watchdog import Pulse
+from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.admin import Models
 from daemon.serve.http.auth import TokenGuard
 from daemon.serve.http.batching import Batcher

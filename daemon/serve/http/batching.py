@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from daemon.process.watchdog import Pulse
+from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import Limits
 from daemon.serve.http.metrics import HttpMetrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daemon.config import Config
-from daemon.deadletters import open_dead
+from daemon.dead_letters import open_dead
 from daemon.objects.space import space_of
 from daemon.serve.items.catalog import Following, ServingCatalog
 from daemon.serve.items.decoding import ItemDecoder

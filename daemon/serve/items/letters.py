@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import structlog
 
-from daemon.deadletters import fitted
+from daemon.dead_letters import fitted
 from streams.errors import StreamError
 from streams.poison import DeadLetter, dead_letter_record
 from streams.source import Sink

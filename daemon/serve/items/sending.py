@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 
 from daemon.exits import EX_USAGE, UserError
-from daemon.patience import PatientSink
+from daemon.retries import RetryingSink
 from streams.address import Address
 from streams.errors import StreamError
 from streams.open import compact, open_sink, prepare_topic
@@ -28,7 +28,7 @@ def send_items(address: Address, records: Iterable[OutRecord], tell: Callable[[s
         raise UserError(message, "give a log: or kafka:// address", EX_USAGE)
     topic, sent = address.items, 0
     prepare_topic(topic, 1, "write")
-    with closing(PatientSink(open_sink(topic), time.sleep, time.monotonic, tell)) as sink:
+    with closing(RetryingSink(open_sink(topic), time.sleep, time.monotonic, tell)) as sink:
         batch: list[OutRecord] = []
         held = 0
         try:

@@ -33,8 +33,8 @@ class ReadyPart:
     """A part as it is searched under one model. scale: float32 [n], 1 / norm of each item, None for raw
     scores. offset: float32 [n], what is added to each item's product, None where nothing is.
     cell_scale, cell_offset: the same of the centres. width: cells that an approximate search has to look
-    into, None for exact search. features: float32 [n, F], see `learners.quadratic.FeaturedForm`; None where
-    there are none.
+    into, None for exact search. features: float32 [n, F], see `learners.forms.quadratic.FeaturedForm`; None
+    where there are none.
     """
 
     indexed: Indexed

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from daemon.config import Config, load_config
-from daemon.learn.role import run
-from daemon.learn.starting.options import LearnOptions
+from daemon.learn.resume.options import LearnOptions
+from daemon.learn.start import run
 from streams.address import Address, parse_address
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef

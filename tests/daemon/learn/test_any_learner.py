@@ -16,7 +16,7 @@ from checkpoints import Version
 from checkpoints.encoding import array_digest
 from daemon.config.learners import LEARNERS
 from daemon.config.model import ServingConfig
-from daemon.learn.replaying.replay import replay
+from daemon.learn.replay.replay import replay
 from daemon.models.compare import Asked, compare
 from daemon.replica.stepping import steps_of
 from daemon.versions.algorithms import ALGORITHMS, by_steps, digest_of, state_digest

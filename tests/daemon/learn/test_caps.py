@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from daemon.exits import EX_OK
-from daemon.learn.applying.controls import caps
-from daemon.learn.replaying.replay import replay
+from daemon.learn.replay.replay import replay
+from daemon.learn.state import caps
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef
 from streams.open import open_source

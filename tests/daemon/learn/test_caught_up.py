@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from daemon.exits import EX_OK
-from daemon.learn import build
-from daemon.learn.readiness import Readiness
+from daemon.learn import start as build
+from daemon.learn.observe import StreamReadiness
 from streams.errors import StreamUnavailable
 from streams.memory import MemorySource
 from streams.open import open_sink
@@ -41,15 +41,15 @@ def test_records_that_came_after_the_question_are_learned(
 ) -> None:
     """The answer to a question that was asked before the loop had nothing to do does not count."""
     site.feed(make_events(20))
-    turned, fed = Readiness.turned, threading.Event()
+    turned, fed = StreamReadiness.turned, threading.Event()
 
-    def feeding(readiness: Readiness, busy: bool) -> None:
+    def feeding(readiness: StreamReadiness, busy: bool) -> None:
         turned(readiness, busy)
         if not busy and not fed.is_set():
             fed.set()
             with_more(site)
 
-    monkeypatch.setattr(Readiness, "turned", feeding)
+    monkeypatch.setattr(StreamReadiness, "turned", feeding)
     assert site.learn() == EX_OK
     assert site.newest().counters["records"] == 25
 

@@ -9,8 +9,8 @@ import pytest
 
 from checkpoints.manifest import PartitionPosition
 from daemon.exits import EX_OK
-from daemon.learn.replaying.replay import replay
-from daemon.learn.replaying.runs import cut
+from daemon.learn.replay.replay import replay
+from daemon.learn.replay.rerun import cut
 from streams.memory import MemorySource
 from streams.open import open_source
 from streams.source import RecordBatch

@@ -14,10 +14,10 @@ import pytest
 from daemon.cli import main
 from daemon.config import load_config
 from daemon.exits import EX_CONFIG, EX_OK, UserError
-from daemon.learn import role
-from daemon.learn.applying.controls import dedupe
-from daemon.learn.replaying.replay import replay
-from daemon.learn.starting.options import LearnOptions
+from daemon.learn import start as role
+from daemon.learn.replay.replay import replay
+from daemon.learn.resume.options import LearnOptions
+from daemon.learn.state import dedupe
 from daemon.telemetry import LearnMetrics
 from streams.codec import decode_event, encode_event
 from streams.open import open_sink, open_source

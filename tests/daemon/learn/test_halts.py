@@ -11,8 +11,7 @@ from structlog.testing import capture_logs
 from checkpoints.aliases import stop_in_force
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.local import LocalStore
-from daemon.learn.halts import Halts
-from daemon.learn.poisongate import PoisonGate
+from daemon.learn.halts import Halts, PoisonGate
 
 
 @pytest.mark.parametrize(

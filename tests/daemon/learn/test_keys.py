@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from daemon.exits import EX_CONFIG, EX_OK, UserError
-from daemon.learn.replaying.replay import replay
+from daemon.learn.replay.replay import replay
 from daemon.versions.serving_form import learner_of
 from learners.keyed import Keyed
 from streams.codec import encode_event

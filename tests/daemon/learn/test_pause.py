@@ -14,10 +14,9 @@ from checkpoints.errors import WriteFailed
 from checkpoints.ledger import Ledger
 from daemon.cli import main
 from daemon.exits import EX_DATAERR, EX_OK, UserError
-from daemon.learn.halts import LOOK_EVERY_S, Halts
-from daemon.learn.observe import told_of
-from daemon.learn.poisongate import PoisonGate
-from daemon.learn.starting.options import LearnOptions
+from daemon.learn.halts import LOOK_EVERY_S, Halts, PoisonGate
+from daemon.learn.observe import halt_reason
+from daemon.learn.resume.options import LearnOptions
 from streams.open import delete_topic, open_source
 from tests.daemon.learn.conftest import Site, make_events
 
@@ -68,7 +67,7 @@ def paused(site: Site, **changes: Any) -> None:
 
 def test_a_pause_says_what_ends_it() -> None:
     halt = LedgerEntry(n=1, kind="STOP", reason="60 of 100", measures={"pause": "poison"})
-    assert told_of(halt) == "paused: 60 of 100; `tripletd resume` lets it go on"
+    assert halt_reason(halt) == "paused: 60 of 100; `tripletd resume` lets it go on"
 
 
 def resume(site: Site) -> None:

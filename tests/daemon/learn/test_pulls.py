@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from daemon.exits import EX_OK, UserError
-from daemon.learn.replaying.replay import replay
+from daemon.learn.replay.replay import replay
 from streams.open import open_source
 from tests.daemon.learn.conftest import DIM, Site, make_events
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from daemon import deadletters
+from daemon import dead_letters as deadletters
 from daemon.exits import EX_OK
-from daemon.learn import role
-from daemon.learn.replaying.replay import replay
+from daemon.learn import start as role
+from daemon.learn.replay.replay import replay
 from daemon.telemetry import LearnMetrics
 from learners.block import DenseBlock, TripletBatch
 from learners.oasis import Oasis, OasisConfig

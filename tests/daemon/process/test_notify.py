@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 
 from daemon.config import Config, load_config
 from daemon.exits import UserError
-from daemon.process.logs import configure, get_logger
-from daemon.process.notify import SOCKET, WATCHDOG_PID, WATCHDOG_USEC, Notifier
-from daemon.process.reloading import Reloading, differing
-from daemon.process.signals import Signals
+from daemon.runtime.logs import configure, get_logger
+from daemon.runtime.runtime import ConfigReloader, differing
+from daemon.runtime.signals import Signals
+from daemon.runtime.watchdog import SOCKET, WATCHDOG_PID, WATCHDOG_USEC, Notifier
 
 
 class Manager:
@@ -121,7 +121,7 @@ def test_a_reload_takes_the_log_level_and_refuses_learner_keys() -> None:
     fresh = config(log__level="error", learner__C=0.2, stream__poll_records=7)
     said: Any = Said()
     configure("info", "json")
-    reloading = Reloading(config(), lambda: fresh, said)
+    reloading = ConfigReloader(config(), lambda: fresh, said)
     reloading.when(False)
     assert said.words == []
     try:
@@ -145,7 +145,7 @@ def test_a_broken_file_changes_nothing_and_ends_nothing() -> None:
 
     said: Any = Said()
     with capture_logs() as lines:
-        Reloading(config(), broken, said).when(True)
+        ConfigReloader(config(), broken, said).when(True)
     assert said.words == ["reloading", "ready"]
     assert [line["log_level"] for line in lines] == ["error"]
     assert "learner.C" in lines[0]["reason"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import structlog
 from structlog.testing import capture_logs
 
-from daemon.process.notify import Notifier
-from daemon.process.standing import Standing
+from daemon.runtime.runtime import ReadinessReporter
+from daemon.runtime.watchdog import Notifier
 from daemon.telemetry import Health
 
 
@@ -14,7 +14,7 @@ def test_what_is_on_its_way_is_no_news_but_what_comes_of_it_is():
     health = Health()
     health.started()
     with capture_logs() as said:
-        standing = Standing(health, Notifier({}), structlog.get_logger(), "answering")
+        standing = ReadinessReporter(health, Notifier({}), structlog.get_logger(), "answering")
         standing.now("stable: being loaded", loading=True)
         assert health.readiness() == "stable: being loaded"
         standing.now(None)
@@ -30,7 +30,7 @@ def test_only_changes_are_logged():
     health = Health()
     health.started()
     with capture_logs() as said:
-        standing = Standing(health, Notifier({}), structlog.get_logger(), "learning")
+        standing = ReadinessReporter(health, Notifier({}), structlog.get_logger(), "learning")
         standing.now(None)
         assert health.readiness() is None
         for reason in ("stream: refused", "stream: no answer", "3 of 40 impressions", "4 of 40 impressions"):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from daemon.exits import EX_SOFTWARE
-from daemon.process.watchdog import TURN_S, Pulse, Watchdog
+from daemon.runtime.watchdog import TURN_S, Pulse, Watchdog
 
 ROOT = Path(__file__).parents[3]
 
@@ -92,7 +92,7 @@ def child(script: str, **pipes: object) -> subprocess.Popen[bytes]:
 
 STUCK = """
     import threading
-    from daemon.process.watchdog import Watchdog
+    from daemon.runtime.watchdog import Watchdog
     def never_returns(lock):
         lock.acquire()
     dog = Watchdog(1.0)
@@ -132,7 +132,7 @@ def test_a_thread_that_spins_is_noticed() -> None:
     """What a client does that never comes back from its poll."""
     process = child(
         """
-        from daemon.process.watchdog import Watchdog
+        from daemon.runtime.watchdog import Watchdog
         dog = Watchdog(1.0)
         with dog:
             dog.watch("the reader").beat("poll")
@@ -150,7 +150,7 @@ def test_a_suspended_process_is_not_stuck() -> None:
     process = child(
         """
         import sys
-        from daemon.process.watchdog import Watchdog
+        from daemon.runtime.watchdog import Watchdog
         dog = Watchdog(5.0)
         with dog:
             dog.watch("the loop").beat("a turn")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from daemon.process.notify import Notifier
-from daemon.process.outside import Outside
-from daemon.process.reloading import Reloading
-from daemon.process.signals import Signals
-from daemon.process.watchdog import Pulse, Watchdog
+from daemon.runtime.runtime import ConfigReloader, RoleRuntime
+from daemon.runtime.signals import Signals
+from daemon.runtime.watchdog import Notifier, Pulse, Watchdog
 from daemon.serve.build import ServeParts
 from daemon.serve.role import _loop
 from daemon.telemetry.health import Health
@@ -39,8 +37,8 @@ def test_it_is_not_ready_before_it_has_looked() -> None:
     health = Health()
     manager, signals = Manager(health), Signals()
     signals.request_stop()
-    reloading = Reloading(cast(Any, _Config()), None, manager)
-    outside = Outside(signals, health, Watchdog(60.0), manager, reloading, Pulse("the loop"))
+    reloading = ConfigReloader(cast(Any, _Config()), None, manager)
+    outside = RoleRuntime(signals, health, Watchdog(60.0), manager, reloading, Pulse("the loop"))
     _loop(cast(ServeParts, _Parts()), outside)
     assert manager.found == ["being loaded"]
 

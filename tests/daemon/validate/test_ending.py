@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from daemon.exits import EX_TEMPFAIL, UserError
-from daemon.process.signals import Signals
+from daemon.runtime.signals import Signals
 from daemon.validate.ending import PATIENCE_SECONDS, Patience, learning_goes_on, short_of_end
 from daemon.validate.options import ValidateOptions
 from daemon.validate.role import run

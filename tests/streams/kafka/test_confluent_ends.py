@@ -35,8 +35,8 @@ def test_without_a_broker_it_says_so() -> None:
 _CHILD = """
 import sys
 from streams.address import parse_address
-from streams.kafka.clients.confluent_client import ConfluentConsumer
-from streams.kafka.clients.confluent_producer import ConfluentProducer
+from streams.kafka.clients.confluent_consumer import ConfluentConsumer
+from streams.kafka.clients.confluent import ConfluentProducer
 from streams.errors import LogMismatch, StreamUnavailable
 from streams.kafka.admin import Admin
 from streams.source import OutRecord

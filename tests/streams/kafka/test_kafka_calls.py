@@ -79,7 +79,7 @@ root = logging.getLogger()
 root.setLevel({level!r})
 if {level!r} == "DEBUG": root.addHandler(logging.StreamHandler())
 from streams.address import Address
-from streams.kafka.settings import KafkaSettings
+from streams.address import KafkaSettings
 from streams.kafka.admin import Admin
 kafka = KafkaSettings(sasl_mechanism="PLAIN", security_protocol="SASL_PLAINTEXT", sasl_username="me",
                       sasl_password="hunter2", ssl_key_password="hunter3", timeout_s=0.3)

@@ -8,10 +8,10 @@ from contextlib import closing
 import pytest
 
 from daemon.exits import EX_OK
-from daemon.learn.applying.controls import damaged
-from daemon.learn.replaying.replay import replay
-from daemon.learn.starting import inputs
-from daemon.learn.starting.options import LearnOptions
+from daemon.learn.replay.replay import replay
+from daemon.learn.resume import inputs
+from daemon.learn.resume.options import LearnOptions
+from daemon.learn.state import damaged
 from streams.address import Address
 from streams.memory import MemorySource
 from streams.open import TopicLimits, create_topics, open_source

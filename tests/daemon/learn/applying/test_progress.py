@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.manifest import PartitionPosition
-from daemon.learn.applying.controls import branch, damaged, gap, other_log, repeats, seek
-from daemon.learn.applying.progress import Applied, Progress, add_in_order
+from daemon.learn.state import Applied, Progress, add_in_order, branch, damaged, gap, other_log, repeats, seek
 
 
 def applied(partition: int, start: int, stop: int, losses: np.ndarray, updated: int = 0) -> Applied:

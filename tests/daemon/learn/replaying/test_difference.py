@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.learn.replaying import difference
-from daemon.learn.replaying.difference import TOLERANCE, Place, first_difference
+from daemon.learn.replay import difference
+from daemon.learn.replay.difference import TOLERANCE, ArrayPlace, first_difference
 
 
 def arrays(**changes: Any) -> dict[str, np.ndarray]:
@@ -29,14 +29,14 @@ def test_the_first_row_and_how_many_differ_do_not_depend_on_blocks(
     monkeypatch.setattr(difference, "BLOCK", block)
     other = changed(1, 3, 0.5)
     other[3, 0] = other[3, 2] = 9
-    assert first_difference(arrays(), arrays(W=other)) == Place("W", 1, 3, 0.0, 0.5, 2)
+    assert first_difference(arrays(), arrays(W=other)) == ArrayPlace("W", 1, 3, 0.0, 0.5, 2)
     assert first_difference(arrays(), arrays()) is None
 
 
 def test_arrays_come_by_name_and_a_number_is_one_row() -> None:
     other = arrays(events=np.array(8), W=changed(2, 2, 0))
     assert first_difference(arrays(), other).array == "W"
-    assert first_difference(arrays(), arrays(events=np.array(8))) == Place("events", 0, 0, 7, 8, 1)
+    assert first_difference(arrays(), arrays(events=np.array(8))) == ArrayPlace("events", 0, 0, 7, 8, 1)
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,11 @@ import pytest
 
 from daemon import cli
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
-from daemon.learn.applying.controls import dedupe
-from daemon.learn.replaying.difference import TOLERANCE
-from daemon.learn.replaying.disagree import EventPlace
-from daemon.learn.replaying.replay import ReplayResult, replay
-from daemon.learn.starting.options import LearnOptions
-from daemon.learn.writing import describe
+from daemon.learn import describe
+from daemon.learn.replay.difference import TOLERANCE, EventPlace
+from daemon.learn.replay.replay import ReplayResult, replay
+from daemon.learn.resume.options import LearnOptions
+from daemon.learn.state import dedupe
 from streams.codec import decode_event, encode_event
 from streams.event import Event, ObjectRef, SparseVector
 from streams.open import open_source, retain

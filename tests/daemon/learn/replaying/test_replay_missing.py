@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from daemon.learn.replaying.replay import replay
+from daemon.learn.replay.replay import replay
 from streams.open import open_source
 from tests.daemon.learn.conftest import Site, make_events
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from daemon.exits import EX_OK, EX_USAGE, UserError
-from daemon.learn.replaying.replay import replay
-from daemon.learn.starting.options import LearnOptions
+from daemon.learn.replay.replay import replay
+from daemon.learn.resume.options import LearnOptions
 from streams.open import open_source
 from tests.daemon.learn.conftest import Site, make_events
 

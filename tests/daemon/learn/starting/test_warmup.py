@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daemon.learn.starting.warmup import Sample, usable
+from daemon.learn.resume.fitting import Sample, usable
 from learners.block import SparseBlock
 from streams.decode import BatchDecoder
 from streams.event import SpaceSpec, ViewSpec

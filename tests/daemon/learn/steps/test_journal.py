@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from daemon.learn.steps import assembling, journal
-from daemon.learn.steps.allowance import Allowance
-from daemon.learn.steps.applied import AppliedBatch, Captured, Durable
-from daemon.learn.steps.journal import Journal, Written
+from daemon.learn.steplog import journal
+from daemon.learn.steplog import segments as assembling
+from daemon.learn.steplog.journal import ByteAllowance, Journal, Written
+from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable
 from learners import Oasis, OasisConfig
 from streams.steps.segment import GENESIS, QUEUE, SINK, Base, Body, ChainPosition, Segment, Steps
 from tests.learners.examples import triplets
@@ -39,7 +39,9 @@ class Bench:
     ) -> None:
         self.learner = Oasis(DIM, OasisConfig(**config))  # type: ignore[arg-type]
         self.kind, self.records, self.seed = kind, 0, 0
-        self.journal = Journal(PLACE, BASE, DIM, room, Allowance(rate, 0.0, between), told=Oasis(DIM).taken)
+        self.journal = Journal(
+            PLACE, BASE, DIM, room, ByteAllowance(rate, 0.0, between), told=Oasis(DIM).taken
+        )
         self.written: list[Written] = [self.journal.begin()]
 
     def batch(self, events: int) -> AppliedBatch:

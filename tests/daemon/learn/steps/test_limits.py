@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from daemon.learn.steps.allowance import BURST_SECONDS, Allowance
-from daemon.learn.steps.applied import Captured, Durable
-from daemon.learn.steps.floor import CUTS_KEPT, Floor
-from daemon.learn.steps.inbox import MAX_MARKS, Inbox
+from daemon.learn.steplog.journal import BURST_SECONDS, FLOOR_CUTS_KEPT, ByteAllowance, Floor
+from daemon.learn.steplog.publisher import MAX_MARKS, Inbox
+from daemon.learn.steplog.segments import Captured, Durable
 from streams.steps.segment import Base
 
 from .test_journal import DIM, Bench, summary
 
 
 def test_an_allowance_saves_up_and_runs_out() -> None:
-    allowance = Allowance(100, 0.0)
+    allowance = ByteAllowance(100, 0.0)
     assert allowance.take(int(100 * BURST_SECONDS), 0.0)
     assert not allowance.take(1, 0.0)
     assert allowance.take(50, 0.5)
@@ -22,7 +21,7 @@ def test_an_allowance_saves_up_and_runs_out() -> None:
 
 
 def test_while_no_version_becomes_durable_no_more_than_so_much_is_published() -> None:
-    allowance = Allowance(1000, 0.0, between=150)
+    allowance = ByteAllowance(1000, 0.0, between=150)
     assert allowance.take(100, 0.0)
     assert not allowance.take(60, 100.0)
     assert allowance.take(50, 100.0)
@@ -38,8 +37,8 @@ def test_cuts_of_versions_that_never_become_durable_are_not_kept_for_ever() -> N
         bench.capture()
     for offset, written in enumerate(bench.written):
         floor.sent(written.body, offset)
-    assert len(floor._cuts) <= CUTS_KEPT
-    assert len(bench.journal._cuts) <= CUTS_KEPT
+    assert len(floor._cuts) <= FLOOR_CUTS_KEPT
+    assert len(bench.journal._cuts) <= FLOOR_CUTS_KEPT
     bench.durable(5)
     floor.sent(bench.written[-1].body, len(bench.written))
     bench.durable(5, records=2)

@@ -9,12 +9,10 @@ from collections.abc import Callable, Sequence
 import pytest
 from prometheus_client import CollectorRegistry
 
-from daemon.learn.steps import publisher as module
-from daemon.learn.steps.allowance import Allowance
-from daemon.learn.steps.applied import Captured, Durable
-from daemon.learn.steps.inbox import Inbox
-from daemon.learn.steps.journal import Journal
-from daemon.learn.steps.publisher import StepPublisher
+from daemon.learn.steplog import publisher as module
+from daemon.learn.steplog.journal import ByteAllowance, Journal
+from daemon.learn.steplog.publisher import Inbox, StepPublisher
+from daemon.learn.steplog.segments import Captured, Durable
 from daemon.telemetry.step_log_metrics import StepLogMetrics
 from learners import Oasis
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable, TopicMissing
@@ -77,7 +75,7 @@ class Running(Bench):
         self.publisher = StepPublisher(
             self.inbox,
             self.log.open,
-            lambda most: Journal(PLACE, BASE, DIM, most, Allowance(PLENTY, 0.0), told=Oasis(DIM).taken),
+            lambda most: Journal(PLACE, BASE, DIM, most, ByteAllowance(PLENTY, 0.0), told=Oasis(DIM).taken),
             every_s=0.01,
             metrics=StepLogMetrics(self.registry, BREAK_REASONS),
             clock=time.monotonic,

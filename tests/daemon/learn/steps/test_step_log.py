@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from daemon.exits import EX_OK
-from daemon.learn import steplog
-from daemon.learn.starting.options import LearnOptions
+from daemon.learn.resume.options import LearnOptions
+from daemon.learn.steplog import publisher as steplog
 from learners import OasisConfig
 from streams.codec import encode_event
 from streams.errors import StreamUnavailable, TopicMissing

@@ -9,11 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from daemon.learn.threads import reader as reader_module
-from daemon.learn.threads.pollsize import PollSize
-from daemon.learn.threads.reader import QUEUED_BATCHES, Reader
-from daemon.learn.writing.cadence import Cadence
-from daemon.process.watchdog import Pulse
+from daemon.learn import reader as reader_module
+from daemon.learn.publishing import Cadence
+from daemon.learn.reader import QUEUED_BATCHES, PollSize, Reader
+from daemon.runtime.watchdog import Pulse
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.event import SpaceSpec, ViewSpec

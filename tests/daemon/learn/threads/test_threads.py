@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from daemon.learn.readiness import STALL_SECONDS, Readiness
-from daemon.learn.threads.errands import Errands
-from daemon.learn.threads.group import Threads
-from daemon.learn.threads.letters import Letters
-from daemon.process.watchdog import Pulse
+from daemon.dead_letters import DeadLetterWriter
+from daemon.learn.housekeeping import Housekeeper
+from daemon.learn.loop import Threads
+from daemon.learn.observe import STALL_SECONDS, StreamReadiness
+from daemon.runtime.watchdog import Pulse
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable
 from streams.poison import DeadLetter
 from tests.waiting import until
@@ -35,13 +35,13 @@ class Asked:
         self.closed.set()
 
 
-def errands_of(source: Any, tidy: Callable[..., None] = lambda *_: None) -> Errands:
-    errands = Errands(source, tidy, Pulse("errands"), time.monotonic)
+def errands_of(source: Any, tidy: Callable[..., None] = lambda *_: None) -> Housekeeper:
+    errands = Housekeeper(source, tidy, Pulse("errands"), time.monotonic)
     errands.start()
     return errands
 
 
-def end(errands: Errands) -> None:
+def end(errands: Housekeeper) -> None:
     errands.stop()
     assert errands.ended(30.0)
 
@@ -126,8 +126,8 @@ class Writes:
         self.closed.set()
 
 
-def letters_to(sink: Any, fence: Callable[[], None] = lambda: None) -> Letters:
-    letters = Letters(sink, fence, Pulse("letters"))
+def letters_to(sink: Any, fence: Callable[[], None] = lambda: None) -> DeadLetterWriter:
+    letters = DeadLetterWriter(sink, fence, Pulse("letters"))
     letters.start()
     return letters
 
@@ -209,8 +209,8 @@ def test_all_are_told_before_any_is_waited_for_and_none_is_waited_for_long() -> 
 
 
 def test_nobody_waits_for_the_step_log_alone_even_without_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.learn.threads.group.END_SECONDS", 1e6)
-    monkeypatch.setattr("daemon.learn.threads.group.STEPS_SECONDS", 0.01)
+    monkeypatch.setattr("daemon.learn.loop.END_SECONDS", 1e6)
+    monkeypatch.setattr("daemon.learn.loop.STEPS_SECONDS", 0.01)
     parts: list[Any] = [Stays(name, True) for name in ("reader", "errands", "letters")]
     steps: Any = Stays("steps", False)
     Threads(*parts, steps).leave(lambda: False)
@@ -250,7 +250,7 @@ def test_what_waits_while_nothing_moves_is_told(
     now = [0.0]
     reader: Any = Told()
     errands: Any = Told()
-    readiness = Readiness(reader, errands, lambda: {0: stands}, lambda: now[0])
+    readiness = StreamReadiness(reader, errands, lambda: {0: stands}, lambda: now[0])
     readiness.turned(busy=True)
     if waits_s is not None:
         readiness.turned(busy=False)
@@ -265,7 +265,7 @@ def test_what_waits_while_nothing_moves_is_told(
 
 def test_records_that_come_after_a_long_silence_are_no_stall() -> None:
     now, reader, errands = [0.0], Told(), Told()
-    readiness = Readiness(reader, errands, lambda: {0: 100}, lambda: now[0])  # type: ignore[arg-type]
+    readiness = StreamReadiness(reader, errands, lambda: {0: 100}, lambda: now[0])  # type: ignore[arg-type]
     told = []
     for end in (100, 110, 110, 110):
         now[0] += LATE
@@ -283,7 +283,7 @@ def test_why_the_stream_is_away_comes_first() -> None:
     now = [0.0]
     reader: Any = Told(trouble=StreamUnavailable("poll"))
     errands: Any = Told(trouble=StreamUnavailable("bounds"))
-    readiness = Readiness(reader, errands, lambda: {0: 0}, lambda: now[0])
+    readiness = StreamReadiness(reader, errands, lambda: {0: 0}, lambda: now[0])
     assert readiness.trouble() == "the stream is unavailable: poll"
     reader.trouble = None
     assert readiness.trouble() == "the stream does not answer: bounds"

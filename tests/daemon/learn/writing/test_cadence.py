@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.learn.writing.cadence import Cadence
+from daemon.learn.publishing import Cadence
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from checkpoints import VersionStore
 from checkpoints.local import LocalStore
 from daemon.exits import EX_CANTCREAT, UserError
-from daemon.learn.writing.fence import Fence
+from daemon.learn.publishing import Fence
 from tests.daemon.learn.conftest import Site, make_events
 
 

@@ -16,9 +16,8 @@ from checkpoints.publisher import AsyncPublisher, Published
 from checkpoints.store import Buffer, PutResult
 from checkpoints.versions import VersionStore
 from daemon.exits import EX_CANTCREAT, UserError
-from daemon.learn.applying.progress import Applied, Progress, Snapshot
-from daemon.learn.writing.cadence import Cadence
-from daemon.learn.writing.publishing import Publishing
+from daemon.learn.publishing import Cadence, Publishing
+from daemon.learn.state import Applied, Progress, Snapshot
 from daemon.up.restarts import LEAVES
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from daemon.process import logs
+from daemon.runtime import logs
 from daemon.serve.http.auth import TokenGuard
 from tests.daemon.serve.http.toy import TOKEN, Served, running
 

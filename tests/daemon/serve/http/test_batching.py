@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from daemon.process.watchdog import Pulse
+from daemon.runtime.watchdog import Pulse
 from daemon.serve.http import Limits
 from daemon.serve.http.batching import Batcher, Job, take_pass
 from daemon.serve.http.errors import Problem

@@ -1,0 +1,199 @@
+"""Questions and chores that need the stream or the disk, in a thread of their own: the loop never waits for
+them.
+
+The log's bounds for the lag once a second, which the source refuses when the topic was re-created; and
+after a version is durable, pruning, retention and a note of the position for lag dashboards.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from checkpoints import Ledger, VersionStore, protected, prune
+from checkpoints.errors import CheckpointError
+from checkpoints.manifest import Manifest
+from daemon.config.stream import StreamConfig
+from daemon.learn.publishing import Fence
+from daemon.runtime.background import BackgroundThread
+from daemon.runtime.watchdog import Pulse
+from daemon.topics.retention import learned_twice, retain_topics
+from streams.address import Address
+from streams.errors import StreamError, StreamUnavailable
+from streams.source import Source
+
+log = structlog.get_logger("tripletd.learn")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionCleanup:
+    """Works in the errands thread, with a store and a ledger of its own. The version stands whatever happens
+    here: what fails is a warning, and the next version makes up for it.
+    """
+
+    versions: VersionStore
+    ledger: Ledger
+    fence: Fence
+    address: Address
+    keep: int
+    stream: StreamConfig
+    retain_steps: Callable[[], None]
+    pulse: Pulse
+
+    def __call__(self, version: Manifest, source: Source) -> None:
+        """Prune versions, retain records, commit the position (nothing ever resumes from it).
+
+        Raises UserError when another learner has taken over meanwhile.
+        """
+        with self.pulse.patient("pruning"):
+            learned = self._prune(version)
+            retain_topics(self.address, self.stream, learned, log.warning)
+            self.retain_steps()
+        self.pulse.beat("noting the position")
+        try:
+            source.commit({partition: at.next_offset for partition, at in version.positions.items()})
+        except StreamError as error:
+            log.warning("after a version", error=str(error))
+
+    def _prune(self, version: Manifest) -> dict[int, int]:
+        """Old versions; comes back with the positions below which records may go."""
+        learned: dict[int, int] = {}
+        try:
+            learned = learned_twice(self.versions, version)
+            prune(self.versions, self._protected, self.keep, self.fence.check)
+        except CheckpointError as error:
+            log.warning("after a version", error=str(error))
+        return learned
+
+    def _protected(self) -> set[int]:
+        """What aliases point at, one step back included. Damaged while an entry cannot be read: it may point
+        at any.
+        """
+        return protected(self.ledger.whole())
+
+
+BOUNDS_EVERY_S = 1.0
+
+Bounds = Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """What the log held: (earliest, end) per partition, asked for at `at` (monotonic, seconds)."""
+
+    bounds: Bounds
+    at: float
+
+
+class Housekeeper(BackgroundThread):
+    """Runs in a thread of its own and owns its source.
+
+    Args:
+        source: handed over for good; closed by the thread.
+        tidy: what is done after a version is durable.
+        pulse: of this thread.
+        clock: monotonic, in seconds.
+    """
+
+    name = "errands"
+
+    def __init__(
+        self,
+        source: Source,
+        tidy: Callable[[Manifest, Source], None],
+        pulse: Pulse,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__()
+        self._source = source
+        self._tidy = tidy
+        self._pulse = pulse
+        self._clock = clock
+        self._lock = threading.Condition()
+        self._version: Manifest | None = None
+        self._tidying = self._hurried = self._closing = False
+        self._bounds_at = clock()
+        self._error: BaseException | None = None
+        self.seen: LogBounds | None = None
+        self.trouble: StreamUnavailable | None = None  # why there is no newer answer
+
+    def check(self) -> None:
+        """Raise what ended the thread: the topic was re-created, another learner has taken over."""
+        if self._error is not None:
+            raise self._error
+
+    def published(self, version: Manifest) -> None:
+        """A version is durable. Only the newest is tidied up after, when the thread comes to it."""
+        with self._lock:
+            self._version = version
+            self._lock.notify_all()
+
+    def hurry(self) -> None:
+        """Ask for the bounds now."""
+        with self._lock:
+            self._hurried = True
+            self._lock.notify_all()
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until what was handed over is done; whether it is."""
+        with self._lock:
+            return self._lock.wait_for(lambda: self._version is None and not self._tidying, timeout_s)
+
+    def stop(self) -> None:
+        """Tidy up after the last version, then end; returns at once."""
+        with self._lock:
+            self._closing = True
+            self._lock.notify_all()
+
+    def _run(self) -> None:
+        try:
+            self._ask()
+            while self._wait_for_work():
+                self._tidy_up()
+                if not self._closing:
+                    self._ask()
+        except BaseException as error:  # noqa: BLE001 - carried to the main loop, which raises it
+            self._error = error
+        finally:
+            with self._lock:
+                self._tidying, self._version = False, None
+                self._lock.notify_all()
+            self._pulse.beat("closing the stream")
+            self._source.close()
+            self._pulse.rest()
+
+    def _wait_for_work(self) -> bool:
+        """Sleep until something is due; False when all is done and the thread is to end."""
+        with self._lock:
+            while not (self._closing or self._hurried or self._version):
+                left = self._bounds_at + BOUNDS_EVERY_S - self._clock()
+                if left <= 0:
+                    break
+                self._pulse.beat("waiting")
+                self._lock.wait(left)
+            return not self._closing or self._version is not None
+
+    def _tidy_up(self) -> None:
+        with self._lock:
+            version, self._version = self._version, None
+            self._tidying = version is not None
+        if version is not None:
+            self._tidy(version, self._source)
+        with self._lock:
+            self._tidying = False
+            self._lock.notify_all()
+
+    def _ask(self) -> None:
+        """The bounds; a source refuses to give those of another topic than it opened."""
+        with self._lock:
+            self._hurried = False
+        self._bounds_at = self._clock()
+        self._pulse.beat("asking for the bounds")
+        try:
+            self.seen = LogBounds(self._source.bounds(), self._bounds_at)
+            self.trouble = None
+        except StreamUnavailable as error:
+            self.trouble = error

@@ -1,0 +1,185 @@
+"""The reader thread: poll, decode and assemble ahead of the kernel, into a bounded queue.
+
+The kernel releases the interpreter lock, so this work overlaps it. Nothing here changes the state or the
+position: a batch that was read ahead and never applied is read again after a restart. Batch sizes change
+speed and memory, never a bit of the result.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from daemon.learn.publishing import Cadence
+from daemon.learn.step import ReadyBatch
+from daemon.runtime.background import BackgroundThread
+from daemon.runtime.watchdog import Pulse
+from learners.block import TripletBatch
+from streams.decode import DecodedBatch
+from streams.errors import StreamUnavailable
+from streams.source import UNKNOWN, RecordBatch, Source
+
+POLL_BYTES = 16 << 20  # read-ahead memory stays near the queued batches times this, however long the records
+FIRST_POLL = 64  # records; neither their lengths nor the learner's speed are known, so begin small
+BATCH_SECONDS = 0.25  # a stop waits for the batch in hand; larger batches are no faster
+
+
+class PollSize:
+    """Bounded by the setting, by bytes, by the time a batch takes to learn, by the next exact event count.
+
+    Used by the reader, but for `learned`, which the loop calls: it writes one number.
+    """
+
+    def __init__(self, most: int, cadence: Cadence, records: int) -> None:
+        self._most = most
+        self._cadence = cadence
+        self._polled = records
+        self._by_bytes = self._by_time = min(most, FIRST_POLL)
+
+    def next(self) -> int:
+        """Records the next poll may return."""
+        return self._cadence.poll_limit(min(self._most, self._by_bytes, self._by_time), self._polled)
+
+    def polled(self, batch: RecordBatch) -> None:
+        """Learn from what a poll returned."""
+        count = len(batch.values)
+        self._polled += count
+        mean_bytes = max(1, sum(len(value) for value in batch.values if value is not None) // max(1, count))
+        self._by_bytes = max(1, min(self._by_bytes * 4, POLL_BYTES // mean_bytes, self._most))
+
+    def learned(self, records: int, seconds: float) -> None:
+        """Learn from how long the loop took for a batch."""
+        within = int(records * BATCH_SECONDS / max(seconds, 1e-9))
+        self._by_time = max(1, min(within, self._by_time * 4, self._most))
+
+
+QUEUED_BATCHES = 3
+POLL_SECONDS = 0.2
+RETRY_SECONDS = 0.5
+
+
+class Prepare(Protocol):
+    """Decode and assemble one polled batch."""
+
+    def __call__(self, batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]: ...
+
+
+class Reader(BackgroundThread):
+    """Reads ahead in a thread of its own. `get` hands over batches in the order they must be applied."""
+
+    name = "reader"
+
+    def __init__(
+        self,
+        open_source: Callable[[], Source],
+        positions: Mapping[int, int],
+        prepare: Prepare,
+        size: PollSize,
+        *,
+        pulse: Pulse,
+        clock: Callable[[], float],
+        known: Mapping[int, str] = UNKNOWN,
+    ) -> None:
+        super().__init__()
+        self._open_source = open_source
+        self._positions = dict(positions)
+        self._known = dict(known)  # sha256 of the records right before them
+        self._prepare = prepare
+        self._size = size
+        self._pulse = pulse
+        self._clock = clock
+        self._queue: queue.Queue[ReadyBatch] = queue.Queue(QUEUED_BATCHES)
+        self._closing = threading.Event()
+        self._error: BaseException | None = None
+        self.trouble: StreamUnavailable | None = None  # why nothing comes; the reader keeps trying
+        self._queued = 0
+        self._taken = 0
+        self._stands: tuple[int, dict[int, int]] = (0, dict(positions))  # batches queued, what they reach
+
+    def get(self, timeout_s: float) -> ReadyBatch | None:
+        """The next batch, or None when nothing came within `timeout_s`. Raises what stopped the thread."""
+        try:
+            ready = self._queue.get(timeout=timeout_s)
+        except queue.Empty:
+            if self._error is not None:
+                raise self._error from None
+            return None
+        self._taken += 1
+        return ready
+
+    def reached(self) -> dict[int, int] | None:
+        """Per partition, the offset below which everything was taken from here; None while batches wait.
+
+        Offsets without a record count: at the end of the log it equals the end.
+        """
+        queued, reached = self._stands
+        return reached if queued == self._taken else None
+
+    def learned(self, ready: ReadyBatch, seconds: float) -> None:
+        """The loop took that long for a batch: the next ones are made to take less than a stop may wait."""
+        self._size.learned(ready.records, seconds)
+
+    def stop(self) -> None:
+        """Read no more, drop what was read ahead; returns at once."""
+        self._closing.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing.is_set():
+                self._pulse.beat("opening the stream")
+                with self._retrying():
+                    self._read(self._open_source())
+        except BaseException as error:  # noqa: BLE001 - carried to the main loop, which raises it
+            self._error = error
+        finally:
+            self._pulse.rest()
+
+    def _read(self, source: Source) -> None:
+        """Read from a source just opened until told to stop."""
+        try:
+            source.assign(self._positions, self._known)
+            while not self._closing.is_set():
+                with self._retrying():
+                    self._read_one(source)
+        finally:
+            self._pulse.beat("closing the stream")
+            source.close()
+
+    @contextmanager
+    def _retrying(self) -> Iterator[None]:
+        """Around a call that fails while the stream is unavailable: tell of it, and wait a little."""
+        try:
+            yield
+        except StreamUnavailable as error:
+            self.trouble = error
+            self._closing.wait(RETRY_SECONDS)
+
+    def _read_one(self, source: Source) -> None:
+        began = self._clock()
+        self._pulse.beat("poll")
+        batch = source.poll(self._size.next(), POLL_SECONDS)
+        self.trouble = None
+        reached = source.reached()
+        if batch is not None:
+            polled = self._clock()
+            self._size.polled(batch)
+            with self._pulse.patient("decode"):
+                decoded, triplets = self._prepare(batch)
+            if not self._offer(ReadyBatch(batch, decoded, triplets, polled - began, self._clock() - polled)):
+                return
+        self._stands = (self._queued, reached)
+
+    def _offer(self, ready: ReadyBatch) -> bool:
+        """Hand a batch over, however long the loop takes; False when told to stop meanwhile."""
+        while not self._closing.is_set():
+            self._pulse.beat("waiting for the loop")
+            try:
+                self._queue.put(ready, timeout=POLL_SECONDS)
+            except queue.Full:
+                continue
+            self._queued += 1
+            return True
+        return False

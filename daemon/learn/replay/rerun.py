@@ -1,0 +1,252 @@
+"""A version's state, moved along recorded schedule entries by the learner's own code.
+
+A schedule over several partitions may hold thousands of runs of a few records. All partitions are read ahead
+together, into buffers, without a seek per run; once the buffers hold too much, partitions that the schedule
+does not wait for are left out for a while, which costs a seek.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from checkpoints import Manifest, Version
+from checkpoints.manifest import ScheduleEntry
+from daemon.exits import EX_DATAERR, UserError
+from daemon.learn.describe import decoder_of
+from daemon.learn.state import KINDS, Applied, Entry, LearnState, Progress
+from daemon.learn.step import Assembler, ReadyBatch, count, step
+from daemon.versions.algorithms import learner_config_of
+from daemon.versions.average_entry import AVERAGE
+from learners.outcome import StepInfo
+from streams.catalog import Catalog
+from streams.decode import BatchDecoder
+from streams.errors import OffsetAhead, OffsetExpired, StreamUnavailable
+from streams.poison import CORRUPT_BATCH, DeadLetter
+from streams.source import RecordBatch, Source
+
+READ_RECORDS = 4096
+READ_SECONDS = 10.0
+FIRST_READ = 64  # records; how long they are is not known, so begin small
+AHEAD_BYTES = 128 << 20
+ATTEMPTS = 5
+PAUSE_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """Records of one partition that were read and not asked for yet."""
+
+    next_asked: int
+    next_read: int
+    batches: deque[RecordBatch] = field(default_factory=deque)
+    at: int = 0  # entries of the first batch that were handed out
+
+
+class Runs:
+    """Reads runs of partitions from one source, whose assignment it owns."""
+
+    def __init__(self, source: Source, ahead_bytes: int = AHEAD_BYTES) -> None:
+        self._source = source
+        self._limit = ahead_bytes
+        self._ahead: dict[int, _Ahead] = {}
+        self._assigned: set[int] = set()
+        self._held = 0  # bytes in all buffers
+        self._chunk = FIRST_READ
+
+    def read(self, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
+        """The records with offsets in [start, stop), in order, in batches.
+
+        Raises UserError when the log has expired, ends before `stop`, or cannot be read there.
+        """
+        ahead = self._ahead.get(partition)
+        if ahead is None or ahead.next_asked != start:
+            self._forget(partition)
+            ahead = self._ahead[partition] = _Ahead(start, start)
+        while ahead.next_asked < stop:
+            if ahead.batches:
+                batch = self._take(ahead, stop)
+                if batch is None:
+                    break  # what is left lies behind the run
+                yield batch
+            elif not self._read_more(partition, stop):
+                break
+        ahead.next_asked = stop
+
+    def _take(self, ahead: _Ahead, stop: int) -> RecordBatch | None:
+        """What the first buffered batch holds below `stop`; None when that is nothing."""
+        batch = ahead.batches[0]
+        if batch.damaged is not None:
+            raise _lost(batch.partition, ahead.next_asked, stop, batch.damaged)
+        end = bisect_left(batch.offsets, stop, ahead.at)
+        if end == ahead.at:
+            return None
+        taken = cut(batch, ahead.at, end)
+        ahead.at = end
+        if end == len(batch):
+            ahead.batches.popleft()
+            ahead.at = 0
+        self._held -= _bytes(taken)
+        ahead.next_asked = taken.offsets[-1] + 1
+        return taken
+
+    def _read_more(self, partition: int, stop: int) -> bool:
+        """Read something into the buffers; False when the partition has no more records below `stop`."""
+        try:
+            self._assign(partition)
+            if self._source.reached()[partition] >= stop:
+                return False
+            batch = self._poll()
+        except (OffsetExpired, OffsetAhead) as error:
+            if error.partition == partition:
+                raise _lost(partition, self._ahead[partition].next_asked, stop, str(error)) from error
+            self._forget(error.partition)  # it may not be needed any more; if it is, this comes again
+            return True
+        if batch is None:
+            if self._source.reached()[partition] >= stop:
+                return False
+            raise _lost(partition, self._ahead[partition].next_asked, stop, "it ends before that")
+        ahead, size = self._ahead[batch.partition], _bytes(batch)
+        ahead.batches.append(batch)
+        ahead.next_read = batch.offsets[-1] + 1
+        self._held += size
+        self._chunk = max(1, min(READ_RECORDS, self._limit // 8 // (size // len(batch) + 1)))
+        return True
+
+    def _assign(self, partition: int) -> None:
+        """Have the source read the partition, and all others; once there is enough, those without records."""
+        enough = self._held > self._limit
+        wanted = {
+            p: ahead.next_read
+            for p, ahead in self._ahead.items()
+            if p == partition or not enough or not ahead.batches
+        }
+        if partition not in self._assigned or (enough and self._assigned > set(wanted)):
+            self._source.assign(wanted)
+            self._assigned = set(wanted)
+
+    def _poll(self) -> RecordBatch | None:
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._source.poll(self._chunk, READ_SECONDS)
+            except StreamUnavailable:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                time.sleep(PAUSE_SECONDS)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _forget(self, partition: int) -> None:
+        """Drop what was read ahead of a partition; the source is assigned anew before it reads on."""
+        ahead = self._ahead.pop(partition, None)
+        if ahead is not None:
+            left = (cut(batch, 0 if n else ahead.at, len(batch)) for n, batch in enumerate(ahead.batches))
+            self._held -= sum(map(_bytes, left))
+            self._assigned = set()
+
+
+def cut(batch: RecordBatch, start: int, stop: int) -> RecordBatch:
+    """Entries start..stop-1 of a batch; the batch itself when that is all of it."""
+    if start == 0 and stop == len(batch):
+        return batch
+    fields = ("offsets", "timestamps", "values", "keys", "headers")
+    return replace(batch, **{name: getattr(batch, name)[start:stop] for name in fields})
+
+
+def _bytes(batch: RecordBatch) -> int:
+    return sum(len(value) for value in batch.values if value is not None)
+
+
+def _lost(partition: int, offset: int, stop: int, why: str) -> UserError:
+    said = why.removeprefix(f"partition {partition}: ")
+    return UserError(
+        f"the log no longer holds offsets {offset:,} up to {stop:,} of partition {partition}: {said}",
+        "replay from a later version; or this is not the log the version was learned from",
+        EX_DATAERR,
+    )
+
+
+OnRecords = Callable[[int], None]
+
+
+class OutOfLine(Exception):
+    """A schedule that does not fit the positions it starts from, or the log; the message says how."""
+
+
+class Rerun:
+    """State and progress on the way from one version to a later one."""
+
+    def __init__(self, start: Version, target: Manifest, catalog: Catalog | None, runs: Runs) -> None:
+        self.state = LearnState.of_version(start, learner_config_of(start.manifest))
+        self.progress = Progress.of_version(start.manifest)
+        self._assembler = Assembler(self.state.fitted, catalog)
+        self._decoder: BatchDecoder = decoder_of(target, catalog)
+        self._topic = target.stream["topic"]
+        self._runs = runs
+
+    def follow(self, entry: ScheduleEntry, told: OnRecords) -> None:
+        """Do what one schedule entry records; `told` hears of each batch's records.
+
+        Raises OutOfLine, and UserError where the log cannot be read.
+        """
+        if isinstance(entry, dict):
+            self._control(entry)
+            return
+        for ready in self.batches(*entry):
+            self.progress.advance(step(self.state, ready, self._topic).applied)
+            told(ready.records)
+        partition, _, stop = entry
+        if self.progress.next_offsets()[partition] != stop:
+            raise OutOfLine(
+                f"partition {partition} holds no record at offset {stop - 1:,}, which was learned"
+            )
+        self.progress.published(self.progress.snapshot())  # the schedule is known: it need not grow here
+
+    def batches(self, partition: int, start: int, stop: int) -> Iterator[ReadyBatch]:
+        """A run's records, decoded and assembled. Raises OutOfLine where it begins beside the position."""
+        stands = self.progress.next_offsets().get(partition)
+        if stands != start:
+            raise OutOfLine(
+                f"the run [{start:,}, {stop:,}) of partition {partition} begins elsewhere than at {stands}"
+            )
+        for batch in self._runs.read(partition, start, stop):
+            decoded = self._decoder.decode(batch)
+            yield ReadyBatch(batch, decoded, self._assembler.triplets(decoded), 0.0, 0.0)
+
+    def pass_over(self, ready: ReadyBatch) -> None:
+        """Move the position past a batch that was learned otherwise."""
+        decoded = ready.decoded
+        digest, none = decoded.last_digest.hex(), StepInfo.empty(0).loss
+        self.progress.advance(
+            Applied(decoded.partition, decoded.next_offset, digest, ready.records, {}, none)
+        )
+
+    def _control(self, entry: Entry) -> None:
+        kind = entry["control"]
+        if kind == AVERAGE:
+            raise UserError(
+                "an average stands in the schedule: no event of this log leads to it",
+                "replay from the average on (--from), and what it was made of in the folders it came from",
+                EX_DATAERR,
+            )
+        if kind not in KINDS:
+            raise UserError(
+                f"the schedule has a control entry {kind!r}, which this release does not know",
+                "replay with the release that wrote it",
+                EX_DATAERR,
+            )
+        if kind == "damaged":
+            self.progress.advance(_unread(self._topic, entry))
+        else:
+            self.progress.control(entry)
+            self.state.obey(entry)
+
+
+def _unread(topic: str, entry: Entry) -> Applied:
+    """What passing a damaged stretch did to the progress."""
+    partition, stop = entry["partition"], entry["to"]
+    letter = DeadLetter(topic, partition, stop - 1, CORRUPT_BATCH, "", None)
+    none = StepInfo.empty(0)
+    return Applied(partition, stop, None, 1, count(none, [letter], 0), none.loss, damaged=True)

@@ -1,1 +1,0 @@
-"""Recomputing a version from its schedule, and finding where two versions part."""

@@ -1,0 +1,196 @@
+"""May this run continue from that version? Pure comparisons; messages name what differs and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from checkpoints.manifest import Manifest, PartitionPosition
+from daemon.exits import EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
+from daemon.learn.describe import Expected
+from daemon.learn.state import Entry, caps, gap
+from daemon.versions.algorithms import ADDED_LATER, LEFT_OUT
+from daemon.versions.caps import CAPS, caps_in, caps_of
+
+ACCEPT_LOG = (
+    "restore the log, or set checkpoints.path to an empty folder; or go on here with --accept-log and a "
+    "--start other than checkpoint (recorded in the schedule)"
+)
+
+
+class OtherLog(UserError):
+    """The log is not, or no longer, the one that was learned from. `--accept-log` goes on all the same."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ACCEPT_LOG, EX_DATAERR)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records of a partition that were dropped from the log before they were learned: [wanted, earliest)."""
+
+    partition: int
+    wanted: int
+    earliest: int
+
+    @property
+    def records(self) -> int:
+        """Size of the gap."""
+        return self.earliest - self.wanted
+
+    def entry(self) -> Entry:
+        """The control entry that records that the gap was accepted."""
+        return gap(self.partition, self.wanted, self.earliest)
+
+
+def differences(manifest: Manifest, expected: Expected) -> list[str]:
+    """Every setting in which the version and this run differ, one readable line each."""
+    lines: list[str] = []
+    if manifest.learner.get("name") != expected.learner:
+        lines.append(f"learner.algorithm: version {manifest.learner.get('name')!r}, now {expected.learner!r}")
+    old, now = manifest.learner.get("config", {}), expected.learner_config
+    unknown_then = {name: now[name] for name in ADDED_LATER if name in now}
+    unknown_then |= {name: meant for name, meant in LEFT_OUT.items() if name in now}
+    lines += _differing("learner", _without_caps({**unknown_then, **old}), _without_caps(now))
+    if manifest.space != expected.space:
+        lines.append(f"space.id: version {manifest.space!r}, now {expected.space!r}")
+    if manifest.catalog_digest != expected.catalog_digest:
+        lines.append(
+            f"catalog: version has digest {_short(manifest.catalog_digest)}, "
+            f"now {_short(expected.catalog_digest)}"
+        )
+    return lines
+
+
+def other_caps(manifest: Manifest, expected: Expected) -> Entry | None:
+    """The control entry where other caps are to hold than the version was learned under: no refusal, since
+    caps are set while somebody is at it.
+    """
+    now = caps_in(expected.learner_config)
+    return None if now == caps_of(manifest) else caps(asdict(now))
+
+
+def _without_caps(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != CAPS}
+
+
+def refuse_other_settings(manifest: Manifest, expected: Expected) -> None:
+    """Raise UserError (config) when the version was learned with other settings, maps or catalog."""
+    lines = differences(manifest, expected)
+    if lines:
+        raise UserError(
+            f"version {manifest.number} was learned with other settings:\n  " + "\n  ".join(lines),
+            "put the settings back, or set checkpoints.path to an empty folder to learn afresh",
+            EX_CONFIG,
+        )
+
+
+def refuse_other_stream(
+    manifest: Manifest, stream: Mapping[str, Any], bounds: Mapping[int, tuple[int, int]]
+) -> None:
+    """Raise OtherLog when the version learned from another log or topic, or the topic was made anew.
+
+    `stream`: this log's identity as a manifest has it; `bounds`: what it holds, told beside the position.
+    """
+    lines = _differing("stream", manifest.stream, stream)
+    if not lines:
+        return
+    what = "was learned from another stream"
+    if manifest.stream.get("log_id") != stream["log_id"]:
+        what = "was learned from another log or cluster"
+    elif manifest.stream.get("topic") == stream["topic"] and "topic_id" in lines[-1]:
+        what = "was learned from a topic of this name that was deleted; this one was created anew"
+    lines += [
+        f"partition {p}: the version stands at {at.next_offset:,}, this log {_held(bounds.get(p))}"
+        for p, at in sorted(manifest.positions.items())
+    ]
+    raise OtherLog(f"version {manifest.number} {what}:\n  " + "\n  ".join(lines))
+
+
+def refuse_past_the_end(manifest: Manifest, bounds: Mapping[int, tuple[int, int]]) -> None:
+    """Raise OtherLog when records that were learned are no longer there."""
+    for partition, position in sorted(manifest.positions.items()):
+        end = bounds[partition][1]
+        if position.next_offset > end:
+            raise OtherLog(
+                f"version {manifest.number} stands at offset {position.next_offset:,} of partition "
+                f"{partition}, which ends at {end:,}: {position.next_offset - end:,} learned records are "
+                "missing; the log lost its end (an unclean election), was recreated, or is an older copy"
+            )
+
+
+def refuse_altered_record(manifest: Manifest, partition: int, found: str | None) -> None:
+    """Raise OtherLog when the last record learned from a partition is not the one in the log.
+
+    `found`: sha256 of the record at the offset, None where there is none any more.
+    """
+    position = manifest.positions[partition]
+    if found == position.last_digest:
+        return
+    learned, now = _short(position.last_digest), "no record any more"
+    if found is not None:
+        now = f"another record (sha256 {_short(found)})"
+    raise OtherLog(
+        f"version {manifest.number}: partition {partition} holds {now} at offset "
+        f"{position.next_offset - 1:,}, where the last one was learned (sha256 {learned}): records were lost "
+        "and written anew (an unclean election), or the log was recreated, altered or compacted"
+    )
+
+
+def refuse_to_jump(manifest: Manifest, start: str, offsets: Mapping[int, int]) -> None:
+    """Raise UserError (usage): another start than the version's position repeats or skips records."""
+    told = [
+        f"partition {p}: {'repeat' if move < 0 else 'skip'} {abs(move):,} records"
+        for p, offset in sorted(offsets.items())
+        if (move := offset - manifest.positions[p].next_offset)
+    ]
+    raise UserError(
+        f"--start {start} leaves the position of version {manifest.number}: it would " + "; ".join(told),
+        "leave out --start to go on where the version stands, or add --jump (recorded in the schedule)",
+        EX_USAGE,
+    )
+
+
+def find_gaps(
+    positions: Mapping[int, PartitionPosition], bounds: Mapping[int, tuple[int, int]], accept: bool
+) -> list[Gap]:
+    """Gaps between the position and the oldest records kept; UserError (data) unless they are accepted."""
+    gaps = [
+        Gap(p, position.next_offset, bounds[p][0])
+        for p, position in sorted(positions.items())
+        if position.next_offset < bounds[p][0]
+    ]
+    if gaps and not accept:
+        named = "; ".join(
+            f"partition {g.partition}: {g.records} records ({g.wanted} up to {g.earliest})" for g in gaps
+        )
+        raise UserError(
+            f"records were dropped from the log before they were learned: {named}",
+            "to go on without them, run once `tripletd learn --accept-gap --exit-when-caught-up` (recorded "
+            "in the schedule), then start again as before; lengthen stream.retention",
+            EX_DATAERR,
+        )
+    return gaps
+
+
+def _differing(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    missing = object()
+    lines = []
+    for key in sorted({*old, *new}):
+        before, now = old.get(key, missing), new.get(key, missing)
+        if before != now:
+            lines.append(f"{prefix}.{key}: version {_shown(before, missing)}, now {_shown(now, missing)}")
+    return lines
+
+
+def _held(bounds: tuple[int, int] | None) -> str:
+    return "does not have it" if bounds is None else f"holds {bounds[0]:,} up to {bounds[1]:,}"
+
+
+def _shown(value: Any, missing: object) -> str:
+    return "has none" if value is missing else repr(value)
+
+
+def _short(digest: str | None) -> str:
+    return "none" if digest is None else digest[:12]

@@ -1,0 +1,254 @@
+"""Fits the frozen maps once, before anything is learned: on the catalog, or on the stream's first objects.
+
+The sample is a function of the catalog, or of the events' order: where polls end leaves no trace in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import structlog
+
+from daemon.config.model import Config
+from daemon.config.view import ViewConfig
+from daemon.exits import EX_DATAERR, UserError
+from daemon.learn.resume.inputs import Inputs
+from daemon.objects.mapped import as_blocks
+from daemon.runtime.watchdog import Pulse
+from daemon.versions.algorithms import ALGORITHMS
+from learners.block import Block, DenseBlock, SparseBlock, concatenate
+from learners.maps import FittedSpaceMap, SpaceMap
+from learners.maps import ViewConfig as MapConfig
+from streams.catalog import Catalog
+from streams.decode import BatchDecoder, DecodedBatch
+from streams.errors import StreamUnavailable
+from streams.event import Column, DenseColumn, SparseColumn
+from streams.resolve import RoleColumns
+from streams.source import Source
+
+MOST_CATALOG_ROWS = 100_000  # more change the fitted moments by less than their float32 rounding
+MENTIONS_PER_OBJECT = 10  # a stream of few objects must not be waited for until it shows more
+POLL_RECORDS = 500
+POLL_SECONDS = 0.2
+
+
+def catalog_sample(catalog: Catalog) -> dict[str, Block]:
+    """All objects of the catalog, or `MOST_CATALOG_ROWS` of them at equal distances."""
+    blocks = as_blocks(catalog.views)
+    if len(catalog) <= MOST_CATALOG_ROWS:
+        return blocks
+    rows = np.linspace(0, len(catalog) - 1, MOST_CATALOG_ROWS).astype(np.int64)
+    return {name: block.take(rows) for name, block in blocks.items()}
+
+
+class Sample:
+    """Distinct objects in order of first mention (query, clicked, skipped of one event after another).
+
+    Full with `wanted` distinct objects, or after `MENTIONS_PER_OBJECT * wanted` mentions. Objects with values
+    the learner would refuse (not finite, indices out of range or order) are left out.
+    """
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._mentions = 0
+        self._seen: set[bytes] = set()
+        self._rows: list[dict[str, Block]] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def full(self) -> bool:
+        """Whether more would not change it."""
+        return len(self._rows) >= self._wanted or self._mentions >= MENTIONS_PER_OBJECT * self._wanted
+
+    def add(self, decoded: DecodedBatch) -> None:
+        """Add the objects of a batch that came with features of their own."""
+        roles = (decoded.query, decoded.clicked, decoded.skipped)
+        for row in range(len(decoded.offsets)):
+            for role in roles:
+                if not self.full:
+                    self._mention(role, row)
+
+    def blocks(self) -> dict[str, Block]:
+        """The sample, one block per view."""
+        names = self._rows[0].keys() if self._rows else ()
+        return {name: concatenate([row[name] for row in self._rows]) for name in names}
+
+    def _mention(self, role: RoleColumns, row: int) -> None:
+        self._mentions += 1
+        if role.inline is None or role.rows[row] >= 0:
+            return
+        views = {name: _row(column, row) for name, column in role.inline.items()}
+        key = _key(views)
+        if key not in self._seen and all(usable(block) for block in views.values()):
+            self._seen.add(key)
+            self._rows.append(views)
+
+
+def stream_sample(
+    source: Source,
+    positions: Mapping[int, int],
+    decoder: BatchDecoder,
+    wanted: int,
+    *,
+    to_the_end: bool,
+    go_on: Callable[[Sample, StreamUnavailable | None], bool],
+) -> Sample:
+    """Read the sample from `positions` on. Poison is passed over here; learning deals with it.
+
+    `to_the_end`: be content with what the stream has now. `go_on(sample, why the stream does not answer)` is
+    asked after every poll; False ends it with what there is.
+    """
+    sample = Sample(wanted)
+    source.assign(dict(positions))
+    while not sample.full:
+        trouble = None
+        try:
+            batch = source.poll(POLL_RECORDS, POLL_SECONDS)
+            if batch is not None:
+                sample.add(decoder.decode(batch))
+            elif to_the_end and _at_end(source):
+                break
+        except StreamUnavailable as error:
+            trouble = error
+        if not go_on(sample, trouble):
+            break
+    return sample
+
+
+def _at_end(source: Source) -> bool:
+    """Whether everything now in the log was handed out: a broker may leave a poll empty before that."""
+    reached = source.reached()
+    return all(reached[partition] >= end for partition, (_, end) in source.bounds().items())
+
+
+def usable(row: Block) -> bool:
+    """Whether one row could be learned from: finite values, sparse indices in range and increasing."""
+    if not np.isfinite(row.values).all():
+        return False
+    if isinstance(row, DenseBlock) or not len(row.indices):
+        return True
+    rising = bool(np.all(np.diff(row.indices) > 0))
+    return rising and int(row.indices[0]) >= 0 and int(row.indices[-1]) < row.dim
+
+
+def _row(column: Column, row: int) -> Block:
+    if isinstance(column, DenseColumn):
+        return DenseBlock(column.values[row : row + 1])
+    assert isinstance(column, SparseColumn)
+    part = slice(int(column.indptr[row]), int(column.indptr[row + 1]))
+    indptr = np.array([0, part.stop - part.start], np.int64)
+    return SparseBlock(indptr, column.indices[part], column.values[part], column.dim)
+
+
+def _key(views: Mapping[str, Block]) -> bytes:
+    digest = blake2b(digest_size=16)
+    for name in sorted(views):
+        block = views[name]
+        digest.update(name.encode())
+        if isinstance(block, SparseBlock):
+            digest.update(block.indices.tobytes())
+        digest.update(block.values.tobytes())
+    return digest.digest()
+
+
+log = structlog.get_logger("tripletd.learn")
+
+
+LEARNER_SAMPLE = 5_000
+"""Most mapped objects that a learner sees before its first event: mean distances need no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The map of a new store. sample: mapped objects of the warm-up, None unless the learner wants them."""
+
+    space: FittedSpaceMap
+    sample: Block | None = None
+
+
+def space_map(config: Config) -> SpaceMap:
+    """The configured maps. Vectors are brought to unit length (each block of theirs, where the algorithm
+    learns by blocks), unless no view is to be changed at all.
+    """
+    views = config.space.views
+    unit = any(view.scalings != ["identity"] or view.kernels for view in views.values())
+    by_block = unit and ALGORITHMS[config.learner.algorithm].by_block
+    return SpaceMap({name: _map_config(view) for name, view in views.items()}, unit, by_block)
+
+
+def fit_map(
+    config: Config,
+    inputs: Inputs,
+    offsets: Mapping[int, int],
+    take_what_there_is: bool,
+    go_on: Callable[[str, bool], bool],
+    *,
+    pulse: Pulse,
+) -> Fitted | None:
+    """The fitted space of a new store, and what its learner wants to see of it. None when `go_on(what it
+    waits for, whether in vain)` said to stop.
+
+    `pulse` is this thread's: fitting takes as long as it takes.
+    `take_what_there_is`: fit on fewer objects once the stream is read to its end instead of waiting.
+    """
+    plan, for_learner = space_map(config), ALGORITHMS[config.learner.algorithm].needs_sample
+    if not (for_learner or any(view.needs_sample for view in config.space.views.values())):
+        return Fitted(plan.fit({name: _no_rows(view) for name, view in config.space.views.items()}))
+    if inputs.catalog is not None:
+        log.info("fitting the maps on the catalog", objects=len(inputs.catalog))
+        with pulse.patient("fitting the maps"):
+            return _fitted(plan, catalog_sample(inputs.catalog), for_learner)
+    stopped = False
+    wanted = config.space.warmup_objects
+
+    def keep_reading(sample: Sample, trouble: StreamUnavailable | None) -> bool:
+        nonlocal stopped
+        stands = f"warming up: {len(sample)}/{wanted} objects to fit the maps on"
+        stopped = not go_on(stands if trouble is None else f"{stands}; {trouble}", trouble is not None)
+        return not stopped
+
+    sample = stream_sample(
+        inputs.control, offsets, inputs.decoder, wanted, to_the_end=take_what_there_is, go_on=keep_reading
+    )
+    if stopped:
+        return None
+    if not len(sample):
+        raise UserError(
+            f"{inputs.address}: no usable object to fit the maps on",
+            "feed events first, configure catalog.path, or use maps that need no fitting (identity, unit)",
+            EX_DATAERR,
+        )
+    log.info("fitting the maps on the stream's first objects", objects=len(sample))
+    with pulse.patient("fitting the maps"):
+        return _fitted(plan, sample.blocks(), for_learner)
+
+
+def _fitted(plan: SpaceMap, sample: Mapping[str, Block], for_learner: bool) -> Fitted:
+    """The plan fitted on a sample; of the same objects, at equal distances, what the learner is to see."""
+    space = plan.fit(sample)
+    if not for_learner:
+        return Fitted(space)
+    count = len(next(iter(sample.values())))
+    rows = np.unique(np.linspace(0, count - 1, min(count, LEARNER_SAMPLE)).astype(np.int64))
+    return Fitted(space, space.transform({name: block.take(rows) for name, block in sample.items()}))
+
+
+def _map_config(view: ViewConfig) -> MapConfig:
+    maps = [
+        MapConfig(name, {"components": view.components} if name == "whiten" else {}) for name in view.scalings
+    ]
+    kernels = [MapConfig(one.map, one.options()) for one in view.kernels]
+    if kernels:
+        maps.append(kernels[0] if len(kernels) == 1 else MapConfig("kernels", {"maps": kernels}))
+    return maps[0] if len(maps) == 1 else MapConfig("chain", {"maps": maps})
+
+
+def _no_rows(view: ViewConfig) -> Block:
+    if view.kind == "dense":
+        return DenseBlock(np.zeros((0, view.dim), np.float32))
+    return SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), view.dim)

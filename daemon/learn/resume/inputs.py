@@ -1,0 +1,88 @@
+"""What a learner reads and writes, opened: stream, dead letters, catalog, versions, ledger."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import learners.kernels.cpu  # noqa: F401  fixes the processor level before the decoder brings numba in
+from checkpoints.ledger import Ledger
+from checkpoints.local import LocalStore
+from checkpoints.versions import VersionStore
+from daemon.config.model import Config
+from daemon.dead_letters import open_dead
+from daemon.objects.space import space_of
+from streams.address import Address
+from streams.catalog import Catalog, load_catalog
+from streams.decode import BatchDecoder
+from streams.errors import LogMismatch
+from streams.open import open_source, prepare_topic
+from streams.source import Sink, Source, TopicIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Opened once per run. `control` is for the start, and the errands thread's own afterwards."""
+
+    address: Address
+    identity: TopicIdentity
+    control: Source
+    dead: Sink
+    catalog: Catalog | None
+    decoder: BatchDecoder
+    store: LocalStore
+    versions: VersionStore
+    ledger: Ledger
+
+    @property
+    def catalog_digest(self) -> str | None:
+        """The catalog's digest, None without one."""
+        return None if self.catalog is None else self.catalog.digest
+
+    def open_reader(self) -> Source:
+        """A source for the reader thread; LogMismatch unless it is of the log and topic opened before."""
+        source, known = open_source(self.address), self.identity
+        now = source.identity()
+        if now != known:
+            source.close()
+            raise LogMismatch(
+                f"{self.address}: the topic was re-created or changed since the start (it was {known}, "
+                f"now it is {now}); start again"
+            )
+        return source
+
+
+def open_inputs(stack: ExitStack, config: Config) -> Inputs:
+    """Open everything; `stack` closes it. Raises the errors of streams and checkpoints."""
+    space = space_of(config)
+    catalog = load_catalog(config.catalog.path, space) if config.catalog.path else None
+    address = config.stream.to_address()
+    with ThreadPoolExecutor(1) as beside:  # a broker takes its time to answer: both topics are asked at once
+        opening = beside.submit(open_dead, address.dead)
+        stack.callback(_close, opening)
+        if address.scheme != "kafka":  # whose topics have to exist, which opening them finds out
+            prepare_topic(address, config.stream.partitions)
+        control = open_source(address)
+        stack.callback(control.close)
+        dead = opening.result()
+    store = LocalStore(Path(config.checkpoints.path))
+    largest, keyed = config.stream.max_record_size, config.keys.slots > 0
+    decoder = BatchDecoder(space, catalog, address.topic, largest, keyed)
+    return Inputs(
+        address,
+        control.identity(),
+        control,
+        dead,
+        catalog,
+        decoder,
+        store,
+        VersionStore(store),
+        Ledger(store),
+    )
+
+
+def _close(opening: Future[Sink]) -> None:
+    if opening.exception() is None:
+        opening.result().close()

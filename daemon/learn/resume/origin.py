@@ -1,0 +1,358 @@
+"""Where a run begins: the newest valid version, a branch of an older one, or version 0 of an empty store.
+
+Before anything is claimed or learned, the log is asked whether it is the one the version was learned from. A
+branch or a change of the log is made once: after a restart the same command line continues with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import structlog
+
+from checkpoints import Epoch, Ledger, Version, VersionStore, resolve
+from checkpoints.errors import CheckpointError
+from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
+from daemon.config.model import Config
+from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.learn import state as controls
+from daemon.learn.describe import Description, Expected, expected, runtime
+from daemon.learn.resume.compatible import (
+    OtherLog,
+    find_gaps,
+    other_caps,
+    refuse_altered_record,
+    refuse_other_settings,
+    refuse_other_stream,
+    refuse_past_the_end,
+    refuse_to_jump,
+)
+from daemon.learn.resume.fitting import Fitted
+from daemon.learn.resume.inputs import Inputs
+from daemon.learn.resume.options import LearnOptions, Start, choose_offsets, parse_start
+from daemon.learn.state import LearnState, Progress
+from daemon.text import number_runs
+from daemon.versions.algorithms import columns_of, untrained
+from daemon.versions.lineage import ancestry
+from streams.source import Source
+
+
+def resolve_name(options: LearnOptions, versions: VersionStore, ledger: Ledger) -> LearnOptions:
+    """The options with the number of a version asked for by name. UserError (usage) for no such name."""
+    if options.restart_name is None:
+        return options
+    kept = versions.versions()
+    number = resolve(options.restart_name, kept, ledger.entries(report=lambda error: None))
+    if number is None:
+        raise no_such_version(options.restart_name, kept)
+    return replace(options, restart_from=number)
+
+
+def no_such_version(name: int | str, kept: Sequence[int]) -> UserError:
+    """For a number that was never written, or only taken by a writer, or is pruned; or an unknown name."""
+    known = number_runs(kept) or "none yet"
+    return UserError(
+        f"there is no version {name}", f"versions: {known}; see `tripletd models list`", EX_USAGE
+    )
+
+
+def without_what_was_made(options: LearnOptions, newest: Manifest, versions: VersionStore) -> LearnOptions:
+    """The options without what the newest version already descends from; unchanged with `--again`.
+
+    A service is restarted with the arguments it was started with, and must keep what it has learned since.
+    """
+    asks = options.restart_from is not None or options.accept_log
+    if not asks or options.again or not _made(options, newest, versions):
+        return options
+    return replace(
+        options, restart_from=None, restart_name=None, accept_log=False, start="checkpoint", jump=False
+    )
+
+
+def _made(options: LearnOptions, newest: Manifest, versions: VersionStore) -> bool:
+    try:
+        for link in ancestry(versions, newest.number):
+            if any(_made_by(entry, options, newest.stream) for entry in link.schedule):
+                return True
+    except UserError:
+        pass  # the line breaks off: nothing shows that it was made
+    return False
+
+
+def _made_by(entry: ScheduleEntry, options: LearnOptions, stream: dict[str, Any]) -> bool:
+    if not isinstance(entry, dict) or entry.get("start") != options.start:
+        return False
+    if options.restart_from is not None:
+        name = (
+            options.restart_name
+        )  # means another version after a while; the branch is made once all the same
+        same = entry.get("name") == name if name else entry.get("from_version") == options.restart_from
+        return entry["control"] == "branch" and same
+    return bool(entry["control"] == "log" and entry["to"] == stream)
+
+
+CHECK_SECONDS = 5.0
+TURNS = 3  # polls per partition before those that were heard of are left out
+
+Bounds = dict[int, tuple[int, int]]
+
+
+class SameLog:
+    """Asks the log once per version, however often a start looks at one. `stream`: see `check_same_log`."""
+
+    def __init__(self, source: Source, stream: Mapping[str, Any]) -> None:
+        self._source, self._stream = source, stream
+        self._asked: tuple[Manifest, Bounds] | None = None
+
+    def check(self, manifest: Manifest) -> Bounds:
+        """See `check_same_log`."""
+        if self._asked is None or self._asked[0] != manifest:
+            self._asked = manifest, check_same_log(self._source, manifest, self._stream)
+        return self._asked[1]
+
+
+def check_same_log(source: Source, manifest: Manifest, stream: Mapping[str, Any]) -> Bounds:
+    """The log's bounds; OtherLog unless it holds, right before each position, the record learned last.
+
+    `stream`: the log's identity as manifests have it. The position is one past a record that was learned, so
+    that record's offset is known, whatever offsets without records (transaction markers) follow it. A record
+    that has expired cannot be compared; nor one in a stretch that was damaged when its turn came.
+    """
+    bounds = source.bounds()
+    refuse_other_stream(manifest, stream, bounds)
+    refuse_past_the_end(manifest, bounds)
+    last = {
+        partition: position.next_offset - 1
+        for partition, position in manifest.positions.items()
+        if position.last_digest is not None and position.next_offset > bounds[partition][0]
+    }
+    for partition, digest in sorted(digests_at(source, last).items()):
+        refuse_altered_record(manifest, partition, digest)
+    return bounds
+
+
+def digests_at(source: Source, offsets: Mapping[int, int]) -> dict[int, str | None]:
+    """sha256 of the record at one offset of each partition; None where the log keeps no record at it.
+
+    Raises UserError (try again) when a partition keeps silent.
+    """
+    found: dict[int, str | None] = {}
+    missing = dict(offsets)
+    while missing:
+        source.assign(missing)
+        before = len(missing)
+        for _ in range(TURNS * before):
+            batch = source.poll(1, CHECK_SECONDS)
+            if batch is None:
+                break
+            wanted = missing.pop(batch.partition, None)
+            if wanted is not None:
+                is_there = batch.offsets[0] == wanted
+                found[batch.partition] = sha256(batch.values[0] or b"").hexdigest() if is_there else None
+            if not missing:
+                break
+        reached = source.reached()
+        passed = [partition for partition, offset in missing.items() if reached[partition] > offset]
+        found |= dict.fromkeys(passed)
+        missing = {partition: offset for partition, offset in missing.items() if partition not in passed}
+        if len(missing) == before:
+            place = f"offset {missing[min(missing)]:,} of partition {min(missing)}"
+            raise UserError(
+                f"{place} could not be read within {CHECK_SECONDS:.0f} s",
+                "the stream is slow or unavailable: try again",
+                EX_TEMPFAIL,
+            )
+    return found
+
+
+log = structlog.get_logger("tripletd.learn")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrigin:
+    """A state at a position, the right to publish, and the version it continues from."""
+
+    state: LearnState
+    progress: Progress
+    describe: Description
+    epoch: Epoch
+    base: Manifest
+
+    @property
+    def parent(self) -> int:
+        """The number of the version it continues from."""
+        return self.base.number
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What was asked for."""
+
+    config: Config
+    options: LearnOptions
+    start: Start
+    run: Expected
+    inputs: Inputs
+    same_log: SameLog
+
+
+Fit = Callable[[Mapping[int, int]], Fitted | None]
+"""Fits the maps, given the position the sample is read from; None when told to stop meanwhile."""
+
+
+def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit) -> RunOrigin | None:
+    """Continue from a version, or publish version 0 and begin. None when told to stop while fitting.
+
+    What must be refused is refused before the claim, so that a mistaken start never stops a running learner.
+    Raises UserError.
+    """
+    run = expected(config, inputs.catalog_digest, inputs.identity)
+    options = resolve_name(options, inputs.versions, inputs.ledger)
+    same_log = SameLog(inputs.control, run.stream)
+    plan = _Plan(config, options, parse_start(options.start), run, inputs, same_log)
+    newest = inputs.versions.newest_manifest()  # damaged ones are reported when the version is loaded
+    if newest is not None or options.restart_from is not None:
+        asked = _still_asked(plan, newest)
+        # Once more after the claim, from where an older learner has got to by then.
+        _go_on(_standing(asked, newest), asked)
+        return _continue(plan, inputs.versions.claim())
+    offsets = _offsets(plan)
+    fitted = fit(offsets)
+    if fitted is None:
+        return None
+    epoch = inputs.versions.claim()
+    if inputs.versions.versions():  # another learner wrote version 0 while the maps were fitted here
+        return _continue(plan, epoch)
+    return _first(plan, fitted, offsets, epoch)
+
+
+def _first(plan: _Plan, found: Fitted, offsets: Mapping[int, int], epoch: Epoch) -> RunOrigin:
+    settings, fitted = plan.config.learner, found.space
+    learner = untrained(settings, fitted.dim, columns_of(fitted), found.sample, plan.config.keys)
+    state = LearnState.first(learner, fitted, settings, plan.config.caps.as_learned)
+    progress = Progress({p: PartitionPosition(offset) for p, offset in offsets.items()})
+    describe = Description(plan.run, fitted)
+    meta = describe(progress.snapshot(), None)
+    manifest = plan.inputs.versions.publish(epoch, state.arrays(), meta)
+    log.info("version 0 written: the untrained similarity", dim=fitted.dim, positions=dict(offsets))
+    return RunOrigin(state, progress, describe, epoch, manifest)
+
+
+def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
+    """The plan without a branch or change of the log that the newest version already descends from."""
+    if newest is None:
+        return plan
+    options = without_what_was_made(plan.options, newest, plan.inputs.versions)
+    if options == plan.options:
+        return plan
+    return replace(plan, options=options, start=parse_start(options.start))
+
+
+def _standing(plan: _Plan, newest: Manifest | None) -> Manifest:
+    """The manifest of the version to go on from."""
+    number = plan.options.restart_from
+    if number is None:
+        assert newest is not None, "without a version there is only a beginning"
+        return newest
+    with _readable(number, plan.inputs.versions):
+        return plan.inputs.versions.manifest(number)
+
+
+def _continue(plan: _Plan, epoch: Epoch) -> RunOrigin:
+    asked = _still_asked(plan, plan.inputs.versions.newest_manifest())
+    version = _load(asked.options.restart_from, plan.inputs)
+    if asked is not plan and _still_asked(plan, version.manifest) is plan:
+        # What was asked for was made, but every version of it is damaged: make it anew.
+        asked, version = plan, _load(plan.options.restart_from, plan.inputs)
+    manifest = version.manifest
+    progress = _go_on(manifest, asked)
+    if asked is not plan:
+        log.info("the branch or change of the log that is asked for was made before; --again makes it anew")
+    if manifest.runtime != runtime():
+        log.warning(
+            "this version was computed by other packages or on another processor level: "
+            "the same events need not give the same bits from here on",
+            was=manifest.runtime,
+            now=runtime(),
+        )
+    state = LearnState.of_version(version, plan.config.learner)
+    for entry in progress.snapshot().entries:
+        log.warning("not simply going on; recorded in the schedule", entry=entry)
+        assert isinstance(entry, dict), "nothing was learned yet"
+        state.obey(entry)
+    positions = progress.next_offsets()
+    log.info("continuing", version=manifest.number, positions=positions, records=progress.records)
+    return RunOrigin(state, progress, Description(plan.run, state.fitted), epoch, manifest)
+
+
+def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
+    """The progress to continue a version with; writes nothing. UserError where it must not be continued."""
+    options, window = plan.options, plan.config.learner.dedupe_window
+    refuse_other_settings(manifest, plan.run)
+    progress = Progress.of_version(manifest)
+    if options.restart_from is not None:
+        progress.control(controls.branch(manifest.number, options.start, options.restart_name))
+    if window and "dedupe_window" not in manifest.learner["config"]:
+        progress.control(controls.dedupe(window))
+    if (entry := other_caps(manifest, plan.run)) is not None:
+        progress.control(entry)
+    try:
+        bounds = plan.same_log.check(manifest)
+    except OtherLog:
+        if not options.accept_log or plan.start.kind == "checkpoint":
+            raise
+        to = _offsets(plan)
+        progress.control(controls.other_log(options.start, manifest.stream, plan.run.stream, to))
+        return progress
+    stands = progress.next_offsets()
+    offsets = stands if plan.start.kind == "checkpoint" else _offsets(plan)
+    if offsets == stands:
+        for gap in find_gaps(manifest.positions, bounds, options.accept_gap):
+            progress.control(gap.entry())
+        return progress
+    if not options.jump:
+        refuse_to_jump(manifest, options.start, offsets)
+    progress.control(controls.seek(options.start, stands, offsets))
+    return progress
+
+
+@contextmanager
+def _readable(number: int | None, versions: VersionStore) -> Iterator[None]:
+    """Around the reading of a version, the newest one without a number."""
+    try:
+        if number is not None and number not in (kept := versions.versions()):
+            raise no_such_version(number, kept)
+        yield
+    except CheckpointError as error:
+        code = EX_USAGE if number is not None else EX_DATAERR
+        raise UserError(f"version {number} cannot be loaded: {error}", error.remedy, code) from error
+
+
+def _load(number: int | None, inputs: Inputs) -> Version:
+    with _readable(number, inputs.versions):
+        if number is not None:
+            return inputs.versions.load(number)
+        version = inputs.versions.newest_valid(
+            lambda error: log.error("version passed over", error=str(error))
+        )
+    if version is None:
+        raise UserError(
+            f"no version in {inputs.store.root} can be loaded: each is damaged",
+            "restore the folder from a copy, or set checkpoints.path to an empty one",
+            EX_DATAERR,
+        )
+    return version
+
+
+def _offsets(plan: _Plan) -> dict[int, int]:
+    """Next offset per partition where this run is to begin, not looking at any version."""
+    start, at_ts = plan.start, None
+    if start.kind in ("ts", "last"):
+        moment = start.ts if start.kind == "ts" else int((time.time() - start.back_s) * 1000)
+        at_ts = plan.inputs.control.offsets_at(moment)
+    return choose_offsets(start, plan.inputs.control.bounds(), at_ts)

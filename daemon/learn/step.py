@@ -1,0 +1,351 @@
+"""What one batch does to the state: known ids are dropped, caps hold, the kernel learns, dead letters
+remain. Pure.
+
+Objects named by id are rows of the catalog, mapped once at the start: a gather per role. Objects with
+features of their own go through the frozen map.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from daemon.learn.state import Applied, LearnState
+from daemon.objects.mapped import as_blocks, map_catalog, overlay
+from daemon.versions.counters import CAPPED, DUPLICATE, EVICTED, LIMITED, POISON, REJECTED
+from learners.block import Block, TripletBatch
+from learners.caps import NAMES, REASONS, learn_capped
+from learners.maps import FittedSpaceMap
+from learners.outcome import Outcome, Reason, StepInfo
+from streams.catalog import Catalog
+from streams.compiled.hashing import hash_each
+from streams.decode import DecodedBatch
+from streams.event import Column, DenseColumn
+from streams.poison import DeadLetter
+from streams.resolve import RoleColumns
+from streams.source import RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyBatch:
+    """One decoded batch of one partition; `triplets` is None when every record of it is poison."""
+
+    polled: RecordBatch
+    decoded: DecodedBatch
+    triplets: TripletBatch | None
+    poll_seconds: float
+    decode_seconds: float
+
+    @property
+    def records(self) -> int:
+        """Records of the batch, poison included."""
+        return len(self.polled.offsets)
+
+
+class Assembler:
+    """Turns decoded batches into triplets. Holds the mapped catalog, float32."""
+
+    def __init__(self, fitted: FittedSpaceMap, catalog: Catalog | None) -> None:
+        self._map = fitted
+        self._catalog = None if catalog is None else map_catalog(catalog, fitted)
+
+    def triplets(self, decoded: DecodedBatch) -> TripletBatch | None:
+        """The batch's events in order; None when it has none (every record is poison)."""
+        if len(decoded.offsets) == 0:
+            return None
+        roles = (self._role(role) for role in (decoded.query, decoded.clicked, decoded.skipped))
+        return TripletBatch(*roles, keys=decoded.keys)
+
+    def _role(self, role: RoleColumns) -> Block:
+        if role.inline is None:
+            assert self._catalog is not None, "the decoder resolves ids only in a catalog"
+            return self._catalog.take(role.rows)
+        mapped = self._map.transform(as_blocks(role.inline))
+        named = role.rows >= 0
+        if self._catalog is None or not named.any():
+            return mapped
+        return overlay(mapped, self._catalog, role.rows, named)
+
+
+Names = npt.NDArray[np.uint64]
+
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number: joined hashes of several parts differ when the parts change places."""
+NUMBER = 4
+"""Bytes of an index, and of a value."""
+
+
+def event_ids(decoded: DecodedBatch, at: slice) -> Names:
+    """uint64 [k], of the decoded events `at`: what each is known by when it is sent again.
+
+    That is its id; where one model per key is learned, its id and its key: nobody's ids are taken by another
+    key, and an event that named none or a wrong one is learned when it is sent again with its own.
+    """
+    ids = decoded.ids[at]
+    return ids if decoded.keys is None else ids * FACTOR + _of_keys(decoded.keys[at])
+
+
+def event_names(decoded: DecodedBatch) -> Names:
+    """uint64 [n, 4], in the order of `learners.caps.NAMES`.
+
+    Events without a `src` have one source in common, 0. An object of the catalog is known by its row, since a
+    version's catalog never changes; one that brings its features by their bytes (xxh64), whatever id stands
+    beside them: the features are what is learned. Where one model per key is learned, each key has names of
+    its own: what its events do to its model uses up no other's cap.
+    """
+    names = np.empty((len(decoded), NAMES), np.uint64)
+    names[:, 0] = decoded.sources
+    for place, role in enumerate((decoded.query, decoded.clicked, decoded.skipped), start=1):
+        names[:, place] = _objects(role)
+    if decoded.keys is not None:
+        names = names * FACTOR + _of_keys(decoded.keys)[:, None]
+    return names
+
+
+def _of_keys(keys: npt.NDArray[np.bytes_]) -> Names:
+    texts = np.ascontiguousarray(keys)
+    bounds = np.arange(len(texts) + 1, dtype=np.int64) * texts.itemsize
+    return _hash_each(texts.view(np.uint8), bounds)
+
+
+def _objects(role: RoleColumns) -> Names:
+    rows = role.rows.astype(np.uint64)
+    if role.inline is None:
+        return rows
+    hashes = np.zeros(len(role), np.uint64)
+    for column in role.inline.values():
+        for part in _hashes(column):
+            hashes = hashes * FACTOR + part
+    named: Names = np.where(role.rows >= 0, rows, hashes)
+    return named
+
+
+def _hashes(column: Column) -> list[Names]:
+    """Hashes of the bytes of each row: its values, and its indices where it has any."""
+    if isinstance(column, DenseColumn):
+        n, dim = column.values.shape
+        return [_hash_each(column.values, np.arange(n + 1, dtype=np.int64) * (dim * NUMBER))]
+    bounds = column.indptr * NUMBER
+    return [_hash_each(column.indices, bounds), _hash_each(column.values, bounds)]
+
+
+def _hash_each(
+    array: npt.NDArray[np.float32] | npt.NDArray[np.int32] | npt.NDArray[np.uint8],
+    bounds: npt.NDArray[np.int64],
+) -> Names:
+    hashes = np.empty(len(bounds) - 1, np.uint64)
+    hash_each(np.ascontiguousarray(array).reshape(-1).view(np.uint8), bounds, hashes)
+    return hashes
+
+
+WHOLE = slice(None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learned:
+    """What became of the decoded events of a batch, or of a slice of it.
+
+    triplets: what the step saw, None when it saw nothing; info: what it did with each; weights [n]: what each
+    was learned with; rows: which of the decoded events these are, a slice or int64 [n]. duplicates: how many
+    were known. limited: how many the caps left less than their weight. capped int64 [k]: the rows of those
+    that a cap refused; fates uint8 [k]: which one, a key of `learners.caps.REASONS`.
+    """
+
+    triplets: TripletBatch | None
+    info: StepInfo
+    weights: npt.NDArray[Any]
+    rows: Any
+    duplicates: int = 0
+    limited: int = 0
+    capped: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    fates: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+
+
+def names_of(state: LearnState, decoded: DecodedBatch) -> Names | None:
+    """What the caps know events by; None where there are none."""
+    return event_names(decoded) if state.caps.config.any else None
+
+
+def learn(
+    state: LearnState,
+    decoded: DecodedBatch,
+    triplets: TripletBatch | None,
+    names: Names | None,
+    at: slice = WHOLE,
+) -> Learned:
+    """Learn the decoded events `at`, a slice of step 1, in order. Raises the learner's errors.
+
+    First the ids: what is known goes no further, and what is not is known from here on. Then the caps, then
+    the step.
+    """
+    nothing = Learned(None, StepInfo.empty(0), decoded.weights[:0], slice(0))
+    if triplets is None:
+        return nothing
+    start, stop, _ = at.indices(len(decoded))
+    fresh = state.window.admit(event_ids(decoded, at))
+    duplicates = int(len(fresh) - np.count_nonzero(fresh))
+    rows: Any = at if not duplicates else start + np.flatnonzero(fresh)
+    if duplicates == len(fresh):
+        return Learned(None, nothing.info, nothing.weights, slice(0), duplicates)
+    whole = not duplicates and stop - start == len(decoded)
+    numbered = np.arange(len(decoded))[rows]
+    seen = triplets if whole else triplets.take(numbered)
+    weights = decoded.weights[rows]
+    if names is None:
+        return Learned(seen, state.learner.learn_many(seen, weights), weights, rows, duplicates)
+    done = learn_capped(
+        state.learner,
+        state.caps,
+        seen,
+        weights.astype(np.float64),
+        names[rows],
+        full_step=state.full_step,
+    )
+    refused = np.flatnonzero(done.fates)
+    return Learned(
+        _let_in(seen, done.rows),
+        done.info,
+        done.weights,
+        numbered[done.rows],
+        duplicates,
+        done.limited,
+        numbered[refused],
+        done.fates[refused],
+    )
+
+
+def _let_in(seen: TripletBatch, rows: npt.NDArray[np.int64]) -> TripletBatch | None:
+    if len(rows) == len(seen):
+        return seen
+    return seen.take(rows) if len(rows) else None
+
+
+BY_THE_STEP = "refused by the learner's step"
+NO_ROOM = Reason.KEY_REFUSED.name.lower()
+DETAILS: Mapping[str, str] = {
+    Reason.KEY_MISSING.name.lower(): "it names no key, and one model per key is learned",
+    NO_ROOM: "its key has no model, and no slot of [keys] is free for another",
+}
+"""What is said of events that were refused for their key."""
+
+
+def rejected_letters(ready: ReadyBatch, learned: Learned, topic: str) -> list[DeadLetter]:
+    """A dead letter with the original bytes for every event the learner rejected, in offset order."""
+    info, offsets = learned.info, ready.decoded.offsets[learned.rows]
+    rejected = np.flatnonzero(info.outcome == Outcome.REJECTED)
+    reasons = (Reason(int(info.reason[row])).name.lower() for row in rejected)
+    told = zip(offsets[rejected].tolist(), reasons, strict=True)
+    return list(_letters(ready, topic, told, lambda reason: DETAILS.get(reason, BY_THE_STEP)))
+
+
+def capped_letters(ready: ReadyBatch, learned: Learned, topic: str) -> list[DeadLetter]:
+    """The same for every event that a cap refused; the reasons are those of `learners.caps`."""
+    offsets = ready.decoded.offsets[learned.capped].tolist()
+    told = zip(offsets, (REASONS[fate] for fate in learned.fates.tolist()), strict=True)
+    return list(_letters(ready, topic, told, lambda _: "its steps within the window of [caps] are used up"))
+
+
+def _letters(ready: ReadyBatch, topic: str, told: Any, detail: Callable[[str], str]) -> Iterator[DeadLetter]:
+    records = ready.polled
+    for offset, reason in told:
+        value = records.values[bisect_left(records.offsets, offset)]
+        yield DeadLetter(topic, records.partition, offset, reason, detail(reason), value)
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """One applied batch: its effect on the progress, dead letters of what the kernel rejected, in offset
+    order, those of what the caps refused, and how many events were repetitions. Of the others: the triplets
+    (None without any), their event times int64 [n] in ms, the weights [n] they were learned with, and the
+    kernel's info."""
+
+    applied: Applied
+    rejected: list[DeadLetter]
+    capped: list[DeadLetter]
+    info: StepInfo
+    duplicates: int
+    learned: TripletBatch | None
+    timestamps: npt.NDArray[np.int64]
+    weights: npt.NDArray[Any]
+
+    @property
+    def letters(self) -> list[DeadLetter]:
+        """All dead letters of the step, in offset order."""
+        return sorted(self.rejected + self.capped, key=lambda letter: letter.offset)
+
+    @property
+    def damaged(self) -> int:
+        """How many records were refused for what they are. That a key has no room is no fault of a record."""
+        return sum(letter.reason != NO_ROOM for letter in self.rejected)
+
+
+def step(state: LearnState, ready: ReadyBatch, topic: str) -> StepResult:
+    """Run the kernel over a batch in order. Poison never reaches it; what it rejects is a dead letter.
+
+    An event whose id is known does not reach it either: it counts as a duplicate and changes nothing else. An
+    id is known from its first event on that could be decoded, whatever the kernel made of that event: so what
+    counts as a repetition depends on nothing but the ids in their order.
+    """
+    decoded = ready.decoded
+    learned = learn(state, decoded, ready.triplets, names_of(state, decoded))
+    info, timestamps = learned.info, decoded.timestamps[learned.rows]
+    damaged = ready.polled.damaged is not None
+    applied = Applied(
+        partition=decoded.partition,
+        next_offset=decoded.next_offset,
+        last_digest=None if damaged else decoded.last_digest.hex(),
+        records=ready.records,
+        counts=count(info, decoded.poison, learned.duplicates) | _caps_count(learned) | _keys_count(info),
+        losses=info.loss[info.outcome != Outcome.REJECTED],
+        newest_ts=newest_ts(timestamps, info),
+        damaged=damaged,
+    )
+    return StepResult(
+        applied,
+        rejected_letters(ready, learned, topic),
+        capped_letters(ready, learned, topic),
+        info,
+        learned.duplicates,
+        learned.triplets,
+        timestamps,
+        learned.weights,
+    )
+
+
+def count(info: StepInfo, poison: list[DeadLetter], duplicates: int) -> dict[str, int]:
+    """Events by outcome, and dead letters by reason as `rejected.<reason>` and `poison.<reason>`."""
+    counts = {outcome.name.lower(): info.count(outcome) for outcome in Outcome}
+    counts[DUPLICATE] = duplicates
+    counts[POISON] = len(poison)
+    for letter in poison:
+        key = f"{POISON}.{letter.reason}"
+        counts[key] = counts.get(key, 0) + 1
+    for reason in Reason:
+        found = int(np.count_nonzero(info.reason == reason)) if reason else 0
+        if found:
+            counts[f"{REJECTED}.{reason.name.lower()}"] = found
+    return counts
+
+
+def _caps_count(learned: Learned) -> dict[str, int]:
+    """Events that caps refused, also as `capped.<reason>`, and that they limited; nothing where none were."""
+    counts = {LIMITED: learned.limited, CAPPED: len(learned.capped)}
+    for fate, reason in REASONS.items():
+        counts[f"{CAPPED}.{reason}"] = int(np.count_nonzero(learned.fates == fate))
+    return {name: found for name, found in counts.items() if found}
+
+
+def _keys_count(info: StepInfo) -> dict[str, int]:
+    """Keys that lost their model; nothing where none did."""
+    return {EVICTED: info.evicted} if info.evicted else {}
+
+
+def newest_ts(timestamps: npt.NDArray[np.int64], info: StepInfo) -> int | None:
+    """The newest of the event times (ms) of events that were not rejected."""
+    kept = timestamps[info.outcome != Outcome.REJECTED]
+    return int(kept.max()) if len(kept) else None

@@ -1,1 +1,0 @@
-"""The step log's writing side: what was applied is published at a cadence, off the loop."""

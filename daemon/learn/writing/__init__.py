@@ -1,1 +1,0 @@
-"""Versions: when one is due, what it records, who may write, what is tidied up afterwards."""

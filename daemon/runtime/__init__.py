@@ -1,0 +1,1 @@
+"""What every role shares at run time: signals, readiness, reload, watchdog, logs, threads beside the loop."""

@@ -1,0 +1,155 @@
+"""How the process of a role hears from the outside and shows itself: health, readiness, reloading on
+SIGHUP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from structlog.typing import FilteringBoundLogger
+from threadpoolctl import threadpool_limits
+
+from daemon.config.model import SECTIONS, Config
+from daemon.exits import UserError
+from daemon.runtime.logs import get_logger, set_level
+from daemon.runtime.signals import Signals
+from daemon.runtime.watchdog import Notifier, Pulse, Watchdog
+from daemon.telemetry import Health, serve_http
+
+LIVE = ("log.level",)
+"""Keys that a running role takes over. Whatever else may change W, or what is open, needs a restart."""
+
+
+def differing(running: Config, fresh: Config) -> list[str]:
+    """Keys ("section.key") whose value is another one; the values themselves may be secrets. Pure."""
+    before, now = dict(_flat(running)), dict(_flat(fresh))
+    return sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+
+
+class ConfigReloader:
+    """Reads the configuration again when asked; `load` is how it was read, None where there is no way."""
+
+    def __init__(self, running: Config, load: Callable[[], Config] | None, notifier: Notifier) -> None:
+        self._running = running
+        self._load = load
+        self._notifier = notifier
+        self._level = running.log.level
+
+    def when(self, asked: bool) -> None:
+        """Do it if `asked`. A file that cannot be read changes nothing; the role goes on."""
+        if not asked or self._load is None:
+            return
+        self._notifier.reloading()
+        log = get_logger()
+        try:
+            fresh = self._load()
+        except UserError as error:
+            log.error("not reloaded: the configuration is not valid, the old one stays", reason=str(error))
+        else:
+            self._take(fresh)
+        self._notifier.ready()
+
+    def _take(self, fresh: Config) -> None:
+        log = get_logger()
+        refused = [key for key in differing(self._running, fresh) if key not in LIVE]
+        if refused:
+            log.error("not taken over while running: stop and start again for these keys", keys=refused)
+        changed = fresh.log.level != self._level
+        log.info("reloaded", changed=["log.level"] if changed else [])  # in the words of the level before
+        if changed:
+            self._level = fresh.log.level
+            set_level(self._level)
+
+
+def _flat(config: Config) -> Iterator[tuple[str, Any]]:
+    for name in SECTIONS:
+        yield from _flatten(name, getattr(config, name).model_dump())
+
+
+def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _flatten(f"{prefix}.{name}", inner)
+    else:
+        yield prefix, value
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRuntime:
+    """`pulse` is the main thread's."""
+
+    signals: Signals
+    health: Health
+    watchdog: Watchdog
+    notifier: Notifier
+    reloading: ConfigReloader
+    pulse: Pulse
+
+    def started(self) -> None:
+        """All that can be refused is accepted: the loop runs, or waits for its first objects."""
+        if self.health.startup() is not None:
+            self.health.started()
+            self.notifier.ready()
+
+
+def open_runtime(
+    stack: ExitStack,
+    config: Config,
+    registry: CollectorRegistry,
+    port: int,
+    load: Callable[[], Config] | None,
+) -> RoleRuntime:
+    """Signals, watchdog, metrics and health of a role, until `stack` ends. UserError: the port is taken.
+
+    `load` reads the configuration again, for SIGHUP.
+    """
+    outside = open_runtime_without_server(stack, config, load)
+    server = serve_http(registry, outside.health, config.http.host, port)
+    stack.callback(server.close)
+    get_logger().info("metrics and health", url=f"http://{server.host}:{server.port}")
+    return outside
+
+
+def open_runtime_without_server(
+    stack: ExitStack, config: Config, load: Callable[[], Config] | None
+) -> RoleRuntime:
+    """The same of a role that shows metrics and health on a server of its own."""
+    # Two BLAS threads on two shared cores make small products many times slower, and their bits vary.
+    stack.enter_context(threadpool_limits(limits=1))
+    signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
+    watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
+    reloading = ConfigReloader(config, load, notifier)
+    health = Health(watchdog.silent)
+    return RoleRuntime(signals, health, watchdog, notifier, reloading, watchdog.watch("the loop"))
+
+
+_COUNT = re.compile(r"\d+")
+
+
+class ReadinessReporter:
+    """A role's readiness. `working`: one word for what it does when nothing stands in its way."""
+
+    def __init__(self, health: Health, notifier: Notifier, log: FilteringBoundLogger, working: str) -> None:
+        self._health, self._notifier, self._log, self._working = health, notifier, log, working
+        self._kind: str | None = None
+
+    def now(self, reason: str | None, *, loading: bool = False) -> None:
+        """None: ready. A text: why not; another count in it, or other words after its colon, are not news.
+
+        loading: it is on its way, which is no trouble; the log hears what comes of it.
+        """
+        self._health.set_ready(reason)
+        if loading:
+            self._kind = ""
+            return
+        kind = reason and _COUNT.sub("", reason.partition(":")[0])
+        if kind == self._kind:
+            return
+        self._kind = kind
+        self._log.warning("not ready", reason=reason) if reason else self._log.info("ready")
+        self._notifier.status(f"not ready: {reason}" if reason else self._working)

@@ -1,0 +1,141 @@
+"""Signals of a role (stop gently, stop at once, checkpoint now, reload, show the stacks), and how its
+process ends.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from daemon.exits import EX_OK, INTERRUPTED
+
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+_STDERR = 2
+
+
+class Signals:
+    """Flags a loop looks at between batches; a context manager that restores the old handlers.
+
+    First SIGTERM or SIGINT: `stopping` becomes true (finish the batch, checkpoint, exit 0).
+    Second: the process exits at once with 128 + the signal's number.
+    SIGUSR1: `take_checkpoint_request` answers true once; SIGHUP: so does `take_reload_request`, unless the
+    terminal was closed, which is a stop. SIGUSR2: every thread's stack to stderr.
+    Must be entered in the main thread; elsewhere it only keeps the flags (`request_stop`).
+
+    Args:
+        leave_at_once: until `finish_first` there is nothing to finish, and much that may wait for a network:
+            a stop ends the process at once, with 0 (SIGINT: 130).
+    """
+
+    def __init__(self, leave_at_once: bool = False) -> None:
+        self._at_once = leave_at_once
+        self._stop = threading.Event()
+        self._checkpoint = threading.Event()
+        self._reload = threading.Event()
+        self._terminal = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._terminal = os.isatty(_STDERR)
+            for number in _STOPPING:
+                self._previous[number] = signal.signal(number, self._on_stop)
+            self._previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, self._on_checkpoint)
+            self._previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._on_hangup)
+            with suppress(RuntimeError, ValueError, AttributeError):  # standard error has no descriptor
+                faulthandler.register(signal.SIGUSR2, all_threads=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        if self._previous:
+            faulthandler.unregister(signal.SIGUSR2)
+        self._previous.clear()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the loop is to end after this batch."""
+        return self._stop.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep up to `timeout_s`, less when a stop arrives; whether the loop is to end."""
+        return self._stop.wait(timeout_s)
+
+    def finish_first(self) -> None:
+        """From now on there is something to finish before the process ends."""
+        self._at_once = False
+
+    def request_stop(self) -> None:
+        """What a first SIGTERM does to a loop."""
+        self._stop.set()
+
+    def take_checkpoint_request(self) -> bool:
+        """Whether a checkpoint was asked for since the last call."""
+        return _take(self._checkpoint)
+
+    def take_reload_request(self) -> bool:
+        """Whether a reload was asked for since the last call."""
+        return _take(self._reload)
+
+    def _on_stop(self, number: int, frame: FrameType | None) -> None:
+        if self._at_once:
+            os._exit(INTERRUPTED if number == signal.SIGINT else EX_OK)
+        if self._stop.is_set():
+            os._exit(128 + number)
+        self._stop.set()
+
+    def _on_checkpoint(self, number: int, frame: FrameType | None) -> None:
+        self._checkpoint.set()
+
+    def _on_hangup(self, number: int, frame: FrameType | None) -> None:
+        if self._terminal and not os.isatty(_STDERR):
+            self._on_stop(signal.SIGTERM, frame)
+        else:
+            self._reload.set()
+
+
+def _take(flag: threading.Event) -> bool:
+    asked = flag.is_set()
+    flag.clear()
+    return asked
+
+
+ROLES = frozenset({"learn", "validate", "serve", "up"})
+
+
+def leave_when_told() -> None:
+    """Until a role's own handlers stand there is nothing to finish: a stop just ends the process."""
+    signal.signal(signal.SIGTERM, leave_at_once)
+    signal.signal(signal.SIGINT, leave_at_once)
+
+
+def leave_at_once(number: int, frame: FrameType | None) -> None:
+    """End with 0 (SIGINT: 130).
+
+    Not by an exception: raised in a callback from native code (numba's compiler), one is printed and lost.
+    """
+    os._exit(EX_OK if number == signal.SIGTERM else INTERRUPTED)
+
+
+def end(code: int) -> None:
+    """End the process with `code`: a role at once, for it has closed and made durable all that matters.
+
+    The interpreter's own way out takes apart what compiled the kernels (0.2 s of a core, seconds on a busy
+    host), and runs what libraries have registered, which may wait for a broker that is dead.
+    """
+    left_behind = any(thread.name.startswith("tripletd-") for thread in threading.enumerate())
+    if left_behind or ROLES.intersection(sys.argv[1:]):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,204 @@
+"""Whether a role is alive: a thread that ends a stuck process, and what systemd is told.
+
+The watchdog depends on nothing that could be stuck with the others: it takes no lock of theirs, calls no
+client and writes no log; it reads two attributes per watched thread. It counts its own turns, not a clock:
+a process that was suspended (SIGSTOP, a closed laptop) is not silent. A thread that computes or waits for a
+disk says so beforehand (`Pulse.patient`), for that takes as long as it takes.
+
+sd_notify is one datagram of KEY=VALUE lines over $NOTIFY_SOCKET (man 3 sd_notify); a library for it would be
+longer than this.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+
+from daemon.exits import EX_SOFTWARE
+
+TURN_S = 0.5
+DUMP_SECONDS = 5.0  # standard error may be a pipe that nobody reads: the end must come all the same
+
+
+class Pulse:
+    """One thread's signs of life: written by that thread alone, read by the watchdog."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.beats = 0
+        self.doing = "starting"
+        self.is_patient = True
+
+    def beat(self, doing: str) -> None:
+        """The thread moves; from now on it does something that ends by itself within seconds."""
+        self.doing, self.is_patient = doing, False
+        self.beats += 1
+
+    @contextmanager
+    def patient(self, doing: str) -> Iterator[None]:
+        """Around what may take any time by its nature: computing, or waiting for a disk."""
+        before, self.doing, self.is_patient = (self.doing, self.is_patient), doing, True
+        try:
+            yield
+        finally:
+            self.doing, self.is_patient = before
+            self.beats += 1
+
+    def rest(self) -> None:
+        """The thread has ended, or waits for work without a limit: silence means nothing."""
+        self.doing, self.is_patient = "resting", True
+        self.beats += 1
+
+
+class Watchdog:
+    """Watches pulses from a thread of its own; a context manager.
+
+    Args:
+        stuck_after_s: silence of one thread after which the process is ended.
+        feed: called every turn in which nobody is near that limit (systemd's watchdog).
+        bark: ends the process; gets the name of the thread, what it does and the seconds of silence.
+    """
+
+    def __init__(
+        self,
+        stuck_after_s: float,
+        feed: Callable[[], None] = lambda: None,
+        bark: Callable[[str, str, float], None] | None = None,
+    ) -> None:
+        self._stuck_after_s = stuck_after_s
+        self._feed = feed
+        self._bark = bark or dump_and_exit
+        self._pulses: list[Pulse] = []
+        self._seen: dict[Pulse, tuple[int, int]] = {}  # beats, and own turns since they changed
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tripletd-watchdog", daemon=True)
+
+    def __enter__(self) -> Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def watch(self, name: str) -> Pulse:
+        """A pulse to be kept beating; until its first beat its silence means nothing."""
+        pulse = Pulse(name)
+        self._pulses.append(pulse)
+        return pulse
+
+    def silent(self) -> str | None:
+        """Which thread has been silent for half the limit, in words; None when all move."""
+        for pulse in self._pulses:
+            seconds = self._silence(pulse)
+            if seconds >= self._stuck_after_s / 2:
+                return f"{pulse.name} has not moved for {seconds:.0f} s ({pulse.doing})"
+        return None
+
+    def turn(self) -> None:
+        """One look at every pulse; barks at the first that is stuck."""
+        for pulse in self._pulses:
+            beats, turns = self._seen.get(pulse, (-1, 0))
+            moved = pulse.beats != beats or pulse.is_patient
+            self._seen[pulse] = (pulse.beats, 0 if moved else turns + 1)
+            if self._silence(pulse) >= self._stuck_after_s:
+                self._bark(pulse.name, pulse.doing, self._silence(pulse))
+        if self.silent() is None:
+            self._feed()
+
+    def _silence(self, pulse: Pulse) -> float:
+        return self._seen.get(pulse, (0, 0))[1] * TURN_S
+
+    def _run(self) -> None:
+        while not self._ending.wait(TURN_S):
+            self.turn()
+
+
+def dump_and_exit(name: str, doing: str, seconds: float) -> None:
+    """Every thread's stack to standard error, then the end (70), whether or not anybody reads it."""
+    writer = threading.Thread(target=_dump, args=(name, doing, seconds), daemon=True)
+    writer.start()
+    writer.join(DUMP_SECONDS)
+    os._exit(EX_SOFTWARE)
+
+
+def _dump(name: str, doing: str, seconds: float) -> None:
+    text = (
+        f"tripletd: stuck: {name} has not moved for {seconds:.0f} s ({doing}); the stacks of all threads:\n"
+    )
+    with suppress(OSError, ValueError):
+        os.write(2, text.encode())
+        faulthandler.dump_traceback(file=sys.__stderr__ or 2, all_threads=True)
+
+
+SEND_SECONDS = 0.5
+SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
+
+
+class Notifier:
+    """Tells the service manager; does nothing where there is none. That it fails never disturbs the role."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._address = _address(environ.get(SOCKET, ""))
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
+        if self._socket is not None:
+            self._socket.settimeout(SEND_SECONDS)
+        self._feed_every_s = _feeding(environ)
+        self._fed_at = float("-inf")
+
+    @staticmethod
+    def of_this_process(environ: MutableMapping[str, str] = os.environ) -> Notifier:
+        """For the main process of a service; what it starts does not see the socket."""
+        notifier = Notifier(environ)
+        for name in (SOCKET, WATCHDOG_USEC, WATCHDOG_PID):
+            environ.pop(name, None)
+        return notifier
+
+    def ready(self) -> None:
+        """Start-up, or a reload, is over."""
+        self._tell("READY=1")
+
+    def reloading(self) -> None:
+        """A reload begins; `ready` ends it. The time is the monotonic clock's, as the protocol asks."""
+        self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+    def stopping(self) -> None:
+        """The role finishes its work and ends."""
+        self._tell("STOPPING=1")
+
+    def status(self, text: str) -> None:
+        """One line for `systemctl status`."""
+        self._tell("STATUS=" + " ".join(text.split()))
+
+    def alive(self) -> None:
+        """Feed the watchdog where the service asks for one (WatchdogSec=), as often as it needs."""
+        now = time.monotonic()
+        if self._feed_every_s is not None and now - self._fed_at >= self._feed_every_s:
+            self._fed_at = now
+            self._tell("WATCHDOG=1")
+
+    def _tell(self, *lines: str) -> None:
+        if self._socket is not None and self._address is not None:
+            with suppress(OSError):  # a full or closed socket: systemd is told again later, or is gone
+                self._socket.sendto("\n".join(lines).encode(), self._address)
+
+
+def _feeding(environ: Mapping[str, str]) -> float | None:
+    """Seconds between two feedings, a quarter of what systemd waits; None when it does not watch us."""
+    limit, owner = environ.get(WATCHDOG_USEC, ""), environ.get(WATCHDOG_PID, "")
+    if not limit.isdecimal() or owner not in ("", str(os.getpid())):
+        return None
+    return int(limit) / 4e6
+
+
+def _address(text: str) -> str | None:
+    """A path, or a name in the abstract namespace (written with @); None for anything else."""
+    if text.startswith("@"):
+        return "\0" + text[1:]
+    return text if text.startswith("/") else None

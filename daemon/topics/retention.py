@@ -1,0 +1,122 @@
+"""Retention of the embedded log: what is too old or too large goes, but never what is still to be learned.
+
+On Kafka the broker removes records, as its topics are set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from checkpoints import CheckpointError, Manifest, VersionStore
+from daemon.config.model import Config
+from daemon.config.serve import StepsConfig
+from daemon.config.stream import StreamConfig
+from daemon.exits import UserError
+from daemon.versions.storage import open_for_reading
+from streams.address import Address
+from streams.errors import StreamError, TopicMissing
+from streams.open import open_sink, retain
+
+Warn = Callable[[str], None]
+
+
+def retain_topics(
+    address: Address, limits: StreamConfig, learned: Mapping[int, int], warn: Warn
+) -> dict[str, int]:
+    """Apply `stream.retention` and `stream.retention_bytes` to all three topics; records removed, by topic.
+
+    `learned`: next offset per partition, see `learned_twice`. No training record from there on is removed,
+    whatever the limits say. `retention_bytes` is for each topic. Never raises for a stream that
+    cannot be reached: `warn` is told, and the next call makes up for it.
+    """
+    age, size = limits.retention_s, limits.retention_size
+    removed: dict[str, int] = {}
+    if (age is None and size is None) or address.scheme == "kafka":
+        return removed
+    for topic in (address, address.holdout, address.dead):
+        try:
+            counts = retain(topic, age, size, before=learned if topic == address else None)
+        except TopicMissing:  # no holdout, or no dead letter yet
+            continue
+        except StreamError as error:
+            warn(f"retention of {topic.topic}: {error}")
+            continue
+        removed[topic.topic] = sum(counts.values())
+    return removed
+
+
+def retain_steps(address: Address, limits: StepsConfig, floor: int, warn: Warn) -> int:
+    """Apply `steps.retention` and `steps.retention_bytes` to the step log of `address`; segments removed.
+
+    None from offset `floor` on goes, whatever the limits say. Never raises, as `retain_topics`.
+    """
+    age, size = limits.retention_s, limits.retention_size
+    if (age is None and size is None) or address.scheme == "kafka":
+        return 0
+    try:
+        return sum(retain(address.steps, age, size, before={0: floor}).values())
+    except TopicMissing:
+        return 0
+    except StreamError as error:
+        warn(f"retention of {address.steps.topic}: {error}")
+        return 0
+
+
+def learned_twice(versions: VersionStore, newest: Manifest) -> dict[int, int]:
+    """Next offset per partition that the newest version and its parent (pruned: the newest older one) have
+    both passed. Empty where there is none: every record stays.
+
+    Should the newest be damaged later, learning goes on from the parent, and finds its records.
+    """
+    older = [number for number in reversed(versions.versions()) if number < newest.number]
+    for number in (newest.parent, *older):
+        if number is not None:
+            with suppress(CheckpointError):
+                before = versions.manifest(number)
+                return {
+                    p: min(at.next_offset, before.positions[p].next_offset)
+                    for p, at in newest.positions.items()
+                    if p in before.positions and before.stream == newest.stream
+                }
+    return {}
+
+
+def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str, int]:
+    """`retain_topics` for a process that learns nothing: what is learned is told by the checkpoint folder.
+
+    Without a version of this topic there, all training records stay, and `warn` is told.
+    """
+    limits = config.stream
+    if (limits.retention_s is None and limits.retention_size is None) or address.scheme == "kafka":
+        return {}
+    learned = _learned(config, address)
+    if learned is None:
+        warn(f"retention: no version in {config.checkpoints.path} is of this stream; training records stay")
+    return retain_topics(address, limits, learned or {}, warn)
+
+
+def _is_of(manifest: Manifest, address: Address) -> bool:
+    """Whether the version learned from this very topic, not from another one of the same name."""
+    try:
+        with closing(open_sink(address)) as sink:
+            identity = sink.identity()
+    except StreamError:
+        return False
+    learned_from = (manifest.stream.get("log_id"), manifest.stream.get("topic_id"))
+    return learned_from == (identity.log_id, identity.topic_id)
+
+
+def _learned(config: Config, address: Address) -> dict[int, int] | None:
+    """What the versions in the checkpoint folder have learned of this topic; None without one of it."""
+    if not Path(config.checkpoints.path).is_dir():
+        return None
+    try:
+        versions, _ = open_for_reading(config)
+        newest = versions.newest_manifest()
+        if newest is None or not _is_of(newest, address):
+            return None
+        return learned_twice(versions, newest)
+    except (CheckpointError, UserError):
+        return None
