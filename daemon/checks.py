@@ -160,7 +160,7 @@ def _keys_decide(config: Config) -> Iterator[Finding]:
 
 
 def _clicks_decide(config: Config) -> Iterator[Finding]:
-    from daemon.validate.rules import CLICKS_IMPRESSIONS as NEEDED
+    from daemon.validate.decide import CLICKS_IMPRESSIONS as NEEDED
 
     if config.validate.window < NEEDED:
         text = (

@@ -16,7 +16,7 @@ from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.origin import read_space
 from daemon.replica.settings import Shelf, steps_of
 from daemon.replica.status import NotServing
-from daemon.versions.serving_form import DERIVED
+from daemon.versions.restore import DERIVED
 
 LOOK_S = 0.05
 """Between two looks while waiting for a first answer."""

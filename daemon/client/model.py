@@ -18,7 +18,7 @@ from daemon.replica.settings import Hooks, Shelf, Steps
 from daemon.replica.status import ReplicaStatus
 from daemon.replica.verdicts import SeenVerdicts
 from daemon.replica.view import View
-from daemon.versions.keyed_form import KeyedForm
+from daemon.versions.forms import KeyedForm
 from learners.block import Block, Float32s, against, as_block
 from learners.forms.quadratic import apply_terms
 from learners.maps import FittedSpaceMap

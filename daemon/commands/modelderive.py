@@ -14,7 +14,7 @@ from daemon.exits import EX_OK, EX_UNAVAILABLE, EX_USAGE, UserError
 
 if TYPE_CHECKING:
     from daemon.config import Config
-    from daemon.models.average import Source
+    from daemon.models.derive import AverageSource
 
 
 def average(
@@ -42,7 +42,7 @@ def average(
     The folder then holds version 0 and the average as version 1: judge, serve or learn on with
     `--set checkpoints.path=FOLDER`.
     """
-    from daemon.models.average import average as act
+    from daemon.models.derive import average as act
 
     weights = weight or [1.0] * len(sources)
     if len(weights) != len(sources):
@@ -83,9 +83,9 @@ def export(
     W is made PSD once, after learning. Beside each file lies FILE.npy.json, which says what it is.
     """
     from daemon.look.readable import read_entries
-    from daemon.models.export import export_embedding, export_factor
-    from daemon.models.objects import catalog_objects
-    from daemon.models.refusal import number_of
+    from daemon.models.compare import catalog_objects
+    from daemon.models.decide import number_of
+    from daemon.models.derive import export_embedding, export_factor
     from daemon.versions.storage import open_for_reading
 
     settings = load(config, set_)
@@ -103,12 +103,12 @@ def export(
     return EX_OK
 
 
-def _sources(config: Config, names: Sequence[str]) -> Iterator[Source]:
+def _sources(config: Config, names: Sequence[str]) -> Iterator[AverageSource]:
     """Where each named version lies. Raises UserError."""
     from checkpoints import Ledger, LocalStore, VersionStore
     from daemon.look.readable import read_entries
-    from daemon.models.average import Source
-    from daemon.models.refusal import number_of
+    from daemon.models.decide import number_of
+    from daemon.models.derive import AverageSource
 
     for told in names:
         folder, _, name = told.rpartition(":")
@@ -120,4 +120,4 @@ def _sources(config: Config, names: Sequence[str]) -> Iterator[Source]:
         store = LocalStore(path)
         versions = VersionStore(store)
         number = number_of(name, versions.versions(), read_entries(Ledger(store))[0])
-        yield Source(versions, number, f"{path}:{number}")
+        yield AverageSource(versions, number, f"{path}:{number}")

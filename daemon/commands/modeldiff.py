@@ -40,9 +40,8 @@ def diff(
 ) -> int:
     """What changed between two versions: features, spectrum, and the queries whose top 10 moved most."""
     from daemon.look.readable import read_entries
-    from daemon.models.compare import Asked, compare
-    from daemon.models.objects import catalog_objects
-    from daemon.models.refusal import number_of
+    from daemon.models.compare import CompareOptions, catalog_objects, compare
+    from daemon.models.decide import number_of
     from daemon.versions.storage import open_for_reading
 
     settings = load(config, set_)
@@ -52,7 +51,7 @@ def diff(
     kept = versions.versions()
     pair = number_of(before, kept, entries), number_of(after, kept, entries)
     objects = catalog_objects(settings, versions, pair[0]) if queries else None
-    asked = Asked(entries=most, queries=queries, moved=most, seed=seed, key=key)
+    asked = CompareOptions(entries=most, queries=queries, moved=most, seed=seed, key=key)
     found = compare(versions, pair, settings.serving, objects, asked)
     if json:
         write_json(asdict(found))

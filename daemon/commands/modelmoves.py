@@ -14,8 +14,8 @@ from daemon.text import number_runs, size
 
 if TYPE_CHECKING:
     from checkpoints import Ledger, VersionStore
-    from daemon.models.actions import Moved
-    from daemon.models.gc import Collected
+    from daemon.models.actions import AliasMove
+    from daemon.models.gc import GcResult
 
 VersionArgument = Annotated[
     str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
@@ -156,7 +156,7 @@ def _by() -> str:
         return "tripletd models"
 
 
-def _tell(moved: Moved, json: bool) -> int:
+def _tell(moved: AliasMove, json: bool) -> int:
     write_notes(moved.notes)
     if json:
         write_json(asdict(moved))
@@ -171,7 +171,7 @@ def _tell(moved: Moved, json: bool) -> int:
     return EX_OK
 
 
-def _print_collected(found: Collected) -> None:
+def _print_collected(found: GcResult) -> None:
     from rich.table import Table
 
     verb = "would delete" if found.dry_run else "deleted"

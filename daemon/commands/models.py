@@ -31,8 +31,8 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
     """Every version with its events, size, names and measures."""
     from daemon.look.overview import version_rows
     from daemon.look.readable import read_all
+    from daemon.models.actions import look
     from daemon.models.decide import in_doubt
-    from daemon.models.look import look
     from daemon.versions.storage import open_for_reading
 
     versions, ledger = open_for_reading(load(config, set_))
@@ -62,7 +62,7 @@ def show(
     """One version: position, counters, files, measures, and its keys where each has a model."""
     from daemon.look.overview import version_rows
     from daemon.look.readable import read_entries
-    from daemon.models.refusal import number_of
+    from daemon.models.decide import number_of
     from daemon.versions.storage import open_for_reading
 
     store, ledger = open_for_reading(load(config, set_))

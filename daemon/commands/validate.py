@@ -22,8 +22,7 @@ def validate(
 ) -> int:
     """Judge versions on the holdout stream: promote the best, stop when nothing improves."""
     effective = start_role("validate", config, set_)
-    from daemon.validate.options import ValidateOptions
-    from daemon.validate.role import run
+    from daemon.validate.role import ValidateOptions, run
 
     return run(
         effective, ValidateOptions(exit_when_caught_up, beside_learn), load=partial(load, config, set_)

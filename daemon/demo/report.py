@@ -22,8 +22,7 @@ from daemon.look.curve_picture import save_picture
 from daemon.look.curves import Curves
 from daemon.look.overview import events_of
 from daemon.objects.mapped import map_catalog
-from daemon.versions.maps import read_map
-from daemon.versions.serving_form import serving_form
+from daemon.versions.restore import read_map, serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm
 from streams.event import ObjectRef

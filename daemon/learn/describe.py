@@ -13,8 +13,7 @@ from typing import Any
 from checkpoints.manifest import Manifest, VersionMeta
 from daemon.config.model import Config
 from daemon.learn.state import Snapshot
-from daemon.versions.by_key import KEYS, keys_of
-from daemon.versions.caps import CAPS
+from daemon.versions.algorithms import CAPS, KEYS, keys_of
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog

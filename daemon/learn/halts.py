@@ -16,7 +16,7 @@ import structlog
 from checkpoints import PAUSE, Ledger, LedgerEntry, VersionStore, stop_in_force
 from checkpoints.errors import CheckpointError
 from daemon.learn.step import ReadyBatch
-from daemon.versions.counters import POISON, REJECTED, counted, records_of
+from daemon.versions.contents import POISON, REJECTED, counted, records_of
 
 
 class PoisonGate:

@@ -26,7 +26,7 @@ from daemon.learn.step import ReadyBatch, StepResult, step
 from daemon.learn.steplog.publisher import Handover
 from daemon.runtime.background import BackgroundThread
 from daemon.runtime.runtime import RoleRuntime
-from daemon.versions.counters import RECORDS, counted
+from daemon.versions.contents import RECORDS, counted
 from streams.poison import DeadLetter
 
 STOP_SECONDS = 0.4  # what they get to end after a stop: one of them may wait for a broker that is dead

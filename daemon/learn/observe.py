@@ -20,8 +20,7 @@ from daemon.learn.reader import Reader
 from daemon.learn.step import ReadyBatch, StepResult
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime
 from daemon.telemetry import LearnMetrics
-from daemon.versions.arrays import Arrays, learner_arrays
-from daemon.versions.counters import records_of
+from daemon.versions.contents import Arrays, learner_arrays, records_of
 from streams.poison import DeadLetter
 
 STALL_SECONDS = 10.0

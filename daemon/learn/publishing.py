@@ -18,7 +18,7 @@ from checkpoints.manifest import VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from daemon.exits import EX_CANTCREAT, UserError
 from daemon.learn.state import Progress, Snapshot
-from daemon.versions.arrays import Arrays
+from daemon.versions.contents import Arrays
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,12 +35,18 @@ import numpy.typing as npt
 from checkpoints import Version
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
 from daemon.config.learners import LearnerConfig
-from daemon.versions.algorithms import columns_of, full_step, restored
-from daemon.versions.arrays import Arrays, caps_arrays, learner_arrays, pack, window_arrays
-from daemon.versions.by_key import keys_of
-from daemon.versions.caps import caps_of
-from daemon.versions.counters import LOSS_SUM, RECORDS, counted
-from daemon.versions.maps import map_of
+from daemon.versions.algorithms import caps_of, columns_of, full_step, keys_of, restored
+from daemon.versions.contents import (
+    LOSS_SUM,
+    RECORDS,
+    Arrays,
+    caps_arrays,
+    counted,
+    learner_arrays,
+    pack,
+    window_arrays,
+)
+from daemon.versions.restore import map_of
 from learners.caps import CapsConfig, StepWindow
 from learners.maps import FittedSpaceMap
 from learners.protocol import Learner

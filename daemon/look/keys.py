@@ -10,7 +10,7 @@ import numpy as np
 from checkpoints import VersionStore
 from checkpoints.encoding import fresh
 from checkpoints.manifest import ArraySpec
-from daemon.versions.by_key import keys_of
+from daemon.versions.algorithms import keys_of
 from daemon.versions.key_verdicts import KeyVerdict
 from learners.keyed import KEY_ARRAYS
 

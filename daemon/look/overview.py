@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkpoints import LedgerEntry, Manifest, aliases, names, pause_in_force, stop_in_force
-from daemon.versions.counters import APPLIED, DUPLICATE, POISON, REJECTED, counted
+from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted
 
 _OUTCOMES = (*APPLIED, REJECTED)
 _DEAD = (POISON, REJECTED)

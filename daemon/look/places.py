@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints import Manifest
-from daemon.versions.counters import APPLIED, LOSS_SUM, RECORDS, counted
+from daemon.versions.contents import APPLIED, LOSS_SUM, RECORDS, counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from daemon.exits import UserError
 from daemon.look.live import is_role, live_metrics, not_ready, place_of
 from daemon.look.overview import VersionRow, summary, version_rows
 from daemon.look.readable import read_all
+from daemon.models.actions import look
 from daemon.models.decide import in_doubt
-from daemon.models.look import look
 from daemon.versions.storage import open_for_reading
 from streams.partitions import past_gaps
 from streams.source import Source

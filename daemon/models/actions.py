@@ -1,22 +1,124 @@
 """Moving aliases: look at the ledger, decide purely, verify the version, write one entry; or refuse.
 
 Every function takes the version store and the ledger of one checkpoint folder, writes one ledger entry
-(create-only, right after the last one it has seen: the loser of a race looks again and decides anew), and
-raises `Refused`, a UserError, with a remedy where it does not. Nothing else is touched: servers and
-replicas follow by reading the ledger, and whoever has a version loaded holds a copy of its own.
+(create-only, right after the last one it has seen: the loser of a race looks again and decides again), and
+raises `MoveRefused`, a UserError, with a remedy where it does not. Nothing else is touched: servers and
+replicas follow by reading the ledger, and each holds a copy of its own of the version it has loaded.
+
+A version is fit to be pointed at when it is whole, finite, and of the space of what is served now.
 """
 
 from __future__ import annotations
 
+import io
+import math
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoints import STABLE, Damaged, KeyExists, Ledger, LedgerEntry, VersionStore, aliases
-from daemon.exits import EX_TEMPFAIL
-from daemon.models.decide import Move, Wish, decide
-from daemon.models.look import look
-from daemon.models.refusal import Refused, no_such_version
-from daemon.models.verify import verify
+import numpy as np
+
+from checkpoints import STABLE, Damaged, KeyExists, Ledger, LedgerEntry, Manifest, VersionStore, aliases
+from checkpoints.encoding import DTYPES
+from checkpoints.store import folder
+from daemon.exits import EX_DATAERR, EX_TEMPFAIL
+from daemon.models.decide import Move, MoveRefused, MoveRequest, StoreSnapshot, decide, no_such_version
+from daemon.versions.contents import learner_specs
+
+
+def look(versions: VersionStore, ledger: Ledger) -> StoreSnapshot:
+    """What is listed and said now; the ledger first, so that what an entry names is listed, too.
+
+    Raises CheckpointError when nothing can be listed.
+    """
+    last = ledger.last()
+    entries = [entry for entry in ledger.entries() if entry.n <= last]
+    unreadable = [number for number in ledger.unreadable() if number <= last]
+    return StoreSnapshot(versions.versions(), entries, unreadable, last)
+
+
+PIECE = 4 << 20
+
+
+def verify(versions: VersionStore, number: int, served: int | None, field: str) -> None:
+    """Read every byte of version `number` once, in pieces: hash, arrays, finite numbers; nothing is kept.
+
+    served: the version whose servers will swap to it, None for the newest that can be read. Raises Refused.
+    """
+    try:
+        manifest = versions.manifest(number)
+        reference = _reference(versions, manifest, served)
+        if reference is not None:
+            _same_space(manifest, reference, field)
+        versions.load(number, lambda spec: None)  # every byte hashed, nothing kept
+        wrong = _first_not_finite(versions, manifest)
+    except Damaged as error:
+        told = f"version {number} does not load: {error.place}: {error.problem}"
+        raise MoveRefused("damaged", field, told, error.remedy, EX_DATAERR) from error
+    if wrong is not None:
+        raise MoveRefused(
+            "not_finite",
+            field,
+            f"version {number}: array {wrong} holds values that are not finite",
+            "choose an older version; `tripletd replay --verify` finds the event that brought them in",
+            EX_DATAERR,
+        )
+
+
+def _first_not_finite(versions: VersionStore, manifest: Manifest) -> str | None:
+    """The first array with a NaN or infinite value, None when there is none; read in pieces, so that a server
+    that is asked holds no second W. For a version whose hash was verified.
+    """
+    (entry,) = manifest.files
+    with versions.store.open(folder(manifest.number) + entry.name) as stream:
+        data = io.BufferedReader(stream, PIECE)  # type: ignore[type-var]
+        data.seek(8 + int.from_bytes(data.read(8), "little"))
+        for spec in manifest.arrays:  # in file order
+            dtype = np.dtype(DTYPES[spec.dtype])
+            left = math.prod(spec.shape) * dtype.itemsize
+            while left:
+                piece = data.read(min(left, PIECE))
+                left -= len(piece)
+                if not piece or (dtype.kind == "f" and not np.isfinite(np.frombuffer(piece, dtype)).all()):
+                    return spec.name
+    return None
+
+
+def _reference(versions: VersionStore, manifest: Manifest, served: int | None) -> Manifest | None:
+    if served is not None:
+        try:
+            return versions.manifest(served)
+        except Damaged:
+            pass  # what is served cannot tell; the newest does
+    newest = versions.newest_manifest()
+    return newest if newest is not None and newest.kind == "version" else manifest
+
+
+def _same_space(manifest: Manifest, served: Manifest, field: str) -> None:
+    """Raise Refused naming what differs: the items of whoever serves are mapped for the other one."""
+    pairs = (
+        ("space", manifest.space, served.space),
+        ("map", manifest.map.get("id"), served.map.get("id")),
+        ("learner", manifest.learner.get("name"), served.learner.get("name")),
+        ("shape", _shapes(manifest), _shapes(served)),
+    )
+    for what, own, other in pairs:
+        if own != other:
+            raise MoveRefused(
+                "other_space",
+                field,
+                f"version {manifest.number} has another {what} than version {served.number}, "
+                f"which is served: {own}, not {other}",
+                "serve it from a checkpoint folder of its own: items and queries must be mapped anew for it",
+                EX_DATAERR,
+            )
+
+
+def _shapes(manifest: Manifest) -> str:
+    """What the learner's arrays hold: "W 12 x 12"; counters and the like are left out."""
+    return ", ".join(
+        f"{spec.name} {' x '.join(map(str, spec.shape))}" for spec in learner_specs(manifest) if spec.shape
+    )
+
 
 ATTEMPTS = 32
 """Races lost in a row before giving up: each is an entry that somebody else has written meanwhile."""
@@ -24,7 +126,7 @@ ASKED = "asked for"
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class AliasMove:
     """One alias moved, or what would be moved.
 
     kind: PROMOTE or ROLLBACK. before: the version it meant until then, after: the one from now on, None:
@@ -51,7 +153,7 @@ def promote(
     by: str,
     reason: str = ASKED,
     dry_run: bool = False,
-) -> Moved:
+) -> AliasMove:
     """Point `alias` (`stable`, or any name that is not reserved or pinned) at a version, by number or name.
 
     Refused: no such version, one that does not load (damaged, altered, another format), NaN or infinite
@@ -59,7 +161,9 @@ def promote(
     at, the reserved names `latest` and `best`, a pinned name. CheckpointError when the folder cannot be
     read or written.
     """
-    return _move(versions, ledger, Wish("promote", alias, version), by=by, reason=reason, dry_run=dry_run)
+    return _move(
+        versions, ledger, MoveRequest("promote", alias, version), by=by, reason=reason, dry_run=dry_run
+    )
 
 
 def rollback(
@@ -71,13 +175,13 @@ def rollback(
     by: str,
     reason: str = ASKED,
     dry_run: bool = False,
-) -> Moved:
+) -> AliasMove:
     """Point `alias` at the version it pointed at before, or at `to`; the same refusals as `promote`.
 
     Two rollbacks in a row go back by two promotions. Below the first promotion of `stable` lies what it meant
     then: the best version of that time, or version 0.
     """
-    return _move(versions, ledger, Wish("rollback", alias, to), by=by, reason=reason, dry_run=dry_run)
+    return _move(versions, ledger, MoveRequest("rollback", alias, to), by=by, reason=reason, dry_run=dry_run)
 
 
 def pin(
@@ -89,9 +193,9 @@ def pin(
     by: str,
     reason: str = ASKED,
     dry_run: bool = False,
-) -> Moved:
+) -> AliasMove:
     """Give a version a name that keeps it and that no promotion moves; the same refusals as `promote`."""
-    return _move(versions, ledger, Wish("pin", alias, version), by=by, reason=reason, dry_run=dry_run)
+    return _move(versions, ledger, MoveRequest("pin", alias, version), by=by, reason=reason, dry_run=dry_run)
 
 
 def unpin(
@@ -102,17 +206,17 @@ def unpin(
     by: str,
     reason: str = ASKED,
     dry_run: bool = False,
-) -> Moved:
+) -> AliasMove:
     """Take a name away, pinned or promoted; its version stays until retention takes it.
 
     `stable` then means the best version again, and follows it.
     """
-    return _move(versions, ledger, Wish("unpin", alias), by=by, reason=reason, dry_run=dry_run)
+    return _move(versions, ledger, MoveRequest("unpin", alias), by=by, reason=reason, dry_run=dry_run)
 
 
 def _move(
-    versions: VersionStore, ledger: Ledger, wish: Wish, *, by: str, reason: str, dry_run: bool
-) -> Moved:
+    versions: VersionStore, ledger: Ledger, wish: MoveRequest, *, by: str, reason: str, dry_run: bool
+) -> AliasMove:
     verified: set[tuple[int, int | None]] = set()
     for _ in range(ATTEMPTS):
         seen = look(versions, ledger)
@@ -128,7 +232,7 @@ def _move(
             continue
         _check_still_there(versions, ledger, entry)
         return _moved(move, by, reason, entry)
-    raise Refused(
+    raise MoveRefused(
         "busy",
         "alias",
         f"{ATTEMPTS} others wrote to the ledger first",
@@ -155,5 +259,5 @@ def _entry(move: Move, by: str, reason: str) -> dict[str, Any]:
     return {**said, "by": by, "reason": reason, "measures": dict(move.measures)}
 
 
-def _moved(move: Move, by: str, reason: str, entry: LedgerEntry | None) -> Moved:
-    return Moved(move.kind, move.alias, move.before, move.after, by, reason, entry, move.notes)
+def _moved(move: Move, by: str, reason: str, entry: LedgerEntry | None) -> AliasMove:
+    return AliasMove(move.kind, move.alias, move.before, move.after, by, reason, entry, move.notes)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints import Damaged, Version, VersionStore
-from daemon.config.model import ServingConfig
+from daemon.config.model import Config, ServingConfig
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
+from daemon.models.decide import MoveRefused
 from daemon.models.diff import (
     Diff,
     Queries,
@@ -23,22 +25,44 @@ from daemon.models.diff import (
     steps_of,
     turns_of,
 )
-from daemon.models.objects import Objects
-from daemon.models.refusal import Refused
-from daemon.versions.keyed_form import KeyedForm
-from daemon.versions.maps import map_of
-from daemon.versions.serving_form import serving_form
-from learners.block import Float32s
+from daemon.objects.mapped import map_catalog
+from daemon.objects.space import space_of
+from daemon.versions.forms import KeyedForm
+from daemon.versions.restore import map_of, read_map, serving_form
+from learners.block import Block, Float32s
 from learners.forms.quadratic import ServedForm, folds
 from learners.maps import FittedSpaceMap
 from learners.search import as_items
 from learners.spectrum import FULL_UP_TO, change, spectrum
+from streams.catalog import load_catalog
+
+
+@dataclass(frozen=True, slots=True)
+class MappedCatalog:
+    """Ids in row order, and the objects in the learner's space by the map `map_id`."""
+
+    ids: Sequence[str]
+    mapped: Block
+    map_id: str
+
+
+def catalog_objects(config: Config, versions: VersionStore, number: int) -> MappedCatalog | None:
+    """The objects of catalog.path by the map of version `number`; None where no catalog is configured.
+
+    Raises CatalogError, and Damaged for a version that does not load.
+    """
+    if not config.catalog.path:
+        return None
+    _, fitted = read_map(versions, number)
+    catalog = load_catalog(Path(config.catalog.path), space_of(config))
+    return MappedCatalog(catalog.ids, map_catalog(catalog, fitted), fitted.id)
+
 
 LONG = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CompareOptions:
     """How much to tell. entries, directions, moved: longest lists; queries: size of the sample, 0 asks none;
     seed: of the sample. key: whose model is compared, where there is one per key.
     """
@@ -55,8 +79,8 @@ def compare(
     versions: VersionStore,
     pair: tuple[int, int],
     serving: ServingConfig,
-    objects: Objects | None,
-    asked: Asked = Asked(),
+    objects: MappedCatalog | None,
+    asked: CompareOptions = CompareOptions(),
 ) -> Diff:
     """Load both versions of `pair`, (before, after), and compare them; nothing is written.
 
@@ -82,7 +106,7 @@ def diff_of(
     matrices: Matrices,
     fitted: FittedSpaceMap,
     *,
-    asked: Asked,
+    asked: CompareOptions,
     queries: Queries | None,
     skipped: Sequence[str] = (),
 ) -> Diff:
@@ -119,8 +143,8 @@ def _queries(
     versions: VersionStore,
     pair: tuple[Version, Version],
     serving: ServingConfig,
-    objects: Objects,
-    asked: Asked,
+    objects: MappedCatalog,
+    asked: CompareOptions,
 ) -> Queries:
     if objects.map_id != pair[0].manifest.map.get("id"):
         raise UserError(
@@ -159,13 +183,13 @@ def _load(versions: VersionStore, number: int) -> Version:
         return versions.load(number)
     except Damaged as error:
         told = f"version {number} does not load: {error.place}: {error.problem}"
-        raise Refused("damaged", "version", told, error.remedy, EX_DATAERR) from error
+        raise MoveRefused("damaged", "version", told, error.remedy, EX_DATAERR) from error
 
 
 def _same_space(old: Version, new: Version) -> None:
     own, other = ((v.manifest.space, v.manifest.map.get("id")) for v in (old, new))
     if own != other:
-        raise Refused(
+        raise MoveRefused(
             "other_space",
             "version",
             f"versions {old.manifest.number} and {new.manifest.number} are of different spaces or maps: "

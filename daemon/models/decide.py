@@ -1,22 +1,71 @@
-"""Which move a wish amounts to, from one look at the versions and the ledger. Pure."""
+"""Which move a request amounts to, from one look at the versions and the ledger, or why it is refused.
+Pure.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from checkpoints import resolve
 from checkpoints.aliases import BEST, LATEST, PIN, STABLE, Meaning, before, meaning, moves, names
 from checkpoints.ledger import LedgerEntry
-from daemon.models.refusal import Refused, no_such_version
+from daemon.exits import EX_USAGE, UserError
+from daemon.text import number_runs
+
+Reason = Literal[
+    "no_such_version",
+    "damaged",
+    "not_finite",
+    "other_space",
+    "already_there",
+    "reserved",
+    "pinned",
+    "bad_name",
+    "nothing_before",
+    "busy",
+]
+
+
+class MoveRefused(UserError):
+    """A move that is not made; nothing was written.
+
+    reason: one word of a closed set. field: `version`, `alias` or `to`, the argument that is at fault.
+    """
+
+    def __init__(self, reason: Reason, field: str, message: str, remedy: str, code: int = EX_USAGE) -> None:
+        super().__init__(message, remedy, code)
+        self.reason = reason
+        self.field = field
+
+
+def no_such_version(name: int | str, kept: Sequence[int], field: str = "version") -> MoveRefused:
+    """For a number that is not there (never written, or pruned) or a name that means no version."""
+    known = number_runs(kept) or "none yet"
+    return MoveRefused(
+        "no_such_version",
+        field,
+        f"there is no version {str(name)[:80]}",
+        f"versions: {known}; see `tripletd models list`",
+    )
+
+
+def number_of(name: str, kept: Sequence[int], entries: Iterable[LedgerEntry]) -> int:
+    """The listed version that a number or name means; raises Refused."""
+    number = resolve(name, kept, entries)
+    if number is None:
+        raise no_such_version(name, kept)
+    return number
+
 
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 Verb = Literal["promote", "rollback", "pin", "unpin"]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StoreSnapshot:
     """One look. versions: numbers listed, ascending; entries: the ledger's readable ones, ascending;
     unreadable: numbers of the others; last: the highest number taken.
     """
@@ -32,7 +81,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class MoveRequest:
     """What somebody asks for. version: a number, a name, or None (rollback: where it was before; unpin)."""
 
     verb: Verb
@@ -52,7 +101,7 @@ class Move:
     notes: tuple[str, ...] = ()
 
 
-def decide(wish: Wish, seen: Seen) -> Move:
+def decide(wish: MoveRequest, seen: StoreSnapshot) -> Move:
     """The move that a wish amounts to. Raises Refused; whether the version loads is looked at elsewhere."""
     _check_name(wish.alias)
     last = moves(seen.entries).get(wish.alias)
@@ -63,7 +112,7 @@ def decide(wish: Wish, seen: Seen) -> Move:
         raise _pinned(wish.alias, last)
     now = seen.means(wish.alias)
     if last is not None and after == last.version and not now.doubts:
-        raise Refused(
+        raise MoveRefused(
             "already_there",
             "to" if wish.verb == "rollback" else "version",
             f"{wish.alias} points at version {after} already, by entry {last.n} of the ledger",
@@ -74,7 +123,7 @@ def decide(wish: Wish, seen: Seen) -> Move:
     return Move(kind, wish.alias, now.version, after, measures, _notes(now, after, seen))
 
 
-def in_doubt(seen: Seen) -> list[str]:
+def in_doubt(seen: StoreSnapshot) -> list[str]:
     """One line for each name that an unreadable entry may have moved, with what it means until that is
     settled."""
     return [
@@ -88,14 +137,14 @@ def in_doubt(seen: Seen) -> list[str]:
 def _check_name(alias: str) -> None:
     if alias in (LATEST, BEST):
         whose = "the newest version" if alias == LATEST else "the validator's choice"
-        raise Refused(
+        raise MoveRefused(
             "reserved",
             "alias",
             f"{alias} is {whose} and is not moved by hand",
             f"move `{STABLE}` instead, or a name of your own; the servers of that name follow",
         )
     if not NAME.fullmatch(alias):
-        raise Refused(
+        raise MoveRefused(
             "bad_name",
             "alias",
             f"{alias[:80]!r} is no name for a version",
@@ -103,7 +152,7 @@ def _check_name(alias: str) -> None:
         )
 
 
-def _number(wish: Wish, seen: Seen) -> int:
+def _number(wish: MoveRequest, seen: StoreSnapshot) -> int:
     """The version asked for, which is listed. Raises Refused."""
     field_name = "to" if wish.verb == "rollback" else "version"
     name = str(wish.version)
@@ -113,13 +162,13 @@ def _number(wish: Wish, seen: Seen) -> int:
     return number
 
 
-def _step_back(wish: Wish, seen: Seen, last: LedgerEntry | None) -> int:
+def _step_back(wish: MoveRequest, seen: StoreSnapshot, last: LedgerEntry | None) -> int:
     """Where `alias` was before. Raises Refused where there is no such place, or it is pruned."""
     if _is_pin(last):
         raise _pinned(wish.alias, last)
     number = before(wish.alias, seen.entries)
     if number is None:
-        raise Refused(
+        raise MoveRefused(
             "nothing_before",
             "alias",
             f"{wish.alias} was never promoted, so there is nothing to go back to",
@@ -130,10 +179,10 @@ def _step_back(wish: Wish, seen: Seen, last: LedgerEntry | None) -> int:
     return number
 
 
-def _take_away(wish: Wish, seen: Seen, last: LedgerEntry | None) -> Move:
+def _take_away(wish: MoveRequest, seen: StoreSnapshot, last: LedgerEntry | None) -> Move:
     now = seen.means(wish.alias)
     if last is None or (last.version is None and not now.doubts):
-        raise Refused(
+        raise MoveRefused(
             "already_there",
             "alias",
             f"{wish.alias} points at no version of its own",
@@ -145,7 +194,7 @@ def _take_away(wish: Wish, seen: Seen, last: LedgerEntry | None) -> Move:
     return Move("ROLLBACK", wish.alias, now.version, None, notes=(*told, *_doubts(now)))
 
 
-def _notes(now: Meaning, after: int, seen: Seen) -> tuple[str, ...]:
+def _notes(now: Meaning, after: int, seen: StoreSnapshot) -> tuple[str, ...]:
     """What the one who moves should know beside: doubts that end with this, and the validator's refusal."""
     judged = [entry for entry in seen.entries if entry.kind == "KEEP" and entry.version == after]
     refused = (
@@ -180,8 +229,8 @@ def _target(last: LedgerEntry | None) -> int | None:
     return last.version if last is not None else None
 
 
-def _pinned(alias: str, last: LedgerEntry | None) -> Refused:
-    return Refused(
+def _pinned(alias: str, last: LedgerEntry | None) -> MoveRefused:
+    return MoveRefused(
         "pinned",
         "alias",
         f"{alias} is pinned to version {_target(last)}",

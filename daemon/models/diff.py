@@ -19,7 +19,7 @@ K = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FeatureChange:
     """Two features (equal on the diagonal) whose similarity went from `before` to `after`."""
 
     first: str
@@ -29,7 +29,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class DirectionChange:
     """A direction along which similarity rose (value > 0) or fell: features with their weights in it."""
 
     value: float
@@ -75,8 +75,8 @@ class Diff:
     dim: int
     relative: float | None
     symmetric: float | None
-    steps: tuple[Step, ...]
-    directions: tuple[Turn, ...]
+    steps: tuple[FeatureChange, ...]
+    directions: tuple[DirectionChange, ...]
     spectra: tuple[Spectrum, ...]
     queries: Queries | None
     skipped: tuple[str, ...]
@@ -98,15 +98,15 @@ def feature_names(fitted: FittedSpaceMap) -> Callable[[int], str]:
     return name
 
 
-def steps_of(change: Change, name: Callable[[int], str]) -> tuple[Step, ...]:
+def steps_of(change: Change, name: Callable[[int], str]) -> tuple[FeatureChange, ...]:
     """The changed entries by name."""
-    return tuple(Step(name(e.row), name(e.column), e.before, e.after) for e in change.entries)
+    return tuple(FeatureChange(name(e.row), name(e.column), e.before, e.after) for e in change.entries)
 
 
-def turns_of(change: Change, name: Callable[[int], str]) -> tuple[Turn, ...]:
+def turns_of(change: Change, name: Callable[[int], str]) -> tuple[DirectionChange, ...]:
     """The changed directions by name."""
     return tuple(
-        Turn(one.value, tuple((name(j), weight) for j, weight in one.coordinates))
+        DirectionChange(one.value, tuple((name(j), weight) for j, weight in one.coordinates))
         for one in change.directions
     )
 

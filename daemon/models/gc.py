@@ -19,7 +19,7 @@ RESUMED = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class GcResult:
     """What went, or would go (dry run): `gone`, ascending, and `size`, its bytes by the manifests; `kept`:
     version -> why it stays.
     """
@@ -30,7 +30,7 @@ class Collected:
     dry_run: bool
 
 
-def gc(versions: VersionStore, ledger: Ledger, keep: int, *, dry_run: bool = False) -> Collected:
+def gc(versions: VersionStore, ledger: Ledger, keep: int, *, dry_run: bool = False) -> GcResult:
     """Delete the versions that no rule keeps, oldest first; each leaves its manifest as a line of history.
 
     Kept: version 0, the newest `keep` (at least two), the newest two that load (a learner goes on from
@@ -49,7 +49,7 @@ def gc(versions: VersionStore, ledger: Ledger, keep: int, *, dry_run: bool = Fal
     sizes = {number: _size(versions, number) for number in going}
     if not dry_run:
         going = prune(versions, lambda: {*protected(ledger.whole()), *resumed}, keep, lambda: None)
-    return Collected(tuple(going), sum(sizes.get(number, 0) for number in going), kept, dry_run)
+    return GcResult(tuple(going), sum(sizes.get(number, 0) for number in going), kept, dry_run)
 
 
 def reasons(

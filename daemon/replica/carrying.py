@@ -13,8 +13,7 @@ from daemon.config.model import ServingConfig
 from daemon.replica.loading import Buffers
 from daemon.replica.model import ModelSpace
 from daemon.versions.algorithms import algorithm_of
-from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind
-from daemon.versions.matrix_form import power_of
+from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind, power_of
 from learners.forms.carried import CarriedForm, Tangent
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm

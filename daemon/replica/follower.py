@@ -24,7 +24,7 @@ from daemon.replica.refusals import Refusals, Refused
 from daemon.replica.settings import Shelf
 from daemon.replica.stepping import NO_TIMES, Stepper, Told
 from daemon.replica.swapping import Swapper
-from daemon.versions.counters import records_of
+from daemon.versions.contents import records_of
 
 POLL_S = 0.05
 TURN_S = 0.05

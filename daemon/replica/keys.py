@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon.replica.view import View
+from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts
-from daemon.versions.keyed_form import KeyedForm
 from learners.forms.quadratic import ServedForm
 
 UNKNOWN, NOT_LEARNED = "unknown_key", "not_learned"

@@ -12,7 +12,7 @@ import structlog
 from checkpoints.manifest import Manifest
 from daemon.replica.line import Line, Lost, Meaning
 from daemon.replica.settings import Steps
-from daemon.versions.counters import records_of
+from daemon.versions.contents import records_of
 from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, StreamError
 from streams.source import RecordBatch, Source
 from streams.steps.codec import Joiner

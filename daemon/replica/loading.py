@@ -19,9 +19,9 @@ from daemon.replica.model import ModelSpace
 from daemon.replica.refusals import Refused
 from daemon.replica.settings import Shelf
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
-from daemon.versions.counters import records_of
+from daemon.versions.contents import records_of
 from daemon.versions.forms import CARRIED
-from daemon.versions.serving_form import DERIVED, settings_digest
+from daemon.versions.restore import DERIVED, settings_digest
 from learners.block import Float32s
 from learners.errors import LearnerError
 from learners.forms.carried import Tangent

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from checkpoints.manifest import ArraySpec, Manifest
 from daemon.config.keys import KeysConfig
-from daemon.versions.algorithm import NO_VIEWS, Columns
-from daemon.versions.arrays import learner_specs
-from daemon.versions.by_key import ONE_MODEL, keys_of
+from daemon.versions.algorithms import NO_VIEWS, ONE_MODEL, Columns, keys_of
+from daemon.versions.contents import learner_specs
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from checkpoints.errors import CheckpointError, Report
 from checkpoints.versions import VersionStore
 from daemon.replica.model import ModelSpace
 from daemon.versions.algorithms import columns_of
-from daemon.versions.maps import read_map
+from daemon.versions.restore import read_map
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap
 

@@ -14,7 +14,7 @@ from daemon.replica.desk import Desk
 from daemon.replica.line import Apply, Lost, Relabel
 from daemon.replica.listener import Listener
 from daemon.replica.model import ModelId
-from daemon.versions.counters import records_of
+from daemon.versions.contents import records_of
 from learners.block import Block, TripletBatch
 from learners.errors import LearnerError
 from learners.steps import StepBatch, TripletSteps

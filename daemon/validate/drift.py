@@ -7,11 +7,16 @@ Only a *rising* loss counts: a detector also fires when the loss falls, which as
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from river.drift import ADWIN, PageHinkley
+
+from daemon.validate.decide import JudgedHistory, Positions
+from daemon.validate.holdout import HeldImpression, Window
+from daemon.validate.measures import Float
+from streams.event import Impression
 
 DriftKind = Literal["adwin", "page_hinkley", "off"]
 
@@ -20,7 +25,7 @@ RECENT = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Risen:
+class LossRise:
     """A drift: the mean loss before it and the recent mean at its detection."""
 
     before: float
@@ -58,7 +63,7 @@ class LossDrift:
         """Mean loss since the last drift (0 before the first value)."""
         return self._mean
 
-    def update(self, loss: float) -> Risen | None:
+    def update(self, loss: float) -> LossRise | None:
         """Take the loss of one impression; how it rose, when it has risen for good. NaN is ignored."""
         if self._detector is None or math.isnan(loss):
             return None
@@ -70,7 +75,7 @@ class LossDrift:
         if not self._detector.drift_detected:
             return None
         self._count, self._mean = 1, self._recent
-        return Risen(before, self._recent) if self._recent > before else None
+        return LossRise(before, self._recent) if self._recent > before else None
 
 
 def _detector(kind: DriftKind) -> Detector | None:
@@ -79,3 +84,55 @@ def _detector(kind: DriftKind) -> Detector | None:
     if kind == "page_hinkley":
         return PageHinkley(min_instances=30, delta=0.005, threshold=10.0, mode="up")  # type: ignore[no-any-return]
     return None
+
+
+LossesOf: TypeAlias = Callable[[Sequence[Impression]], Float]
+"""Holdout loss of each impression under one version, float64[n]."""
+
+
+class DriftWatch:
+    """One detector, made anew when another version becomes best or a STOP is given.
+
+    It is primed with what the window held before, at a STOP with what it held when the STOP was given:
+    after a restart the impressions since then are taken again, so that a restart hides no drift.
+    """
+
+    def __init__(self, kind: DriftKind) -> None:
+        self._kind = kind
+        self._watched: tuple[int, Positions | None] | None = None
+        self._drift = LossDrift(kind)
+
+    @property
+    def mean(self) -> float:
+        """Mean holdout loss of the best version."""
+        return self._drift.mean
+
+    def take(
+        self, losses_of: LossesOf, history: JudgedHistory, window: Window, fresh: Sequence[HeldImpression]
+    ) -> LossRise | None:
+        """Feed new impressions to the detector; how the loss rose when it has. `losses_of` is the best
+        version's.
+        """
+        if self._kind == "off":
+            return None
+        if self._watched != (history.promoted or 0, history.stopped_at):
+            self._watched = (history.promoted or 0, history.stopped_at)
+            before, fresh = _split(window, history.stopped_at)
+            losses = losses_of([held.impression for held in before])
+            self._drift = LossDrift(self._kind, losses.tolist())
+        if not fresh:
+            return None
+        risen: LossRise | None = None
+        for loss in losses_of([held.impression for held in fresh]).tolist():
+            risen = self._drift.update(loss) or risen
+        return risen
+
+
+def _split(window: Window, stopped_at: Positions | None) -> tuple[list[HeldImpression], list[HeldImpression]]:
+    """The window before and after the STOP; all of it is before when none was given by the validator."""
+    before: list[HeldImpression] = []
+    after: list[HeldImpression] = []
+    for held in window:
+        known = not stopped_at or held.offset < stopped_at.get(held.partition, 0)
+        (before if known else after).append(held)
+    return before, after

@@ -11,7 +11,7 @@ import structlog
 from daemon.exits import EX_TEMPFAIL, UserError
 
 TELL_SECONDS = 2.0
-PATIENCE_SECONDS = 30.0
+WAIT_LIMIT_SECONDS = 30.0
 START_LEARN = "is learn running? run `tripletd learn` first, or both with `tripletd up`"
 
 log = structlog.get_logger("tripletd.validate")
@@ -29,7 +29,7 @@ def short_of_end(
     return None
 
 
-def learning_goes_on() -> bool:
+def learner_is_running() -> bool:
     """Whether the learner started beside this validator has not finished: its starter holds stdin open."""
     try:
         return not select.select([sys.stdin], [], [], 0.0)[0]
@@ -37,7 +37,7 @@ def learning_goes_on() -> bool:
         return False
 
 
-class Patience:
+class WaitLimit:
     """Counts the time in which nothing moved, while no learner is known to be at work.
 
     clock: monotonic, in seconds. learning: whether a learner is known to be at work.
@@ -63,7 +63,7 @@ class Patience:
             log.info("waiting", reason=missing)
         if self._learning():
             self._since = max(self._since, self._clock() - TELL_SECONDS)
-        elif waited >= PATIENCE_SECONDS:
+        elif waited >= WAIT_LIMIT_SECONDS:
             raise UserError(
-                f"{missing}; nothing new came within {PATIENCE_SECONDS:.0f} s", remedy, EX_TEMPFAIL
+                f"{missing}; nothing new came within {WAIT_LIMIT_SECONDS:.0f} s", remedy, EX_TEMPFAIL
             )

@@ -19,14 +19,11 @@ from checkpoints.versions import VersionStore
 from daemon.config.model import Config
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.objects.space import space_of
-from daemon.validate.bench import holdout_rule, open_judgments
-from daemon.validate.judged import JudgedQueries
-from daemon.validate.objects import MappedObjects
-from daemon.validate.scorer import Scorer
-from daemon.versions.algorithms import algorithm_of, columns_of, learner_config_of
-from daemon.versions.kernel_settings import kernel_names
-from daemon.versions.maps import map_of
-from daemon.versions.serving_form import learner_of
+from daemon.validate.catalog import JudgedQueries
+from daemon.validate.inputs import holdout_rule, open_judgments
+from daemon.validate.scorer import MappedObjects, Scorer
+from daemon.versions.algorithms import algorithm_of, columns_of, kernel_names, learner_config_of
+from daemon.versions.restore import learner_of, map_of
 from learners.forms.quadratic import ServedForm
 from learners.hedge import HedgeConfig, first_standing
 from learners.maps import FittedSpaceMap

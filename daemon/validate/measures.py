@@ -1,4 +1,5 @@
-"""Retrieval measures on NumPy arrays: average precision, P@k, nDCG, AUC, hinge loss, macro averages.
+"""Retrieval measures on NumPy arrays: average precision, P@k, nDCG, AUC, hinge loss, position-balanced
+accuracy.
 
 Conventions, the same everywhere here: a higher score ranks first; **ties go to the lower candidate index**,
 so every measure is a deterministic function of its arrays; a query is never its own candidate (callers pass
@@ -181,3 +182,34 @@ def weighted_auc(scores: Scores, ordered: Scores, targets: Rows, weights: Float,
     below = np.searchsorted(ordered, wanted, side="left") - np.searchsorted(out, wanted, side="left")
     upto = np.searchsorted(ordered, wanted, side="right") - np.searchsorted(out, wanted, side="right")
     return float(np.average((below + 0.5 * (upto - below - 1)) / others, weights=weights))
+
+
+class PositionBalance:
+    """Counts over the lists of a window, gathered part by part. Memory: two float64 [L, L]."""
+
+    def __init__(self, length: int) -> None:
+        self._pairs = np.zeros((length, length))
+        self._won = np.zeros((length, length))
+
+    def add(self, scores: Scores, clicked: Mask, valid: Mask) -> None:
+        """Take lists: scores [n, L], clicked and valid bool[n, L]. Ties win one half."""
+        pairs = clicked[:, :, None] & (valid & ~clicked)[:, None, :]
+        above = scores[:, :, None] > scores[:, None, :]
+        equal = scores[:, :, None] == scores[:, None, :]
+        self._pairs += pairs.sum(axis=0)
+        self._won += (pairs & above).sum(axis=0) + 0.5 * (pairs & equal).sum(axis=0)
+
+    def value(self) -> float:
+        """Mean over rank pairs of the mean of both accuracies, weighted by a b / (a + b) for the number of
+        lists a with the upper and b with the lower rank clicked: the inverse variance of such a mean, up to
+        a factor. NaN when no rank pair has both.
+        """
+        upper = np.triu_indices(len(self._pairs), 1)
+        a, b = self._pairs[upper], self._pairs.T[upper]
+        both = (a > 0) & (b > 0)
+        if not both.any():
+            return float("nan")
+        a, b = a[both], b[both]
+        accuracy: Float = (self._won[upper][both] / a + self._won.T[upper][both] / b) / 2
+        weights = a * b / (a + b)
+        return float((weights * accuracy).sum() / weights.sum())

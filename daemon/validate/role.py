@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import structlog
 
@@ -13,11 +14,22 @@ from daemon.exits import EX_OK
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry import ValidateMetrics
 from daemon.telemetry.build import add_place
-from daemon.validate.bench import open_bench
-from daemon.validate.ending import Patience, learning_goes_on
-from daemon.validate.options import ValidateOptions
+from daemon.validate.ending import WaitLimit, learner_is_running
+from daemon.validate.inputs import open_inputs
 from daemon.validate.validator import Validator
 from streams.errors import StreamUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateOptions:
+    """One run: leave when the holdout is read, the newest version judged and nothing more will come.
+
+    `beside_learn`: the learner was started along with it, and is at work for as long as stdin is open.
+    """
+
+    exit_when_caught_up: bool = False
+    beside_learn: bool = False
+
 
 WAIT_SECONDS = 0.2
 
@@ -41,14 +53,14 @@ def run(
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         outside = open_runtime(stack, config, metrics.registry, config.http.validate_port, load)
-        bench = open_bench(stack, config, metrics)
+        bench = open_inputs(stack, config, metrics)
         validator = Validator(bench, config.validate, bench.rule)
-        patience = Patience(clock, learning_goes_on if options.beside_learn else lambda: False)
+        patience = WaitLimit(clock, learner_is_running if options.beside_learn else lambda: False)
         outside.started()
         return _loop(validator, outside, patience if options.exit_when_caught_up else None)
 
 
-def _loop(validator: Validator, outside: RoleRuntime, patience: Patience | None) -> int:
+def _loop(validator: Validator, outside: RoleRuntime, patience: WaitLimit | None) -> int:
     """Read what is there, watch it for drift, judge the newest version, rest when there was nothing to do."""
 
     signals, pulse = outside.signals, outside.pulse

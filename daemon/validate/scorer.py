@@ -1,20 +1,133 @@
-"""Scores of one version's serving form, with the norms of the catalog's objects computed once."""
+"""The objects of a window in the learner's space, the window prepared for judging, and the scores of one
+version's serving form.
+
+What is the same for every version judged on a window is prepared once (`Panel`); the norms of the catalog's
+objects, and the features of a form that does not fold, are computed once per version (`Scorer`).
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.validate.measures import Rows
-from daemon.validate.objects import MappedObjects
-from daemon.validate.pair_scores import PairScores
-from learners.block import Block, DenseBlock, Float32s, against
+from daemon.objects.mapped import as_blocks, map_catalog, overlay
+from daemon.validate.measures import Float, Mask, Rows, propensity_weights
+from learners.block import Block, DenseBlock, Float32s, SparseBlock, against
+from learners.faults import dense_rows
 from learners.forms.diagonal import IdentityForm
-from learners.forms.quadratic import ServedForm, apply_terms, folds, has_terms, terms_of
-from streams.event import ObjectRef
+from learners.forms.quadratic import ServedForm, apply_terms, featured, folds, has_terms, terms_of
+from learners.maps import FittedSpaceMap
+from streams.catalog import Catalog
+from streams.event import Impression, ObjectRef, SpaceSpec
+from streams.resolve import Resolver, gather_objects
+
+
+def check_impression(impression: Impression, space: SpaceSpec, catalog: Catalog | None) -> None:
+    """Raise Poison unless every object is in the catalog or brings all views of the space in the right
+    size.
+    """
+    Resolver(space, catalog).check_space(impression.space)
+    gather_objects((impression.query, *impression.shown), space, catalog)
+
+
+class MappedObjects:
+    """Objects in the learner's space under one frozen map.
+
+    Holds the mapped catalog (4 bytes per dense value, 8 per sparse entry), made once per map: all versions of
+    a store share their map. `catalog` is None without one.
+    """
+
+    def __init__(self, space: SpaceSpec, catalog: Catalog | None, fitted: FittedSpaceMap) -> None:
+        self._space = space
+        self._catalog = catalog
+        self._fitted = fitted
+        self.catalog: Block | None = None if catalog is None else map_catalog(catalog, fitted)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the learner's space."""
+        return self._fitted.dim
+
+    @property
+    def width(self) -> int:
+        """Floats a mapped object takes: the dimension, or twice the mean entries of a sparse catalog's
+        objects.
+        """
+        if not isinstance(self.catalog, SparseBlock):
+            return self.dim
+        return min(self.dim, 1 + 2 * len(self.catalog.values) // max(1, len(self.catalog)))
+
+    @property
+    def map_id(self) -> str:
+        """Id of the map."""
+        return self._fitted.id
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Ids of the catalog in row order; empty without one."""
+        return () if self._catalog is None else self._catalog.ids
+
+    def row_of(self, ref: ObjectRef) -> int | None:
+        """The catalog row with this object's id, whether or not it brought features of its own."""
+        if self._catalog is None or ref.id is None:
+            return None
+        return self._catalog.row_of(ref.id)
+
+    def block(self, refs: Sequence[ObjectRef]) -> tuple[Block, NDArray[np.int32]]:
+        """Mapped features, one row per object in order, and the catalog rows they are from.
+
+        A row is -1 where the object brought features of its own: they win over the catalog's. The objects
+        must have passed `check_impression` with the same space and catalog.
+        """
+        role = gather_objects(refs, self._space, self._catalog)
+        if role.inline is None:
+            assert self.catalog is not None, "an object by id alone was checked against the catalog"
+            return self.catalog.take(role.rows), role.rows
+        mapped = self._fitted.transform(as_blocks(role.inline))
+        named: NDArray[np.bool_] = role.rows >= 0
+        if self.catalog is not None and named.any():
+            mapped = overlay(mapped, self.catalog, role.rows, named)
+        return mapped, role.rows
+
+
+class PairScores:
+    """Holds the features of the catalog's objects where the form has any: 4 F bytes each."""
+
+    def __init__(self, form: ServedForm, objects: MappedObjects) -> None:
+        self._form = form
+        has_some = featured(form) and objects.catalog is not None
+        self.catalog = self._made(objects.catalog) if has_some and objects.catalog is not None else None
+
+    def features(self, block: Block, rows: NDArray[np.int32]) -> Float32s:
+        """Of objects from these catalog rows, -1 for those that brought features of their own; float32
+        [n, F], F = 0 for a form without any."""
+        if self.catalog is None:
+            return self._made(block)
+        found = self.catalog[rows]
+        own = np.flatnonzero(rows < 0)
+        if len(own):
+            found[own] = self._made(block.take(own))
+        return found
+
+    def ready(self, block: Block, rows: NDArray[np.int32]) -> Float32s:
+        """Queries with their features beside them, float32 [n, d + F]."""
+        return np.hstack([dense_rows(block), self.features(block, rows)])
+
+    def scores(self, queries: Float32s, items: Block, features: Float32s) -> Float32s:
+        """Of all pairs, float32 [queries, items]; queries: as `ready` gives them."""
+        dim = self._form.dim
+        asked = DenseBlock(queries[:, :dim])
+        if featured(self._form):
+            own = np.ascontiguousarray(queries[:, dim:])
+            return self._form.pair_scores(asked, own, items, features)
+        return self._form.scores(asked, items)
+
+    def _made(self, block: Block) -> Float32s:
+        return self._form.features(block) if featured(self._form) else np.zeros((len(block), 0), np.float32)
 
 
 class NotFinite(Exception):
@@ -22,7 +135,7 @@ class NotFinite(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ScorableItems:
     """Objects ready to be scored by one version: mapped features, `terms_of` each where there are any, and
     what a form that does not fold keeps of each."""
 
@@ -30,9 +143,11 @@ class Items:
     terms: Float32s | None
     features: Float32s | None = None
 
-    def take(self, rows: NDArray[np.int64]) -> Items:
+    def take(self, rows: NDArray[np.int64]) -> ScorableItems:
         """Some of them, without their terms."""
-        return Items(self.block.take(rows), None, None if self.features is None else self.features[rows])
+        return ScorableItems(
+            self.block.take(rows), None, None if self.features is None else self.features[rows]
+        )
 
 
 class Scorer:
@@ -63,13 +178,13 @@ class Scorer:
             folded *= self._terms_of(block, rows)[:, None]
         return folded
 
-    def items(self, refs: Sequence[ObjectRef]) -> Items:
+    def items(self, refs: Sequence[ObjectRef]) -> ScorableItems:
         """Any objects, ready to be scored."""
         block, rows = self._objects.block(refs)
         features = None if self._pairs is None else self._pairs.features(block, rows)
-        return Items(block, self._terms_of(block, rows) if has_terms(self._form) else None, features)
+        return ScorableItems(block, self._terms_of(block, rows) if has_terms(self._form) else None, features)
 
-    def against(self, folded: Float32s, items: Items) -> Float32s:
+    def against(self, folded: Float32s, items: ScorableItems) -> Float32s:
         """Scores of all queries against all items, [queries, items]."""
         return self._finish(self._products(folded, items), items.terms)
 
@@ -95,12 +210,14 @@ class Scorer:
             products[mine] = self._products(folded[query : query + 1], items.take(mine))[0]
         return self._finish(products, items.terms)
 
-    def _every(self) -> Items:
+    def _every(self) -> ScorableItems:
         """The catalog's objects."""
         assert self._objects.catalog is not None
-        return Items(self._objects.catalog, self._terms, None if self._pairs is None else self._pairs.catalog)
+        return ScorableItems(
+            self._objects.catalog, self._terms, None if self._pairs is None else self._pairs.catalog
+        )
 
-    def _products(self, folded: Float32s, items: Items) -> Float32s:
+    def _products(self, folded: Float32s, items: ScorableItems) -> Float32s:
         if self._pairs is None:
             return against(folded, items.block)
         features = items.features
@@ -134,3 +251,117 @@ def _row_products(folded: Float32s, items: Block) -> Float32s:
     query = owner // max(1, len(items) // max(1, len(folded)))
     products = items.values * folded[query, items.indices]
     return np.bincount(owner, products, minlength=len(items)).astype(np.float32)
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLists:
+    """n shown lists padded to the longest, L: `valid`, `clicked` bool[n, L], `weights` float64[n, L]
+    (1/propensity, clipped; 1 where none was logged).
+    """
+
+    valid: Mask
+    clicked: Mask
+    weights: Float
+
+    @property
+    def shown_order(self) -> Rows:
+        """Ranks of the order the user saw, int64[n, L]."""
+        count, length = self.valid.shape
+        return np.tile(np.arange(1, length + 1, dtype=np.int64), (count, 1))
+
+    def slice(self, part: slice) -> ShownLists:
+        """Some of the lists, not copied."""
+        return ShownLists(self.valid[part], self.clicked[part], self.weights[part])
+
+
+def shown_lists(impressions: Sequence[Impression]) -> ShownLists:
+    """Pad impressions to arrays."""
+    length = max((len(impression.shown) for impression in impressions), default=1)
+    shape = (len(impressions), length)
+    lengths = np.array([len(impression.shown) for impression in impressions], np.int64)
+    valid = np.arange(length) < lengths[:, None]
+    clicked, weights = np.zeros(shape, bool), np.ones(shape)
+    for row, impression in enumerate(impressions):
+        clicked[row, list(impression.clicked)] = True
+        if impression.propensity is not None:
+            weights[row, : lengths[row]] = propensity_weights(np.asarray(impression.propensity, np.float64))
+    return ShownLists(valid, clicked, weights)
+
+
+def draws(impression_ids: Sequence[str], count: int, among: int) -> NDArray[np.int64]:
+    """For each impression `count` numbers in [0, among), int64[n, count]: uniform up to 2^-32, the same for
+    this impression on every machine and run.
+
+    A counter through the splitmix64 finaliser (Steele, Lea, Flood, OOPSLA 2014), started at a hash of the
+    id.
+    """
+    seeds = np.array([int.from_bytes(stable_order(one), "little") for one in impression_ids], np.uint64)
+    with np.errstate(over="ignore"):
+        state = seeds[:, None] + _GOLDEN * np.arange(1, count + 1, dtype=np.uint64)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state = state ^ (state >> np.uint64(31))
+    numbers: NDArray[np.int64] = (state % np.uint64(among)).astype(np.int64)
+    return numbers
+
+
+def stable_order(key: str) -> bytes:
+    """Sort key that picks a fixed, unbiased subset of ids however the window moves."""
+    return hashlib.blake2b(key.encode(), digest_size=8).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """n impressions with the impressions of one query side by side, queries in a stable order.
+
+    order: int64[n], place of each in the sequence it was made from. lists: their padded arrays [n, L].
+    shown: int64[n, L], catalog row of each shown object by its id, -1 without one. inline: bool[n, L],
+    whether it brought features of its own. query: int64[n], the query's catalog row or -1. group: int64[n],
+    ascending, number of the distinct query. queries: each distinct query as it was sent last.
+    """
+
+    impressions: Sequence[Impression]
+    order: Rows
+    lists: ShownLists
+    shown: Rows
+    inline: Mask
+    query: Rows
+    group: Rows
+    queries: Sequence[ObjectRef]
+
+    def __len__(self) -> int:
+        return len(self.impressions)
+
+
+def make_panel(objects: MappedObjects, impressions: Sequence[Impression]) -> Panel:
+    """Prepare impressions, oldest first."""
+    keys = [_key(impression) for impression in impressions]
+    places = {key: n for n, key in enumerate(sorted(set(keys), key=stable_order))}
+    groups = np.array([places[key] for key in keys], np.int64)
+    order = np.argsort(groups, kind="stable").astype(np.int64)
+    ordered = [impressions[place] for place in order.tolist()]
+    lists = shown_lists(ordered)
+    shown, inline = np.full(lists.valid.shape, -1, np.int64), np.zeros(lists.valid.shape, bool)
+    rows = [objects.row_of(ref) for one in ordered for ref in one.shown]
+    shown[lists.valid] = [-1 if row is None else row for row in rows]
+    inline[lists.valid] = [ref.features() is not None for one in ordered for ref in one.shown]
+    query = [objects.row_of(one.query) for one in ordered]
+    newest = {int(group): one.query for group, one in zip(groups[order], ordered, strict=True)}
+    return Panel(
+        ordered,
+        order,
+        lists,
+        shown,
+        inline,
+        np.array([-1 if row is None else row for row in query], np.int64),
+        groups[order],
+        [newest[group] for group in range(len(places))],
+    )
+
+
+def _key(impression: Impression) -> str:
+    """What makes queries the same: the id, or nothing. An id never starts with a control character."""
+    return impression.query.id if impression.query.id is not None else f"\0{impression.id}"

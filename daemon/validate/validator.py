@@ -1,42 +1,111 @@
-"""The validator's work: judge the newest version, write the verdicts, watch for drift, know when it is
-done.
+"""The validator's work: judge the newest version, write the verdicts, watch for drift, report, know when it
+is done.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import structlog
 
+from checkpoints.errors import CheckpointError
 from daemon.config.model import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.validate.bench import Bench
+from daemon.telemetry import ValidateMetrics
+from daemon.validate.candidates import Candidate, CandidateRejected
 from daemon.validate.decide import (
-    History,
+    DecisionRule,
+    Incumbent,
+    JudgedHistory,
     Positions,
     StopRule,
     best_version,
+    is_finite,
+    judge_by,
     next_to_judge,
     outstanding,
 )
-from daemon.validate.history import fold
+from daemon.validate.drift import DriftWatch
+from daemon.validate.evaluator import SYMMETRY, AnyEvaluator
+from daemon.validate.holdout import HeldImpression
+from daemon.validate.inputs import ValidatorInputs
 from daemon.validate.judge import Measures
-from daemon.validate.report import passed_over, report, report_best
-from daemon.validate.rules import DecisionRule, Standing, is_finite, judge_by
+from daemon.validate.ledger import (
+    REFERENCE,
+    REFUSED,
+    fold,
+    keep_entry,
+    refused_entry,
+    resume_entry,
+    verdict_entry,
+)
 from daemon.validate.scorer import NotFinite
-from daemon.validate.shelf import Candidate, Refused
-from daemon.validate.verdicts import keep_entry, refused_entry, resume_entry, verdict_entry
-from daemon.validate.watch import DriftWatch
-from daemon.validate.window import Held
-from daemon.validate.yardstick import Measuring
+from daemon.versions.key_verdicts import COSINE, LEARNED, verdicts_from_json
+
+log = structlog.get_logger("tripletd.validate")
+
+EXPORTED = (
+    "decision",
+    "map_full",
+    "p10_full",
+    "macro_map_full",
+    "macro_p10_full",
+    "balanced_hop",
+    "position_balanced",
+    "hop_auc",
+    "map_shown",
+    "ndcg_shown",
+    "map_clicks",
+    "clicked_vs_random",
+    "loss",
+    SYMMETRY,
+)
+
+
+def passed_over(error: CheckpointError) -> None:
+    """One warning for a verdict that cannot be read; the ledger tells each once."""
+    log.warning("verdict passed over", error=str(error))
+
+
+def report(
+    metrics: ValidateMetrics, history: JudgedHistory, number: int, measures: Mapping[str, Any]
+) -> None:
+    """Export what was judged: the version, version 0, the order the user saw, and the best when it is one of
+    the two.
+    """
+    metrics.stopped.set(history.stopped)
+    if measures.get(REFUSED):
+        return
+    metrics.record_measures("newest", number, _exported(measures))
+    verdicts = verdicts_from_json(measures)
+    if verdicts is not None:
+        found = Counter(one.verdict for one in verdicts.values())
+        metrics.record_keys({verdict: found[verdict] for verdict in (LEARNED, COSINE)})
+    metrics.record_measures("zero", 0, _exported(measures[REFERENCE]))
+    if history.promoted in (0, number):
+        of_best = measures if history.promoted else measures[REFERENCE]
+        metrics.record_measures("best", history.promoted, _exported(of_best))
+        metrics.best_holds.set(1)
+    seen = {"map_shown": measures["shown_order_map"], "ndcg_shown": measures["shown_order_ndcg"]}
+    metrics.record_measures("shown_order", None, seen)
+
+
+def report_best(metrics: ValidateMetrics, best: Incumbent, measures: Mapping[str, Any]) -> None:
+    """Export the best version as it stands on the newest window."""
+    metrics.record_measures("best", best.version, _exported({**measures, "decision": best.value}))
+    metrics.best_holds.set(best.holds)
+
+
+def _exported(measures: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: measures.get(name) for name in EXPORTED}
+
 
 MAX_POLLS = 64
 """Most batches read between two judgements: a fast holdout stream cannot keep the judge from work."""
-
-log = structlog.get_logger("tripletd.validate")
 
 
 class Validator:
@@ -44,23 +113,23 @@ class Validator:
     moment.
     """
 
-    def __init__(self, bench: Bench, config: ValidateConfig, rule: DecisionRule) -> None:
+    def __init__(self, bench: ValidatorInputs, config: ValidateConfig, rule: DecisionRule) -> None:
         self._bench = bench
         self._config = config
         self._rule = rule
         self._stop = StopRule(config.patience, config.min_versions)
         self._watch = DriftWatch(config.drift)
-        self._yardstick: Measuring | None = None
+        self._yardstick: AnyEvaluator | None = None
         self._undecidable: Positions | None = None
 
     def read(
         self, timeout_s: float, give_up: Callable[[float, Exception], bool], turned: Callable[[], None]
-    ) -> list[Held]:
+    ) -> list[HeldImpression]:
         """New usable impressions, already in the window; waits up to `timeout_s` when there are none.
 
         `turned` is called before each poll, which ends in time whatever the stream does.
         """
-        fresh: list[Held] = []
+        fresh: list[HeldImpression] = []
         for turn in range(MAX_POLLS):
             turned()
             before = self._bench.holdout.window.positions
@@ -94,7 +163,7 @@ class Validator:
         report(self._bench.metrics, history, number, entry["measures"])
         return number
 
-    def watch_drift(self, fresh: Sequence[Held]) -> None:
+    def watch_drift(self, fresh: Sequence[HeldImpression]) -> None:
         """Feed new impressions to the drift detector of the best version; RESUME when it fires after a
         STOP.
         """
@@ -106,7 +175,7 @@ class Validator:
             window = self._bench.holdout.window
             losses_of = partial(self._yardstick_now().losses, best)
             risen = self._watch.take(losses_of, history, window, fresh)
-        except (Refused, NotFinite) as error:
+        except (CandidateRejected, NotFinite) as error:
             log.error("best version cannot be watched", version=history.promoted, reason=str(error))
             return
         self._bench.metrics.holdout_loss.set(self._watch.mean)
@@ -159,13 +228,13 @@ class Validator:
         """Newest version and holdout positions: while they stand, there is nothing new to judge."""
         return self._newest(), self._bench.holdout.window.positions
 
-    def _history(self) -> History:
+    def _history(self) -> JudgedHistory:
         return fold(self._bench.ledger.entries(report=passed_over), self._rule)
 
     def _newest(self) -> int | None:
         return max(self._bench.versions.versions(), default=None)
 
-    def _complete(self, history: History) -> History:
+    def _complete(self, history: JudgedHistory) -> JudgedHistory:
         """Write the verdicts that follow from the history; the history with them."""
         positions = self._bench.holdout.window.positions
         for verdict in outstanding(history, self._stop):
@@ -191,19 +260,19 @@ class Validator:
                 asked = number
             candidate = self._bench.shelf.open(number)
             own = self._measured(candidate)
-        except (Refused, NotFinite) as error:
+        except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
         keys = self._yardstick_now().verdicts(number)
         return keep_entry(candidate, own, reference, self._rule, seen, best=standing, keys=keys)
 
-    def _standing(self, best: Candidate, reference: Measures) -> Standing:
+    def _standing(self, best: Candidate, reference: Measures) -> Incumbent:
         """How the best version so far stands on the window; told where it no longer does."""
         measures = self._measured(best)
         known = {**measures, "impressions": len(self._bench.holdout.window)}
         judged = judge_by(self._rule, best.number, known, reference)
         holds = judged.holds or not judged.enough
-        standing = Standing(best.number, judged.value, self._config.min_delta, holds)
+        standing = Incumbent(best.number, judged.value, self._config.min_delta, holds)
         report_best(self._bench.metrics, standing, measures)
         if not holds:
             log.warning(
@@ -227,20 +296,20 @@ class Validator:
     def _open_zero(self) -> Candidate:
         try:
             return self._bench.shelf.open(0)
-        except Refused as error:
+        except CandidateRejected as error:
             raise UserError(
                 f"version 0 cannot be read, and every version is judged against it: {error}",
                 "restore it from a copy, or set checkpoints.path to an empty folder",
                 EX_DATAERR,
             ) from error
 
-    def _yardstick_now(self) -> Measuring:
+    def _yardstick_now(self) -> AnyEvaluator:
         """The yardstick for the objects as mapped now; a version must be open."""
         if self._yardstick is None or self._yardstick.objects is not self._bench.shelf.objects:
             self._yardstick = self._bench.yardstick()
         return self._yardstick
 
-    def _passed_over(self, history: History, number: int) -> None:
+    def _passed_over(self, history: JudgedHistory, number: int) -> None:
         last = max(history.seen, default=0)
         skipped = [n for n in self._bench.versions.versions() if last < n < number]
         if skipped:

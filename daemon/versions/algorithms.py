@@ -1,4 +1,5 @@
-"""The learners a configuration can name, made afresh, or from a version's settings and arrays.
+"""The one table of the learners that a configuration can name: how each is made, restored, weighed in memory,
+followed and served; and what a version's manifest records of its learner's settings.
 
 To add one: its pure learner in `learners`, its keys in `daemon.config.learners`, one line in `ALGORITHMS`.
 """
@@ -6,34 +7,171 @@ To add one: its pure learner in `learners`, its keys in `daemon.config.learners`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
 from checkpoints.manifest import Manifest
 from daemon.config.keys import KeysConfig
 from daemon.config.learners import LEARNERS, LearnerConfig
-from daemon.versions.algorithm import NO_VIEWS, Algorithm, Columns
-from daemon.versions.arrays import learner_specs, one_digest
-from daemon.versions.blocks_form import BlocksForms
-from daemon.versions.by_key import ONE_MODEL, by_key, compared
-from daemon.versions.forms import HELD, VERSIONS, MadeAnew
-from daemon.versions.kernel_settings import oks_settings, omks_settings
-from daemon.versions.matrix_form import MatrixForms
-from daemon.versions.supports_form import SupportsForms
+from daemon.config.learners.omks import OksKeys, OmksKeys, SupportKeys
+from daemon.versions.contents import learner_specs, one_digest
+from daemon.versions.forms import (
+    HELD,
+    VERSIONS,
+    BlocksForms,
+    FormKind,
+    KeyedForms,
+    MatrixForms,
+    SupportsForms,
+    UnstoredForms,
+)
 from learners.averaged import Averaged
 from learners.block import Block
+from learners.caps import CapsConfig
 from learners.dissim import Dissim, DissimConfig
+from learners.errors import ConfigError
+from learners.hedge import HedgeConfig
+from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig
 from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap
-from learners.multikernel import Omks, OmksConfig, support_bytes
+from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.protocol import Learner
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
+
+Columns: TypeAlias = Mapping[str, range]
+"""View, or kernel of a view, -> its columns in the mapped vectors, in their order."""
+NO_VIEWS: Columns = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """One learner as everything else knows it.
+
+    settings: (keys of [learner], columns of the views) -> the learner's own settings; raises ConfigError.
+    make: (settings, dim, sample) -> the learner before any event. sample: mapped objects of the warm-up, of
+    which it may learn scales and landmarks; None unless `needs_sample`.
+    restore: (arrays, settings) -> the learner that goes on from a version's arrays, taking them over where it
+    can; raises StateError.
+    forms: what versions are served as.
+    state_bytes: (keys of [learner], columns of the views, dim) -> the memory that the learner takes; raises
+    ConfigError.
+    followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
+    by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
+    form_bytes: (keys of [learner], columns of the views, dim, items) -> the memory of a sharpened form that
+    does not fold, with what it keeps of so many items; None for other forms.
+    full_step: keys of [learner] -> the largest tau of an event of weight 1; None where an event's tau says
+    less of what it did than its weight.
+    """
+
+    settings: Callable[[Any, Columns], Any]
+    make: Callable[[Any, int, Block | None], Learner]
+    restore: Callable[[Mapping[str, npt.NDArray[Any]], Any], Learner]
+    forms: FormKind
+    state_bytes: Callable[[Any, Columns, int], int]
+    followed: tuple[str, ...] = ()
+    needs_sample: bool = False
+    by_block: bool = False
+    form_bytes: Callable[[Any, Columns, int, int], int] | None = None
+    full_step: Callable[[Any], float] | None = None
+
+
+KEYS = "keys"
+"""Their name among the learner's settings in a manifest, which has none where there is one model."""
+SLOT_BYTES = 1024
+"""What a slot takes beside its model's arrays: a line in the directory, and the objects of a learner."""
+ONE_MODEL = KeysConfig.model_validate({})
+"""One model for all events."""
+
+
+def keys_in(settings: Mapping[str, Any]) -> KeysConfig:
+    """The keys among the learner's settings of a manifest. ValueError for what is no record."""
+    return KeysConfig.model_validate(settings.get(KEYS, {}))
+
+
+def keys_of(manifest: Manifest) -> KeysConfig:
+    """The [keys] of a version, as `keys_in`."""
+    return keys_in(manifest.learner.get("config", {}))
+
+
+def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
+    """The algorithm with a model for each of at most `keys.slots` keys; its settings raise ConfigError where
+    models cannot be made one by one."""
+
+    def settings(own: Any, columns: Columns) -> KeyedConfig:
+        if one.needs_sample:
+            raise ConfigError(
+                "[keys] needs an algorithm that begins without a sample of objects: set keys.slots to 0, or "
+                "take another learner.algorithm"
+            )
+        inner = one.settings(own, columns)
+        return KeyedConfig(
+            lambda dim: one.make(inner, dim, None),
+            lambda arrays: one.restore(arrays, inner),
+            keys.slots,
+            keys.when_full,
+            keys.evict_after,
+        )
+
+    return replace(
+        one,
+        settings=settings,
+        make=lambda settings, dim, _sample: Keyed(dim, settings),
+        restore=lambda arrays, settings: Keyed.from_state(arrays, settings, copy=False),
+        forms=KeyedForms(one.forms),
+        state_bytes=lambda own, columns, dim: keys.slots * (one.state_bytes(own, columns, dim) + SLOT_BYTES),
+    )
+
+
+def compared(followed: tuple[str, ...], names: Iterable[str]) -> list[str]:
+    """The arrays by which copies that took the same steps are compared: `followed` of one model or all of its
+    arrays, and what tells whose models they are, but not how many events were refused since."""
+    given = list(names)
+    one = followed or [name for name in given if name not in KEY_ARRAYS]
+    return [*one, *(name for name in given if name in KEY_ARRAYS and name != CLOCK)]
+
+
+def omks_settings(keys: OmksKeys, columns: Mapping[str, range]) -> OmksConfig:
+    """Settings of OMKS. Raises ConfigError for a view that is not there, and for weights that do not fit."""
+    return _settings(keys, columns, hedge=keys.hedge())
+
+
+def oks_settings(keys: OksKeys, columns: Mapping[str, range]) -> OmksConfig:
+    """Settings of OKS on the mean of all kernels, or on the one there is. Raises ConfigError."""
+    settings = _settings(keys, columns, hedge=HedgeConfig("uniform"))
+    return replace(settings, mean=settings.parts > 1)
+
+
+def kernel_names(keys: LearnerConfig, columns: Mapping[str, range]) -> list[str]:
+    """The kernels that a learner weighs, in its order, for people: "text rbf 0.5", or a block of columns; the
+    one of OKS on several is their mean."""
+    if not isinstance(keys, SupportKeys):
+        return list(columns)
+    names = [
+        f"{name} {one.kind} {one.sigma:g}" if one.kind == "rbf" else f"{name} {one.kind}"
+        for name in columns
+        for one in keys.kernels
+        if not one.views or name in one.views
+    ]
+    return [f"mean of {len(names)}"] if isinstance(keys, OksKeys) and len(names) > 1 else names
+
+
+def _settings(keys: SupportKeys, columns: Mapping[str, range], *, hedge: HedgeConfig) -> OmksConfig:
+    named = {name for one in keys.kernels for name in one.views}
+    for name in sorted(named - set(columns)):
+        raise ConfigError(f"learner.kernels: there is no view {name!r}; there are {', '.join(columns)}")
+    views = []
+    for name, span in columns.items():
+        kernels = tuple(one.kernel() for one in keys.kernels if not one.views or name in one.views)
+        if kernels:
+            views.append(ViewKernels(span.start, span.stop, kernels))
+    return OmksConfig(tuple(views), keys.C, keys.triplets, keys.objects, keys.evict, hedge)
+
 
 ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
 """Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
@@ -102,7 +240,7 @@ def _soml(learner: type[DiagonalLearner], config: type[Any], arrays: int) -> Alg
         settings=settings,
         make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
         restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
-        forms=MadeAnew(lambda made, serving: untethered(made).form(serving.score == "normalised")),
+        forms=UnstoredForms(lambda made, serving: untethered(made).form(serving.score == "normalised")),
         state_bytes=vectors(arrays),
     )
 
@@ -226,3 +364,17 @@ def restored(
     """The learner that goes on from a version's arrays, taking them over where it can. Raises StateError."""
     algorithm = algorithm_of(config.algorithm, keys)
     return algorithm.restore(arrays, algorithm.settings(config, columns))
+
+
+CAPS = "caps"
+"""Their key among the learner's settings in a manifest, which has none where there were no caps."""
+
+
+def caps_in(settings: Mapping[str, Any]) -> CapsConfig:
+    """The caps among the learner's settings of a manifest. TypeError or ConfigError for what is no record."""
+    return CapsConfig(**settings.get(CAPS, {}))
+
+
+def caps_of(manifest: Manifest) -> CapsConfig:
+    """The caps of a version, as `caps_in`."""
+    return caps_in(manifest.learner["config"])

@@ -1,16 +1,33 @@
-"""What versions of a learner are served as: one kind of form per family of learners."""
+"""What versions of a learner are served as: one kind of form per family of learners, made as [serving] says.
+
+A learned matrix W: symmetric, PSD, sharpened, normalised. OMKS over maps: block-diagonal, PSD, sharpened, its
+weights folded in. OKS and OMKS over a support set: a form that scores a few items for each query. One model
+per key: version 0's form, and for each key the form of its own model.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, cast
 
+import numpy as np
 from numpy.typing import NDArray
 
 from daemon.config.model import ServingConfig
-from learners.forms.quadratic import ServedForm
+from daemon.exits import UserError
+from learners.block import Float32s
+from learners.forms.blocks import BlocksForm
+from learners.forms.quadratic import FoldingForm, Pieces, ServedForm, by_distance, whole
+from learners.forms.serving import ServingForm
+from learners.keyed import Keyed
+from learners.multikernel import Omks
+from learners.multikernel.form import MOST_OBJECTS, AsLearned, SupportsForm
+from learners.omks_maps import OmksMaps
 from learners.protocol import Learner
+from learners.psd import MAX_FULL_DIM
+from learners.tether import untethered
 
 CARRIED, ANEW, HELD, VERSIONS = "carried", "anew", "held", "versions"
 
@@ -47,7 +64,7 @@ class FormKind(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class MadeAnew:
+class UnstoredForms:
     """Forms that are made from the state in no time, and stored nowhere; `form_of` makes one."""
 
     form_of: Callable[[Any, ServingConfig], ServedForm]
@@ -71,5 +88,289 @@ class MadeAnew:
         return {}
 
     def account(self, form: ServedForm) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+
+class _HasMatrix(Protocol):
+    W: Float32s
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixForms:
+    """Forms of learners with a matrix `W`; kept beside their version, since each takes an
+    eigendecomposition.
+
+    follows: CARRIED where W is the array `W` of the state, so that a form can follow it; HELD where W is made
+    anew of several. distance: the learner's raw score is minus a distance; normalised, it is the cosine of
+    the same S.
+    """
+
+    follows: str = CARRIED
+    distance: bool = False
+    kept: bool = True
+
+    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
+        """As `has_matrix`."""
+        return has_matrix(config, dim)
+
+    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+        """As `make_form` of the learner's W."""
+        return self._as_scored(make_form(cast(_HasMatrix, learner).W, number, config))
+
+    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
+        """From the arrays kept beside the version. Raises StateError."""
+        return self._as_scored(ServingForm.from_arrays(arrays, cast(_HasMatrix, learner).W))
+
+    def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
+        """What is kept of it."""
+        assert isinstance(form, ServingForm)
+        return form.arrays()
+
+    def account(self, form: ServedForm) -> dict[str, Any]:
+        """As `account`."""
+        assert isinstance(form, ServingForm)
+        return account(form)
+
+    def _as_scored(self, form: ServingForm) -> ServingForm:
+        return replace(form, distance=self.distance and not form.normalised)
+
+
+def make_form(W: Float32s, number: int, config: ServingConfig) -> ServingForm:
+    """The serving form of W, by `psd`: `full`, `lanczos`, `auto` (full up to `full_max_dim`) or `off`.
+
+    Version 0 is untrained, W = I: its form is W itself. `power` applies where it has a meaning, to the
+    normalised score with all eigenvalues at hand; score "raw", psd "off" and psd "lanczos" (also where `auto`
+    falls back to it) have power 1, so that each key can be changed alone. Raises UserError when `full` is
+    asked above MAX_FULL_DIM.
+    """
+    dim, normalised = W.shape[0], config.score == "normalised"
+    if number == 0 or config.psd == "off" or dim == 1:
+        return ServingForm(None, np.zeros((dim, 0), np.float32), np.zeros(0, np.float32), normalised, W)
+    if config.psd == "full" and dim > MAX_FULL_DIM:
+        raise UserError(
+            f"serving.psd: a full eigendecomposition of {dim} dimensions takes too long "
+            f"(at most {MAX_FULL_DIM})",
+            'set serving.psd to "auto" or "lanczos"',
+        )
+    full_up_to = dim if has_matrix(config, dim) else 0
+    pairs = min(config.lanczos_pairs, dim - 1)
+    return ServingForm.from_matrix(W, normalised, full_up_to, pairs, config.power)
+
+
+def has_matrix(config: ServingConfig, dim: int) -> bool:
+    """Whether the form of a trained W of this dimension is a second matrix: by a full decomposition."""
+    return dim > 1 and (config.psd == "full" or (config.psd == "auto" and dim <= config.full_max_dim))
+
+
+def power_of(config: ServingConfig) -> float:
+    """What the eigenvalues of a full decomposition are raised to."""
+    return config.power if config.score == "normalised" else 1.0
+
+
+def account(form: ServingForm) -> dict[str, Any]:
+    """How a form was made, for people: psd {full, lanczos, off}, the power that applied, and what was removed
+    ({negatives, share of the spectrum's absolute sum, null where unknown}).
+    """
+    removed = form.removed
+    if removed is None:
+        return {"psd": "off", "power": 1.0, "negatives": 0, "share": None}
+    psd = "lanczos" if form.matrix is None else "full"
+    return {"psd": psd, "power": form.power, "negatives": removed.negatives, "share": removed.share}
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksForms:
+    """Forms of learners with a matrix for each block; kept beside their version, since each takes an
+    eigendecomposition of every block.
+    """
+
+    follows: str = HELD
+    kept: bool = True
+
+    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
+        """Never: its matrices are those of the blocks."""
+        return False
+
+    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+        """The form by `score`, `psd` and `power`; blocks are decomposed whole. Raises UserError where they
+        cannot be.
+        """
+        made = cast(OmksMaps, untethered(learner))
+        if config.psd == "lanczos":
+            raise UserError(
+                'serving.psd: "lanczos" is no form of omks-maps, whose blocks are decomposed whole',
+                'set serving.psd to "auto"',
+            )
+        psd = config.psd != "off"
+        if psd and max(made.config.widths) > MAX_FULL_DIM:
+            raise UserError(
+                f"a block of {max(made.config.widths)} columns takes too long to decompose "
+                f"(at most {MAX_FULL_DIM})",
+                "give the view's kernels fewer components, or whiten the view",
+            )
+        return made.form(config.score == "normalised", config.power if psd else None)
+
+    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
+        """From the arrays kept beside the version. Raises StateError."""
+        return BlocksForm.from_arrays(arrays)
+
+    def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
+        """What is kept of it."""
+        return cast(BlocksForm, form).arrays()
+
+    def account(self, form: ServedForm) -> dict[str, Any]:
+        """How many blocks there are."""
+        return {"psd": "full", "blocks": len(cast(BlocksForm, form).widths)}
+
+
+@dataclass(frozen=True, slots=True)
+class SupportsForms:
+    """Forms of learners over a support set; kept beside their version, since making one takes a
+    decomposition. None of them folds."""
+
+    follows: str = HELD
+    kept: bool = True
+
+    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
+        """Never."""
+        return False
+
+    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+        """The form by `score`, `psd` and `power`; "off" serves the similarity as it was learned.
+        Raises UserError."""
+        if config.psd == "lanczos":
+            raise UserError(
+                'serving.psd: "lanczos" is no form of oks and omks, which have no matrix',
+                'set serving.psd to "auto"',
+            )
+        power, kept = None if config.psd == "off" else config.power, cast(Omks, learner).support.objects
+        if power is not None and kept > MOST_OBJECTS:
+            raise UserError(
+                f"serving.psd: a form of {kept} kept objects takes too long (at most {MOST_OBJECTS})",
+                'lower learner.objects, or set serving.psd to "off"',
+            )
+        return cast(Omks, learner).form(config.score == "normalised", power)
+
+    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
+        """From the arrays kept beside the version. Raises StateError."""
+        kind = AsLearned if "triplets" in arrays else SupportsForm
+        return kind.from_arrays(arrays, cast(Omks, learner).config)
+
+    def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
+        """What is kept of it."""
+        return cast(SupportsForm | AsLearned, form).arrays()
+
+    def account(self, form: ServedForm) -> dict[str, Any]:
+        """Of how many objects, and how many eigenvectors each kernel has."""
+        if isinstance(form, AsLearned):
+            return {"psd": "off", "objects": form.support.objects}
+        made = cast(SupportsForm, form)
+        return {"psd": "ends", "objects": len(made.objects), "vectors": made.values.shape[1]}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedForm:
+    """The untrained form, which scores what is asked without a key, and the models of the keys.
+
+    base: of a model before any event. learner: all models; read while a key's form is made, never kept by
+    that. form_of: the form of one model, on arrays of its own.
+    """
+
+    base: FoldingForm
+    learner: Keyed
+    form_of: Callable[[Learner], FoldingForm]
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self.base.dim
+
+    @property
+    def normalised(self) -> bool:
+        """Whether a score is divided by sqrt(S(q, q) S(p, p))."""
+        return self.base.normalised
+
+    @property
+    def distance(self) -> bool:
+        """Whether the raw score is minus a distance."""
+        return by_distance(self.base)
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q under the untrained form, float32 [n, d]."""
+        return self.base.fold(queries)
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """p^T S p under the untrained form, float32 [n]."""
+        return self.base.self_scores(items, pieces)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs under the untrained form, float32 [queries, items]."""
+        return self.base.scores(queries, items)
+
+    def __contains__(self, key: str) -> bool:
+        return self.learner.learner_of(key) is not None
+
+    def model_of(self, key: str) -> KeyModel | None:
+        """The key's model as it is now, copied; None for a key that has none."""
+        learner = self.learner.learner_of(key)
+        return None if learner is None else KeyModel.of(learner.clone(), self.form_of)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyModel:
+    """One key's model, independent of the version it was read from. digest: sha256 of its arrays: two models
+    of one digest have the same form.
+    """
+
+    digest: str
+    learner: Learner
+    form_of: Callable[[Learner], FoldingForm]
+
+    @classmethod
+    def of(cls, learner: Learner, form_of: Callable[[Learner], FoldingForm]) -> Self:
+        """Of a learner that nobody changes any more."""
+        digest = hashlib.sha256()
+        for name, array in sorted(learner.state().items()):
+            digest.update(f"{name} {array.dtype.str} {array.shape};".encode())
+            digest.update(array.tobytes())
+        return cls(digest.hexdigest(), learner, form_of)
+
+    def form(self) -> FoldingForm:
+        """What it is served as, made now."""
+        return self.form_of(self.learner)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedForms:
+    """Forms of learners with one model per key: `inner` makes them for one model, when it is asked for."""
+
+    inner: FormKind
+    follows: str = ANEW
+    kept: bool = False
+
+    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
+        """Never: a key's matrix is made when it is asked for."""
+        return False
+
+    def make(self, learner: Learner, number: int, config: ServingConfig) -> KeyedForm:
+        """Version 0's form, and the means to make each key's."""
+        keyed = cast(Keyed, learner)
+        base = cast(FoldingForm, self.inner.make(keyed.untrained, 0, config))
+
+        def form_of(model: Learner) -> FoldingForm:
+            return cast(FoldingForm, self.inner.make(model, max(1, number), config))
+
+        return KeyedForm(base, keyed, form_of)
+
+    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> KeyedForm:
+        """Never asked for: nothing is stored."""
+        raise LookupError("no form of this kind is stored")
+
+    def arrays(self, form: object) -> dict[str, NDArray[Any]]:
+        """Nothing."""
+        return {}
+
+    def account(self, form: object) -> dict[str, Any]:
         """Nothing."""
         return {}

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from checkpoints.aliases import LATEST
 from daemon.config import Config
-from daemon.versions.algorithm import Columns
-from daemon.versions.algorithms import algorithm_of
-from daemon.versions.forms import CARRIED, HELD, VERSIONS
-from daemon.versions.keyed_form import KeyedForms
+from daemon.versions.algorithms import Columns, algorithm_of
+from daemon.versions.forms import CARRIED, HELD, VERSIONS, KeyedForms
 
 
 def mapped_dim(config: Config) -> int:

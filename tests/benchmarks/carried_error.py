@@ -16,7 +16,7 @@ from daemon.config.learners import OasisKeys
 from daemon.config.model import ServingConfig
 from daemon.demo.clicks import position_biased
 from daemon.versions.algorithms import untrained
-from daemon.versions.matrix_form import make_form, power_of
+from daemon.versions.forms import make_form, power_of
 from learners.block import Float32s, against
 from learners.forms.carried import CarriedError, CarriedForm, carried_error
 from learners.forms.quadratic import inverse_roots

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from checkpoints import Ledger, VersionStore
 from checkpoints.local import LocalStore
 from daemon.config import load_config
-from daemon.versions.serving_form import serving_form
+from daemon.versions.restore import serving_form
 from learners import DenseBlock
 from streams.address import parse_address
 from streams.event import DenseColumn

@@ -14,8 +14,7 @@ from daemon.checks import run_checks
 from daemon.config import load_config
 from daemon.config.learners import LEARNERS
 from daemon.versions import memory
-from daemon.versions.algorithms import algorithm_of, untrained
-from daemon.versions.by_key import SLOT_BYTES
+from daemon.versions.algorithms import SLOT_BYTES, algorithm_of, untrained
 from daemon.versions.memory import (
     form_bytes,
     learner_bytes,

@@ -13,8 +13,8 @@ from daemon.cli import main
 from daemon.exits import EX_OK
 from daemon.look.overview import summary
 from daemon.models.resume import resumptions
-from daemon.validate.history import fold
-from daemon.validate.rules import FULL_CATALOG
+from daemon.validate.decide import FULL_CATALOG
+from daemon.validate.ledger import fold
 
 MARK = {"pause": "poison", "positions": {"0": 12}}
 KINDS: dict[str, dict[str, Any]] = {

@@ -19,11 +19,10 @@ from daemon.exits import EX_OK, EX_USAGE
 from daemon.look.keys import KeyRow, key_rows, read_events
 from daemon.objects.mapped import map_catalog
 from daemon.objects.space import space_of
-from daemon.versions.counters import APPLIED, counted
+from daemon.versions.contents import APPLIED, counted
+from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED, KeyVerdicts
-from daemon.versions.keyed_form import KeyedForm
-from daemon.versions.maps import map_of
-from daemon.versions.serving_form import serving_form
+from daemon.versions.restore import map_of, serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm
 from streams.catalog import load_catalog

@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from daemon.demo.pack_files import load_pack
 from daemon.objects.mapped import as_blocks
-from daemon.validate.objects import MappedObjects
+from daemon.validate.scorer import MappedObjects
 from daemon.versions.algorithms import Columns
 from learners.block import Block
 from learners.maps import SpaceMap, ViewConfig

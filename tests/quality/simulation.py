@@ -16,9 +16,8 @@ from daemon.config.learners import LearnerConfig, OasisKeys
 from daemon.config.model import ServingConfig, ValidateConfig
 from daemon.demo.clicks import ClickModel, explored_list
 from daemon.demo.evaluate import Retrieval, retrieval
-from daemon.validate.decide import best_version
+from daemon.validate.decide import CLICKS, Incumbent, Judged, best_version, judge_by
 from daemon.validate.judge import Judge
-from daemon.validate.rules import CLICKS, Judged, Standing, judge_by
 from daemon.validate.scorer import Scorer
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.block import TripletBatch
@@ -146,7 +145,7 @@ class Simulation:
             for number in {0, before, version}
         }
         value = measured[before][CLICKS.measure]
-        standing = Standing(before, value, ValidateConfig().min_delta) if before else None
+        standing = Incumbent(before, value, ValidateConfig().min_delta) if before else None
         own = {**measured[version], "impressions": len(usable)}
         self._judged.append(judge_by(CLICKS, version, own, measured[0], standing))
         best = best_version(self._judged)

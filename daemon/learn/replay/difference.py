@@ -15,7 +15,7 @@ import numpy.typing as npt
 from checkpoints import Manifest
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.state import Progress
-from daemon.versions.arrays import Arrays
+from daemon.versions.contents import Arrays
 from daemon.versions.lineage import Link
 
 TOLERANCE = 1e-4

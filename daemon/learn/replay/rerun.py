@@ -20,7 +20,7 @@ from daemon.learn.describe import decoder_of
 from daemon.learn.state import KINDS, Applied, Entry, LearnState, Progress
 from daemon.learn.step import Assembler, ReadyBatch, count, step
 from daemon.versions.algorithms import learner_config_of
-from daemon.versions.average_entry import AVERAGE
+from daemon.versions.contents import AVERAGE
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
 from streams.decode import BatchDecoder

@@ -10,8 +10,7 @@ from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
 from daemon.learn.describe import Expected
 from daemon.learn.state import Entry, caps, gap
-from daemon.versions.algorithms import ADDED_LATER, LEFT_OUT
-from daemon.versions.caps import CAPS, caps_in, caps_of
+from daemon.versions.algorithms import ADDED_LATER, CAPS, LEFT_OUT, caps_in, caps_of
 
 ACCEPT_LOG = (
     "restore the log, or set checkpoints.path to an empty folder; or go on here with --accept-log and a "

@@ -25,7 +25,7 @@ from daemon.telemetry import LearnMetrics
 from daemon.telemetry.step_log_metrics import StepLogMetrics
 from daemon.topics.retention import retain_steps
 from daemon.versions.algorithms import by_steps, digest_of
-from daemon.versions.counters import records_of
+from daemon.versions.contents import records_of
 from streams.address import Address
 from streams.errors import RecordRefused, StreamError, StreamUnavailable
 from streams.open import open_sink, prepare_topic

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError, as_user_error
-from daemon.models.refusal import Refused as NotMoved
+from daemon.models.decide import MoveRefused as NotMoved
 from daemon.serve.http.schemas import MARKS
 from daemon.serve.query import Refused
 

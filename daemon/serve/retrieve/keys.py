@@ -13,8 +13,8 @@ from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import OWN, VERSION_0, ByKey, Refused
 from daemon.serve.retrieve.norms import Norms, Preparer
+from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts
-from daemon.versions.keyed_form import KeyedForm
 
 ROOM = 64
 

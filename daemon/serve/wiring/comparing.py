@@ -11,7 +11,7 @@ from concurrent.futures import Future
 import numpy as np
 
 from daemon.exits import UserError
-from daemon.models.compare import Asked, diff_of, form_of_key, matrix_of, what_is_compared
+from daemon.models.compare import CompareOptions, diff_of, form_of_key, matrix_of, what_is_compared
 from daemon.models.diff import Diff, K, Queries, moved_queries
 from daemon.replica.status import NotServing
 from daemon.replica.view import View
@@ -24,7 +24,7 @@ from daemon.serve.wiring.showing import drawn
 from learners.block import Int64s
 from learners.errors import LearnerError
 
-ASKED = Asked(entries=12, directions=4, queries=100, moved=12)
+ASKED = CompareOptions(entries=12, directions=4, queries=100, moved=12)
 KEPT = 8
 PASS = 16
 """Queries that share one pass over the items."""

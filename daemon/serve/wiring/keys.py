@@ -6,7 +6,7 @@ from daemon.look.keys import key_rows
 from daemon.replica.status import NotServing
 from daemon.serve.page.sources import KeysShown
 from daemon.serve.wiring.live import Live
-from daemon.versions.keyed_form import KeyedForm
+from daemon.versions.forms import KeyedForm
 
 
 def keys_shown(live: Live) -> KeysShown | None:

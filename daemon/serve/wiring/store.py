@@ -9,7 +9,7 @@ from typing import Any
 from checkpoints import Ledger, VersionStore
 from daemon.look.overview import VersionRow, version_rows
 from daemon.look.readable import read_all
-from daemon.models.actions import Moved, pin, promote, rollback, unpin
+from daemon.models.actions import AliasMove, pin, promote, rollback, unpin
 from daemon.models.gc import gc
 from daemon.replica.status import ReplicaStatus
 
@@ -84,6 +84,6 @@ def _kept(row: VersionRow) -> dict[str, Any]:
     return {"version": plain.pop("number"), **plain}
 
 
-def _told(moved: Moved) -> dict[str, Any]:
+def _told(moved: AliasMove) -> dict[str, Any]:
     entry = None if moved.entry is None else moved.entry.n
     return {**asdict(moved), "entry": entry, "notes": list(moved.notes)}

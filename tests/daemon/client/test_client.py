@@ -20,9 +20,9 @@ from daemon.client import Model, NotServing, follow
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
 from daemon.models.actions import promote, rollback, unpin
-from daemon.versions.arrays import pack
-from daemon.versions.matrix_form import make_form
-from daemon.versions.serving_form import serving_form
+from daemon.versions.contents import pack
+from daemon.versions.forms import make_form
+from daemon.versions.restore import serving_form
 from learners.block import DenseBlock
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap, SpaceMap

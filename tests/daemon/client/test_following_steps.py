@@ -13,7 +13,7 @@ from daemon.client.items import Ready
 from daemon.exits import EX_OK
 from daemon.replica.loading import records_of
 from daemon.replica.view import View
-from daemon.versions.matrix_form import make_form, power_of
+from daemon.versions.forms import make_form, power_of
 from learners.block import against
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import inverse_roots

@@ -17,7 +17,7 @@ from daemon.config import Config, load_config
 from daemon.exits import EX_OK
 from daemon.learn.resume.options import LearnOptions
 from daemon.learn.start import run as run_learn
-from daemon.validate.options import ValidateOptions
+from daemon.validate.role import ValidateOptions
 from daemon.validate.role import run as run_validate
 from streams.address import parse_address
 from streams.open import open_source

@@ -13,7 +13,7 @@ import pytest
 
 from checkpoints.aliases import aliases
 from daemon.exits import EX_OK, EX_UNAVAILABLE
-from daemon.versions.arrays import learner_arrays
+from daemon.versions.contents import learner_arrays
 from streams.address import parse_address
 from streams.codec import decode_event, decode_impression, encode_event, encode_impression
 from streams.errors import TopicMissing

@@ -17,10 +17,10 @@ from checkpoints.encoding import array_digest
 from daemon.config.learners import LEARNERS
 from daemon.config.model import ServingConfig
 from daemon.learn.replay.replay import replay
-from daemon.models.compare import Asked, compare
+from daemon.models.compare import CompareOptions, compare
 from daemon.replica.stepping import steps_of
 from daemon.versions.algorithms import ALGORITHMS, by_steps, digest_of, state_digest
-from daemon.versions.serving_form import learner_of, serving_form
+from daemon.versions.restore import learner_of, serving_form
 from learners.forms.quadratic import folds
 from streams.errors import TopicMissing
 from streams.open import open_source
@@ -117,7 +117,9 @@ def test_two_versions_are_compared(algorithm: str, tmp_path: Path) -> None:
     site = site_of(algorithm, tmp_path / "site")
     site.feed(EVENTS)
     site.learn()
-    found = compare(site.versions, (0, site.newest().number), ServingConfig(), None, Asked(queries=0))
+    found = compare(
+        site.versions, (0, site.newest().number), ServingConfig(), None, CompareOptions(queries=0)
+    )
     if not folds(form_of(site, 0)):
         assert any(one.startswith("W: ") for one in found.skipped)
         return

@@ -12,7 +12,7 @@ import pytest
 
 from daemon.exits import EX_CONFIG, EX_OK, UserError
 from daemon.learn.replay.replay import replay
-from daemon.versions.serving_form import learner_of
+from daemon.versions.restore import learner_of
 from learners.keyed import Keyed
 from streams.codec import encode_event
 from streams.event import Event, ObjectRef

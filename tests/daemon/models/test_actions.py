@@ -13,8 +13,8 @@ import pytest
 
 from checkpoints import Ledger, LocalStore, VersionStore, aliases, prune, resolve
 from checkpoints.aliases import protected
-from daemon.models.actions import Moved, pin, promote, rollback, unpin
-from daemon.models.refusal import Refused
+from daemon.models.actions import AliasMove, pin, promote, rollback, unpin
+from daemon.models.decide import MoveRefused
 
 from .shelf import MAP, Shelf
 
@@ -28,18 +28,18 @@ def stable(shelf: Shelf) -> int | None:
     return resolve("stable", shelf.versions.versions(), shelf.ledger.entries())
 
 
-def promoted(shelf: Shelf, version: int | str, alias: str = "stable", **more: Any) -> Moved:
+def promoted(shelf: Shelf, version: int | str, alias: str = "stable", **more: Any) -> AliasMove:
     return promote(shelf.versions, shelf.ledger, version, alias, by="ann", **more)
 
 
-def rolled_back(shelf: Shelf, alias: str = "stable", to: int | str | None = None) -> Moved:
+def rolled_back(shelf: Shelf, alias: str = "stable", to: int | str | None = None) -> AliasMove:
     return rollback(shelf.versions, shelf.ledger, alias, to, by="ann")
 
 
-def refused(shelf: Shelf, reason: str, field: str, move: Callable[[], object]) -> Refused:
+def refused(shelf: Shelf, reason: str, field: str, move: Callable[[], object]) -> MoveRefused:
     """The refusal of `move`, which has written nothing and says what to do."""
     before = shelf.bytes_of_ledger()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(MoveRefused) as caught:
         move()
     assert (caught.value.reason, caught.value.field) == (reason, field)
     assert caught.value.remedy
@@ -207,14 +207,14 @@ def test_the_loser_of_a_race_decides_anew(shelf: Shelf) -> None:
     assert (moved.before, moved.after) == (3, 2)
     assert rolled_back(shelf).after == 3
     ledger = Overtaken(shelf.root, [lambda: promoted(shelf, 2)])
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(MoveRefused) as caught:
         promote(shelf.versions, ledger, 2, by="bob")
     assert caught.value.reason == "already_there"
 
 
 def test_a_race_lost_again_and_again_ends(shelf: Shelf) -> None:
     ledger = Overtaken(shelf.root, [lambda: shelf.says("KEEP", 1)] * 1000)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(MoveRefused) as caught:
         promote(shelf.versions, ledger, 2, by="bob")
     assert caught.value.reason == "busy"
     assert aliases(shelf.ledger.entries()) == {}
@@ -230,7 +230,7 @@ def test_a_version_pruned_just_then_is_not_pointed_at(shelf: Shelf) -> None:
         assert prune(shelf.versions, lambda: protected(entries), 1, lambda: None) == [2]
 
     ledger = Overtaken(shelf.root, [prune_2])
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(MoveRefused) as caught:
         promote(shelf.versions, ledger, 2, by="bob")
     assert caught.value.reason == "no_such_version"
     assert stable(shelf) == 1
@@ -238,7 +238,7 @@ def test_a_version_pruned_just_then_is_not_pointed_at(shelf: Shelf) -> None:
 
 
 def test_moves_at_once_are_each_decided_on_the_one_before(shelf: Shelf) -> None:
-    moved: list[Moved] = []
+    moved: list[AliasMove] = []
     reasons: set[str] = set()
 
     def flip() -> None:
@@ -246,7 +246,7 @@ def test_moves_at_once_are_each_decided_on_the_one_before(shelf: Shelf) -> None:
         for version in (1, 2, 3) * 3:
             try:
                 moved.append(promote(versions, ledger, version, by="ann"))
-            except Refused as error:
+            except MoveRefused as error:
                 reasons.add(error.reason)
 
     threads = [threading.Thread(target=flip) for _ in range(3)]
@@ -267,4 +267,4 @@ def test_moves_at_once_are_each_decided_on_the_one_before(shelf: Shelf) -> None:
 
 def test_moves_are_plain_data(shelf: Shelf) -> None:
     moved = promoted(shelf, 2)
-    assert replace(moved, entry=None) == Moved("PROMOTE", "stable", 0, 2, "ann", "asked for", None)
+    assert replace(moved, entry=None) == AliasMove("PROMOTE", "stable", 0, 2, "ann", "asked for", None)

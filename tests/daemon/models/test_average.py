@@ -12,7 +12,7 @@ import pytest
 from checkpoints import LocalStore, VersionStore
 from daemon.cli import main
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_OK, EX_USAGE
-from daemon.versions.serving_form import learner_of, serving_form
+from daemon.versions.restore import learner_of, serving_form
 from learners import as_block
 from tests.daemon.learn.conftest import DIM, Site, make_events
 

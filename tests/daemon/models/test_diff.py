@@ -13,10 +13,9 @@ from checkpoints import LocalStore, VersionMeta, VersionStore
 from daemon.cli import main
 from daemon.config.model import ServingConfig
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE
-from daemon.models.compare import Asked, compare
+from daemon.models.compare import CompareOptions, MappedCatalog, compare
 from daemon.models.diff import feature_names, moved_queries, nearest, sample
-from daemon.models.objects import Objects
-from daemon.versions.arrays import pack
+from daemon.versions.contents import pack
 from learners.block import DenseBlock, SparseBlock
 from learners.forms.serving import ServingForm
 from learners.maps import FittedSpaceMap, SpaceMap
@@ -103,8 +102,10 @@ def test_the_lists_are_those_of_the_forms(home: Path) -> None:
     versions = VersionStore(LocalStore(home / "checkpoints"))
     space = fitted()
     parts = {"shape": DenseBlock(vectors()[:, :8]), "colour": DenseBlock(vectors()[:, 8:])}
-    objects = Objects([f"o{n}" for n in range(OBJECTS)], space.transform(parts), space.id)
-    found = compare(versions, (0, 1), ServingConfig(), objects, Asked(queries=20, seed=4, moved=100)).queries
+    objects = MappedCatalog([f"o{n}" for n in range(OBJECTS)], space.transform(parts), space.id)
+    found = compare(
+        versions, (0, 1), ServingConfig(), objects, CompareOptions(queries=20, seed=4, moved=100)
+    ).queries
     assert found is not None
     rows = sample(OBJECTS, 20, 4)
     tops = []

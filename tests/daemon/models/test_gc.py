@@ -10,8 +10,8 @@ import pytest
 from checkpoints import Damaged, Ledger, LedgerEntry, LocalStore, VersionStore, aliases, history
 from daemon.exits import UserError
 from daemon.models.actions import pin, promote
+from daemon.models.decide import MoveRefused
 from daemon.models.gc import gc, reasons
-from daemon.models.refusal import Refused
 
 from .shelf import Shelf
 
@@ -131,7 +131,7 @@ class Late(LocalStore):
         super().delete(key)
         if late == "after":
             self.when = ""
-            with pytest.raises(Refused):
+            with pytest.raises(MoveRefused):
                 promote(VersionStore(LocalStore(self.root)), Ledger(LocalStore(self.root)), 1, by="ann")
 
 

@@ -17,9 +17,9 @@ import pytest
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.config.model import ServingConfig
 from daemon.objects.mapped import as_blocks
-from daemon.versions.arrays import pack
-from daemon.versions.matrix_form import make_form
-from daemon.versions.serving_form import serving_form
+from daemon.versions.contents import pack
+from daemon.versions.forms import make_form
+from daemon.versions.restore import serving_form
 from learners.maps import SpaceMap
 from learners.maps.space import ViewConfig
 from streams.catalog import load_catalog

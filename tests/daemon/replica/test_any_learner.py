@@ -16,7 +16,7 @@ from daemon.replica.settings import Shelf, steps_of
 from daemon.replica.side import trained_number
 from daemon.versions.algorithms import ALGORITHMS, by_steps
 from daemon.versions.forms import HELD
-from daemon.versions.serving_form import learner_of
+from daemon.versions.restore import learner_of
 from learners import as_block
 from learners.forms.carried import CarriedForm
 from tests.daemon.learn.conftest import DIM, Site, make_events

@@ -12,10 +12,8 @@ from daemon.config.model import ServingConfig
 from daemon.replica.keys import NOT_LEARNED, SHARE, UNKNOWN, Chosen, HeldModel, KeyModels
 from daemon.replica.model import ModelId
 from daemon.replica.view import View
-from daemon.versions.forms import FormKind, MadeAnew
+from daemon.versions.forms import FormKind, KeyedForms, MatrixForms, UnstoredForms
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict, KeyVerdicts
-from daemon.versions.keyed_form import KeyedForms
-from daemon.versions.matrix_form import MatrixForms
 from learners.block import DenseBlock, TripletBatch
 from learners.keyed import Keyed, KeyedConfig
 from learners.oasis import Oasis, OasisConfig
@@ -43,7 +41,7 @@ KINDS: dict[str, Kind] = {
                 lambda dim: SomlDa(dim, DA), lambda arrays: SomlDa.from_state(arrays, DA, copy=False), 4
             ),
         ),
-        MadeAnew(lambda made, serving: made.form(serving.score == "normalised")),
+        UnstoredForms(lambda made, serving: made.form(serving.score == "normalised")),
     ),
 }
 

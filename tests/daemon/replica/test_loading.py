@@ -11,7 +11,7 @@ import pytest
 from daemon.replica.loading import Buffers, check_finite, load_form, load_state
 from daemon.replica.refusals import Refused
 from daemon.replica.settings import Following, Hooks
-from daemon.versions.matrix_form import MatrixForms
+from daemon.versions.forms import MatrixForms
 from tests.waiting import until
 
 from .watching import formed_at

@@ -9,7 +9,7 @@ import pytest
 from daemon.exits import EX_OK
 from daemon.replica.model import ModelId
 from daemon.versions.algorithms import state_digest
-from daemon.versions.serving_form import learner_of
+from daemon.versions.restore import learner_of
 from learners.keyed import CLOCK, Keyed
 from tests.daemon.learn.conftest import Site
 from tests.daemon.learn.test_keys import KEYS, clicks, drawn

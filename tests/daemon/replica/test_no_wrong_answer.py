@@ -13,7 +13,7 @@ import pytest
 
 from daemon.replica import follower
 from daemon.replica.settings import Following, Hooks
-from daemon.versions.serving_form import settings_digest
+from daemon.versions.restore import settings_digest
 from learners.block import Block, against
 from learners.forms.quadratic import inverse_roots
 from tests.waiting import until

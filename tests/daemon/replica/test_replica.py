@@ -17,9 +17,9 @@ from daemon.replica.origin import read_space
 from daemon.replica.refine import rest
 from daemon.replica.settings import Hooks
 from daemon.replica.status import NotServing
-from daemon.versions.arrays import pack
-from daemon.versions.matrix_form import MatrixForms
-from daemon.versions.serving_form import settings_digest
+from daemon.versions.contents import pack
+from daemon.versions.forms import MatrixForms
+from daemon.versions.restore import settings_digest
 from learners import SpaceMap, ViewConfig, as_block
 from tests.waiting import until
 

@@ -17,7 +17,7 @@ from daemon.config.model import ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Following, Hooks, Shelf
-from daemon.versions.matrix_form import make_form
+from daemon.versions.forms import make_form
 from learners import Oasis, OasisConfig, TripletBatch, as_block
 from learners.block import Block, DenseBlock
 from learners.psd import psd_tangent

@@ -18,9 +18,8 @@ from daemon.demo.evaluate import retrieval
 from daemon.exits import EX_OK
 from daemon.objects.mapped import map_catalog
 from daemon.objects.space import space_of
-from daemon.validate.bench import holdout_rule
-from daemon.versions.maps import map_of
-from daemon.versions.serving_form import learner_of, serving_form
+from daemon.validate.inputs import holdout_rule
+from daemon.versions.restore import learner_of, map_of, serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm
 from learners.hedge import HedgeConfig, first_standing

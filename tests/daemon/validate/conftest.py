@@ -14,9 +14,9 @@ from checkpoints.manifest import PartitionPosition, VersionMeta
 from checkpoints.versions import VersionStore
 from daemon.config import load_config
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.bench import open_bench
+from daemon.validate.inputs import open_inputs
 from daemon.validate.validator import Validator
-from daemon.versions.arrays import pack
+from daemon.versions.contents import pack
 from learners.block import DenseBlock, TripletBatch
 from learners.maps import SpaceMap, ViewConfig
 from learners.oasis import Oasis, OasisConfig
@@ -160,7 +160,7 @@ def start(world):
 
         def opened(on=world, **settings):
             config = on.config(**settings)
-            bench = open_bench(stack, config, ValidateMetrics())
+            bench = open_inputs(stack, config, ValidateMetrics())
             return Validator(bench, config.validate, bench.rule), bench
 
         yield opened

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from daemon.validate.catalog import JudgedQueries
+from daemon.validate.holdout import is_usable
 from daemon.validate.judge import Judge
-from daemon.validate.judged import JudgedQueries
 from daemon.validate.judgments import load_judgments
-from daemon.validate.objects import MappedObjects
-from daemon.validate.window import is_usable
+from daemon.validate.scorer import MappedObjects
 from learners.forms.serving import ServingForm
 from streams.event import ObjectRef
 from streams.partitions import is_holdout, route_key

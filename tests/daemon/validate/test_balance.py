@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from daemon.validate.balance import PositionBalance
+from daemon.validate.measures import PositionBalance
 
 
 def browsed(random, lists, length):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from checkpoints.aliases import aliases
-from daemon.validate.history import fold
+from daemon.validate.ledger import fold
 from tests.daemon.validate.helpers import better_and_better, kinds, measures_of, turn
 
 

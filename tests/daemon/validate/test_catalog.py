@@ -7,10 +7,9 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from daemon.validate import catalog as catalog_module
-from daemon.validate.judged import JudgedQueries
+from daemon.validate.catalog import JudgedQueries
 from daemon.validate.judgments import load_judgments
-from daemon.validate.objects import MappedObjects
-from daemon.validate.scorer import Scorer
+from daemon.validate.scorer import MappedObjects, Scorer
 from streams.event import Impression, ObjectRef
 from tests.daemon.validate.helpers import OneJudge, cosine, held_out, judge_of, plain, usable
 

@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.validate.decide import (
-    History,
+    Incumbent,
+    Judged,
+    JudgedHistory,
     StopRule,
     best_version,
     next_to_judge,
     out_of_patience,
     outstanding,
 )
-from daemon.validate.rules import Judged, Standing
 
 RULE = StopRule(patience=3, min_versions=4)
 ZERO = Judged(0, 0.2, 0.2)
@@ -23,7 +24,7 @@ DELTA = 0.01
 
 def over(best, version, value, at, **changes):
     """A version of this value, judged where the best has the value `at` and version 0 has 0.2."""
-    return Judged(version, value, 0.2, best=Standing(best, at, DELTA) if best else None, **changes)
+    return Judged(version, value, 0.2, best=Incumbent(best, at, DELTA) if best else None, **changes)
 
 
 def run(*values, start=1):
@@ -62,8 +63,8 @@ def test_a_version_that_fails_the_guard_is_never_best():
 def test_only_numbers_of_one_window_are_compared():
     """Later windows give smaller gains over version 0: the second is better where both were judged."""
     first = Judged(1, 0.5, 0.2)
-    assert best_version((ZERO, first, Judged(2, 0.45, 0.4, best=Standing(1, 0.42, DELTA)))) == 2
-    assert best_version((ZERO, first, Judged(2, 0.9, 0.2, best=Standing(1, 0.95, DELTA)))) == 1
+    assert best_version((ZERO, first, Judged(2, 0.45, 0.4, best=Incumbent(1, 0.42, DELTA)))) == 2
+    assert best_version((ZERO, first, Judged(2, 0.9, 0.2, best=Incumbent(1, 0.95, DELTA)))) == 1
 
 
 def test_a_lead_is_not_enough_below_version_0():
@@ -72,8 +73,8 @@ def test_a_lead_is_not_enough_below_version_0():
 
 
 def test_without_min_delta_an_equal_version_is_no_better():
-    assert best_version((*run(0.3), Judged(2, 0.3, 0.2, best=Standing(1, 0.3, 0.0)))) == 1
-    assert best_version((*run(0.3), Judged(2, 0.31, 0.2, best=Standing(1, 0.3, 0.0)))) == 2
+    assert best_version((*run(0.3), Judged(2, 0.3, 0.2, best=Incumbent(1, 0.3, 0.0)))) == 1
+    assert best_version((*run(0.3), Judged(2, 0.31, 0.2, best=Incumbent(1, 0.3, 0.0)))) == 2
 
 
 def test_a_judgement_against_another_best_does_not_count():
@@ -93,58 +94,58 @@ def test_a_judgement_against_another_best_does_not_count():
     ],
 )
 def test_patience(values, stops):
-    assert out_of_patience(History(run(*values)), RULE) is stops
+    assert out_of_patience(JudgedHistory(run(*values)), RULE) is stops
 
 
 def test_unguarded_versions_are_no_improvement():
     judged = (ZERO, *(Judged(i, 0.2 + i / 10, 0.2, guarded=False) for i in range(1, 5)))
-    assert out_of_patience(History(judged), RULE)
+    assert out_of_patience(JudgedHistory(judged), RULE)
 
 
 def test_a_yardstick_carried_over_a_resume_may_be_best_and_is_not_counted():
     carried = (ZERO, Judged(7, 0.5, 0.2))
     tries = tuple(over(7, 8 + i, value, 0.5) for i, value in enumerate((0.3, 0.4, 0.45, 0.46)))
-    history = History((*carried, *tries[:3]), baseline=frozenset({0, 7}))
+    history = JudgedHistory((*carried, *tries[:3]), baseline=frozenset({0, 7}))
     assert not out_of_patience(history, RULE)
-    longer = History((*carried, *tries), baseline=frozenset({0, 7}))
+    longer = JudgedHistory((*carried, *tries), baseline=frozenset({0, 7}))
     assert out_of_patience(longer, RULE)
     assert best_version(longer.judged) == 7
 
 
 def test_a_best_carried_over_a_resume_is_not_given_up_before_it_is_judged():
-    waiting = History((ZERO,), baseline=frozenset({0, 7}), promoted=7)
+    waiting = JudgedHistory((ZERO,), baseline=frozenset({0, 7}), promoted=7)
     assert outstanding(waiting, RULE) == ()
-    gone = History((ZERO,), baseline=frozenset({0, 7}), refused=frozenset({7}), promoted=7)
+    gone = JudgedHistory((ZERO,), baseline=frozenset({0, 7}), refused=frozenset({7}), promoted=7)
     assert [(v.kind, v.version) for v in outstanding(gone, RULE)] == [("PROMOTE", 0)]
 
 
 def test_verdicts_are_promote_then_stop_and_nothing_twice():
-    history = History(run(0.3, 0.2, 0.2, 0.2))
+    history = JudgedHistory(run(0.3, 0.2, 0.2, 0.2))
     assert [(v.kind, v.version) for v in outstanding(history, RULE)] == [("PROMOTE", 1), ("STOP", 1)]
-    promoted = History(history.judged, promoted=1)
+    promoted = JudgedHistory(history.judged, promoted=1)
     stop = outstanding(promoted, RULE)
     assert [(v.kind, v.version, v.reason) for v in stop] == [("STOP", 1, "patience")]
-    assert outstanding(History(history.judged, promoted=1, stopped_at={0: 3}), RULE) == ()
-    assert outstanding(History(), RULE) == ()
+    assert outstanding(JudgedHistory(history.judged, promoted=1, stopped_at={0: 3}), RULE) == ()
+    assert outstanding(JudgedHistory(), RULE) == ()
 
 
 def test_version_0_is_promoted_first_and_again_when_the_best_falls_below_it():
-    assert [(v.kind, v.version) for v in outstanding(History((ZERO,)), RULE)] == [("PROMOTE", 0)]
-    fallen = History((ZERO, Judged(5, 0.1, 0.2)), baseline=frozenset({0, 5}), promoted=5)
+    assert [(v.kind, v.version) for v in outstanding(JudgedHistory((ZERO,)), RULE)] == [("PROMOTE", 0)]
+    fallen = JudgedHistory((ZERO, Judged(5, 0.1, 0.2)), baseline=frozenset({0, 5}), promoted=5)
     assert [(v.kind, v.version) for v in outstanding(fallen, RULE)] == [("PROMOTE", 0)]
 
 
 @pytest.mark.parametrize(
     ("history", "newest", "wanted"),
     [
-        (History(), None, None),
-        (History(), 5, 0),
-        (History((ZERO,)), 5, 5),
-        (History((ZERO,)), 0, None),
-        (History((ZERO, Judged(5, 0.3, 0.2))), 5, None),
-        (History((ZERO,), refused=frozenset({5})), 5, None),
-        (History((ZERO,), baseline=frozenset({0, 3})), 5, 3),
-        (History((ZERO,), stopped_at={0: 3}), 5, None),
+        (JudgedHistory(), None, None),
+        (JudgedHistory(), 5, 0),
+        (JudgedHistory((ZERO,)), 5, 5),
+        (JudgedHistory((ZERO,)), 0, None),
+        (JudgedHistory((ZERO, Judged(5, 0.3, 0.2))), 5, None),
+        (JudgedHistory((ZERO,), refused=frozenset({5})), 5, None),
+        (JudgedHistory((ZERO,), baseline=frozenset({0, 3})), 5, 3),
+        (JudgedHistory((ZERO,), stopped_at={0: 3}), 5, None),
     ],
 )
 def test_next_to_judge(history, newest, wanted):
@@ -160,14 +161,14 @@ def test_a_gain_below_the_margin_is_not_best():
 def test_windows_that_cannot_decide_promote_nothing_and_wear_out_no_patience():
     few = [Judged(i, 0.9, 0.2, enough=False) for i in range(1, 9)]
     assert best_version((ZERO, *few)) == 0
-    assert not out_of_patience(History((ZERO, *few)), RULE)
-    assert out_of_patience(History((ZERO, *few, *run(0.3, 0.3, 0.3, 0.3, start=9))), RULE)
+    assert not out_of_patience(JudgedHistory((ZERO, *few)), RULE)
+    assert out_of_patience(JudgedHistory((ZERO, *few, *run(0.3, 0.3, 0.3, 0.3, start=9))), RULE)
 
 
 def test_the_reason_names_whom_the_best_beat():
-    (first,) = outstanding(History(run(0.3)), RULE)
+    (first,) = outstanding(JudgedHistory(run(0.3)), RULE)
     assert first.reason == "best by +0.1000 over version 0"
-    (second,) = outstanding(History(run(0.3, 0.35), promoted=1), RULE)
+    (second,) = outstanding(JudgedHistory(run(0.3, 0.35), promoted=1), RULE)
     assert second.reason == "best by +0.1500 over version 0, +0.0500 over version 1"
 
 
@@ -180,7 +181,8 @@ entries = st.lists(
         guarded=st.booleans(),
         margin=st.sampled_from([0.0, 0.1]),
         enough=st.booleans(),
-        best=st.none() | st.builds(Standing, st.integers(1, 9), st.floats(0, 1), st.sampled_from([0.0, 0.1])),
+        best=st.none()
+        | st.builds(Incumbent, st.integers(1, 9), st.floats(0, 1), st.sampled_from([0.0, 0.1])),
     ),
     max_size=20,
 )
@@ -207,9 +209,9 @@ def test_best_changes_only_to_a_version_better_than_0_and_than_the_best_on_its_w
 def test_stop_needs_min_versions_and_patience(judged, patience, min_versions):
     rule = StopRule(patience, min_versions)
     counted = [upto for upto, entry in enumerate(judged, 1) if entry.version and entry.enough]
-    if out_of_patience(History(tuple(judged)), rule):
+    if out_of_patience(JudgedHistory(tuple(judged)), rule):
         assert len(counted) >= max(patience, min_versions)
         since = {best_version(judged[:upto]) for upto in counted[-patience:]}
         assert len(since | {best_version(judged[: counted[-patience] - 1])}) == 1
     calm = (*judged, *(Judged(100 + i, 0.0, 0.5) for i in range(max(patience, min_versions))))
-    assert out_of_patience(History(calm), rule)
+    assert out_of_patience(JudgedHistory(calm), rule)

@@ -9,9 +9,8 @@ import pytest
 
 from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.runtime.signals import Signals
-from daemon.validate.ending import PATIENCE_SECONDS, Patience, learning_goes_on, short_of_end
-from daemon.validate.options import ValidateOptions
-from daemon.validate.role import run
+from daemon.validate.ending import WAIT_LIMIT_SECONDS, WaitLimit, learner_is_running, short_of_end
+from daemon.validate.role import ValidateOptions, run
 from streams.open import open_sink
 from streams.source import OutRecord
 
@@ -34,7 +33,7 @@ def clock(monkeypatch):
 
     def wait(self, seconds):
         made.now += seconds
-        assert made.now < 100.0 + 20 * PATIENCE_SECONDS, "it waits for ever"
+        assert made.now < 100.0 + 20 * WAIT_LIMIT_SECONDS, "it waits for ever"
         return False
 
     monkeypatch.setattr(Signals, "wait", wait)
@@ -67,7 +66,7 @@ def test_an_empty_store_is_told_after_the_patience(world, clock):
         run(world.config(), ONCE, clock)
     assert error.value.code == EX_TEMPFAIL
     assert "tripletd learn" in error.value.remedy
-    assert clock.now == pytest.approx(100.0 + PATIENCE_SECONDS, abs=1.0)
+    assert clock.now == pytest.approx(100.0 + WAIT_LIMIT_SECONDS, abs=1.0)
 
 
 def test_a_version_short_of_the_end_is_judged_and_then_told(world, clock):
@@ -94,11 +93,11 @@ def test_a_newest_version_that_cannot_be_read_is_told(world, clock):
 
 def test_what_moves_starts_the_patience_again():
     clock = Clock()
-    patience = Patience(clock, lambda: False)
+    patience = WaitLimit(clock, lambda: False)
     patience.wait_for("more", 1)
-    clock.now += PATIENCE_SECONDS - 1
+    clock.now += WAIT_LIMIT_SECONDS - 1
     patience.wait_for("more", 2)
-    clock.now += PATIENCE_SECONDS - 1
+    clock.now += WAIT_LIMIT_SECONDS - 1
     patience.wait_for("more", 2)
     clock.now += 1
     with pytest.raises(UserError, match="more; nothing new"):
@@ -107,14 +106,14 @@ def test_what_moves_starts_the_patience_again():
 
 def test_while_learn_is_at_work_there_is_no_end_of_patience():
     clock, working = Clock(), [True]
-    patience = Patience(clock, lambda: working[0])
+    patience = WaitLimit(clock, lambda: working[0])
     for _ in range(20):
         patience.wait_for("more", 1)
-        clock.now += PATIENCE_SECONDS - 5
+        clock.now += WAIT_LIMIT_SECONDS - 5
     patience.wait_for("more", 1)
     working[0] = False
     patience.wait_for("more", 1)
-    clock.now += PATIENCE_SECONDS
+    clock.now += WAIT_LIMIT_SECONDS
     with pytest.raises(UserError):
         patience.wait_for("more", 1)
 
@@ -130,6 +129,6 @@ def test_learn_is_at_work_until_stdin_ends(monkeypatch):
     reader, writer = os.pipe()
     with open(reader, "rb") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        assert learning_goes_on()
+        assert learner_is_running()
         os.close(writer)
-        assert not learning_goes_on()
+        assert not learner_is_running()

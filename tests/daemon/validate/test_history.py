@@ -5,9 +5,16 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from checkpoints.ledger import LedgerEntry
-from daemon.validate.decide import StopRule, best_version, outstanding
-from daemon.validate.history import fold
-from daemon.validate.rules import CLICKS, FULL_CATALOG, Judged, Standing
+from daemon.validate.decide import (
+    CLICKS,
+    FULL_CATALOG,
+    Incumbent,
+    Judged,
+    StopRule,
+    best_version,
+    outstanding,
+)
+from daemon.validate.ledger import fold
 from tests.daemon.validate.helpers import better_and_better, turn
 
 MEASURES = {
@@ -84,7 +91,7 @@ def against(best, version, value, at):
 
 def test_the_best_before_is_read_with_its_value_and_the_min_delta_of_that_day():
     history = fold(entries(keep(0), keep(1, best_before=0), against(1, 2, 0.5, 0.45)), FULL_CATALOG)
-    assert [one.best for one in history.judged] == [None, None, Standing(1, 0.45, 0.01)]
+    assert [one.best for one in history.judged] == [None, None, Incumbent(1, 0.45, 0.01)]
     assert best_version(history.judged) == 2
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.validate.holdout import Holdout
-from daemon.validate.window import Held, Window, rebuild_from
+from daemon.validate.holdout import HeldImpression, Holdout, Window, rebuild_from
 from streams.codec import encode_impression
 from streams.errors import StreamUnavailable
 from streams.event import Impression, ObjectRef
@@ -73,7 +72,7 @@ def open_and_read(world, size, upto=None):
 
 
 def held(partition, offset, ts):
-    return Held(partition, offset, Impression(f"{partition}/{offset}", ts, ObjectRef("q"), (), ()))
+    return HeldImpression(partition, offset, Impression(f"{partition}/{offset}", ts, ObjectRef("q"), (), ()))
 
 
 def test_the_window_keeps_exactly_its_share_of_every_partition():
@@ -98,7 +97,7 @@ def test_the_window_is_in_order_of_time_however_partitions_were_read():
 def test_an_id_is_known_for_its_key_alone_where_each_has_a_model():
     window, keyed = Window(9, {0: 0}), Window(9, {0: 0}, keyed=True)
     for offset, key in enumerate(["a", "b", "a", None]):
-        one = Held(0, offset, Impression("1", offset, ObjectRef("q"), (), (), key=key))
+        one = HeldImpression(0, offset, Impression("1", offset, ObjectRef("q"), (), (), key=key))
         assert (window.add(one), keyed.add(one)) == (offset == 0, offset != 2)
     assert [one.impression.key for one in window] == ["a"]
     assert [one.impression.key for one in keyed] == ["a", "b", None]
@@ -191,7 +190,7 @@ def test_an_impression_that_was_written_twice_counts_once(world):
 
 def test_repeats_fall_out_of_the_window_one_by_one():
     window = Window(2, {0: 0})
-    first, second = held(0, 0, ts=1), Held(0, 1, held(0, 0, ts=1).impression)
+    first, second = held(0, 0, ts=1), HeldImpression(0, 1, held(0, 0, ts=1).impression)
     assert (window.add(first), window.add(second)) == (True, False)
     window.move(0, 3)  # the first is out of sight, its repeat is not
     assert (list(window), len(window)) == ([second], 1)

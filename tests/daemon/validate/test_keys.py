@@ -9,16 +9,14 @@ import pytest
 
 from checkpoints.aliases import aliases
 from daemon.exits import UserError
+from daemon.validate.decide import CLICKS, of_one_key
+from daemon.validate.evaluator import NO_MODEL, weighted
 from daemon.validate.judge import Judge
-from daemon.validate.keys import NO_MODEL, weighted
-from daemon.validate.objects import MappedObjects
-from daemon.validate.options import ValidateOptions
-from daemon.validate.role import run
-from daemon.validate.rules import CLICKS, of_one_key
-from daemon.validate.scorer import Scorer
+from daemon.validate.role import ValidateOptions, run
+from daemon.validate.scorer import MappedObjects, Scorer
+from daemon.versions.forms import make_form
 from daemon.versions.key_verdicts import COSINE, LEARNED, verdicts_from_json
-from daemon.versions.matrix_form import make_form
-from daemon.versions.serving_form import learner_of
+from daemon.versions.restore import learner_of
 from learners.block import TripletBatch
 from learners.keyed import Keyed, KeyedConfig
 from learners.oasis import Oasis, OasisConfig

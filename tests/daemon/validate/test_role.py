@@ -7,8 +7,7 @@ import pytest
 
 from checkpoints.aliases import aliases
 from daemon.exits import UserError
-from daemon.validate.options import ValidateOptions
-from daemon.validate.role import run
+from daemon.validate.role import ValidateOptions, run
 
 ONCE = ValidateOptions(exit_when_caught_up=True)
 

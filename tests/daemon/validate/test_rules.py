@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, Standing, is_finite, judge_by
+from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, Incumbent, is_finite, judge_by
 
 ZERO = {"balanced_hop": 0.9, "position_balanced": 0.5, "clicked_vs_random": 0.9, "hop_auc": 0.8}
 
@@ -56,12 +56,12 @@ def test_a_guard_without_evidence_leaves_the_window_undecided():
     [
         (clicks(), None, True),
         (clicks(balanced_hop=0.91), None, False),  # within the margin over version 0
-        (clicks(), Standing(3, 0.9399, 0.01), True),
-        (clicks(), Standing(3, 0.9401, 0.01), False),
-        (clicks(), Standing(3, 0.95, 0.0), False),
-        (clicks(balanced_hop=0.91), Standing(3, 0.8, 0.01), False),
-        (clicks(hop_auc=0.7), Standing(3, 0.8, 0.01), False),
-        (clicks(impressions=499), Standing(3, 0.8, 0.01), False),
+        (clicks(), Incumbent(3, 0.9399, 0.01), True),
+        (clicks(), Incumbent(3, 0.9401, 0.01), False),
+        (clicks(), Incumbent(3, 0.95, 0.0), False),
+        (clicks(balanced_hop=0.91), Incumbent(3, 0.8, 0.01), False),
+        (clicks(hop_auc=0.7), Incumbent(3, 0.8, 0.01), False),
+        (clicks(impressions=499), Incumbent(3, 0.8, 0.01), False),
     ],
 )
 def test_beats(own, best, beats):

@@ -7,8 +7,8 @@ import pytest
 
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
-from daemon.versions.matrix_form import account, make_form
-from daemon.versions.serving_form import serving_form
+from daemon.versions.forms import account, make_form
+from daemon.versions.restore import serving_form
 from learners.errors import StateError
 from learners.psd import project_psd
 

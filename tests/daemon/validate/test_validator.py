@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from checkpoints.aliases import aliases
-from daemon.validate.history import fold
+from daemon.validate.decide import FULL_CATALOG
 from daemon.validate.holdout import Holdout
-from daemon.validate.rules import FULL_CATALOG
+from daemon.validate.ledger import fold
 from daemon.validate.scorer import Scorer
-from daemon.versions.serving_form import serving_form
+from daemon.versions.restore import serving_form
 from streams.open import open_sink, open_source
 from tests.daemon.validate.helpers import kinds, never, turn
 

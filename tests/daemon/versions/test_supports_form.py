@@ -9,8 +9,8 @@ import pytest
 
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
-from daemon.versions import supports_form
-from daemon.versions.supports_form import SupportsForms
+from daemon.versions import forms as supports_form
+from daemon.versions.forms import SupportsForms
 from learners.multikernel import Omks, OmksConfig, ViewKernels
 from tests.learners.examples import triplets
 

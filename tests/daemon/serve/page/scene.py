@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.look.rates import Reading
 from daemon.look.series import Series, Target
-from daemon.models.diff import Diff, MovedQuery, Queries, Step, Turn
+from daemon.models.diff import Diff, DirectionChange, FeatureChange, MovedQuery, Queries
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import CannotAnswer, Found, PageSources, Served, Shown
 from learners.spectrum import Spectrum
@@ -103,8 +103,11 @@ class Compared:
         )
         moved = MovedQuery("object-3", 8, ("object-4", "object-12"), ("object-5", "object-6"))
         queries = Queries(20, 0, 10, 0.95, 12, (moved,))
-        steps = (Step("colour[2]", f"shape[{MARKUP}]", 0.0, 1.5), Step("colour[1]", "colour[1]", 1.0, 0.2))
-        turns = (Turn(1.5, (("colour[2]", 0.7), ("shape[1]", -0.7))),)
+        steps = (
+            FeatureChange("colour[2]", f"shape[{MARKUP}]", 0.0, 1.5),
+            FeatureChange("colour[1]", "colour[1]", 1.0, 0.2),
+        )
+        turns = (DirectionChange(1.5, (("colour[2]", 0.7), ("shape[1]", -0.7))),)
         return Diff(
             before, after, 6, 0.5, 0.4, steps, turns, (spectra[0], spectra[1]), queries, ("one thing",)
         )

@@ -13,9 +13,8 @@ from daemon.replica.model import ModelId
 from daemon.replica.view import View
 from daemon.serve.query import OWN, VERSION_0, ByKey, Query, Refused
 from daemon.serve.retrieve import AnnSettings, KeySettings, Searcher
+from daemon.versions.forms import KeyedForm, KeyedForms, MatrixForms
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict, KeyVerdicts
-from daemon.versions.keyed_form import KeyedForm, KeyedForms
-from daemon.versions.matrix_form import MatrixForms
 from learners.block import TripletBatch
 from learners.keyed import Keyed, KeyedConfig
 from learners.oasis import Oasis, OasisConfig

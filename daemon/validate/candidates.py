@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from checkpoints.errors import Damaged, KeyMissing
 from checkpoints.manifest import Manifest
 from checkpoints.versions import Version, VersionStore
 from daemon.config.model import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.validate.identity import is_identity
-from daemon.validate.objects import MappedObjects
-from daemon.validate.scorer import Scorer
-from daemon.versions.counters import APPLIED, counted
-from daemon.versions.keyed_form import KeyedForm
-from daemon.versions.maps import map_of
-from daemon.versions.serving_form import serving_form
+from daemon.validate.scorer import MappedObjects, Scorer
+from daemon.versions.contents import APPLIED, counted
+from daemon.versions.forms import KeyedForm
+from daemon.versions.restore import map_of, serving_form
+from learners.block import Float32s
 from learners.errors import LearnerError
 from learners.forms.diagonal import IdentityForm
 from learners.forms.quadratic import ServedForm, by_distance, folds
@@ -24,7 +24,12 @@ from streams.catalog import Catalog
 from streams.event import SpaceSpec
 
 
-class Refused(Exception):
+def is_identity(W: Float32s) -> bool:
+    """Whether W is exactly I; reads it row by row, so that nothing of its size is made."""
+    return all(row[place] == 1 and np.count_nonzero(row) == 1 for place, row in enumerate(W))
+
+
+class CandidateRejected(Exception):
     """The version must never be best: damaged, not finite, not of these objects, or pruned meanwhile."""
 
 
@@ -56,7 +61,7 @@ class Candidate:
         return None if model is None else Scorer(model.form(), self.objects)
 
 
-class Shelf:
+class CandidateCache:
     """Opens versions and keeps those in use open: version 0, the best, the one being judged.
 
     Memory: the catalog as read and as mapped, and per open version its serving form (a matrix of the
@@ -85,7 +90,7 @@ class Shelf:
             try:
                 self._open[number] = self._load(number)
             except (Damaged, KeyMissing, LearnerError) as error:
-                raise Refused(str(error)) from error
+                raise CandidateRejected(str(error)) from error
         return self._open[number]
 
     def keep(self, *numbers: int | None) -> None:
@@ -98,7 +103,7 @@ class Shelf:
         objects = self._mapped(version)
         form = self._form_of(version)
         if form.dim != objects.dim:
-            raise Refused(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
+            raise CandidateRejected(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
         keys = form if isinstance(form, KeyedForm) else None
         W = version.arrays.get("W")
         symmetry = None if W is None or W.ndim != 2 else symmetry_index(W)

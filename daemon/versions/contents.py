@@ -1,11 +1,12 @@
-"""How a version's arrays are named: the learner's under their own names, the others with a prefix.
+"""What a version holds, by name: its arrays, its counters, and the control entry of an average.
 
-`map.` is the frozen map, `dedupe.` the window of known event ids, `caps.` the window of steps by name.
+The learner's arrays are under their own names, the others have a prefix: `map.` is the frozen map, `dedupe.`
+the window of known event ids, `caps.` the window of steps by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -73,3 +74,48 @@ def window_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
 
 def _part(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+RECORDS = "records"
+"""Records passed since version 0, poison included: the position that the step log and every curve share."""
+LOSS_SUM = "loss_sum"
+"""Hinge losses of the applied events, added up."""
+APPLIED = ("updated", "passive", "degenerate")
+"""Outcomes of the events that the step could take."""
+REJECTED = "rejected"
+"""Events that the step refused: a dead letter each, as those counted by POISON."""
+POISON = "poison"
+"""Records that could not be decoded."""
+DUPLICATE = "duplicate"
+"""Events that were known already and changed nothing."""
+
+CAPPED = "capped"
+"""Events that a cap refused: a dead letter each."""
+EVICTED = "evicted"
+"""Keys whose model was given up for another key's."""
+LIMITED = "limited"
+"""Events that caps let in with less than their weight."""
+
+
+def counted(counters: Mapping[str, int | float], *names: str) -> int:
+    """The sum of these counters; one that is not there counts 0."""
+    return int(sum(counters.get(name, 0) for name in names))
+
+
+def records_of(manifest: Manifest) -> int:
+    """Records passed up to a version."""
+    return counted(manifest.counters, RECORDS)
+
+
+AVERAGE = "average"
+
+
+def average_entry(sources: Sequence[Manifest], weights: Sequence[float]) -> dict[str, Any]:
+    """{"control": "average", "of": [{number, state_hash, weight}]}: what a schedule says instead of runs."""
+    return {
+        "control": AVERAGE,
+        "of": [
+            {"number": one.number, "state_hash": one.state_hash, "weight": float(weight)}
+            for one, weight in zip(sources, weights, strict=True)
+        ],
+    }

@@ -1,8 +1,8 @@
-"""The form in which a version is judged and served.
+"""A loaded version's map, its learner, and the form in which it is judged and served.
 
 What takes long to make is made once per version, off the learner, so that checkpoints stay small and the
 learner's memory flat: it is stored as the derived file `serving` of its version, with the settings it was
-made with, and read back after; other settings make it anew in memory.
+made with, and read back later; for other settings it is made in memory.
 """
 
 from __future__ import annotations
@@ -14,16 +14,31 @@ from typing import Any
 import structlog
 from numpy.typing import NDArray
 
+from checkpoints.encoding import fresh
 from checkpoints.errors import CheckpointError, KeyExists
+from checkpoints.manifest import Manifest
 from checkpoints.versions import Version, VersionStore
 from daemon.config.model import ServingConfig
-from daemon.versions.algorithms import algorithm_of, columns_of, learner_config_of, restored
-from daemon.versions.arrays import learner_arrays
-from daemon.versions.by_key import keys_of
-from daemon.versions.maps import map_of
+from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, restored
+from daemon.versions.contents import MAP_PREFIX, learner_arrays, map_arrays
 from learners.errors import StateError
 from learners.forms.quadratic import ServedForm
+from learners.maps import FittedSpaceMap
 from learners.protocol import Learner
+
+
+def map_of(version: Version) -> FittedSpaceMap:
+    """The map of a loaded version, on its arrays. Raises MapError for what is none."""
+    return FittedSpaceMap.load(version.manifest.map.get("spec", {}), map_arrays(version.arrays))
+
+
+def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpaceMap]:
+    """A version's manifest and map; of its other arrays nothing is kept. Raises Damaged, and MapError as
+    `map_of`.
+    """
+    version = versions.load(number, lambda spec: fresh(spec) if spec.name.startswith(MAP_PREFIX) else None)
+    return version.manifest, map_of(version)
+
 
 DERIVED = "serving"
 

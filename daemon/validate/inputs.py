@@ -17,15 +17,14 @@ from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.objects.space import space_of
 from daemon.telemetry import ValidateMetrics
+from daemon.validate.candidates import CandidateCache
+from daemon.validate.catalog import JudgedQueries
+from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, of_all_keys
 from daemon.validate.ending import short_of_end
+from daemon.validate.evaluator import AnyEvaluator, Evaluator, KeyedEvaluator
 from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge
-from daemon.validate.judged import JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
-from daemon.validate.keys import KeyedYardstick
-from daemon.validate.rules import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, of_all_keys
-from daemon.validate.shelf import Shelf
-from daemon.validate.yardstick import Measuring, Yardstick
 from streams.catalog import load_catalog
 from streams.event import ObjectRef
 from streams.open import open_source, prepare_topic
@@ -34,7 +33,7 @@ from streams.source import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class ValidatorInputs:
     """What the validator works with. `training` is only asked for what comes after a version; `judgments` is
     None without a file. `is_holdout`: whether routing sends the query with this id to the holdout. `place`:
     the checkpoint folder. per_key: impressions that a key needs to be judged, where one model per key is
@@ -45,7 +44,7 @@ class Bench:
     training: Source
     versions: VersionStore
     ledger: Ledger
-    shelf: Shelf
+    shelf: CandidateCache
     judgments: Judgments | None
     has_catalog: bool
     is_holdout: Callable[[str], bool]
@@ -83,14 +82,14 @@ class Bench:
             judged = JudgedQueries(objects, bound, self.is_holdout, self.max_queries)
         return Judge(objects, judged, self.max_queries)
 
-    def yardstick(self) -> Measuring:
+    def yardstick(self) -> AnyEvaluator:
         """What versions are measured by, for the objects as mapped now; a version must be open."""
         if self.per_key is None:
-            return Yardstick(self.judge())
-        return KeyedYardstick(self.judge(), self._clicks, self.per_key)
+            return Evaluator(self.judge())
+        return KeyedEvaluator(self.judge(), self._clicks, self.per_key)
 
 
-def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Bench:
+def open_inputs(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> ValidatorInputs:
     """Open everything; `stack` closes it. Raises UserError and the errors of streams and checkpoints."""
     space = space_of(config)
     catalog = load_catalog(Path(config.catalog.path), space) if config.catalog.path else None
@@ -103,12 +102,12 @@ def open_bench(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> Be
         stack.callback(opened.close)
     store = LocalStore(Path(config.checkpoints.path))
     versions = VersionStore(store)
-    return Bench(
+    return ValidatorInputs(
         holdout=Holdout(source, dead, space=space, catalog=catalog, size=config.validate.window, keyed=keyed),
         training=training,
         versions=versions,
         ledger=Ledger(store),
-        shelf=Shelf(versions, space, catalog, config.serving),
+        shelf=CandidateCache(versions, space, catalog, config.serving),
         judgments=judgments,
         has_catalog=catalog is not None,
         is_holdout=holdout_rule(config),

@@ -1,37 +1,111 @@
-"""Versions with one model per key, judged key by key.
+"""Measures of versions on the window, computed once where they cannot change: for one model, or key by key.
 
-Each key with enough impressions in the window is judged on those alone, its own model against version 0, by
-the rule that one model is judged by, with a margin that grows as impressions become fewer. A version stands
-for what it would answer: where a key's verdict is `learned` its own model's measures count, elsewhere version
-0's, weighted by the key's impressions. So a version may be best as soon as one key is better off with it, and
-no key is worse off than its verdict allows.
-
-The keys judged are bounded by the window: each takes its own share of it.
+With one model per key, each key with enough impressions in the window is judged on those alone, its own model
+against version 0, by the rule that one model is judged by, with a margin that grows as impressions become
+fewer. A version stands for what it would answer: where a key's verdict is `learned` its own model's measures
+count, elsewhere version 0's, weighted by the key's impressions. So a version may be best as soon as one key
+is better off with it, and no key is worse off than its verdict allows. The keys judged are bounded by the
+window: each takes its own share of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
+from daemon.validate.candidates import Candidate
+from daemon.validate.decide import DecisionRule, is_finite, judge_by, of_one_key, why_not
+from daemon.validate.holdout import Window
 from daemon.validate.judge import Judge, Measures
 from daemon.validate.measures import Float
-from daemon.validate.objects import MappedObjects
-from daemon.validate.panel import Panel
-from daemon.validate.rules import DecisionRule, is_finite, judge_by, of_one_key, why_not
-from daemon.validate.scorer import NotFinite, Scorer
-from daemon.validate.shelf import Candidate
-from daemon.validate.window import Window
+from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
 from learners.errors import LearnerError
 from streams.event import Impression
+
+SYMMETRY = "symmetry_index"
+"""The measure that needs no window: how symmetric a learner's W is by itself."""
+
+
+class AnyEvaluator(Protocol):
+    """What tells a version's measures on a window."""
+
+    @property
+    def objects(self) -> MappedObjects:
+        """The objects that it judges by."""
+
+    def measures(self, candidate: Candidate, window: Window) -> Measures:
+        """The version's measures on the window. Raises NotFinite."""
+
+    def verdicts(self, number: int) -> Mapping[str, KeyVerdict] | None:
+        """On each key of a version that was measured; None where there is one model for all."""
+
+    def losses(self, candidate: Candidate, impressions: Sequence[Impression]) -> Float:
+        """Holdout loss of each impression, float64[n]. Raises NotFinite."""
+
+    def keep(self, *numbers: int | None) -> None:
+        """Forget every version but these."""
+
+
+class Evaluator:
+    """One judge, the panel of the window it judges on, and the measures there of the versions asked for.
+
+    The fixed judged queries are ranked once per version; measures on a window are kept until the window
+    moves. Memory per version kept: two float64 per fixed query.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._fixed: dict[int, Float] = {}
+        self._seen: tuple[dict[int, int], int] | None = None
+        self._panel: Panel | None = None
+        self._measures: dict[int, Measures] = {}
+
+    @property
+    def objects(self) -> MappedObjects:
+        """The objects that it judges by."""
+        return self._judge.objects
+
+    def verdicts(self, number: int) -> None:
+        """None: there is one model for all."""
+
+    def losses(self, candidate: Candidate, impressions: Sequence[Impression]) -> Float:
+        """Holdout loss of each impression, float64[n]. Raises NotFinite."""
+        return self._judge.losses(candidate.scorer, impressions)
+
+    def measures(self, candidate: Candidate, window: Window) -> Measures:
+        """The version's measures on the window. Raises NotFinite."""
+        panel, number = self._panel_of(window), candidate.number
+        if number not in self._fixed:
+            self._fixed[number] = self._judge.fixed_table(candidate.scorer)
+        if number not in self._measures:
+            found = self._judge.judge(candidate.scorer, panel, self._fixed[number])
+            if candidate.symmetry is not None:
+                found[SYMMETRY] = candidate.symmetry
+            self._measures[number] = found
+        return self._measures[number]
+
+    def keep(self, *numbers: int | None) -> None:
+        """Forget every version but these."""
+        self._fixed = {number: one for number, one in self._fixed.items() if number in numbers}
+        self._measures = {number: one for number, one in self._measures.items() if number in numbers}
+
+    def _panel_of(self, window: Window) -> Panel:
+        # The length too: a rewound window stands at its old positions before it is read again.
+        seen = (window.positions, len(window))
+        if self._panel is None or seen != self._seen:
+            self._seen, self._measures = seen, {}
+            self._panel = self._judge.panel([held.impression for held in window])
+        return self._panel
+
 
 NO_MODEL = "no model of its own"
 NOT_SCORED = "its model gives scores that are not finite"
 
 
-class KeyedYardstick:
+class KeyedEvaluator:
     """As `Yardstick`, for versions with one model per key; keys with fewer than `least` impressions in the
     window are not judged. `rule`: of one model.
     """

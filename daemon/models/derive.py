@@ -1,0 +1,251 @@
+"""What is made from versions: the average of several, and the factor of a matrix for other programs.
+
+Averaged rankers: one version of several learners that learned alike from different events. It is written to a
+checkpoint folder of its own, as version 1 behind the version 0 that they share, so that no learner is
+disturbed: judged, served, followed and compared as any other, and a learner may go on from it.
+
+The factor: a version's W, made PSD once, after learning, is A^T A: `A x` embeds a mapped object x, and the
+inner product of two embeddings is the learned similarity (Chechik et al., JMLR 11 (2010), section 6). For a
+learned distance the squared Euclidean distance of two embeddings is it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkpoints import Damaged, LocalStore, Manifest, Version, VersionMeta, VersionStore
+from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
+from daemon.models.compare import MappedCatalog
+from daemon.versions.algorithms import ALGORITHMS
+from daemon.versions.contents import average_entry, learner_arrays
+from daemon.versions.forms import MatrixForms
+from daemon.versions.restore import learner_of
+from learners import average_states
+from learners.block import row_blocks, times
+from learners.errors import LearnerError
+from learners.psd import factor
+
+FIRST = 0
+"""The untrained version."""
+
+
+@dataclass(frozen=True, slots=True)
+class AverageSource:
+    """A version to average. told: as the user named it."""
+
+    versions: VersionStore
+    number: int
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class AverageResult:
+    """What was written: the number, in which folder, and the events of all sources together."""
+
+    number: int
+    folder: str
+    events: int
+
+
+def average(sources: Sequence[AverageSource], weights: Sequence[float], into: Path) -> AverageResult:
+    """Write version 0 of the first source, and version 1: the weighted mean of all, to an empty folder.
+
+    Version 1 stands at the first source's position of its stream, where a learner would go on; counters are
+    added up, event ids and caps begin anew. Memory: the W of every source and one more. Raises UserError for
+    versions that do not load, whose learner, settings, space or map differ, or whose learner has more than a
+    matrix; and where the folder holds anything.
+    """
+    loaded = [_load_source(one, one.number) for one in sources]
+    for one, version in zip(sources[1:], loaded[1:], strict=True):
+        _same(sources[0], loaded[0].manifest, one, version.manifest)
+    first = _load_source(sources[0], FIRST)
+    try:
+        mean = average_states([learner_arrays(version.arrays) for version in loaded], weights)
+    except LearnerError as error:
+        raise UserError(
+            f"these versions cannot be averaged: {error}",
+            "averaged are versions of oasis, dissim-oasis and lego, with weights >= 0, one of them above 0",
+            EX_DATAERR,
+        ) from error
+    return _write_average(first, mean, [version.manifest for version in loaded], weights, into)
+
+
+def _write_average(
+    first: Version,
+    mean: Mapping[str, NDArray[Any]],
+    manifests: Sequence[Manifest],
+    weights: Sequence[float],
+    into: Path,
+) -> AverageResult:
+    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise UserError(f"{into} is there and not empty", "name a folder that is to be made", EX_CANTCREAT)
+    versions = VersionStore(LocalStore(into))
+    epoch = versions.claim()
+    versions.publish(epoch, first.arrays, _meta(first.manifest))
+    told = {
+        "parent": FIRST,
+        "schedule": (average_entry(manifests, weights),),
+        "counters": _summed([one.counters for one in manifests]),
+        "watermark": max((one.watermark for one in manifests if one.watermark is not None), default=None),
+    }
+    written = versions.publish(epoch, {**first.arrays, **mean}, _meta(manifests[0], **told))
+    return AverageResult(written.number, str(into), int(mean["events"]))
+
+
+def _meta(manifest: Manifest, **changes: Any) -> VersionMeta:
+    return VersionMeta(**({one.name: getattr(manifest, one.name) for one in fields(VersionMeta)} | changes))
+
+
+def _summed(counters: Sequence[Mapping[str, int | float]]) -> dict[str, int | float]:
+    names = sorted({name for one in counters for name in one})
+    return {name: sum(one.get(name, 0) for one in counters) for name in names}
+
+
+def _load_source(source: AverageSource, number: int) -> Version:
+    try:
+        return source.versions.load(number)
+    except Damaged as error:
+        told = source.told if number == source.number else f"version {number}, which {source.told} began as,"
+        raise UserError(f"{told} does not load: {error.problem}", error.remedy, EX_DATAERR) from error
+
+
+def _same(first: AverageSource, reference: Manifest, other: AverageSource, manifest: Manifest) -> None:
+    """Raise UserError naming what differs."""
+    pairs = (
+        ("space", manifest.space, reference.space),
+        ("map", manifest.map.get("id"), reference.map.get("id")),
+        ("learner", manifest.learner.get("name"), reference.learner.get("name")),
+        ("settings", manifest.learner.get("config"), reference.learner.get("config")),
+        ("catalog", manifest.catalog_digest, reference.catalog_digest),
+    )
+    for what, own, wanted in pairs:
+        if own != wanted:
+            raise UserError(
+                f"{other.told} has another {what} than {first.told}: their numbers mean different things",
+                "average versions of learners that began from one version 0, by copies of its folder, and "
+                "read different events",
+                EX_USAGE,
+            )
+
+
+FORMAT = "tripletd factor 1"
+EMBED_FORMAT = "tripletd embedding 1"
+
+
+@dataclass(frozen=True, slots=True)
+class FactorDescription:
+    """What lies beside an exported array, as JSON with the ending `.json`.
+
+    rank, dim: A is [rank, dim]. similarity: `inner_product` of two embeddings, or `squared_distance`, whose
+    opposite it is. version, state_hash, space, map, learner: what it was made of.
+    """
+
+    format: str
+    version: int
+    state_hash: str
+    space: str
+    map: str
+    learner: str
+    similarity: str
+    dim: int
+    rank: int
+
+
+def export_factor(
+    versions: VersionStore, number: int, path: Path
+) -> tuple[FactorDescription, NDArray[np.float32]]:
+    """Write A of a version to `path`, npy float32 [rank, dim] in C order, and its description beside it.
+
+    Raises UserError for a version that does not load, a learner without a matrix, more dimensions than are
+    decomposed whole, and a file that is there already.
+    """
+    version = _load(versions, number)
+    name = str(version.manifest.learner.get("name"))
+    A = _factor(version, name)
+    kind = ALGORITHMS[name].forms
+    distance = isinstance(kind, MatrixForms) and kind.distance
+    told = FactorDescription(
+        FORMAT,
+        number,
+        version.manifest.state_hash,
+        version.manifest.space,
+        str(version.manifest.map.get("id")),
+        name,
+        "squared_distance" if distance else "inner_product",
+        A.shape[1],
+        A.shape[0],
+    )
+    _write_new(path, lambda file: np.save(file, A))
+    _write_new(path.with_name(path.name + ".json"), lambda file: file.write(_json(asdict(told))))
+    return told, A
+
+
+def export_embedding(
+    told: FactorDescription, A: NDArray[np.float32], objects: MappedCatalog | None, path: Path
+) -> int:
+    """Write A x of every object of the catalog to `path`, npy float32 [objects, rank], and beside it the
+    description with the objects' ids in the order of the rows; how many there are. Raises UserError.
+    """
+    if objects is None:
+        raise UserError("there are no objects to embed", "set catalog.path, or leave --embed out", EX_USAGE)
+    if objects.map_id != told.map:
+        raise UserError("the catalog is mapped by another map", "export a version of this map", EX_DATAERR)
+    across = np.ascontiguousarray(A.T)
+    embedded = np.empty((len(objects.ids), told.rank), np.float32)
+    for part in row_blocks(len(embedded), told.dim):
+        embedded[part] = times(objects.mapped.slice(part.start, part.stop), across)
+    beside = asdict(told) | {"format": EMBED_FORMAT, "ids": list(objects.ids)}
+    _write_new(path, lambda file: np.save(file, embedded))
+    _write_new(path.with_name(path.name + ".json"), lambda file: file.write(_json(beside)))
+    return len(embedded)
+
+
+def _factor(version: Version, name: str) -> NDArray[np.float32]:
+    try:
+        W = getattr(learner_of(version), "W", None)
+        if W is None or W.ndim != 2:
+            raise UserError(
+                f"version {version.manifest.number} is of {name}, which has no matrix to factor",
+                "export versions of oasis, oasis-averaged, dissim-oasis or lego",
+                EX_USAGE,
+            )
+        return factor(W)
+    except LearnerError as error:
+        told = f"version {version.manifest.number} has no factor: {error}"
+        raise UserError(
+            told, "project fewer dimensions, or serve the version as it is", EX_DATAERR
+        ) from error
+
+
+def _load(versions: VersionStore, number: int) -> Version:
+    try:
+        return versions.load(number)
+    except Damaged as error:
+        told = f"version {number} does not load: {error.place}: {error.problem}"
+        raise UserError(told, error.remedy, EX_DATAERR) from error
+
+
+def _json(values: dict[str, Any]) -> bytes:
+    return (json.dumps(values, indent=1) + "\n").encode()
+
+
+def _write_new(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file that must not be there yet. Raises UserError."""
+    try:
+        with path.open("xb") as file:
+            write(file)
+    except FileExistsError as error:
+        raise UserError(
+            f"{path} is there already", "name another file, or move it away", EX_CANTCREAT
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written: {error.strerror}", "look at the folder", EX_CANTCREAT
+        ) from error

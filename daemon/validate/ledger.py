@@ -1,0 +1,176 @@
+"""Verdicts as ledger entries, and back: the validator's memory is the ledger.
+
+A pure fold of its entries gives the history that the decisions need; each decision becomes one entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from checkpoints.aliases import PAUSE, stop_in_force
+from checkpoints.ledger import LedgerEntry
+from daemon.validate.candidates import Candidate
+from daemon.validate.decide import (
+    DecisionRule,
+    Incumbent,
+    Judged,
+    JudgedHistory,
+    Positions,
+    Verdict,
+    is_finite,
+    judge_by,
+    why_not,
+)
+from daemon.validate.drift import LossRise
+from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
+
+BEST = "best"
+VALIDATE = "validate"
+REFERENCE = "version_0"
+REFUSED = "refused"
+DECIDED_BY = "decision_measure"
+POSITIONS = "holdout_positions"
+BEST_BEFORE = "best_before"
+BEST_DECISION = "best_decision"
+BEST_HOLDS = "best_holds"
+MIN_DELTA = "min_delta"
+
+
+def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
+    """History since the last RESUME. Entries judged by another rule (the judgments came or went) do not
+    count, nor does a judgement of a version refused later: a best version that can no longer be read. The
+    learner's own pauses, and what lifts them, say nothing about versions.
+    """
+    judged: list[Judged] = []
+    refused: set[int] = set()
+    baseline = frozenset({0})
+    promoted: int | None = None
+    ordered = sorted(entries, key=lambda e: e.n)
+    for entry in ordered:
+        if entry.kind == "KEEP" and entry.version is not None:
+            if entry.measures.get(REFUSED):
+                refused.add(entry.version)
+                judged = [one for one in judged if one.version != entry.version]
+            else:
+                judged += _judged(entry.version, entry.measures, rule)
+        elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
+            promoted = entry.version
+        elif entry.kind == "RESUME" and PAUSE not in entry.measures:
+            judged = []
+            baseline = frozenset({0} if promoted is None else {0, promoted})
+    stop = stop_in_force(ordered)
+    stopped = None if stop is None else positions_of(stop.measures)
+    return JudgedHistory(tuple(judged), baseline, frozenset(refused), promoted, stopped)
+
+
+def measured_positions(positions: Positions) -> dict[str, int]:
+    """Holdout positions as they stand in an entry's measures (JSON has no whole numbers as keys)."""
+    return {str(partition): offset for partition, offset in sorted(positions.items())}
+
+
+def positions_of(measures: Mapping[str, Any]) -> Positions:
+    """The inverse of `measured_positions`; empty for an entry written by somebody else."""
+    found = measures.get(POSITIONS)
+    return {int(partition): int(offset) for partition, offset in found.items()} if found else {}
+
+
+def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> list[Judged]:
+    reference = measures.get(REFERENCE)
+    if not isinstance(reference, Mapping) or measures.get(DECIDED_BY) != rule.measure:
+        return []
+    if not is_finite(measures, rule) or not is_finite(reference, rule):
+        return []
+    return [judge_by(rule, version, measures, reference, _standing(measures))]
+
+
+def _standing(measures: Mapping[str, Any]) -> Incumbent | None:
+    """The best version the candidate was judged against, with the `min_delta` of that day: another setting
+    today leaves what was decided.
+    """
+    number = measures.get(BEST_BEFORE)
+    if not number:
+        return None
+    value, min_delta = float(measures[BEST_DECISION]), float(measures[MIN_DELTA])
+    return Incumbent(int(number), value, min_delta, bool(measures[BEST_HOLDS]))
+
+
+def keep_entry(
+    candidate: Candidate,
+    own: Mapping[str, float],
+    reference: Mapping[str, float],
+    rule: DecisionRule,
+    window: tuple[int, Positions],
+    *,
+    best: Incumbent | None,
+    keys: Mapping[str, KeyVerdict] | None = None,
+) -> dict[str, Any]:
+    """KEEP with every measure of the version and of version 0 on the same window, and how the best version
+    so far stands there (None: version 0 is best). keys: the verdicts on its models, where there is one per
+    key.
+
+    `window` is (impressions, holdout positions): with `state_hash` they determine all the numbers.
+    """
+    count, positions = window
+    known = {**own, "impressions": count}
+    judged = judge_by(rule, candidate.number, known, reference, best)
+    measures = {
+        "events": candidate.events,
+        **known,
+        "decision": judged.value,
+        DECIDED_BY: rule.measure,
+        "guarded": judged.guarded,
+        "eligible": judged.eligible,
+        "state_hash": candidate.manifest.state_hash,
+        POSITIONS: measured_positions(positions),
+        REFERENCE: {**reference, "decision": judged.reference},
+        **_against(best),
+        **({} if keys is None else {KEYS: verdicts_to_json(keys)}),
+    }
+    told = f"{rule.measure} {judged.value:.4f}, version 0 {judged.reference:.4f}"
+    if best is not None:
+        told += f", best so far ({best.version}) {best.value:.4f}"
+    if candidate.number and not judged.beats:
+        told += f"; not best: {why_not(rule, judged, known, reference)}"
+    if keys is not None:
+        told += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
+    return _entry("KEEP", candidate.number, told, measures)
+
+
+def _against(best: Incumbent | None) -> dict[str, Any]:
+    if best is None:
+        return {BEST_BEFORE: 0}
+    return {
+        BEST_BEFORE: best.version,
+        BEST_DECISION: best.value,
+        BEST_HOLDS: best.holds,
+        MIN_DELTA: best.min_delta,
+    }
+
+
+def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:
+    """KEEP of a version that must never be best."""
+    measures = {REFUSED: True, POSITIONS: measured_positions(positions)}
+    return _entry("KEEP", version, f"refused: {why}", measures)
+
+
+def verdict_entry(verdict: Verdict, positions: Positions) -> dict[str, Any]:
+    """PROMOTE (of the alias `best`) or STOP."""
+    entry = _entry(verdict.kind, verdict.version, verdict.reason, {POSITIONS: measured_positions(positions)})
+    return {**entry, "alias": BEST} if verdict.kind == "PROMOTE" else entry
+
+
+def resume_entry(version: int, risen: LossRise, positions: Positions) -> dict[str, Any]:
+    """RESUME because the best version's holdout loss has risen."""
+    why = f"drift: holdout loss of version {version} rose from {risen.before:.3f} to {risen.now:.3f}"
+    return _entry("RESUME", version, why, {POSITIONS: measured_positions(positions)})
+
+
+def _entry(kind: str, version: int, reason: str, measures: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "version": version,
+        "by": VALIDATE,
+        "reason": reason,
+        "measures": dict(measures),
+    }
