@@ -40,7 +40,7 @@ def run_checks(config: Config) -> list[Finding]:
 
 
 def _space(config: Config) -> Iterator[Finding]:
-    from daemon.objects.space import space_of
+    from daemon.objects import space_of
 
     views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in space_of(config).views]
     yield Finding("space.views", "ok", ", ".join(views))
@@ -122,7 +122,7 @@ def _catalog(config: Config) -> Iterator[Finding]:
     if not config.catalog.path:
         yield Finding("catalog.path", "ok", "none: events carry their features; no random negatives")
         return
-    from daemon.objects.space import space_of
+    from daemon.objects import space_of
     from streams.catalog import load_catalog
 
     catalog = load_catalog(Path(config.catalog.path), space_of(config))
@@ -193,7 +193,7 @@ def _serve(config: Config) -> Iterator[Finding]:
     items = 0
     path = config.serve.catalog or config.catalog.path
     if path and config.space.views:
-        from daemon.objects.space import space_of
+        from daemon.objects import space_of
         from streams.catalog import load_catalog
 
         items = len(load_catalog(Path(path), space_of(config)))

@@ -11,10 +11,8 @@ under way ends with the model it began with, and every answer names its version 
 configuration file in place of the folder, `latest` is followed event by event.
 """
 
-from daemon.client.answers import Similar
 from daemon.client.follow import follow
-from daemon.client.items import Items
-from daemon.client.model import Model
-from daemon.replica.status import NotServing
+from daemon.client.model import Items, Model, Similar
+from daemon.replica.model import NotServing
 
 __all__ = ["Items", "Model", "NotServing", "Similar", "follow"]

@@ -13,9 +13,8 @@ from daemon.client.model import Model
 from daemon.config import Config, load_config
 from daemon.config.model import ServingConfig
 from daemon.exits import EX_UNAVAILABLE, UserError
-from daemon.replica.origin import read_space
-from daemon.replica.settings import Shelf, steps_of
-from daemon.replica.status import NotServing
+from daemon.replica.model import NotServing
+from daemon.replica.settings import VersionSource, read_space, step_log_of
 from daemon.versions.restore import DERIVED
 
 LOOK_S = 0.05
@@ -41,8 +40,8 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
         time.sleep(LOOK_S)
     space, fitted = found
     serving = _settings(versions) if config is None else config.serving
-    steps = None if config is None else steps_of(config, alias)
-    model = Model(Shelf(versions, Ledger(store), space, serving), fitted, alias, steps)
+    steps = None if config is None else step_log_of(config, alias)
+    model = Model(VersionSource(versions, Ledger(store), space, serving), fitted, alias, steps)
     while model.status().model is None:
         if time.monotonic() > deadline:
             why = model.status().why_not_newer

@@ -1,4 +1,4 @@
-"""A followed alias as a user's program holds it."""
+"""A followed alias as a user's program holds it, the items that it searches, and its answers."""
 
 from __future__ import annotations
 
@@ -6,29 +6,99 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
-from daemon.client.answers import OWN, Similar
-from daemon.client.items import Items, Ready
-from daemon.replica.keys import KeyModels
-from daemon.replica.model import ModelId
+from daemon.replica.keys import KeyModels, SeenVerdicts
+from daemon.replica.model import ModelId, ReplicaStatus
 from daemon.replica.replica import Replica
-from daemon.replica.settings import Hooks, Shelf, Steps
-from daemon.replica.status import ReplicaStatus
-from daemon.replica.verdicts import SeenVerdicts
+from daemon.replica.settings import Hooks, OpenStepLog, VersionSource
 from daemon.replica.view import View
 from daemon.versions.forms import KeyedForm
 from learners.block import Block, Float32s, against, as_block
-from learners.forms.quadratic import apply_terms
+from learners.forms.quadratic import apply_terms, featured
 from learners.maps import FittedSpaceMap
-from learners.search import SHORTLIST, best_of, exact_scores, topk
+from learners.search import SHORTLIST, as_items, best_of, exact_scores, topk
+
+OWN = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """The most similar items, best first, equal scores by ascending row.
+
+    rows: in the items given; ids: theirs, where they have some, else (). model: what the scores are from.
+    formed: records since version 0 at which the form of the scores was computed; equal to `model.total`,
+    except where steps are followed: from there the form is carried over (see `learners.forms.carried`).
+    Norms are of the form at `formed` for `Items` that were there when it was made, and of the carried one
+    for all others. Every item was looked at. by: "" without a key, `OWN` where the key's own model
+    answered, else why version 0 did: "unknown_key" or "not_learned". Iterating gives (id, score), or (row,
+    score) without ids.
+    """
+
+    rows: tuple[int, ...]
+    ids: tuple[str, ...]
+    scores: tuple[float, ...]
+    model: ModelId
+    formed: int
+    by: str = ""
+
+    @property
+    def version(self) -> str:
+        """ "12" at version 12, "12+3400" that many events behind it."""
+        return str(self.model)
+
+    @property
+    def watermark(self) -> int | None:
+        """Newest event time learned by the model, ms since the epoch; None before any."""
+        return self.model.watermark
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[str | int, float]]:
+        return iter(zip(self.ids or self.rows, self.scores, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedItems:
+    """Items under one model. terms: what `View.terms` gives of each, float32 [n], None where scores need
+    nothing. features: float32 [n, F], see `learners.forms.quadratic.FeaturedForm`; None where there are
+    none."""
+
+    terms: Float32s | None
+    features: Float32s | None = None
+
+
+class Items:
+    """Objects mapped once, to be searched again and again: made by `Model.items`.
+
+    Their norms are computed anew for each model before it answers, off the path of callers.
+    """
+
+    def __init__(self, mapped: Block, ids: Sequence[str]) -> None:
+        if len(ids) not in (0, len(mapped)):
+            raise ValueError(f"{len(ids)} ids for {len(mapped)} items: give one each, or none")
+        self.mapped = mapped
+        self.search = as_items(mapped)
+        self.ids = tuple(ids)
+
+    def __len__(self) -> int:
+        return len(self.mapped)
+
+    def ready(self, view: View, lasting: bool) -> PreparedItems:
+        """What is computed of the items for a model. lasting: it will be used again, so that features are
+        worth their time."""
+        terms = view.terms(view.self_scores(self.mapped)) if view.has_terms else None
+        known = view.form.features(self.mapped) if lasting and featured(view.form) else None
+        return PreparedItems(terms, known)
+
 
 Vectors: TypeAlias = Any
 """Objects in the user's own features: numbers in one axis (one object) or two, a scipy sparse array (views
 that are sparse need one), or a mapping from view names to those; a space of a single view needs no name."""
 
-Prepared: TypeAlias = MutableMapping[Items, Ready]
+Prepared: TypeAlias = MutableMapping[Items, PreparedItems]
 
 KEYS_HELD = 64
 """Models of single keys that are ready to answer; others are made when asked."""
@@ -42,7 +112,9 @@ class Model:
     be answered.
     """
 
-    def __init__(self, shelf: Shelf, fitted: FittedSpaceMap, alias: str, steps: Steps | None = None) -> None:
+    def __init__(
+        self, shelf: VersionSource, fitted: FittedSpaceMap, alias: str, steps: OpenStepLog | None = None
+    ) -> None:
         self._fitted = fitted
         self._lock = threading.Lock()
         self._known: weakref.WeakSet[Items] = weakref.WeakSet()
@@ -157,7 +229,7 @@ class Model:
             known = list(self._known)
         return weakref.WeakKeyDictionary({items: items.ready(view, lasting=True) for items in known})
 
-    def _ready(self, items: Items, view: View, by: str) -> Ready:
+    def _ready(self, items: Items, view: View, by: str) -> PreparedItems:
         """What was prepared; of a key's model, whose form never moves, what was computed once stays."""
         prepared: Prepared = {} if view.prepared is None else view.prepared
         if items in prepared:

@@ -16,7 +16,7 @@ from daemon.text import moment, safe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from daemon.serve.items.listing import Entry, ItemsRead
+    from daemon.serve.items.files import ItemsRead, ListedItem
 
 app = typer.Typer(help="Keep the catalog that serve answers with current.", no_args_is_help=True)
 
@@ -40,9 +40,8 @@ def put(
 
     A line of .jsonl has id, and x or views as in a catalog; title, text, image and tags if there are any.
     """
-    from daemon.objects.space import space_of
-    from daemon.serve.items.files import records_to_put
-    from daemon.serve.items.sending import send_items
+    from daemon.objects import space_of
+    from daemon.serve.items.files import records_to_put, send_items
 
     effective = load_with(config, set_, {"stream.address": to})
     address = effective.stream.to_address()
@@ -63,8 +62,7 @@ def remove(
     json: JsonOption = False,
 ) -> int:
     """Remove objects from the catalog that serve answers with; one that is not there is no error."""
-    from daemon.serve.items.files import removals
-    from daemon.serve.items.sending import send_items
+    from daemon.serve.items.files import removals, send_items
 
     effective = load_with(config, set_, {"stream.address": to})
     address, records = effective.stream.to_address(), removals(ids)
@@ -82,7 +80,7 @@ def list_(
     json: JsonOption = False,
 ) -> int:
     """The newest objects put or removed, and how many there are. Those of the catalog file are not listed."""
-    from daemon.serve.items.listing import read_items
+    from daemon.serve.items.files import read_items
 
     found = read_items(load_with(config, set_, {"stream.address": to}).stream.to_address())
     newest = list(found.newest.items())[-last:]
@@ -105,7 +103,7 @@ def show(
     json: JsonOption = False,
 ) -> int:
     """What the topic says last of one object: features, tags, what people see."""
-    from daemon.serve.items.listing import read_items
+    from daemon.serve.items.files import read_items
 
     address = load_with(config, set_, {"stream.address": to}).stream.to_address()
     entry = read_items(address, object_id).newest.get(object_id)
@@ -150,7 +148,7 @@ def _note(text: str) -> None:
     tell(f"tripletd: note: {text}\n")
 
 
-def _document(object_id: str, entry: Entry) -> dict[str, Any]:
+def _document(object_id: str, entry: ListedItem) -> dict[str, Any]:
     item = entry.item
     place = {"partition": entry.partition, "offset": entry.offset, "bytes": entry.size}
     shown = {"title": item.display.title, "text": item.display.text, "image": item.display.image}
@@ -159,7 +157,7 @@ def _document(object_id: str, entry: Entry) -> dict[str, Any]:
     return {"id": object_id, "op": item.op, "time": moment(entry.time), **place, **given, **tags}
 
 
-def _views(entry: Entry) -> dict[str, str]:
+def _views(entry: ListedItem) -> dict[str, str]:
     """Each view in words."""
     return {
         name: f"dense, {len(raw) // 4} numbers"
@@ -169,7 +167,7 @@ def _views(entry: Entry) -> dict[str, str]:
     }
 
 
-def _print_list(found: ItemsRead, newest: list[tuple[str, Entry]]) -> None:
+def _print_list(found: ItemsRead, newest: list[tuple[str, ListedItem]]) -> None:
     for object_id, entry in newest:
         document = _document(object_id, entry)
         words = [document.get("title") or document.get("text") or "", *document.get("tags", ())]

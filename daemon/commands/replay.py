@@ -74,7 +74,7 @@ def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify:
 
     from daemon.learn.replay.replay import replay as recompute
     from daemon.learn.resume.compatible import refuse_other_stream
-    from daemon.objects.space import space_of
+    from daemon.objects import space_of
     from streams.catalog import load_catalog
     from streams.open import open_source
 

@@ -21,7 +21,7 @@ from daemon.demo.pack_files import Pack, load_thumbnails
 from daemon.look.curve_picture import save_picture
 from daemon.look.curves import Curves
 from daemon.look.overview import events_of
-from daemon.objects.mapped import map_catalog
+from daemon.objects import map_catalog
 from daemon.versions.restore import read_map, serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from daemon.demo.clicks import explored_list, position_biased
 from daemon.demo.pack_files import Pack, load_pack
 from daemon.demo.settings import MAP
-from daemon.objects.mapped import as_blocks
+from daemon.objects import as_blocks
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
 

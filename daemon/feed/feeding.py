@@ -12,7 +12,7 @@ from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.feed.interrupts import Interrupted, Interrupts
 from daemon.feed.report import FeedReport
-from daemon.objects.space import space_of
+from daemon.objects import space_of
 from daemon.retries import RetryingSink
 from daemon.topics.retention import retain_after_feed
 from streams.address import Address

@@ -25,8 +25,7 @@ from daemon.models.diff import (
     steps_of,
     turns_of,
 )
-from daemon.objects.mapped import map_catalog
-from daemon.objects.space import space_of
+from daemon.objects import map_catalog, space_of
 from daemon.versions.forms import KeyedForm
 from daemon.versions.restore import map_of, read_map, serving_form
 from learners.block import Block, Float32s

@@ -10,7 +10,7 @@ from checkpoints.ledger import LedgerEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedVersion:
     """What answers: the version's number, and the number of the ledger entry that chose it (0 for none)."""
 
     number: int
@@ -37,7 +37,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StoreListing:
     """What one look found: versions listed, readable ledger entries, and what is barred for now with why."""
 
     versions: Sequence[int]
@@ -45,7 +45,7 @@ class Seen:
     barred: Mapping[int, str]
 
 
-def choose(name: str, seen: Seen, served: Served | None, awaited: bool = False) -> Keep | Load:
+def choose(name: str, seen: StoreListing, served: ServedVersion | None, awaited: bool = False) -> Keep | Load:
     """Load the version that `name` means when it is newer than the one served, or was chosen by a later
     entry.
 
@@ -73,7 +73,7 @@ def choose(name: str, seen: Seen, served: Served | None, awaited: bool = False) 
     return Keep(why or _nothing(name, served), entry=served.entry if served else 0)
 
 
-def _candidates(name: str, seen: Seen, nothing_served: bool) -> list[tuple[int, int]]:
+def _candidates(name: str, seen: StoreListing, nothing_served: bool) -> list[tuple[int, int]]:
     """Versions to serve under `name`, the wanted one first, each with the ledger entry that chose it."""
     if name == LATEST:
         return [(number, 0) for number in sorted(seen.versions, reverse=True)]
@@ -84,7 +84,7 @@ def _candidates(name: str, seen: Seen, nothing_served: bool) -> list[tuple[int, 
     return list({number: (number, entry) for number, entry in reversed(found)}.values())[::-1]
 
 
-def _earlier(name: str, seen: Seen) -> list[tuple[int, int]]:
+def _earlier(name: str, seen: StoreListing) -> list[tuple[int, int]]:
     """What `name` meant before, newest first: better than nothing while what it means cannot be loaded.
 
     The entry is 0, so that the wanted version is loaded as soon as it can be, even when it is an older one.
@@ -95,5 +95,5 @@ def _earlier(name: str, seen: Seen) -> list[tuple[int, int]]:
     return [(number, 0) for number in versions if number is not None and number in seen.versions]
 
 
-def _nothing(name: str, served: Served | None) -> str:
+def _nothing(name: str, served: ServedVersion | None) -> str:
     return f"{name} means no version that is there" if served is None else ""

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from daemon.replica.carrying import carry_of
-from daemon.replica.loading import Arrays, Buffers, load_form, load_state
-from daemon.replica.refusals import Refused
-from daemon.replica.settings import Hooks, Shelf
-from daemon.replica.side import Side
-from daemon.replica.status import NotServing
+from daemon.replica.buffers import ModelBuffer
+from daemon.replica.form_updates import form_updater_of
+from daemon.replica.loading import Arrays, BufferArrays, VersionRejected, load_form, load_state
+from daemon.replica.model import NotServing
+from daemon.replica.settings import Hooks, VersionSource
 from daemon.replica.view import View
 
 HOOKS = Hooks()
@@ -22,20 +21,20 @@ HOOKS = Hooks()
 class _Slot:
     """Buffers for one version: which one is there, how many read it, and when it was last asked for."""
 
-    side: Side
+    side: ModelBuffer
     number: int | None = None
     readers: int = 0
     asked: int = 0
 
 
-class Explorer:
+class VersionCache:
     """Opens any version by number; at most `room` stay open, the one not asked for longest goes first.
 
     Memory: per open version its state and, where its form is a matrix, that; allocated when first needed and
     kept.
     """
 
-    def __init__(self, shelf: Shelf, hooks: Hooks = HOOKS, room: int = 2) -> None:
+    def __init__(self, shelf: VersionSource, hooks: Hooks = HOOKS, room: int = 2) -> None:
         self._shelf, self._hooks, self._room = shelf, hooks, room
         self._slots: list[_Slot] = []
         self._loading, self._counting = threading.Lock(), threading.Lock()
@@ -87,7 +86,7 @@ class Explorer:
         try:
             state = load_state(self._shelf, number, slot.side.buffers)
             form = load_form(self._shelf, state, slot.side.buffers)
-        except Refused as refused:
+        except VersionRejected as refused:
             raise NotServing(f"version {number} cannot be opened: {refused}") from refused
         view = slot.side.take_version(state, form, self._shelf.space.map_id, 0)
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
@@ -97,7 +96,9 @@ class Explorer:
     def _free(self) -> _Slot:
         if len(self._slots) < self._room:
             space, serving = self._shelf.space, self._shelf.serving
-            self._slots.append(_Slot(Side(Buffers.of(space, serving), carry_of(space, serving))))
+            self._slots.append(
+                _Slot(ModelBuffer(BufferArrays.of(space, serving), form_updater_of(space, serving)))
+            )
         unread = [slot for slot in self._slots if slot.readers == 0]
         if not unread:
             raise NotServing(f"{self._room} other versions are being looked at: ask again")

@@ -7,10 +7,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from checkpoints.ledger import LedgerEntry
 from daemon.replica.view import View
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts
@@ -40,7 +41,7 @@ class HeldModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenModel:
     """formed: records since version 0 at which the model was as it answers."""
 
     model: HeldModel
@@ -80,7 +81,7 @@ class KeyModels:
         self._newest: dict[str, _Newest] = {}
         self._lock = threading.Lock()
 
-    def choose(self, view: View, key: str) -> Chosen | str:
+    def choose(self, view: View, key: str) -> ChosenModel | str:
         """The key's own model in a version with one per key, else why version 0 answers."""
         form = view.form
         assert isinstance(form, KeyedForm), "the view is of a version with one model per key"
@@ -96,7 +97,7 @@ class KeyModels:
         with self._lock:
             return list(self._held.values())
 
-    def _kept(self, view: View, key: str) -> Chosen | None:
+    def _kept(self, view: View, key: str) -> ChosenModel | None:
         """The model as it was a short while ago, behind a version."""
         newest = self._newest.get(key)
         if not view.model.behind or newest is None or newest.total > view.model.total:
@@ -106,9 +107,9 @@ class KeyModels:
         if self._clock() - newest.at >= hold_s:
             return None
         self._held.move_to_end(newest.name)
-        return Chosen(model, newest.total)
+        return ChosenModel(model, newest.total)
 
-    def _of(self, view: View, form: KeyedForm, key: str) -> Chosen:
+    def _of(self, view: View, form: KeyedForm, key: str) -> ChosenModel:
         """The key's model of this very state, made unless it is held."""
         total = view.model.total
         at = (view.model.version, total, key)
@@ -122,7 +123,7 @@ class KeyModels:
         while len(self._digests) > DIGESTS * self._room:
             self._digests.popitem(last=False)
         self._newest[key] = _Newest(name, total, self._clock())
-        return Chosen(self._held[name], total)
+        return ChosenModel(self._held[name], total)
 
     def _make(self, form: KeyedForm, key: str) -> str:
         """Hold the key's model as it is now; its digest."""
@@ -138,3 +139,21 @@ class KeyModels:
                     del self._newest[gone[0]]
             self._made(len(self._held))
         return model.digest
+
+
+class SeenVerdicts:
+    """Taken from the ledger at every look, folded anew only when it has grown. Any thread."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[int, int] = (0, 0)
+        self._now = KeyVerdicts()
+
+    def take(self, entries: Sequence[LedgerEntry]) -> None:
+        """The ledger as it stands, ascending."""
+        seen = (len(entries), entries[-1].n if entries else 0)
+        if seen != self._seen:
+            self._now, self._seen = KeyVerdicts.of(entries), seen
+
+    def now(self) -> KeyVerdicts:
+        """Those in force."""
+        return self._now

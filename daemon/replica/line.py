@@ -75,7 +75,7 @@ REASONS = {
 Meaning: TypeAlias = Apply | Relabel | Lost | None
 
 
-class Line:
+class WriterLine:
     """Call `begin` for each loaded version, then `hear` with every segment in the order of the log.
 
     joined: segments are being taken. lost: only a version can help. Neither: the version's cut is looked for,

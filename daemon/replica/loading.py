@@ -1,13 +1,17 @@
-"""Loading a version into buffers that are already there, refusing what must not be served."""
+"""Loading a version: read, verified and checked into buffers that are there already; and the versions that
+were rejected, each counted and logged once, tried again after a while.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from checkpoints.encoding import DTYPES, empty_aligned, fresh
@@ -16,8 +20,7 @@ from checkpoints.manifest import ArraySpec, Manifest
 from daemon.config.model import ServingConfig
 from daemon.exits import UserError
 from daemon.replica.model import ModelSpace
-from daemon.replica.refusals import Refused
-from daemon.replica.settings import Shelf
+from daemon.replica.settings import VersionSource
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
 from daemon.versions.contents import records_of
 from daemon.versions.forms import CARRIED
@@ -29,12 +32,98 @@ from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm
 from learners.protocol import Learner
 
+FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 300.0
+"""A file may be put back, a disk may recover: the wait doubles from the one to the other."""
+
+REASONS: Mapping[str, str] = {
+    "missing": "a file that its manifest names is not there",
+    "truncated": "a file ends early",
+    "altered": "a file's bytes do not match its hash",
+    "malformed": "a file is not of its format",
+    "mismatch": "its files contradict each other",
+    "unreadable": "a file cannot be read",
+    "future_format": "it was written by a newer release",
+    "not_finite": "it holds numbers that are not finite",
+    "other_shape": "its matrix has another shape than what is served",
+    "other_map": "its objects are mapped by another map than what is served, which is that of the version "
+    "that was newest when serving started; start it again for a newer one, or serve this one from a folder "
+    "of its own",
+    "other_space": "it was learned in another space than what is served",
+    "older": "it is older than what is served, and no verdict moved the name back to it",
+    "form": "its serving form cannot be made",
+    "prepare": "what is computed for a model before it answers failed",
+    "warm": "its first search failed",
+}
+
+
+log = structlog.get_logger("tripletd.replica")
+
+
+class VersionRejected(Exception):
+    """A version is not served; `reason` is a key of REASONS, the message names place and problem."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{detail} ({REASONS[reason]})")
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class _Case:
+    """One refused version: why, and when it is tried again."""
+
+    told: str
+    wait_s: float
+    again_at: float
+
+
+@dataclass(slots=True)
+class RejectedVersions:
+    """What was refused under one alias. `now` is any clock in seconds that only goes forward."""
+
+    alias: str
+    counts: Counter[str] = field(default_factory=Counter)
+    _cases: dict[int, _Case] = field(default_factory=dict)
+    _told: set[tuple[int, str]] = field(default_factory=set)
+
+    def add(self, number: int, refused: VersionRejected, now: float) -> None:
+        """Version `number` was refused now, and is barred for a while."""
+        case = self._cases.setdefault(number, _Case("", FIRST_RETRY_S / 2, now))
+        case.wait_s = min(2 * case.wait_s, LONGEST_RETRY_S)
+        case.told, case.again_at = str(refused), now + case.wait_s
+        self._tell(number, refused)
+
+    def older(self, number: int, why: str) -> None:
+        """Version `number` is not served because it is older; a verdict may move the name to it any time."""
+        self._tell(number, VersionRejected("older", why))
+
+    def barred(self, now: float) -> dict[int, str]:
+        """The versions not to be tried now, each with why."""
+        return {number: case.told for number, case in self._cases.items() if now < case.again_at}
+
+    def keep(self, listed: set[int]) -> None:
+        """Forget versions that are not there any more."""
+        self._cases = {number: case for number, case in self._cases.items() if number in listed}
+        self._told = {told for told in self._told if told[0] in listed}
+
+    def _tell(self, number: int, refused: VersionRejected) -> None:
+        if (number, refused.reason) not in self._told:
+            self._told.add((number, refused.reason))
+            self.counts[refused.reason] += 1
+            log.error(
+                "a version is refused",
+                alias=self.alias,
+                version=number,
+                reason=refused.reason,
+                why=str(refused),
+            )
+
+
 Arrays = dict[str, NDArray[Any]]
 CHECKED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Buffers:
+class BufferArrays:
     """Where a version is read to: the learner's arrays by name; a matrix [d, d] for its form, None where the
     settings give none of this dimension a matrix; another one to carry the form on, None where it is not.
     """
@@ -44,7 +133,7 @@ class Buffers:
     P: Float32s | None = None
 
     @classmethod
-    def of(cls, space: ModelSpace, serving: ServingConfig, carried: bool = False) -> Buffers:
+    def of(cls, space: ModelSpace, serving: ServingConfig, carried: bool = False) -> BufferArrays:
         """Buffers for versions of this space, touched, so that their memory is there from now on."""
         kind = algorithm_of(space.algorithm, space.keys).forms
         full = kind.has_matrix(serving, space.dim)
@@ -59,7 +148,7 @@ class Buffers:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LoadedState:
     """A verified version: its manifest, and the learner on its arrays, which lie in the buffers. remake: the
     same learner on other arrays.
     """
@@ -78,19 +167,23 @@ def check_manifest(manifest: Manifest, space: ModelSpace) -> None:
     """Raise Refused for a version of another space, map or shape."""
     number = manifest.number
     if manifest.space != space.space:
-        raise Refused("other_space", f"version {number}: space {manifest.space!r}, not {space.space!r}")
+        raise VersionRejected(
+            "other_space", f"version {number}: space {manifest.space!r}, not {space.space!r}"
+        )
     if manifest.map.get("id") != space.map_id:
-        raise Refused("other_map", f"version {number}: map {manifest.map.get('id')}, not {space.map_id}")
+        raise VersionRejected(
+            "other_map", f"version {number}: map {manifest.map.get('id')}, not {space.map_id}"
+        )
     if manifest.learner.get("name") != space.algorithm:
         name = manifest.learner.get("name")
-        raise Refused("other_shape", f"version {number}: learner {name}, not {space.algorithm}")
+        raise VersionRejected("other_shape", f"version {number}: learner {name}, not {space.algorithm}")
     for wanted in space.arrays:
         if wanted not in manifest.arrays:
             told = f"no array {wanted.name} of {wanted.dtype} {wanted.shape}"
-            raise Refused("other_shape", f"version {number}: {told}")
+            raise VersionRejected("other_shape", f"version {number}: {told}")
 
 
-def load_state(shelf: Shelf, number: int, buffers: Buffers) -> State:
+def load_state(shelf: VersionSource, number: int, buffers: BufferArrays) -> LoadedState:
     """Read version `number` into the buffers and verify every byte; nothing of its size is allocated.
 
     Raises Refused; the buffers then hold anything.
@@ -100,21 +193,21 @@ def load_state(shelf: Shelf, number: int, buffers: Buffers) -> State:
         check_manifest(manifest, shelf.space)
         shelf.versions.load(number, lambda spec: buffers.state.get(spec.name))
     except Damaged as error:
-        raise Refused(error.kind, f"{error.place}: {error.problem}") from error
+        raise VersionRejected(error.kind, f"{error.place}: {error.problem}") from error
     except CheckpointError as error:
-        raise Refused("unreadable", f"{error.place}: {error.problem}") from error
+        raise VersionRejected("unreadable", f"{error.place}: {error.problem}") from error
     for name, array in buffers.state.items():
         if array.dtype.kind == "f":
             check_finite(array, f"version {number}: {name}")
     try:
         columns, keys = shelf.space.columns, shelf.space.keys
         remake = partial(restored, learner_config_of(manifest), columns=columns, keys=keys)
-        return State(manifest, remake(buffers.state), remake)
+        return LoadedState(manifest, remake(buffers.state), remake)
     except (LearnerError, KeyError, ValueError) as error:
-        raise Refused("malformed", f"version {number}: {error}") from error
+        raise VersionRejected("malformed", f"version {number}: {error}") from error
 
 
-def load_form(shelf: Shelf, state: State, buffers: Buffers) -> ServedForm:
+def load_form(shelf: VersionSource, state: LoadedState, buffers: BufferArrays) -> ServedForm:
     """The serving form of a version that was loaded into `buffers`, its matrix in theirs.
 
     Nothing of the size of a matrix is allocated where the form is attached to the version, made with the same
@@ -126,7 +219,7 @@ def load_form(shelf: Shelf, state: State, buffers: Buffers) -> ServedForm:
         if form is None:
             form = kind.make(state.learner, number, shelf.serving)
     except (LearnerError, UserError, ValueError, np.linalg.LinAlgError) as error:
-        raise Refused("form", f"version {number}: {error}") from error
+        raise VersionRejected("form", f"version {number}: {error}") from error
     if not isinstance(form, ServingForm) or form.matrix is None or form.matrix is buffers.matrix:
         return form
     assert buffers.matrix is not None, "the settings that made the matrix made the buffer"
@@ -140,10 +233,10 @@ def check_finite(array: NDArray[Any], what: str) -> None:
     flat = array.reshape(-1)
     for start in range(0, flat.size, CHECKED):
         if not np.isfinite(flat[start : start + CHECKED]).all():
-            raise Refused("not_finite", f"{what} has values that are not finite")
+            raise VersionRejected("not_finite", f"{what} has values that are not finite")
 
 
-def _kept_form(shelf: Shelf, state: State, buffers: Buffers) -> ServedForm | None:
+def _kept_form(shelf: VersionSource, state: LoadedState, buffers: BufferArrays) -> ServedForm | None:
     """The form attached to the version; None without one made with these settings, and where it is damaged:
     the version itself is whole, and its form can be made anew.
     """
@@ -159,7 +252,7 @@ def _kept_form(shelf: Shelf, state: State, buffers: Buffers) -> ServedForm | Non
         return None
 
 
-def _form_destination(spec: ArraySpec, buffers: Buffers) -> NDArray[Any]:
+def _form_destination(spec: ArraySpec, buffers: BufferArrays) -> NDArray[Any]:
     if spec.name == "matrix" and buffers.matrix is not None:
         return buffers.matrix
     return fresh(spec)

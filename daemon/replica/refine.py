@@ -12,12 +12,11 @@ from typing import Any
 
 import structlog
 
-from daemon.replica.carrying import Carry
+from daemon.replica.buffers import LeftRight, ModelBuffer, copied, trained_number
+from daemon.replica.form_updates import FormUpdater
 from daemon.replica.loading import Arrays
-from daemon.replica.settings import Following, Hooks
-from daemon.replica.side import Side, copied, trained_number
-from daemon.replica.sides import Sides
-from daemon.replica.status import Refined
+from daemon.replica.model import CarryError
+from daemon.replica.settings import FollowSettings, Hooks
 from daemon.replica.view import View
 from learners.block import Block, Float32s
 from learners.forms.carried import CarriedError, carried_error
@@ -33,7 +32,7 @@ log = structlog.get_logger("tripletd.replica")
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class RefineResult:
     """What was computed: for which generation of the sides, and the records at which the form was made.
 
     form: None where only `prepared` is new: for items that came, and where forms are made with every step.
@@ -44,11 +43,11 @@ class Work:
     form: ServedForm | None
     formed: int
     prepared: Any
-    error: Refined | None
+    error: CarryError | None
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class FoldedSample:
     """Queries of the steps last taken, and as the carried form folded them at the copied state."""
 
     queries: Block
@@ -66,18 +65,18 @@ class Refiner:
     def __init__(
         self,
         *,
-        sides: Sides[Side],
+        sides: LeftRight[ModelBuffer],
         spare: Arrays | None,
         hooks: Hooks,
-        following: Following,
-        results: Callable[[Work], None],
+        following: FollowSettings,
+        results: Callable[[RefineResult], None],
     ) -> None:
         self._sides, self._spare, self._hooks = sides, spare, hooks
         self._every_s, self._share, self._results = following.refine_every_s, following.refine_share, results
         self._asked, self._stopping = threading.Event(), threading.Event()
         self._queries: Block | None = None
         self._copy: Learner | None = None
-        self._gauge = Gauge(hooks.sample)
+        self._gauge = CarryErrorMeter(hooks.sample)
 
     def heard(self, queries: Block) -> None:
         """Mapped queries of steps that were just taken: the newest are what the error is measured on."""
@@ -111,7 +110,7 @@ class Refiner:
             spent = time.thread_time() - spent
             self._stopping.wait(rest(spent, time.monotonic() - began, self._share))
 
-    def _work(self, asked: bool) -> Work | None:
+    def _work(self, asked: bool) -> RefineResult | None:
         with self._sides.read() as side:
             view, generation = side.view, side.generation
             if view is None:
@@ -125,14 +124,16 @@ class Refiner:
             self._copy = copied(side.learner, self._spare, side.remake, self._copy)
             carry = side.carry
             queries = self._queries
-            heard = None if queries is None or view.rescored else Heard(queries, view.fold(queries))
+            heard = None if queries is None or view.rescored else FoldedSample(queries, view.fold(queries))
         return self._anew(view, generation, self._copy, carry, heard)
 
-    def _prepare_only(self, view: View, generation: int) -> Work:
+    def _prepare_only(self, view: View, generation: int) -> RefineResult:
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
-        return Work(generation, None, view.formed, prepared, None)
+        return RefineResult(generation, None, view.formed, prepared, None)
 
-    def _anew(self, view: View, generation: int, learner: Learner, carry: Carry, heard: Heard | None) -> Work:
+    def _anew(
+        self, view: View, generation: int, learner: Learner, carry: FormUpdater, heard: FoldedSample | None
+    ) -> RefineResult:
         """The form of the copied state, what is prepared of it, and how far the carried one was from it."""
         began, model = time.thread_time(), view.model
         form = carry.exact(learner, trained_number(model))
@@ -144,11 +145,11 @@ class Refiner:
         error = None
         if found is not None:
             spent = time.thread_time() - began
-            error = Refined(found.fold, found.norms, found.overlap, abs(model.total - view.formed), spent)
-        return Work(generation, carried, model.total, prepared, error)
+            error = CarryError(found.fold, found.norms, found.overlap, abs(model.total - view.formed), spent)
+        return RefineResult(generation, carried, model.total, prepared, error)
 
 
-class Gauge:
+class CarryErrorMeter:
     """Measures the error of a carried form against the one made anew, on a sample that stays the same."""
 
     def __init__(self, sample: Callable[[int], Block | None] | None) -> None:
@@ -157,7 +158,7 @@ class Gauge:
         self._norms: Float32s | None = None
         self._generation = -1
 
-    def measure(self, exact: View, generation: int, heard: Heard | None) -> CarriedError | None:
+    def measure(self, exact: View, generation: int, heard: FoldedSample | None) -> CarriedError | None:
         """The error, None where the norms at the last form are not known: the first time, after a load, and
         where the sampled items have changed. Remembers the norms of the new form.
         """

@@ -1,4 +1,4 @@
-"""How a replica follows, and what others hang on it."""
+"""Where versions and steps come from, how a replica follows them, and the hooks that others hang on it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.aliases import LATEST
+from checkpoints.errors import CheckpointError, Report
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config, ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.view import View
-from daemon.versions.algorithms import by_steps
+from daemon.versions.algorithms import by_steps, columns_of
+from daemon.versions.restore import read_map
 from learners.block import Block
+from learners.errors import LearnerError
+from learners.maps import FittedSpaceMap
 from streams.open import open_source
 from streams.source import Source
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class VersionSource:
     """Where versions come from: the store, the verdicts, what must agree, and how the form is made."""
 
     versions: VersionStore
@@ -32,7 +36,7 @@ class Shelf:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FollowSettings:
     """look_every_s: between two looks at versions and verdicts. refine_every_s: between two new forms of a
     followed state. refine_share: most of one core that making them may take. drain_s: how long a flip waits
     for readers of the old side before they are reported.
@@ -77,11 +81,11 @@ class Hooks:
     looked: Callable[[Sequence[LedgerEntry]], None] | None = None
 
 
-Steps = Callable[[], Source]
+OpenStepLog = Callable[[], Source]
 """Opens the topic of the step log. May raise StreamError: versions are then followed whole until it opens."""
 
 
-def steps_of(config: Config, alias: str) -> Steps | None:
+def step_log_of(config: Config, alias: str) -> OpenStepLog | None:
     """The steps by which `alias` is followed, None where it is followed version by version: `latest` alone
     moves with every step, and only where `steps.enabled` says that they are published, of learners whose
     forms keep up with steps.
@@ -90,3 +94,22 @@ def steps_of(config: Config, alias: str) -> Steps | None:
         return None
     topic = config.stream.to_address().steps
     return lambda: open_source(topic)
+
+
+def read_space(
+    versions: VersionStore, report: Report | None = None
+) -> tuple[ModelSpace, FittedSpaceMap] | None:
+    """Space and frozen map of the newest version that can be read, without its W; None without a version.
+
+    All versions of a store share their map; a replica refuses those that do not. Versions that cannot be
+    read go to `report`.
+    """
+    for number in reversed(versions.listing.candidates()):
+        try:
+            manifest, fitted = read_map(versions, number)
+        except (CheckpointError, LearnerError) as error:
+            if report is not None and isinstance(error, CheckpointError):
+                report(error)
+        else:
+            return ModelSpace.of(manifest, fitted.dim, columns_of(fitted)), fitted
+    return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 
-class Model(Protocol):
+class AnsweringModel(Protocol):
     """Which model answered; `str` gives "12" at a version and "12+3400" behind it."""
 
     @property
@@ -48,7 +48,7 @@ class Query:
     key: str | None = None
 
 
-class Refused(Exception):
+class QueryError(Exception):
     """A question without an answer, the asker's own affair: HTTP says it with `status`.
 
     Args:
@@ -65,7 +65,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class ScoredId:
     """One object of an answer and its score."""
 
     id: str
@@ -76,7 +76,7 @@ OWN, VERSION_0 = "own", "version_0"
 
 
 @dataclass(frozen=True, slots=True)
-class ByKey:
+class KeyChoice:
     """Which model answered a query with a key: its `OWN`, or `VERSION_0`, the untrained one. why: None, or
     "unknown_key" (it has no model), or "not_learned" (the verdict on it). formed: records since version 0 at
     which its own model was as it answers, before the newest where steps are followed; None of version 0.
@@ -104,8 +104,8 @@ class Answers:
     same either way. by[i]: which model answered query i, None where it names no key.
     """
 
-    model: Model
-    results: Sequence[Sequence[Hit] | Refused]
+    model: AnsweringModel
+    results: Sequence[Sequence[ScoredId] | QueryError]
     formed: int
     exact: Sequence[bool]
-    by: Sequence[ByKey | None]
+    by: Sequence[KeyChoice | None]

@@ -15,7 +15,7 @@ from checkpoints.versions import VersionStore
 from daemon.config.model import Config
 from daemon.dead_letters import open_dead
 from daemon.exits import UserError
-from daemon.objects.space import space_of
+from daemon.objects import space_of
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.candidates import CandidateCache
 from daemon.validate.catalog import JudgedQueries

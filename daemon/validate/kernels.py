@@ -18,7 +18,7 @@ from checkpoints.errors import CheckpointError
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
-from daemon.objects.space import space_of
+from daemon.objects import space_of
 from daemon.validate.catalog import JudgedQueries
 from daemon.validate.inputs import holdout_rule, open_judgments
 from daemon.validate.scorer import MappedObjects, Scorer

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.objects.mapped import as_blocks, map_catalog, overlay
+from daemon.objects import as_blocks, map_catalog, overlay
 from daemon.validate.measures import Float, Mask, Rows, propensity_weights
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, against
 from learners.faults import dense_rows

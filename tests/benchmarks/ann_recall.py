@@ -15,7 +15,7 @@ from daemon.replica.model import ModelId
 from daemon.replica.view import View
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.parts import Rows
+from daemon.serve.items.snapshot import Rows
 from daemon.serve.retrieve import AnnSettings
 from daemon.serve.retrieve.norms import Preparer
 from daemon.serve.retrieve.part import ReadyPart, folded_queries, near_enough, nearest

@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from daemon.config import load_config
-from daemon.serve.items.build import build_catalog
-from daemon.serve.items.catalog import ServingCatalog
+from daemon.serve.items.catalog import ServingCatalog, build_catalog
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
 from streams.address import Address

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.objects.mapped import overlay
+from daemon.objects import overlay
 from learners.block import Block, DenseBlock, SparseBlock
 
 

@@ -17,8 +17,7 @@ from daemon.client import follow
 from daemon.config import load_config
 from daemon.exits import EX_OK, EX_USAGE
 from daemon.look.keys import KeyRow, key_rows, read_events
-from daemon.objects.mapped import map_catalog
-from daemon.objects.space import space_of
+from daemon.objects import map_catalog, space_of
 from daemon.versions.contents import APPLIED, counted
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED, KeyVerdicts

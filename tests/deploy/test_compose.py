@@ -14,7 +14,7 @@ import yaml
 
 from daemon.config import load_config
 from daemon.runtime.signals import ROLES
-from daemon.serve.http.hosts import Hosts
+from daemon.serve.http.guard import AllowedHosts
 from tests.deploy.programs import DEPLOY, ROOT
 
 COMPOSE = DEPLOY / "compose.yaml"
@@ -72,7 +72,7 @@ def test_every_role_runs_with_its_port_and_closed(services: dict[str, Any]) -> N
 
 def test_serve_is_asked_by_names_that_it_knows(services: dict[str, Any]) -> None:
     config = load_config(DEPLOY / "compose" / "tripletd.toml", environ={})
-    hosts = Hosts(config.http.hosts)
+    hosts = AllowedHosts(config.http.hosts)
     groups = yaml.safe_load((DEPLOY / "compose" / "targets.yml").read_text())
     (scraped,) = [group["targets"][0] for group in groups if group["labels"]["role"] == "serve"]
     assert hosts.know(scraped)

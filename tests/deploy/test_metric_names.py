@@ -10,8 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from daemon.replica.model import ModelId
-from daemon.replica.status import Refined, ReplicaStatus
+from daemon.replica.model import CarryError, ModelId, ReplicaStatus
 from daemon.serve.http.metrics import HttpMetrics
 from daemon.telemetry import LearnMetrics, ServeMetrics, ValidateMetrics
 from daemon.telemetry.guard_metrics import GuardMetrics
@@ -30,7 +29,7 @@ def registries() -> list[CollectorRegistry]:
     StepLogMetrics(learn.registry, ("queue",))
     HttpMetrics(serve.registry)
     GuardMetrics(serve.registry)
-    model, carried = ModelId(3, 4, 5, 6), Refined(0.0, 0.0, 1.0, 2, 0.1)
+    model, carried = ModelId(3, 4, 5, 6), CarryError(0.0, 0.0, 1.0, 2, 0.1)
     counts = {"reason": 1}
     state = ReplicaStatus("latest", model, 1.0, "", "steps", counts, counts, counts, {"load": 1.0}, carried)
     serve.follow(lambda: [state], Items, lambda: {"latest": 0})

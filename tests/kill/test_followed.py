@@ -12,9 +12,8 @@ import pytest
 from checkpoints.manifest import Manifest
 from daemon.config import load_config
 from daemon.learn.replay.rerun import Rerun, Runs
-from daemon.replica.origin import read_space
 from daemon.replica.replica import Replica
-from daemon.replica.settings import Flip, Following, Hooks, Shelf
+from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space
 from streams.open import open_source
 from tests.kill.events import Feeder, Pace
 from tests.kill.forks import Forks
@@ -35,9 +34,9 @@ class Watched:
         found = read_space(site.versions)
         assert found is not None
         config = load_config(site.config, {}, {})
-        shelf = Shelf(site.versions, site.ledger, found[0], config.serving)
+        shelf = VersionSource(site.versions, site.ledger, found[0], config.serving)
         self.seen: list[tuple[Flip, bytes]] = []
-        quick = Following(look_every_s=0.02, refine_every_s=60.0)
+        quick = FollowSettings(look_every_s=0.02, refine_every_s=60.0)
         steps = site.address.steps
         self.replica = Replica(
             "latest", shelf, quick, Hooks(flipped=self._flipped), lambda: open_source(steps)

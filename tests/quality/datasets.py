@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from daemon.demo.pack_files import load_pack
-from daemon.objects.mapped import as_blocks
+from daemon.objects import as_blocks
 from daemon.validate.scorer import MappedObjects
 from daemon.versions.algorithms import Columns
 from learners.block import Block

@@ -16,7 +16,7 @@ from daemon.config.model import Config
 from daemon.config.view import ViewConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.resume.inputs import Inputs
-from daemon.objects.mapped import as_blocks
+from daemon.objects import as_blocks
 from daemon.runtime.watchdog import Pulse
 from daemon.versions.algorithms import ALGORITHMS
 from learners.block import Block, DenseBlock, SparseBlock, concatenate

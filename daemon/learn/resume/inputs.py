@@ -13,7 +13,7 @@ from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.config.model import Config
 from daemon.dead_letters import open_dead
-from daemon.objects.space import space_of
+from daemon.objects import space_of
 from streams.address import Address
 from streams.catalog import Catalog, load_catalog
 from streams.decode import BatchDecoder

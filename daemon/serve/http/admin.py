@@ -1,4 +1,6 @@
-"""`/v1/models/*`: promote, roll back, pin and prune, for whoever has the token."""
+"""`/v1/versions`: what is served and kept; `/v1/models/*`: promote, roll back, pin and prune, with the
+token.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +11,30 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from daemon.serve.http.aside import Aside
-from daemon.serve.http.auth import TokenGuard
-from daemon.serve.http.body import Bodies
-from daemon.serve.http.changes import Collected, GcRequest, Moved, PinRequest, PromoteRequest, RollbackRequest
 from daemon.serve.http.errors import JSON, from_failure
-from daemon.serve.http.ports import Administration
+from daemon.serve.http.guard import TokenGuard
+from daemon.serve.http.offload import BoundedThreads
+from daemon.serve.http.ports import Administration, Overviews
+from daemon.serve.http.request import RequestBodies
+from daemon.serve.http.schemas import (
+    Collected,
+    GcRequest,
+    Moved,
+    PinRequest,
+    PromoteRequest,
+    RollbackRequest,
+    Versions,
+)
 
-_PATIENCE_S = 60.0  # a promotion reads and verifies a whole version
+CHANGE_TIMEOUT_S = 60.0  # a promotion reads and verifies a whole version
 
 
-class Models:
+class ModelEndpoints:
     """Changes of what is served; one after another, the token is looked at before anything else."""
 
-    def __init__(self, administration: Administration, guard: TokenGuard, bodies: Bodies) -> None:
+    def __init__(self, administration: Administration, guard: TokenGuard, bodies: RequestBodies) -> None:
         self._do, self._guard, self._bodies = administration, guard, bodies
-        self._aside = Aside(1, _PATIENCE_S)
+        self._aside = BoundedThreads(1, CHANGE_TIMEOUT_S)
 
     async def promote(self, request: Request) -> Response:
         """POST /v1/models/promote"""
@@ -62,3 +72,24 @@ class Models:
                 raise
             raise problem from None
         return Response(answer.model_validate(done).model_dump_json(), media_type=JSON)
+
+
+LISTING_TIMEOUT_S = 10.0
+
+
+class VersionList:
+    """Every alias with what it answers with, every kept version with its names and measures."""
+
+    def __init__(self, overviews: Overviews) -> None:
+        self._overviews, self._aside = overviews, BoundedThreads(1, LISTING_TIMEOUT_S)
+
+    async def get(self, request: Request) -> Response:
+        """GET /v1/versions"""
+        try:
+            found = Versions.model_validate(await self._aside.run(self._overviews.versions))
+        except Exception as error:
+            problem = from_failure(error)
+            if problem is None:
+                raise
+            raise problem from None
+        return Response(found.model_dump_json(), media_type=JSON)

@@ -1,35 +1,62 @@
-"""The application: every route, wired."""
+"""The application: every route, wired; health and metrics on the same port."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from daemon.runtime.watchdog import Pulse
-from daemon.serve.http.admin import Models
-from daemon.serve.http.auth import TokenGuard
+from daemon.serve.http.admin import ModelEndpoints, VersionList
 from daemon.serve.http.batching import Batcher
-from daemon.serve.http.body import Bodies
 from daemon.serve.http.errors import Problem
-from daemon.serve.http.guard import Guard
-from daemon.serve.http.hosts import Hosts
-from daemon.serve.http.limits import Limits
-from daemon.serve.http.metrics import HttpMetrics
-from daemon.serve.http.openapi import Described
+from daemon.serve.http.guard import AllowedHosts, RequestGuard, TokenGuard
+from daemon.serve.http.metrics import HttpLimits, HttpMetrics
+from daemon.serve.http.offload import BoundedThreads
+from daemon.serve.http.openapi import OpenApiEndpoint
 from daemon.serve.http.ports import Ports
-from daemon.serve.http.probes import Probes
-from daemon.serve.http.similar import Similar
-from daemon.serve.http.versions import VersionList
+from daemon.serve.http.request import RequestBodies
+from daemon.serve.http.similar import SimilarEndpoints
 from daemon.telemetry.health import Health
+
+SCRAPE_TIMEOUT_S = 10.0
+
+
+class ProbeEndpoints:
+    """The same four pages, in the same words, as those of the other roles."""
+
+    def __init__(self, health: Health, registry: CollectorRegistry) -> None:
+        self._health, self._registry, self._aside = health, registry, BoundedThreads(1, SCRAPE_TIMEOUT_S)
+
+    async def livez(self, request: Request) -> Response:
+        """Whether no thread is stuck."""
+        return _said(self._health.liveness)
+
+    async def readyz(self, request: Request) -> Response:
+        """Whether answers can be given."""
+        return _said(self._health.readiness)
+
+    async def startupz(self, request: Request) -> Response:
+        """Whether start-up is over."""
+        return _said(self._health.startup)
+
+    async def metrics(self, request: Request) -> Response:
+        """All families in Prometheus' text format."""
+        text = await self._aside.run(lambda: generate_latest(self._registry))
+        return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _said(probe: Callable[[], str | None]) -> Response:
+    reason = probe()
+    return PlainTextResponse(f"{reason or 'ok'}\n", 200 if reason is None else 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +75,7 @@ class Parts:
     registry: CollectorRegistry
     token: str = field(default="", repr=False)
     hosts: Sequence[str] = ()
-    limits: Limits = field(default_factory=Limits)
+    limits: HttpLimits = field(default_factory=HttpLimits)
     page: Sequence[BaseRoute] = ()
     pulse: Pulse | None = None
 
@@ -64,12 +91,12 @@ def create_app(parts: Parts) -> Starlette:
         yield
         batcher.close()
 
-    routes = [*_routes(parts, batcher, Bodies(limits, metrics)), *parts.page]
+    routes = [*_routes(parts, batcher, RequestBodies(limits, metrics)), *parts.page]
     paths = [route.path for route in routes if isinstance(route, Route) and "{" not in route.path]
     app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, metrics=metrics, hosts=Hosts(parts.hosts), routes=paths)],
+        middleware=[Middleware(RequestGuard, metrics=metrics, hosts=AllowedHosts(parts.hosts), routes=paths)],
         exception_handlers={HTTPException: _not_routed},
     )
     app.router.redirect_slashes = False
@@ -77,16 +104,16 @@ def create_app(parts: Parts) -> Starlette:
     return app
 
 
-def _routes(parts: Parts, batcher: Batcher, bodies: Bodies) -> list[Route]:
+def _routes(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> list[Route]:
     ports = parts.ports
-    similar = Similar(batcher, ports.watching, parts.aliases, bodies, parts.limits)
-    models = Models(ports.administration, TokenGuard(parts.token), bodies)
-    probes = Probes(parts.health, parts.registry)
+    similar = SimilarEndpoints(batcher, ports.watching, parts.aliases, bodies, parts.limits)
+    models = ModelEndpoints(ports.administration, TokenGuard(parts.token), bodies)
+    probes = ProbeEndpoints(parts.health, parts.registry)
     return [
         Route("/v1/similar", similar.single, methods=["GET", "POST"]),
         Route("/v1/similar/batch", similar.batch, methods=["POST"]),
         Route("/v1/versions", VersionList(ports.overviews).get, methods=["GET"]),
-        Route("/v1/openapi.json", Described(parts.limits).get, methods=["GET"]),
+        Route("/v1/openapi.json", OpenApiEndpoint(parts.limits).get, methods=["GET"]),
         Route("/v1/models/promote", models.promote, methods=["POST"]),
         Route("/v1/models/rollback", models.rollback, methods=["POST"]),
         Route("/v1/models/pin", models.pin, methods=["POST"]),

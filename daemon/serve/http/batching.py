@@ -17,8 +17,7 @@ from functools import partial
 
 from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.errors import Problem
-from daemon.serve.http.limits import Limits
-from daemon.serve.http.metrics import HttpMetrics
+from daemon.serve.http.metrics import HttpLimits, HttpMetrics
 from daemon.serve.http.ports import Searching
 from daemon.serve.query import Answers, Query
 
@@ -70,7 +69,7 @@ class Batcher:
     """
 
     def __init__(
-        self, searcher: Searching, limits: Limits, metrics: HttpMetrics, pulse: Pulse | None = None
+        self, searcher: Searching, limits: HttpLimits, metrics: HttpMetrics, pulse: Pulse | None = None
     ) -> None:
         self._searcher, self._limits, self._metrics = searcher, limits, metrics
         self._pulse = pulse or Pulse("search")

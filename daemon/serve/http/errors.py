@@ -12,7 +12,7 @@ from starlette.responses import Response
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError, as_user_error
 from daemon.models.decide import MoveRefused as NotMoved
 from daemon.serve.http.schemas import MARKS
-from daemon.serve.query import Refused
+from daemon.serve.query import QueryError
 
 JSON = "application/json"
 RETRY_AFTER_S = 1
@@ -70,7 +70,7 @@ class Problem(Exception):
         return Response(content, self.status, headers=self.headers, media_type=JSON)
 
 
-def from_refusal(refused: Refused, prefix: str = "") -> Problem:
+def from_refusal(refused: QueryError, prefix: str = "") -> Problem:
     """What retrieval would not answer; `prefix` such as "queries[3]." goes before its field."""
     field = f"{prefix}{refused.field}".rstrip(".") or None
     return Problem(

@@ -13,9 +13,10 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from daemon.serve.http import changes, schemas
+from daemon.serve.http import schemas
+from daemon.serve.http import schemas as changes
 from daemon.serve.http.errors import JSON
-from daemon.serve.http.limits import Limits
+from daemon.serve.http.metrics import HttpLimits
 from daemon.telemetry.build import version
 
 _PLACE = "#/components/schemas/{model}"
@@ -111,10 +112,10 @@ _PROBES = (
 )
 
 
-class Described:
+class OpenApiEndpoint:
     """`/v1/openapi.json`, written once."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HttpLimits) -> None:
         self._content = to_json(document(limits))
 
     async def get(self, request: Request) -> Response:
@@ -122,7 +123,7 @@ class Described:
         return Response(self._content, media_type=JSON)
 
 
-def document(limits: Limits) -> dict[str, Any]:
+def document(limits: HttpLimits) -> dict[str, Any]:
     """The OpenAPI 3.1 document of everything but the page, with the limits in force."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
@@ -185,7 +186,7 @@ def _json(model: type[BaseModel] | None) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _schemas(limits: Limits) -> Mapping[str, Any]:
+def _schemas(limits: HttpLimits) -> Mapping[str, Any]:
     """All models by name, with the bounds that are settings."""
     bodies = [one.body for one in OPERATIONS if one.body is not None]
     answers = [one.answer for one in OPERATIONS if one.answer is not None]

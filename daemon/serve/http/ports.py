@@ -1,4 +1,4 @@
-"""What HTTP needs from the rest of the role: narrow ports, filled by `daemon/serve/build.py`."""
+"""What HTTP needs from the rest of the role: narrow ports, filled by `daemon/serve/start.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from daemon.serve.query import Answers, Model, Query
+from daemon.serve.query import AnsweringModel, Answers, Query
 
 
 class Searching(Protocol):
@@ -55,7 +55,7 @@ class Administration(Protocol):
 class Watching(Protocol):
     """Hears of every answer given (freshness, served versions)."""
 
-    def answered(self, alias: str, model: Model) -> None:
+    def answered(self, alias: str, model: AnsweringModel) -> None:
         """An answer of `model` is on its way; called often, so it must be quick."""
         ...
 

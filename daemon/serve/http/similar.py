@@ -1,10 +1,10 @@
-"""`/v1/similar` and `/v1/similar/batch`."""
+"""`/v1/similar` and `/v1/similar/batch`: from a checked request to queries, and from answers to JSON."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,21 +12,81 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from daemon.serve.http.asking import known_alias, to_queries, to_query
 from daemon.serve.http.batching import Batcher
-from daemon.serve.http.body import Bodies
 from daemon.serve.http.errors import JSON, Problem, from_refusal, from_validation
-from daemon.serve.http.limits import Limits
+from daemon.serve.http.metrics import HttpLimits
 from daemon.serve.http.ports import Watching
-from daemon.serve.http.schemas import BatchRequest, SimilarRequest
-from daemon.serve.query import Answers, ByKey, Hit, Query, Refused
+from daemon.serve.http.request import RequestBodies
+from daemon.serve.http.schemas import BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
+from daemon.serve.query import Answers, KeyChoice, Query, QueryError, ScoredId
+
+_NO_FILTER = Filter()
 
 
-class Similar:
+def to_query(question: Question, limits: HttpLimits, prefix: str = "") -> Query:
+    """One question as a query; Problem 422 for a k beyond the limit, with `prefix` before the field."""
+    if question.k > limits.k_max:
+        raise _too_many(f"{prefix}k", question.k, limits.k_max, "results", "serve.k_max")
+    wanted = question.filter or _NO_FILTER
+    views = question.views
+    return Query(
+        id=question.id,
+        x=_plain(question.x),
+        views=None if views is None else {name: _plain(vector) for name, vector in views.items()},
+        k=question.k,
+        include=None if wanted.include is None else frozenset(wanted.include),
+        exclude=frozenset(wanted.exclude),
+        tags=frozenset(wanted.tags),
+        key=question.key,
+    )
+
+
+def to_queries(questions: Sequence[Question], limits: HttpLimits) -> list[Query]:
+    """A batch. Raises Problem 422 when it has too many queries or asks for too many results in all."""
+    if len(questions) > limits.batch_max:
+        raise _too_many("queries", len(questions), limits.batch_max, "queries", "serve.batch_max")
+    queries = [to_query(question, limits, f"queries[{n}].") for n, question in enumerate(questions)]
+    wanted = sum(query.k for query in queries)
+    most = max(limits.results_max, limits.k_max)
+    if wanted > most:
+        message = f"queries: {wanted} results are asked for in all; at most {most} are given"
+        raise Problem(422, "too_many", message, "queries", "ask for fewer per query, or in several requests")
+    return queries
+
+
+def known_alias(name: str | None, aliases: Sequence[str]) -> str:
+    """The alias meant. Raises Problem 404 for one that is not followed here."""
+    if name is None:
+        return aliases[0]
+    if name not in aliases:
+        remedy = f"ask for one of {', '.join(aliases)}; serve.aliases names what is followed"
+        raise Problem(404, "unknown_alias", "this alias is not served", "alias", remedy)
+    return name
+
+
+def _plain(vector: list[float] | SparseNumbers | None) -> list[float] | Mapping[str, Any] | None:
+    if isinstance(vector, SparseNumbers):
+        return {"indices": vector.indices, "values": vector.values}
+    return vector
+
+
+def _too_many(field: str, found: int, most: int, what: str, key: str) -> Problem:
+    message = (
+        f"{field}: {found if found < 10**12 else 'far too many'} {what} asked for, at most {most} are given"
+    )
+    return Problem(422, "too_many", message, field, f"ask for fewer, or raise {key}")
+
+
+class SimilarEndpoints:
     """Questions in, nearest objects out; the first of `aliases` answers where none is named."""
 
     def __init__(
-        self, batcher: Batcher, watching: Watching, aliases: Sequence[str], bodies: Bodies, limits: Limits
+        self,
+        batcher: Batcher,
+        watching: Watching,
+        aliases: Sequence[str],
+        bodies: RequestBodies,
+        limits: HttpLimits,
     ) -> None:
         self._batcher, self._watching, self._aliases = batcher, watching, aliases
         self._bodies, self._limits = bodies, limits
@@ -51,7 +111,7 @@ class Similar:
         alias = known_alias(wanted.alias, self._aliases)
         answers, origin = await self._ask(alias, [to_query(wanted, self._limits)])
         result = answers.results[0]
-        if isinstance(result, Refused):
+        if isinstance(result, QueryError):
             raise from_refusal(result)
         return _json({**origin, **_answered(result, answers.exact[0], answers.by[0])})
 
@@ -60,10 +120,10 @@ class Similar:
         start = time.perf_counter()
         try:
             answers = await self._batcher.ask(alias, queries)
-        except Refused as refused:
+        except QueryError as refused:
             raise from_refusal(refused) from None
         model = answers.model
-        if not all(isinstance(result, Refused) for result in answers.results):
+        if not all(isinstance(result, QueryError) for result in answers.results):
             self._watching.answered(alias, model)
         return answers, {
             "version": str(model),
@@ -90,13 +150,15 @@ def _from_parameters(request: Request) -> SimilarRequest:
         raise from_validation(error) from None
 
 
-def _entry(result: Sequence[Hit] | Refused, exact: bool, by: ByKey | None, place: int) -> dict[str, Any]:
-    if isinstance(result, Refused):
+def _entry(
+    result: Sequence[ScoredId] | QueryError, exact: bool, by: KeyChoice | None, place: int
+) -> dict[str, Any]:
+    if isinstance(result, QueryError):
         return {"error": from_refusal(result, f"queries[{place}].").body()}
     return _answered(result, exact, by)
 
 
-def _answered(hits: Sequence[Hit], exact: bool, by: ByKey | None) -> dict[str, Any]:
+def _answered(hits: Sequence[ScoredId], exact: bool, by: KeyChoice | None) -> dict[str, Any]:
     found = [{"id": hit.id, "score": hit.score} for hit in hits]
     told = (
         {} if by is None else {"key": {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}}

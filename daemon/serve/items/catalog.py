@@ -9,16 +9,21 @@ from dataclasses import dataclass
 
 import structlog
 
-from daemon.serve.items.decoding import ItemDecoder
-from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.letters import ItemLetters
+from daemon.config import Config
+from daemon.dead_letters import open_dead
+from daemon.objects import space_of
+from daemon.serve.items.decoding import ItemDecoder, catalog_rows
+from daemon.serve.items.display import DisplayFile, load_display
+from daemon.serve.items.index import ItemIndex, Sizes
 from daemon.serve.items.queries import resolve
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.items.topic import LOOK_SECONDS, ItemTopic
-from daemon.serve.query import Query, Refused
+from daemon.serve.items.topic import LOOK_SECONDS, ItemDeadLetters, ItemTopic
+from daemon.serve.query import Query, QueryError
 from learners.block import Block
 from learners.maps import FittedSpaceMap
+from streams.catalog import load_catalog
 from streams.event import SpaceSpec
+from streams.open import compact, open_source
 from streams.source import RecordBatch
 
 POLL_RECORDS = 2000
@@ -33,7 +38,7 @@ AFTER_A_BUG_SECONDS = 1.0
 
 log = structlog.get_logger("tripletd.serve")
 
-Listener = Callable[[IndexSnapshot], None]
+OnSnapshot = Callable[[IndexSnapshot], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +70,12 @@ class CatalogStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class ItemFeed:
     """What a catalog follows: the topic, how its records are read, and where refused ones go."""
 
     topic: ItemTopic
     decoder: ItemDecoder
-    letters: ItemLetters
+    letters: ItemDeadLetters
 
 
 class ServingCatalog:
@@ -86,7 +91,7 @@ class ServingCatalog:
         space: SpaceSpec,
         fitted: FittedSpaceMap,
         making: Callable[[], ItemIndex],
-        following: Following | None,
+        following: ItemFeed | None,
     ) -> None:
         self.space = space
         self.fitted = fitted
@@ -94,7 +99,7 @@ class ServingCatalog:
         self._following = following
         self._index = making()
         self._snapshot = self._index.snapshot
-        self._listeners: list[Listener] = []
+        self._listeners: list[OnSnapshot] = []
         self._puts = self._removes = 0
         self._rest_until = self._note_at = 0.0
         self._merging = self._anew = False
@@ -107,11 +112,11 @@ class ServingCatalog:
         """The newest snapshot: one reference, whole, and immutable for as long as it is held."""
         return self._snapshot
 
-    def lookup(self, queries: Sequence[Query], snapshot: IndexSnapshot) -> list[Block | Refused]:
+    def lookup(self, queries: Sequence[Query], snapshot: IndexSnapshot) -> list[Block | QueryError]:
         """The mapped vector of each query, or why it has none (see `queries.resolve`)."""
         return resolve(queries, snapshot, self.space, self.fitted)
 
-    def listen(self, callback: Listener) -> None:
+    def listen(self, callback: OnSnapshot) -> None:
         """Call `callback` with every new snapshot, in the indexing thread, after `snapshot()` gives it.
 
         A slow listener delays the catalog, not its readers; one that raises is logged and called again the
@@ -179,7 +184,7 @@ class ServingCatalog:
             self._publish()
         self._ready = self._ready or self._caught_up()  # after what was read last is in what is served
 
-    def _poll(self, following: Following) -> RecordBatch | None:
+    def _poll(self, following: ItemFeed) -> RecordBatch | None:
         batch = following.topic.poll(POLL_RECORDS, 0.0 if self._merging else POLL_SECONDS)
         if following.topic.begun_anew:
             try:
@@ -207,7 +212,7 @@ class ServingCatalog:
             worked = time.monotonic() - now
             self._rest_until = now + worked / MERGE_SHARE
 
-    def _take_in(self, following: Following, batch: RecordBatch) -> None:
+    def _take_in(self, following: ItemFeed, batch: RecordBatch) -> None:
         try:
             decoded = following.decoder.decode(batch)
             if decoded.changes is not None:
@@ -219,7 +224,7 @@ class ServingCatalog:
         self._puts += decoded.puts
         self._removes += decoded.removes
 
-    def _keep_notes(self, following: Following) -> None:
+    def _keep_notes(self, following: ItemFeed) -> None:
         following.letters.flush()
         if time.monotonic() >= self._note_at and not following.letters.unwritten:
             self._note_at = time.monotonic() + LOOK_SECONDS
@@ -242,3 +247,27 @@ class ServingCatalog:
                 callback(snapshot)
             except Exception:
                 log.exception("a listener of the serving catalog failed")
+
+
+def build_catalog(config: Config, fitted: FittedSpaceMap, sizes: Sizes | None = None) -> ServingCatalog:
+    """The catalog of `serve.catalog` (else `catalog.path`, else no file) and of the stream's topic of items.
+
+    fitted: the frozen map of the versions that are served. The files are read before this returns; `start`
+    begins to follow the topic, which need not exist yet. Raises CatalogError or UserError for a file.
+    """
+    space = space_of(config)
+    sizes = sizes or Sizes()
+    shown = load_display(config.serve.display) if config.serve.display else DisplayFile()
+    path = config.serve.catalog or config.catalog.path
+    address = config.stream.to_address()
+
+    def making() -> ItemIndex:
+        index = ItemIndex(fitted.id, shown, sizes)
+        if path:
+            index.load(catalog_rows(load_catalog(path, space), fitted, shown, sizes.part))
+        return index
+
+    topic = ItemTopic(lambda: open_source(address.items), lambda: compact(address.items))
+    decoder = ItemDecoder(space, fitted, address.items.topic, shown, config.stream.max_record_size)
+    letters = ItemDeadLetters(lambda: open_dead(address.dead))
+    return ServingCatalog(space, fitted, making, ItemFeed(topic, decoder, letters))

@@ -1,19 +1,22 @@
-"""From a batch of item records to changes of the index and dead letters: pure."""
+"""From item records, and from a catalog file, to rows for the index; refused records become dead letters.
+Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.objects.mapped import as_blocks
+from daemon.objects import as_blocks
 from daemon.serve.items.display import DisplayFile
-from daemon.serve.items.parts import Changes, Rows
-from learners.block import Block, DenseBlock
+from daemon.serve.items.snapshot import Changes, Rows
+from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams import poison
+from streams.catalog import Catalog
 from streams.codec import MAX_MAGNITUDE, check_vector, vector_of
 from streams.event import Column, DenseColumn, SpaceSpec, SparseVector
 from streams.ids import Packed
@@ -185,3 +188,32 @@ def _overflowed(mapped: Block) -> NDArray[np.bool_]:
     places = np.flatnonzero(~np.isfinite(mapped.values))
     rows[np.searchsorted(mapped.indptr, places, side="right") - 1] = True
     return rows
+
+
+def catalog_rows(
+    catalog: Catalog, fitted: FittedSpaceMap, shown: DisplayFile, part_bytes: int
+) -> Iterator[Rows]:
+    """The objects of a catalog, mapped, cut into pieces of about `part_bytes` of vectors.
+
+    Tags are those of the display file; its texts stay there.
+    """
+    blocks = as_blocks(catalog.views)
+    width = 4 * fitted.dim
+    if fitted.sparse:
+        entries = sum(
+            len(block.values) / max(1, len(block)) if isinstance(block, SparseBlock) else block.dim
+            for block in blocks.values()
+        )
+        width = 8 + int(8 * entries)
+    step = max(1, part_bytes // width)
+    for at in range(0, len(catalog), step):
+        ids = catalog.ids[at : at + step]
+        vectors = fitted.transform({name: block.slice(at, at + step) for name, block in blocks.items()})
+        found = [shown.of(one) for one in ids] if len(shown) else [None] * len(ids)
+        tags = [() if one is None else one.tags for one in found]
+        yield Rows(
+            Packed.of_texts(ids),
+            vectors,
+            tags,
+            Packed(np.zeros(0, np.uint8), np.zeros(len(ids) + 1, np.int64)),
+        )

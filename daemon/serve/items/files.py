@@ -1,17 +1,23 @@
-"""Files of items to be put: JSON lines, or a catalog."""
+"""Items as commands handle them: read from files, sent to the topic, listed from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
+from daemon.retries import RetryingSink
 from daemon.serve.items.decoding import fault
 from daemon.serve.items.display import FIELDS, display_of
+from streams.address import Address
 from streams.catalog import load_catalog
 from streams.catalog.lines import FIELDS as FEATURES
 from streams.catalog.lines import read_features, read_fields
 from streams.codec import raw_vector
+from streams.errors import StreamError, StreamUnavailable, TopicMissing
 from streams.event import (
     UNNAMED_VIEW,
     Column,
@@ -22,10 +28,11 @@ from streams.event import (
     SparseVector,
     Vector,
 )
-from streams.items import ItemPut, ItemRemove, item_record
+from streams.items import ItemPut, ItemRemove, RawItem, item_record, read_item
+from streams.open import compact, open_sink, open_source, prepare_topic
 from streams.poison import Poison
 from streams.resolve import Resolver
-from streams.source import OutRecord
+from streams.source import OutRecord, RecordBatch
 
 KNOWN = (*FEATURES, *FIELDS)
 
@@ -107,3 +114,122 @@ def _record(item: ItemPut, resolver: Resolver) -> OutRecord:
     if problem is not None:
         raise problem
     return record
+
+
+BATCH_RECORDS = 500
+BATCH_BYTES = 4 << 20
+
+
+def send_items(address: Address, records: Iterable[OutRecord], tell: Callable[[str], None]) -> int:
+    """Write the records to the topic of items of a stream; how many.
+
+    An embedded log gets the topic when it has none. Raises StreamError. A UserError of the records, and an
+    interruption, pass on after what came before was written; then they name how many that was.
+    """
+    if address.scheme == "memory":
+        message = f"{address} lives inside one process: nobody else would see the items"
+        raise UserError(message, "give a log: or kafka:// address", EX_USAGE)
+    topic, sent = address.items, 0
+    prepare_topic(topic, 1, "write")
+    with closing(RetryingSink(open_sink(topic), time.sleep, time.monotonic, tell)) as sink:
+        batch: list[OutRecord] = []
+        held = 0
+        try:
+            for record in records:
+                batch.append(record)
+                held += len(record.value or b"")
+                if len(batch) == BATCH_RECORDS or held >= BATCH_BYTES:
+                    sink.send(batch)
+                    sent, batch, held = sent + len(batch), [], 0
+        except UserError as error:
+            sink.send(batch)
+            raise UserError(
+                f"{error.message} ({_written(sent + len(batch))})", error.remedy, error.code
+            ) from None
+        except (StreamError, KeyboardInterrupt):
+            tell(_written(sent))
+            raise
+        sink.send(batch)
+    compact(topic)
+    return sent + len(batch)
+
+
+def _written(count: int) -> str:
+    if not count:
+        return "nothing was written"
+    return f"{count:,} items were written before; writing them again changes nothing"
+
+
+POLL_RECORDS = 2000
+POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ListedItem:
+    """The newest good record of an id: where, when (ms), its bytes, and what it says without its numbers."""
+
+    partition: int
+    offset: int
+    time: int
+    size: int
+    item: RawItem
+
+
+@dataclass(slots=True)
+class ItemsRead:
+    """A whole topic, read once: the newest record by id, oldest first; records that are none, by reason."""
+
+    records: int = 0
+    newest: dict[str, ListedItem] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def there(self) -> int:
+        """Ids whose newest record puts them."""
+        return sum(entry.item.op == "put" for entry in self.newest.values())
+
+
+def read_items(address: Address, only: str | None = None) -> ItemsRead:
+    """Read the topic of items of a stream to its end; `only` keeps the records of one id.
+
+    An embedded log without the topic has no items. Vectors are kept for `only` alone. Raises StreamError.
+    """
+    found = ItemsRead()
+    try:
+        batches = list_batches(address)
+        for batch in batches:
+            _take_in(batch, found, only)
+    except TopicMissing:
+        if address.scheme == "kafka":
+            raise
+        open_source(address).close()  # raises where there is no such stream at all
+    found.newest = dict(sorted(found.newest.items(), key=lambda one: (one[1].time, one[1].offset)))
+    return found
+
+
+def list_batches(address: Address) -> Iterator[RecordBatch]:
+    """Every batch of the topic of items that is there now. Raises StreamError."""
+    with closing(open_source(address.items)) as source:
+        bounds = source.bounds()
+        source.assign({partition: start for partition, (start, _) in bounds.items()})
+        while any(source.reached()[partition] < end for partition, (_, end) in bounds.items()):
+            batch = source.poll(POLL_RECORDS, POLL_SECONDS)
+            if batch is None:
+                raise StreamUnavailable(f"{address.items}: no answer for {POLL_SECONDS:g} s; ask again")
+            yield batch
+
+
+def _take_in(batch: RecordBatch, found: ItemsRead, only: str | None) -> None:
+    rows = zip(batch.offsets, batch.timestamps, batch.values, batch.keys, strict=True)
+    for offset, timestamp, value, key in rows:
+        found.records += 1
+        if only is not None and key != only.encode("utf-8", "surrogatepass"):
+            continue
+        try:
+            item = read_item(value, key)
+        except Poison as error:
+            found.refused[error.reason] = found.refused.get(error.reason, 0) + 1
+            continue
+        if only is None:
+            item = RawItem(item.op, item.id, None, item.display, item.space)
+        found.newest[item.id] = ListedItem(batch.partition, offset, timestamp, len(value or b""), item)

@@ -1,18 +1,169 @@
-"""The writer's side of the index: changes in, snapshots out, merges in between. One thread at a time."""
+"""The writer's side of the index: changes in, snapshots out, small parts merged in between. One thread at a
+time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daemon.serve.items.display import DisplayFile
-from daemon.serve.items.merging import Merge, Sizes, choose, size_of
-from daemon.serve.items.parts import Changes, Rows, make_part, without
-from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
+from daemon.serve.items.snapshot import (
+    Changes,
+    IndexPart,
+    IndexSnapshot,
+    Rows,
+    TagColumn,
+    living_rows,
+    make_part,
+    without,
+)
+from learners.block import Block, DenseBlock, SparseBlock
+from streams.ids import IdColumn, Packed, join
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Bytes. part: most of the living in a merged part, which bounds what a merge needs beside the index.
+    small: parts up to here are merged whenever there are two. piece: copied between two looks at the stream.
+    """
+
+    part: int = 256 << 20
+    small: int = 1 << 20
+    piece: int = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PartSize:
+    """A part as the rule sees it: its serial, bytes of its living rows, share of its rows that are dead."""
+
+    serial: int
+    living: int
+    dead: float
+
+
+def size_of(part: IndexPart) -> PartSize:
+    """How large a part is."""
+    dead = part.dead / max(1, len(part))
+    return PartSize(part.serial, int(part.nbytes * (1 - dead)), dead)
+
+
+def choose(parts: Sequence[PartSize], sizes: Sizes) -> tuple[int, ...]:
+    """Serials of the parts to merge into one now; () for none.
+
+    A part joins those smaller than itself once they are together as large as it is, or while it is small:
+    so parts at least double in size from one to the next, and there are few. A part that is half dead is
+    written anew alone. No merge holds more living bytes than `sizes.part`.
+    """
+    run: list[PartSize] = []
+    total = 0
+    for one in sorted(parts, key=lambda part: (part.living, part.serial)):
+        if total + one.living > sizes.part or (run and one.living > max(total, sizes.small)):
+            break
+        run.append(one)
+        total += one.living
+    if len(run) > 1:
+        return tuple(one.serial for one in run)
+    return next(((one.serial,) for one in parts if one.dead >= 0.5), ())
+
+
+class Merge:
+    """One merge under way: reads its source parts, which stay as they are, and writes a new one beside them.
+
+    Rows that are alive at its start are copied; those that die meanwhile are left to whoever installs the
+    merged part.
+    """
+
+    def __init__(self, serial: int, parts: Sequence[IndexPart], sizes: Sizes) -> None:
+        self.serial = serial
+        self.parts = tuple(parts)
+        self.rows = [living_rows(part) for part in parts]
+        self.merged: IndexPart | None = None
+        """The result, once `advance` has said that it is there."""
+        self._sizes = sizes
+        self._pieces = self._work()
+
+    def advance(self) -> bool:
+        """Do one piece of the work; whether it is finished."""
+        next(self._pieces, None)
+        return self.merged is not None
+
+    def _work(self) -> Iterator[None]:
+        vectors = _empty_like(self.parts, self.rows)
+        yield from self._copy_vectors(vectors)
+        ids: list[Packed] = []
+        texts: list[Packed] = []
+        for part, rows in zip(self.parts, self.rows, strict=True):
+            for chosen in _cut(rows, self._step(part)):
+                ids.append(part.ids.packed.take(chosen))
+                texts.append(part.texts.take(chosen))
+                yield
+        joined = join(texts)
+        yield
+        column = IdColumn(join(ids))
+        yield
+        origins = tuple((part.serial, rows) for part, rows in zip(self.parts, self.rows, strict=True))
+        self.merged = IndexPart(self.serial, column, vectors, None, 0, self._tags(), joined, origins)
+
+    def _copy_vectors(self, out: Block) -> Iterator[None]:
+        at = 0
+        for part, rows in zip(self.parts, self.rows, strict=True):
+            for chosen in _cut(rows, self._step(part)):
+                _copy(part.vectors, chosen, out, at)
+                at += len(chosen)
+                yield
+
+    def _step(self, part: IndexPart) -> int:
+        """Rows of a part that make a piece."""
+        return max(1, self._sizes.piece * len(part) // max(1, part.nbytes))
+
+    def _tags(self) -> TagColumn:
+        hashes, bearers, at = [], [], 0
+        for part, rows in zip(self.parts, self.rows, strict=True):
+            places = np.full(len(part), -1, np.int32)
+            places[rows] = np.arange(at, at + len(rows), dtype=np.int32)
+            moved = part.tags.moved(places)
+            hashes.append(moved[0])
+            bearers.append(moved[1])
+            at += len(rows)
+        return TagColumn(at, np.concatenate(hashes), np.concatenate(bearers))
+
+
+def _cut(rows: NDArray[np.int32], step: int) -> Iterator[NDArray[np.int32]]:
+    for at in range(0, len(rows), step):
+        yield rows[at : at + step]
+
+
+def _empty_like(parts: Sequence[IndexPart], rows: Sequence[NDArray[np.int32]]) -> Block:
+    """A block with room for these rows; row pointers of a sparse one are filled in already."""
+    first, count = parts[0].vectors, sum(map(len, rows))
+    if isinstance(first, DenseBlock):
+        return DenseBlock(np.empty((count, first.dim), np.float32))
+    lengths = [
+        np.diff(part.vectors.indptr)[chosen]
+        for part, chosen in zip(parts, rows, strict=True)
+        if isinstance(part.vectors, SparseBlock)
+    ]
+    indptr = np.zeros(count + 1, np.int64)
+    np.cumsum(np.concatenate(lengths), out=indptr[1:])
+    entries = int(indptr[-1])
+    return SparseBlock(indptr, np.empty(entries, np.int32), np.empty(entries, np.float32), first.dim)
+
+
+def _copy(source: Block, rows: NDArray[np.int32], out: Block, at: int) -> None:
+    """Write rows of `source` to row `at` and on of `out`."""
+    taken = source.take(rows)
+    if isinstance(out, DenseBlock):
+        out.values[at : at + len(rows)] = taken.values
+        return
+    assert isinstance(taken, SparseBlock)
+    place = slice(int(out.indptr[at]), int(out.indptr[at + len(rows)]))
+    out.indices[place], out.values[place] = taken.indices, taken.values
+
 
 _serials = count(1)
 """Of parts and snapshots of this process: never used twice, whatever index they belong to."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import Query, Refused
+from daemon.serve.query import Query, QueryError
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams import poison
@@ -21,7 +21,7 @@ _NOT_FOUND = 404
 
 def resolve(
     queries: Sequence[Query], snapshot: IndexSnapshot, space: SpaceSpec, fitted: FittedSpaceMap
-) -> list[Block | Refused]:
+) -> list[Block | QueryError]:
     """Per query a block of one row, its vector under the map of the snapshot, or a `Refused` of its own.
 
     A query by id takes the catalog's vector of that object: 404 `unknown_object` where no living object has
@@ -29,14 +29,14 @@ def resolve(
     code, and the field, such as `views.text.indices`.
     """
     parts, places = snapshot.find_many([query.id or "" for query in queries])
-    found: list[Block | Refused] = []
+    found: list[Block | QueryError] = []
     for query, part, place in zip(queries, parts, places, strict=True):
         try:
             if query.id is not None:
                 found.append(_of_catalog(snapshot, int(part), int(place)))
             else:
                 found.append(_of_features(query, space, fitted))
-        except Refused as refused:
+        except QueryError as refused:
             found.append(refused)
     return found
 
@@ -44,7 +44,7 @@ def resolve(
 def _of_catalog(snapshot: IndexSnapshot, part: int, row: int) -> Block:
     if row < 0:
         remedy = "use the id of an object of the catalog, or send its features as x or views"
-        raise Refused(poison.UNKNOWN_OBJECT, "no such object in the catalog", "id", remedy, _NOT_FOUND)
+        raise QueryError(poison.UNKNOWN_OBJECT, "no such object in the catalog", "id", remedy, _NOT_FOUND)
     return snapshot.parts[part].vectors.take([row])
 
 
@@ -125,5 +125,5 @@ def _indices(raw: Any, view: ViewSpec, field: str) -> NDArray[np.int32]:
     return indices
 
 
-def _refused(reason: str, message: str, field: str) -> Refused:
-    return Refused(reason, message, field, "send the vector as the space's view has it")
+def _refused(reason: str, message: str, field: str) -> QueryError:
+    return QueryError(reason, message, field, "send the vector as the space's view has it")

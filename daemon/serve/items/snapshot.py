@@ -1,23 +1,68 @@
-"""What is searched: an index snapshot of immutable parts, read by any thread without a lock.
-
-Every id is alive in at most one part. A part's serial names its ids, vectors, tags and texts: what a reader
-computed from them (norms) stays valid as long as the serial does, whatever dies meanwhile. Removing or
-replacing an object copies the mask of the living and changes nothing else.
-"""
+"""The index as readers see it: parts of rows that never change, their tags, and a snapshot of all parts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daemon.serve.items.display import DisplayFile
-from daemon.serve.items.tags import TagColumn
-from learners.block import Block, DenseBlock
-from streams.ids import IdColumn, Packed
+from learners.block import Block, DenseBlock, SparseBlock
+from streams.ids import IdColumn, Packed, hash_ids
 from streams.items import Display, unpack_display
+
+
+class TagColumn:
+    """Which of n rows bear which tags. Tags are known by 64 bits of hash; 12 bytes per tag of a row.
+
+    hashes: uint64 [k], ascending; rows: int32 [k], the row that bears it.
+    """
+
+    def __init__(self, length: int, hashes: NDArray[np.uint64], rows: NDArray[np.int32]) -> None:
+        order = np.argsort(hashes, kind="stable")
+        self._length = length
+        self._hashes, self._rows = hashes[order], rows[order]
+
+    @classmethod
+    def of(cls, tags: Sequence[Sequence[str]]) -> TagColumn:
+        """Row i bears `tags[i]`."""
+        rows = np.repeat(np.arange(len(tags), dtype=np.int32), [len(one) for one in tags])
+        return cls(len(tags), hash_ids([tag for one in tags for tag in one]), rows)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return self._hashes.nbytes + self._rows.nbytes
+
+    def bearing(self, tags: Sequence[str]) -> NDArray[np.bool_]:
+        """bool [n]: the rows that bear every one of these tags; no tags, all rows."""
+        mask = np.ones(self._length, np.bool_)
+        try:
+            wanted = hash_ids(tags)
+        except UnicodeEncodeError:  # half a character, which no tag holds
+            return ~mask
+        for value in wanted:
+            first, last = (
+                np.searchsorted(self._hashes, value, "left"),
+                np.searchsorted(self._hashes, value, "right"),
+            )
+            one = np.zeros(self._length, np.bool_)
+            one[self._rows[first:last]] = True
+            mask &= one
+            if not mask.any():  # thousands of tags may be asked for, and no row bears so many
+                break
+        return mask
+
+    def moved(self, places: NDArray[np.int32]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
+        """(hashes, rows) with row i now at `places[i]`; those at -1 are left out."""
+        to = places[self._rows]
+        kept = to >= 0
+        return self._hashes[kept], to[kept]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,3 +157,51 @@ class IndexSnapshot:
         """The same of a row of a part."""
         packed = self.parts[part].texts[row]
         return unpack_display(packed) if packed else self.shown.of(self.id_at(part, row)) or Display()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Objects ready for a part, one per row: different ids, mapped vectors, tags, packed display data."""
+
+    ids: Packed
+    vectors: Block
+    tags: Sequence[Sequence[str]]
+    texts: Packed
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """One batch of changes: `touched` ids (put or removed, each once) lose the object they had; `rows` are
+    the new ones, None for removals alone.
+    """
+
+    touched: Packed
+    rows: Rows | None
+
+
+def make_part(serial: int, rows: Rows) -> IndexPart:
+    """A part of these objects, all alive."""
+    vectors = rows.vectors
+    if isinstance(vectors, SparseBlock) and (vectors.indptr[0] or vectors.indptr[-1] < len(vectors.indices)):
+        vectors = vectors.take(np.arange(len(vectors)))  # rows of their own, not a slice of larger arrays
+    return IndexPart(serial, IdColumn(rows.ids), vectors, None, 0, TagColumn.of(rows.tags), rows.texts)
+
+
+def without(part: IndexPart, ids: Packed) -> IndexPart:
+    """The part with these objects dead: the same one where none of them lived there."""
+    rows = part.ids.rows_of(ids)
+    rows = rows[rows >= 0]
+    if part.alive is not None:
+        rows = rows[part.alive[rows]]
+    if not len(rows):
+        return part
+    alive: NDArray[np.bool_] = np.ones(len(part), np.bool_) if part.alive is None else part.alive.copy()
+    alive[rows] = False
+    return replace(part, alive=alive, dead=part.dead + len(rows))
+
+
+def living_rows(part: IndexPart) -> NDArray[np.int32]:
+    """The rows of a part that are alive, ascending."""
+    if part.alive is None:
+        return np.arange(len(part), dtype=np.int32)
+    return np.flatnonzero(part.alive).astype(np.int32)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
@@ -11,11 +14,46 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from checkpoints.errors import CheckpointError
-from daemon.serve.page.answers import answer, refuse
+from daemon.serve.page.answers import answer, refuse, tag_of
 from daemon.serve.page.asked import BadField
-from daemon.serve.page.endpoints import PageData
+from daemon.serve.page.data import PageData
 from daemon.serve.page.sources import CannotAnswer, PageSources
-from daemon.serve.page.static import INDEX, StaticFile, static_files
+
+INDEX = "index.html"
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """One file of the page."""
+
+    body: bytes
+    content_type: str
+    tag: str
+
+
+def static_files() -> Mapping[str, StaticFile]:
+    """Every file by its name below `static/`, such as "vendor/uPlot.esm.js"."""
+    found: dict[str, StaticFile] = {}
+    _collect(files("daemon.serve.page") / "static", "", found)
+    return found
+
+
+def _collect(folder: Traversable, before: str, found: dict[str, StaticFile]) -> None:
+    for entry in folder.iterdir():
+        name = before + entry.name
+        if entry.is_dir():
+            _collect(entry, f"{name}/", found)
+        elif (content_type := _TYPES.get("." + entry.name.rpartition(".")[2])) is not None:
+            body = entry.read_bytes()
+            found[name] = StaticFile(body, content_type, tag_of(body))
+
 
 Endpoint = Callable[[Request], Response]
 Handler = Callable[[Request], Awaitable[Response]]

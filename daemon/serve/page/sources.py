@@ -1,6 +1,6 @@
 """What the page is told from: narrow ports, so that it knows neither the replica nor the index.
 
-The role fills them in (`daemon/serve/build.py`); the page asks them from the server's threads, never from its
+The role fills them in (`daemon/serve/start.py`); the page asks them from the server's threads, never from its
 event loop, so an implementation may block for a moment.
 """
 
@@ -17,7 +17,7 @@ from daemon.models.diff import Diff
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class AliasAnswers:
     """What one alias answers with. `model`: "12" or "12+3400", None while it answers nothing, `why` says why.
 
     `since`: Unix seconds of the flip that brought it; `watermark`: newest event time in it, ms.
@@ -33,7 +33,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownObject:
     """What people see of an object: any of a title or text, a picture by `has_image`, tags."""
 
     id: str
@@ -53,7 +53,7 @@ class KeysShown:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NearestObjects:
     """Nearest objects of one query under one model, best first; `model` is what answered."""
 
     model: str
@@ -71,7 +71,7 @@ class CannotAnswer(Exception):
 class Explorer(Protocol):
     """Nearest objects under an alias or any kept version."""
 
-    def neighbours(self, side: str, query: str, k: int, key: str | None) -> Found:
+    def neighbours(self, side: str, query: str, k: int, key: str | None) -> NearestObjects:
         """Top `k` of the object `query` under `side`, an alias or a version number written out; by the
         model of `key`, where one is learned per key.
 
@@ -98,14 +98,14 @@ class Objects(Protocol):
         """Objects that are served now."""
         ...
 
-    def some(self, text: str, most: int) -> Sequence[Shown]:
+    def some(self, text: str, most: int) -> Sequence[ShownObject]:
         """At most `most` objects whose id or text contains `text` (any case); drawn at random for "".
 
         Raises CannotAnswer `busy`.
         """
         ...
 
-    def shown(self, ids: Sequence[str]) -> Sequence[Shown]:
+    def shown(self, ids: Sequence[str]) -> Sequence[ShownObject]:
         """One per id, in order; an unknown id has nothing but itself."""
         ...
 
@@ -125,7 +125,7 @@ class PageSources:
     versions: VersionStore
     ledger: Ledger
     series: Series
-    served: Callable[[], Sequence[Served]]
+    served: Callable[[], Sequence[AliasAnswers]]
     explorer: Explorer
     comparer: Comparer
     objects: Objects

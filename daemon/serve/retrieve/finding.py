@@ -1,8 +1,9 @@
 """Answers of one model in one snapshot: which queries share a scan, what filters mean, and the hits.
 
 Queries without a filter, and those that ask for the same tags, share one scan of every part. What is
-excluded is looked for as well and then left out; ids to include are scored alone. All three ways give a hit
-the same score. Where that is no inner product, a scan gives a shortlist for each query, which is scored then.
+excluded is looked for as well and then left out; ids to include are scored alone. All three ways give a
+hit the same score. Where that is no inner product, a scan gives a shortlist for each query, which is then
+scored exactly.
 """
 
 from __future__ import annotations
@@ -13,12 +14,50 @@ from dataclasses import dataclass
 import numpy as np
 
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import Hit, Query
-from daemon.serve.retrieve.guard import TOP
-from daemon.serve.retrieve.part import Mask, ReadyPart, search_part, width_for
-from daemon.serve.retrieve.rescoring import Place, Rescoring
-from learners.block import Float32s, Int64s
-from learners.search import merge_topk, score_rows
+from daemon.serve.query import Query, ScoredId
+from daemon.serve.retrieve.part import TOP, Mask, ReadyPart, search_part, width_for
+from learners.block import Block, Float32s, Int64s, concatenate
+from learners.forms.quadratic import ServedForm
+from learners.search import exact_scores, merge_topk, score_rows
+
+Place = tuple[float, int, int]
+"""(score, part, row) of an item."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rescoring:
+    """How the items that a search found for a query are put in order.
+
+    queries: mapped, row i is that of query i. features: of the items of each part, None where they were not
+    made. shortlist: how many items are looked for at least, beside those that are left out of an answer.
+    """
+
+    form: ServedForm
+    queries: Block
+    features: Sequence[Float32s | None]
+    shortlist: int
+
+    def ordered(self, snapshot: IndexSnapshot, query: int, parts: Int64s, rows: Int64s) -> list[Place]:
+        """Items by descending score, equal ones by part and row. parts, rows: int64 [n], where they are."""
+        blocks, features = [], []
+        numbers: list[int] = []
+        places: list[int] = []
+        for number in np.unique(parts).tolist():
+            here = np.sort(rows[parts == number])
+            blocks.append(snapshot.parts[number].vectors.take(here))
+            known = self.features[number]
+            if known is not None:
+                features.append(known[here])
+            numbers += [number] * len(here)
+            places += here.tolist()
+        if not blocks:
+            return []
+        items, one = concatenate(blocks), self.queries.slice(query, query + 1)
+        known = np.concatenate(features) if len(features) == len(blocks) else None
+        found = exact_scores(self.form, one, items, known)
+        order: Sequence[int] = np.argsort(-found, kind="stable").tolist()
+        return [(float(found[at]), numbers[at], places[at]) for at in order]
+
 
 FEW = 256
 """Excluded ids up to which they are looked for and left out; more are taken out of the scan by a mask."""
@@ -37,10 +76,10 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class QueryHits:
     """hits: descending by score. exact: whether no object was passed over."""
 
-    hits: list[Hit]
+    hits: list[ScoredId]
     exact: bool
 
 
@@ -84,11 +123,11 @@ class Finder:
     folded: Float32s
     rescoring: Rescoring | None = None
 
-    def find(self, between: Callable[[], None] = lambda: None) -> list[Found]:
+    def find(self, between: Callable[[], None] = lambda: None) -> list[QueryHits]:
         """What each query finds. between: called before each scan and each rescoring, and what it raises is
         raised.
         """
-        found = [Found([], True) for _ in self.queries]
+        found = [QueryHits([], True) for _ in self.queries]
         for scan in scans_of(self.queries, any(part.width is not None for part in self.ready), self._least):
             between()
             for place, best in self._scanned(scan):
@@ -98,7 +137,7 @@ class Finder:
         for place, query in enumerate(self.queries):
             if query.include is not None:
                 between()
-                found[place] = Found(list(_hits(self.snapshot, query, self._included(place))), True)
+                found[place] = QueryHits(list(_hits(self.snapshot, query, self._included(place))), True)
         return found
 
     @property
@@ -118,7 +157,7 @@ class Finder:
                 room = _room(self.queries[place], self._least)
                 yield place, (scores[:room], parts[:room], rows[:room])
 
-    def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s) -> Found:
+    def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s) -> QueryHits:
         query = self.queries[place]
         exact = _looks_everywhere(self.ready, query, self._least)
         best: Iterable[Place] = zip(scores, parts, rows, strict=True)
@@ -126,7 +165,7 @@ class Finder:
             there = rows >= 0
             exact = exact and not there.all()
             best = self.rescoring.ordered(self.snapshot, place, parts[there], rows[there])
-        return Found(list(_hits(self.snapshot, query, best)), exact)
+        return QueryHits(list(_hits(self.snapshot, query, best)), exact)
 
     def _included(self, place: int) -> list[Place]:
         """The objects that a query names, by descending score."""
@@ -150,9 +189,9 @@ class Finder:
         return [(-negated, part, row) for negated, part, row in sorted(chosen)]
 
 
-def lowered(hits: list[Hit], own: float) -> list[Hit]:
+def lowered(hits: list[ScoredId], own: float) -> list[ScoredId]:
     """Hits whose scores lose the same number."""
-    return [Hit(hit.id, hit.score - own) for hit in hits] if own else hits
+    return [ScoredId(hit.id, hit.score - own) for hit in hits] if own else hits
 
 
 def _looks_everywhere(ready: Sequence[ReadyPart], query: Query, shortlist: int) -> bool:
@@ -180,7 +219,7 @@ def _allowed(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[st
     return masks
 
 
-def _hits(snapshot: IndexSnapshot, query: Query, best: Iterable[Place]) -> Iterator[Hit]:
+def _hits(snapshot: IndexSnapshot, query: Query, best: Iterable[Place]) -> Iterator[ScoredId]:
     """The first k that may be answered."""
     left = query.k
     for score, part, row in best:
@@ -189,4 +228,4 @@ def _hits(snapshot: IndexSnapshot, query: Query, best: Iterable[Place]) -> Itera
         name = snapshot.id_at(int(part), int(row))
         if name != query.id and name not in query.exclude:
             left -= 1
-            yield Hit(name, float(score))
+            yield ScoredId(name, float(score))

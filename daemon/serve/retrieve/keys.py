@@ -11,7 +11,7 @@ from typing import Protocol
 from daemon.replica.keys import HOLD_S, HeldModel, KeyModels
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import OWN, VERSION_0, ByKey, Refused
+from daemon.serve.query import OWN, VERSION_0, KeyChoice, QueryError
 from daemon.serve.retrieve.norms import Norms, Preparer
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts
@@ -55,18 +55,18 @@ class KeySearch:
         self._serials: frozenset[int] = frozenset()
         self._lock = threading.Lock()
 
-    def choose(self, view: View, key: str, snapshot: IndexSnapshot) -> tuple[View | None, ByKey]:
+    def choose(self, view: View, key: str, snapshot: IndexSnapshot) -> tuple[View | None, KeyChoice]:
         """The key's own model, its norms of this snapshot in `prepared`, and what is said of that; None where
         version 0 answers. Raises Refused where there is one model for all.
         """
         if not isinstance(view.form, KeyedForm):
             remedy = "leave key out; keys.slots makes a learner keep one model per key"
-            raise Refused("no_keys", "one model answers everybody here", "key", remedy)
+            raise QueryError("no_keys", "one model answers everybody here", "key", remedy)
         found = self._models.choose(view, key)
         if isinstance(found, str):
-            chosen, by = None, ByKey(key, VERSION_0, found, None)
+            chosen, by = None, KeyChoice(key, VERSION_0, found, None)
         else:
-            chosen, by = self._ready(view, found.model, snapshot), ByKey(key, OWN, None, found.formed)
+            chosen, by = self._ready(view, found.model, snapshot), KeyChoice(key, OWN, None, found.formed)
         if self._observe is not None:
             self._observe.answered(by.model)
         return chosen, by

@@ -1,8 +1,11 @@
-"""What is made of a model and an index snapshot before it answers: norms, and what else a search needs."""
+"""What is made of a model and an index snapshot before it answers: norms, features, and what else a search
+needs.
+"""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
@@ -11,14 +14,95 @@ import numpy as np
 
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
-from daemon.serve.retrieve.ann import AnnIndex, AnnSettings, load_faiss
-from daemon.serve.retrieve.buffers import Buffers
-from daemon.serve.retrieve.features import features_of
-from daemon.serve.retrieve.guard import QUERIES, TOP, Guarded, choose_width, recall
-from daemon.serve.retrieve.part import Indexed, ReadyPart, folded_queries, near_enough, nearest
+from daemon.serve.retrieve.part import (
+    QUERIES,
+    TOP,
+    AnnIndex,
+    AnnSettings,
+    GuardResult,
+    Indexed,
+    ReadyPart,
+    choose_width,
+    folded_queries,
+    load_faiss,
+    near_enough,
+    nearest,
+    recall,
+)
 from learners.block import Block, Float32s
-from learners.forms.quadratic import Pieces, whole
+from learners.forms.quadratic import Pieces, ServedForm, featured, whole
 from learners.search import DenseItems, as_items
+
+KEPT = 16
+"""Arrays that wait for their next use; more than the parts of an index and their predecessors."""
+
+
+class ArrayPool:
+    """Lends arrays and takes them back when their owner is gone. Any thread."""
+
+    def __init__(self) -> None:
+        self._free: list[Float32s] = []
+        self._lock = threading.Lock()
+
+    def take(self, length: int) -> Float32s:
+        """A float32 array of this length with anything in it."""
+        with self._lock:
+            fitting = [i for i, one in enumerate(self._free) if length <= len(one) <= 2 * length]
+            if fitting:
+                best = min(fitting, key=lambda i: len(self._free[i]))
+                return self._free.pop(best)[:length]
+        return np.empty(length, np.float32)
+
+    def owned(self, array: Float32s, owner: object) -> None:
+        """`array` came from `take` and comes back when `owner` has been collected, and never before: whoever
+        reads the array holds its owner.
+        """
+        whole = array if array.base is None else array.base
+        assert isinstance(whole, np.ndarray)
+        weakref.finalize(owner, self._back, whole).atexit = False
+
+    def _back(self, array: Float32s) -> None:
+        with self._lock:
+            self._free.append(array)
+            del self._free[:-KEPT]
+
+
+MOST_BYTES = 1 << 30
+"""Of one part: larger parts are scored without."""
+ROWS = 8
+"""Items of one piece, some milliseconds."""
+
+
+def features_of(
+    form: ServedForm, part: IndexPart, before: Mapping[int, ReadyPart], pieces: Pieces
+) -> Float32s | None:
+    """The features of a part's items, float32 [n, F], those of a merged part gathered from its sources; None
+    for a form that has none, and for a part that is too large. `pieces` changes no bit.
+    """
+    if not featured(form) or not len(part):
+        return None
+    width = form.features(part.vectors.slice(0, 1)).shape[1]
+    if 4 * width * len(part) > MOST_BYTES:
+        return None
+    known = _gathered_features(part, before)
+    if known is not None:
+        return known
+    made = np.empty((len(part), width), np.float32)
+    for piece in pieces(-(-len(part) // ROWS)):
+        rows = slice(piece.start * ROWS, min(piece.stop * ROWS, len(part)))
+        made[rows] = form.features(part.vectors.slice(rows.start, rows.stop))
+    return made
+
+
+def _gathered_features(part: IndexPart, before: Mapping[int, ReadyPart]) -> Float32s | None:
+    found = []
+    for serial, rows in part.merged_from:
+        ready = before.get(serial)
+        if ready is None or ready.features is None:
+            return None
+        found.append(ready.features[rows])
+    return np.concatenate(found) if found else None
+
 
 SLICE = 1 << 16
 """Rows whose norms are computed at once, so that what it takes on the way stays small."""
@@ -51,14 +135,14 @@ class Preparer:
     def __init__(
         self,
         ann: AnnSettings | None = None,
-        observe: Callable[[Guarded], None] | None = None,
+        observe: Callable[[GuardResult], None] | None = None,
         pieces: Pieces = whole,
     ) -> None:
         if ann is not None:
             load_faiss()
         self._ann, self._observe, self._pieces = ann, observe, pieces
         self._indexed: WeakValueDictionary[int, Indexed] = WeakValueDictionary()
-        self._buffers = Buffers()
+        self._buffers = ArrayPool()
         self._lock = threading.Lock()
 
     def norms(self, view: View, snapshot: IndexSnapshot, on_demand: bool = False) -> Norms:
@@ -130,12 +214,12 @@ def _compute(view: View, vectors: Block, terms: Float32s, pieces: Pieces) -> Non
         terms[start : start + len(rows)] = view.terms(view.self_scores(rows, pieces))
 
 
-def _guard(view: View, part: IndexPart, ready: ReadyPart, least: float) -> Guarded:
+def _guard(view: View, part: IndexPart, ready: ReadyPart, least: float) -> GuardResult:
     """How wide the approximate search of this part has to be, on evenly spaced items of it that are alive."""
     living = np.arange(len(part)) if part.alive is None else np.flatnonzero(part.alive)
     own = living[np.linspace(0, len(living) - 1, min(QUERIES, len(living))).astype(np.int64)]
     if not len(own) or ready.indexed.ann is None:
-        return Guarded(None, 1.0, (), str(view.model), len(part))
+        return GuardResult(None, 1.0, (), str(view.model), len(part))
     folded = folded_queries(view, part.vectors.take(own))
     usable = np.isfinite(folded).all(axis=1)
     folded, own = folded[usable], own[usable]

@@ -1,18 +1,161 @@
-"""Search of one part of the index under one model."""
+"""Search of one part of the index under one model: exact, or approximate where the recall guard lets it.
+
+Approximate search of dense items: cells of directions that faiss finds, of which only the nearest are
+searched. The cells know no version. Which of them are nearest, and every score in them, is computed with
+the form and the norms of the version that asks, so that what is missed lies in other cells and nowhere
+else.
+
+The recall guard: how wide an approximate search has to be under a version, or that it has to be exact.
+What an approximate index finds depends on the version that asks: a strong change of W turns the folded
+queries away from the directions that the index was made for. So recall is measured for every version
+before it answers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.view import View
-from daemon.serve.retrieve.ann import AnnIndex
-from daemon.serve.retrieve.guard import TOP, saves
-from learners.block import Block, DenseBlock, Float32s
+from learners.block import Block, DenseBlock, Float32s, Int64s
 from learners.forms.quadratic import inverse_roots
 from learners.search import DenseItems, Items, TopK, topk, topk_dense
+
+TRAINING, ROUNDS = 64, 10
+"""Items per cell that its centre is found from, and rounds of k-means: more change little and cost much."""
+
+SEED = 20100
+
+
+@dataclass(frozen=True, slots=True)
+class AnnSettings:
+    """recall: share of the exact top 10 that has to be found, on the guard's sample. least: parts with fewer
+    items are searched exactly, which takes no longer there.
+    """
+
+    recall: float = 0.95
+    least: int = 20_000
+
+
+class AnnIndex:
+    """The items of a part by cells, sqrt(n) of them; read by any thread.
+
+    centres: unit vectors, one per cell.
+    """
+
+    def __init__(self, items: DenseItems) -> None:
+        faiss = load_faiss()
+        cells = max(1, round(float(np.sqrt(len(items)))))
+        units = _units(items)
+        means = faiss.Kmeans(
+            items.dim,
+            cells,
+            niter=ROUNDS,
+            spherical=True,
+            seed=SEED,
+            max_points_per_centroid=TRAINING,
+            min_points_per_centroid=1,
+        )
+        means.train(units)
+        self.centres = DenseBlock(means.centroids)
+        owners = means.index.search(units, 1)[1][:, 0]
+        self._rows: Int64s = np.argsort(owners, kind="stable")
+        self._starts = np.searchsorted(owners[self._rows], np.arange(cells + 1))
+
+    def rows_of(self, cells: Int64s) -> Int64s:
+        """The rows of all items in these cells."""
+        return np.concatenate([self._rows[self._starts[cell] : self._starts[cell + 1]] for cell in cells])
+
+
+def load_faiss() -> Any:
+    """The library, with one thread. Raises UserError where it is not installed."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise UserError(
+            f"serve.ann is on, but faiss cannot be imported: {error}",
+            "pip install 'tripletd[ann]', or set serve.ann to off: search is then exact",
+            EX_UNAVAILABLE,
+        ) from error
+    faiss.omp_set_num_threads(1)
+    return faiss
+
+
+def _units(items: DenseItems) -> NDArray[np.float32]:
+    """The items' directions; a row of zeros stays, and one that is too short for float32 becomes one."""
+    norms = items.bounds[:, 1]
+    inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > np.finfo(np.float32).tiny)
+    return np.asarray(items.values * inverse[:, None].astype(np.float32), np.float32)
+
+
+TOP = 10
+"""Neighbours that recall is the found share of."""
+
+QUERIES = 64
+"""Items of the part, evenly spaced, that ask for their neighbours; recall is then known to about .01, its
+standard error, by which it has to be better than what is demanded."""
+
+NARROWEST = 4
+"""Cells of the first attempt."""
+
+WORTH = 16
+"""A search of more than this part of all cells saves nothing: a row that is looked up costs several times
+as much as one of a scan that several queries share."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardResult:
+    """What the guard found for one part. width: cells to search, None for exact search. recall: measured at
+    that width, 1 for exact; attempts: recall by width, in the order tried. model, items: what it was
+    measured for.
+    """
+
+    width: int | None
+    recall: float
+    attempts: tuple[tuple[int, float], ...]
+    model: str = ""
+    items: int = 0
+
+
+def saves(width: int, cells: int) -> bool:
+    """Whether a search of this many of all cells is worth it."""
+    return width * WORTH <= cells
+
+
+def choose_width(recall_at: Callable[[int], tuple[float, float]], cells: int, least: float) -> GuardResult:
+    """The narrowest width, doubled each time, whose recall is at least `least` even after its standard
+    error is taken off; exact where none is worth it. recall_at: (recall, standard error) at a width.
+    """
+    attempts: list[tuple[int, float]] = []
+    width = NARROWEST
+    while saves(width, cells):
+        recall, error = recall_at(width)
+        attempts.append((width, recall))
+        if recall - error >= least:
+            return GuardResult(width, recall, tuple(attempts))
+        width *= 2
+    return GuardResult(None, 1.0, tuple(attempts))
+
+
+def recall(exact: Int64s, found: Int64s, own: NDArray[np.int64]) -> tuple[float, float]:
+    """(mean, standard error) of the share of the exact rows [m, k] that are among the found rows [m, any],
+    query i's own row left out of both (it finds itself in any index); absent rows are -1; (1, 0) where
+    there is nothing to find.
+    """
+    shares = []
+    for truth, rows, self_row in zip(exact, found, own, strict=True):
+        wanted = set(truth[truth >= 0].tolist()) - {int(self_row)}
+        if wanted:
+            shares.append(len(wanted & set(rows.tolist())) / len(wanted))
+    if not shares:
+        return 1.0, 0.0
+    return float(np.mean(shares)), float(np.std(shares) / np.sqrt(len(shares)))
+
 
 Mask = NDArray[np.bool_]
 

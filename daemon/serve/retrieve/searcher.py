@@ -1,30 +1,77 @@
-"""From queries to hits: a model's view, the catalog's snapshot and the norms made for both."""
+"""From queries to hits: a model's view, the catalog's snapshot and the norms made for both; and how long
+work off the path gives way to queries.
+
+Long work is cut into short pieces, with a rest after each while queries come. A thread of low priority is
+not enough. A system preempts a computing thread for one that wakes up, but not always at once: on Linux
+it may run to the next tick, 4 ms at 250 Hz, and a query wakes up half a dozen threads one after the
+other. A thread that computes half a millisecond and sleeps is in nobody's way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from daemon.replica.status import NotServing
+from daemon.replica.model import NotServing
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import Answers, ByKey, Hit, Query, Refused
-from daemon.serve.retrieve.ann import AnnSettings
-from daemon.serve.retrieve.finding import Finder, lowered
-from daemon.serve.retrieve.guard import Guarded
+from daemon.serve.query import Answers, KeyChoice, Query, QueryError, ScoredId
+from daemon.serve.retrieve.finding import Finder, Rescoring, lowered
 from daemon.serve.retrieve.keys import KEY_SETTINGS, KeySearch, KeySettings
 from daemon.serve.retrieve.norms import Norms, Preparer
-from daemon.serve.retrieve.pace import Pace
-from daemon.serve.retrieve.part import folded_queries, own_scores
-from daemon.serve.retrieve.rescoring import Rescoring
+from daemon.serve.retrieve.part import AnnSettings, GuardResult, folded_queries, own_scores
 from learners.block import Block, concatenate
 from learners.search import SHORTLIST
 
-Lookup: TypeAlias = Callable[[Sequence[Query], IndexSnapshot], Sequence[Block | Refused]]
+PIECE_S = 0.0005
+ALONE_S = 0.01
+"""How long a piece may take while questions come, and while nobody asks."""
+ASKED_S = 1.0
+"""For how long after a question the next one is expected."""
+
+
+class Pace:
+    """Cuts work into pieces by how long the last one took. Any thread; `pieces` once per piece of work."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._clock, self._sleep = clock, sleep
+        self._asked_at = float("-inf")
+
+    def asked(self) -> None:
+        """A question has come."""
+        self._asked_at = self._clock()
+
+    def pieces(self, count: int) -> Iterator[slice]:
+        """Slices of range(count), in order, the first one of 1; after each a rest as long as it took, where
+        a question came within ASKED_S.
+        """
+        start, size = 0, 1
+        while start < count:
+            began = self._clock()
+            yield slice(start, min(start + size, count))
+            start += size
+            spent = self._clock() - began
+            busy = self._clock() - self._asked_at < ASKED_S
+            if busy:
+                self._sleep(spent)
+            size = next_size(size, spent, PIECE_S if busy else ALONE_S)
+
+
+def next_size(size: int, spent_s: float, wanted_s: float) -> int:
+    """The size that would have taken `wanted_s`, at most twice the last one, at least 1."""
+    return max(1, min(2 * size, int(size * wanted_s / max(spent_s, 1e-9))))
+
+
+Lookup: TypeAlias = Callable[[Sequence[Query], IndexSnapshot], Sequence[Block | QueryError]]
 """The mapped vector (a block of one row) of each query, or why it has none."""
 
 NOT_FOUND, NOT_YET = 404, 503
@@ -62,7 +109,7 @@ class Searcher:
         snapshot: Callable[[], IndexSnapshot],
         lookup: Lookup,
         ann: AnnSettings | None = None,
-        observe: Callable[[Guarded], None] | None = None,
+        observe: Callable[[GuardResult], None] | None = None,
         *,
         shortlist: int = SHORTLIST,
         keys: KeySettings = KEY_SETTINGS,
@@ -106,12 +153,14 @@ class Searcher:
         replica = self._replicas.get(alias)
         if replica is None:
             served = ", ".join(self._replicas)
-            raise Refused("unknown_alias", "no such alias is served", "alias", f"served: {served}", NOT_FOUND)
+            raise QueryError(
+                "unknown_alias", "no such alias is served", "alias", f"served: {served}", NOT_FOUND
+            )
         try:
             with replica.read() as view:
                 return self.search_view(view, queries, between)
         except NotServing as error:
-            raise Refused("not_serving", str(error), "alias", "ask again shortly", NOT_YET) from error
+            raise QueryError("not_serving", str(error), "alias", "ask again shortly", NOT_YET) from error
 
     def search_view(
         self, view: View, queries: Sequence[Query], between: Callable[[], None] = lambda: None
@@ -121,7 +170,7 @@ class Searcher:
         snapshot = newest if norms.cover(newest) else norms.snapshot
         if snapshot.map_id != view.map_id:
             remedy = "ask again shortly; else start `tripletd serve` again"
-            raise Refused("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
+            raise QueryError("other_map", "the items were mapped for another model", "", remedy, NOT_YET)
         asked = _Asked(queries, self._lookup(queries, snapshot))
         found: dict[int, _Found] = {}
         for key, places in _places_by_key(queries).items():
@@ -147,7 +196,7 @@ class Searcher:
             between()
             try:
                 own, by = self._keys.choose(view, key, snapshot)
-            except Refused as refused:
+            except QueryError as refused:
                 return [(refused, True, None)] * len(asked.queries)
             if own is not None:
                 view, norms = own, own.prepared
@@ -164,14 +213,14 @@ class _Asked:
     """Queries, and the vector of each, or why it has none."""
 
     queries: Sequence[Query]
-    vectors: Sequence[Block | Refused]
+    vectors: Sequence[Block | QueryError]
 
     def at(self, places: Sequence[int]) -> _Asked:
         """Some of them."""
         return _Asked([self.queries[place] for place in places], [self.vectors[place] for place in places])
 
 
-_Found: TypeAlias = tuple[Sequence[Hit] | Refused, bool, ByKey | None]
+_Found: TypeAlias = tuple[Sequence[ScoredId] | QueryError, bool, KeyChoice | None]
 """Hits or why there are none, whether no object was passed over, and which model answered."""
 
 
@@ -191,21 +240,21 @@ def _answer(
     *,
     shortlist: int,
     between: Callable[[], None] = lambda: None,
-) -> tuple[list[Sequence[Hit] | Refused], list[bool]]:
+) -> tuple[list[Sequence[ScoredId] | QueryError], list[bool]]:
     """Per query the hits, or why there are none, and whether no object was passed over."""
-    results: list[Sequence[Hit] | Refused] = [
-        one if isinstance(one, Refused) else () for one in asked.vectors
+    results: list[Sequence[ScoredId] | QueryError] = [
+        one if isinstance(one, QueryError) else () for one in asked.vectors
     ]
     exact = [True] * len(results)
-    places = [place for place, one in enumerate(asked.vectors) if not isinstance(one, Refused)]
-    blocks = [one for one in asked.vectors if not isinstance(one, Refused)]
+    places = [place for place, one in enumerate(asked.vectors) if not isinstance(one, QueryError)]
+    blocks = [one for one in asked.vectors if not isinstance(one, QueryError)]
     if not blocks:
         return results, exact
     block = concatenate(blocks)
     folded = folded_queries(view, block)
     usable = np.asarray(np.isfinite(folded).all(axis=1), np.bool_)
     for place in np.array(places)[~usable].tolist():
-        results[place] = Refused(
+        results[place] = QueryError(
             "magnitude", "too large to be scored by this model", "", "send a vector of ordinary length"
         )
     places = [place for place, good in zip(places, usable, strict=True) if good]
@@ -222,7 +271,7 @@ def _answer(
     return results, exact
 
 
-def _raise_first(results: Sequence[Sequence[Hit] | Refused]) -> None:
+def _raise_first(results: Sequence[Sequence[ScoredId] | QueryError]) -> None:
     for one in results:
-        if isinstance(one, Refused):
+        if isinstance(one, QueryError):
             raise one

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daemon.client import follow
-from daemon.client.items import Ready
+from daemon.client.model import PreparedItems
 from daemon.exits import EX_OK
 from daemon.replica.loading import records_of
 from daemon.replica.view import View
@@ -66,7 +66,7 @@ def test_an_answer_behind_its_form_can_be_recomputed_from_what_it_says(tmp_path:
         until(lambda: model.status().swaps.get("refine", 0) >= 1)
         prepare = items.ready
 
-        def held(view: View, lasting: bool) -> Ready:
+        def held(view: View, lasting: bool) -> PreparedItems:
             may_go_on.wait(60)
             return prepare(view, lasting)
 

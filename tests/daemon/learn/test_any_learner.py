@@ -18,7 +18,7 @@ from daemon.config.learners import LEARNERS
 from daemon.config.model import ServingConfig
 from daemon.learn.replay.replay import replay
 from daemon.models.compare import CompareOptions, compare
-from daemon.replica.stepping import steps_of
+from daemon.replica.step_applier import learner_steps
 from daemon.versions.algorithms import ALGORITHMS, by_steps, digest_of, state_digest
 from daemon.versions.restore import learner_of, serving_form
 from learners.forms.quadratic import folds
@@ -103,7 +103,7 @@ def test_a_copy_that_takes_the_steps_has_the_bits_of_every_version(algorithm: st
         body = segment.body
         if isinstance(body, Steps | Triplets):
             if len(body):
-                copy.replay(steps_of(body))
+                copy.replay(learner_steps(body))
             state = copy.state()
             if body.cut:
                 digests[body.last] = state_digest(algorithm, state, lambda name: array_digest(state[name]))

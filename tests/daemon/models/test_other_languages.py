@@ -16,7 +16,7 @@ import pytest
 
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.config.model import ServingConfig
-from daemon.objects.mapped import as_blocks
+from daemon.objects import as_blocks
 from daemon.versions.contents import pack
 from daemon.versions.forms import make_form
 from daemon.versions.restore import serving_form

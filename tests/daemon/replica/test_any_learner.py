@@ -9,11 +9,10 @@ import pytest
 
 from daemon.config.learners import LEARNERS
 from daemon.exits import EX_OK
+from daemon.replica.buffers import trained_number
 from daemon.replica.model import ModelId
-from daemon.replica.origin import read_space
 from daemon.replica.replica import Replica
-from daemon.replica.settings import Shelf, steps_of
-from daemon.replica.side import trained_number
+from daemon.replica.settings import VersionSource, read_space, step_log_of
 from daemon.versions.algorithms import ALGORITHMS, by_steps
 from daemon.versions.forms import HELD
 from daemon.versions.restore import learner_of
@@ -31,8 +30,8 @@ def replica_of(site: Site) -> Replica:
     found = read_space(site.versions)
     assert found is not None
     config = site.config()
-    shelf = Shelf(site.versions, site.ledger, found[0], config.serving)
-    return Replica("latest", shelf, QUICK, steps=steps_of(config, "latest"))
+    shelf = VersionSource(site.versions, site.ledger, found[0], config.serving)
+    return Replica("latest", shelf, QUICK, steps=step_log_of(config, "latest"))
 
 
 def reach(site: Site, replica: Replica) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daemon.config.model import ServingConfig
-from daemon.replica.keys import NOT_LEARNED, SHARE, UNKNOWN, Chosen, HeldModel, KeyModels
+from daemon.replica.keys import NOT_LEARNED, SHARE, UNKNOWN, ChosenModel, HeldModel, KeyModels
 from daemon.replica.model import ModelId
 from daemon.replica.view import View
 from daemon.versions.forms import FormKind, KeyedForms, MatrixForms, UnstoredForms
@@ -65,8 +65,8 @@ def view_of(learner: Keyed, kind: Kind, version: int = 1, behind: int = 0) -> Vi
     return View(ModelId(version, behind, total=total), "map", form, total)
 
 
-def held(found: Chosen | str) -> HeldModel:
-    assert isinstance(found, Chosen)
+def held(found: ChosenModel | str) -> HeldModel:
+    assert isinstance(found, ChosenModel)
     return found.model
 
 
@@ -135,10 +135,10 @@ def test_behind_a_version_a_model_answers_for_a_while_and_says_how_old_it_is(kin
     learner, now = kind[0](), [100.0]
     models = KeyModels(KeyVerdicts, 4, hold_s=2.0, clock=lambda: now[0])
 
-    def asked(behind: int, version: int = 1) -> Chosen:
+    def asked(behind: int, version: int = 1) -> ChosenModel:
         learn(learner, "a", behind)
         found = models.choose(view_of(learner, kind, version, behind), "a")
-        assert isinstance(found, Chosen)
+        assert isinstance(found, ChosenModel)
         return found
 
     first = asked(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daemon.replica.line import REASONS, Apply, Line, Lost, Relabel
+from daemon.replica.line import REASONS, Apply, Lost, Relabel, WriterLine
 from streams.event import DenseColumn
 from streams.steps.segment import GENESIS, Base, Break, ChainPosition, Segment, Steps
 
@@ -44,7 +44,7 @@ class Log:
 
 @pytest.fixture
 def line():
-    return Line()
+    return WriterLine()
 
 
 @pytest.fixture

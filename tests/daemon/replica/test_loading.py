@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from daemon.replica.loading import Buffers, check_finite, load_form, load_state
-from daemon.replica.refusals import Refused
-from daemon.replica.settings import Following, Hooks
+from daemon.replica.loading import BufferArrays, VersionRejected, check_finite, load_form, load_state
+from daemon.replica.settings import FollowSettings, Hooks
 from daemon.versions.forms import MatrixForms
 from tests.waiting import until
 
@@ -23,7 +22,7 @@ def test_a_number_that_is_not_finite_is_found_in_every_row(row):
     matrix = np.zeros((600, 600), np.float32)
     check_finite(matrix, "W")
     matrix[row, 599] = np.inf
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(VersionRejected) as refused:
         check_finite(matrix, "W")
     assert refused.value.reason == "not_finite"
 
@@ -39,15 +38,15 @@ def test_a_form_that_comes_out_with_nan_is_refused(monkeypatch):
         return replace(form, matrix=np.full_like(form.matrix, np.nan))
 
     monkeypatch.setattr(MatrixForms, "make", spoiled)
-    buffers = Buffers.of(world.shelf.space, world.serving)
+    buffers = BufferArrays.of(world.shelf.space, world.serving)
     state = load_state(world.shelf, 1, buffers)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(VersionRejected) as refused:
         load_form(world.shelf, state, buffers)
     assert refused.value.reason == "not_finite"
 
 
 def test_the_form_of_the_untrained_version_is_not_carried_on_to_a_loaded_one(world):
-    replica = world.replica(following=Following(look_every_s=0.02, refine_every_s=1e6))
+    replica = world.replica(following=FollowSettings(look_every_s=0.02, refine_every_s=1e6))
     replica.start()
     try:
         world.learn(20)

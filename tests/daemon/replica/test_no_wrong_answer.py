@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from daemon.replica import follower
-from daemon.replica.settings import Following, Hooks
+from daemon.replica import replica as follower
+from daemon.replica.settings import FollowSettings, Hooks
 from daemon.versions.restore import settings_digest
 from learners.block import Block, against
 from learners.forms.quadratic import inverse_roots
@@ -169,7 +169,7 @@ def test_memory_is_flat_over_200_swaps(monkeypatch):
         number = world.publish(tell=False).number
         world.versions.attach(number, "serving", world.exact_form(world.records).arrays(), _settings(world))
     world.ledger.append({"kind": "PROMOTE", "version": 1, "alias": "stable"})
-    quick = Following(look_every_s=0.001)
+    quick = FollowSettings(look_every_s=0.001)
     replica = world.replica("stable", steps=False, following=quick)
     replica.start()
     sizes = []

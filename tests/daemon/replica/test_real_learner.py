@@ -8,9 +8,8 @@ import pytest
 
 from daemon.exits import EX_OK
 from daemon.replica.model import ModelId
-from daemon.replica.origin import read_space
 from daemon.replica.replica import Replica
-from daemon.replica.settings import Flip, Hooks, Shelf
+from daemon.replica.settings import Flip, Hooks, VersionSource, read_space
 from streams.open import open_source
 from tests.daemon.learn.conftest import Site, make_events, with_nan
 from tests.waiting import until
@@ -25,7 +24,7 @@ class Followed:
         self.site, self.equal, self.told = site, [], []
         found = read_space(site.versions)
         assert found is not None
-        shelf = Shelf(site.versions, site.ledger, found[0], site.config().serving)
+        shelf = VersionSource(site.versions, site.ledger, found[0], site.config().serving)
         hooks = Hooks(flipped=self.flipped)
         self.replica = Replica("latest", shelf, QUICK, hooks, lambda: open_source(site.address.steps))
 

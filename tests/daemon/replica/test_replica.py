@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 from checkpoints import MemoryStore, VersionStore
-from daemon.replica.explore import Explorer
-from daemon.replica.loading import Buffers, load_form, load_state
-from daemon.replica.model import ModelId
-from daemon.replica.origin import read_space
+from daemon.replica.explore import VersionCache
+from daemon.replica.loading import BufferArrays, load_form, load_state
+from daemon.replica.model import ModelId, NotServing
 from daemon.replica.refine import rest
-from daemon.replica.settings import Hooks
-from daemon.replica.status import NotServing
+from daemon.replica.settings import Hooks, read_space
 from daemon.versions.contents import pack
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import settings_digest
@@ -223,7 +221,7 @@ class TestLoading:
         meta = {"settings_digest": settings_digest(world.serving)}
         world.versions.attach(1, "serving", form.arrays(), meta)
         monkeypatch.setattr(MatrixForms, "make", None)
-        buffers = Buffers.of(world.shelf.space, world.serving)
+        buffers = BufferArrays.of(world.shelf.space, world.serving)
         state = load_state(world.shelf, 1, buffers)
         assert load_form(world.shelf, state, buffers).matrix is buffers.matrix
         assert buffers.matrix.tobytes() == form.matrix.tobytes()
@@ -234,7 +232,7 @@ class TestLoading:
         world.publish()
         wrong = {"matrix": np.zeros((12, 12), np.float32), **_pairs(12)}
         world.versions.attach(1, "serving", wrong, {"settings_digest": "of others"})
-        buffers = Buffers.of(world.shelf.space, world.serving)
+        buffers = BufferArrays.of(world.shelf.space, world.serving)
         state = load_state(world.shelf, 1, buffers)
         assert load_form(world.shelf, state, buffers).matrix is buffers.matrix
         assert np.allclose(buffers.matrix, world.exact_form(20).matrix)
@@ -252,7 +250,7 @@ class TestLoading:
         world.publish()
         meta = {"settings_digest": settings_digest(world.serving)}
         world.versions.attach(1, "serving", wrong | _pairs(12), meta)
-        buffers = Buffers.of(world.shelf.space, world.serving)
+        buffers = BufferArrays.of(world.shelf.space, world.serving)
         state = load_state(world.shelf, 1, buffers)
         load_form(world.shelf, state, buffers)
         assert np.allclose(buffers.matrix, world.exact_form(20).matrix)
@@ -263,7 +261,7 @@ class TestLoading:
         world.publish()
         meta = {"settings_digest": settings_digest(world.serving)}
         world.versions.attach(1, "serving", world.exact_form(3).arrays(), meta)
-        buffers, shelf = Buffers.of(world.shelf.space, world.serving), world.shelf
+        buffers, shelf = BufferArrays.of(world.shelf.space, world.serving), world.shelf
         state = load_state(shelf, 1, buffers)
         tracemalloc.start()
         try:
@@ -289,7 +287,7 @@ class TestExplorer:
             world.learn(10)
             world.publish()
         opened = []
-        explorer = Explorer(world.shelf, Hooks(prepare=lambda view: opened.append(view.model.version)))
+        explorer = VersionCache(world.shelf, Hooks(prepare=lambda view: opened.append(view.model.version)))
         queries = world.rows(9, 3)
         for number in (1, 2, 1, 3, 1, 2):
             with explorer.read(number) as view:
@@ -301,7 +299,7 @@ class TestExplorer:
     def test_all_places_being_read_and_no_such_version(self, world) -> None:
         world.learn(10)
         world.publish()
-        explorer = Explorer(world.shelf, room=1)
+        explorer = VersionCache(world.shelf, room=1)
         with (
             pytest.raises(NotServing, match=r"version 9 cannot be opened.*no such version"),
             explorer.read(9),

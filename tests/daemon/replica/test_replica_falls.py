@@ -7,7 +7,8 @@ import threading
 import numpy as np
 from scipy import sparse
 
-from daemon.replica import desk, follower
+from daemon.replica import buffer_writer as desk
+from daemon.replica import replica as follower
 from daemon.replica.settings import Hooks
 from learners import as_block
 from streams import memory
@@ -102,7 +103,7 @@ def test_steps_of_another_dimension_fall_back(world, started):
 
 
 def test_a_version_whose_base_never_comes_is_loaded_after_a_while(world, started, monkeypatch):
-    monkeypatch.setattr(follower, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(follower, "RELABEL_WAIT_S", 0.3)
     replica = started()
     world.learn(20)
     serves(replica, "0+20")
@@ -200,7 +201,7 @@ def test_of_steps_that_fail_midway_nothing_is_shown(world, started):
 
 
 def test_a_version_loaded_within_a_record_brings_its_events_unseen(world, monkeypatch):
-    monkeypatch.setattr(follower, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(follower, "RELABEL_WAIT_S", 0.1)
     told = []
     replica = world.replica(hooks=Hooks(flipped=told.append))
     replica.start()
@@ -219,7 +220,7 @@ def test_a_version_loaded_within_a_record_brings_its_events_unseen(world, monkey
 
 
 def test_a_refused_load_leaves_the_followed_state_as_it_was(world, started, monkeypatch):
-    monkeypatch.setattr(follower, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(follower, "RELABEL_WAIT_S", 0.1)
     replica = started()
     world.learn(20)
     serves(replica, "0+20")
@@ -235,7 +236,7 @@ def test_a_refused_load_leaves_the_followed_state_as_it_was(world, started, monk
 
 
 def test_a_refused_load_within_a_record_leaves_the_log(world, started, monkeypatch):
-    monkeypatch.setattr(follower, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(follower, "RELABEL_WAIT_S", 0.2)
     replica = started()
     world.learn(20)
     serves(replica, "0+20")

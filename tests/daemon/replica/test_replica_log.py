@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from daemon.replica import follower, listener
+from daemon.replica import replica as follower
+from daemon.replica import steplog_reader as listener
 from streams import memory
 from tests.waiting import until
 
@@ -37,7 +38,7 @@ def test_a_base_alone_tells_that_its_cut_was_before(world, started, monkeypatch)
 def test_while_the_log_is_lost_a_newer_version_is_loaded_without_waiting_for_its_base(
     world, started, monkeypatch
 ):
-    monkeypatch.setattr(follower, "PATIENCE_S", 1e6)
+    monkeypatch.setattr(follower, "RELABEL_WAIT_S", 1e6)
     replica = started()
     world.learn(20)
     serves(replica, "0+20")
@@ -50,7 +51,7 @@ def test_while_the_log_is_lost_a_newer_version_is_loaded_without_waiting_for_its
 def test_a_topic_that_was_made_anew_is_left_and_the_next_version_is_loaded_at_once(
     world, started, monkeypatch
 ):
-    monkeypatch.setattr(follower, "PATIENCE_S", 1e6)
+    monkeypatch.setattr(follower, "RELABEL_WAIT_S", 1e6)
     replica = started()
     world.learn(20)
     serves(replica, "0+20")

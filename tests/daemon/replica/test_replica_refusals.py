@@ -12,8 +12,8 @@ import pytest
 
 from checkpoints import LocalStore
 from checkpoints.records import seal
-from daemon.replica import refusals
-from daemon.replica.refusals import REASONS, Refusals, Refused
+from daemon.replica import loading as refusals
+from daemon.replica.loading import REASONS, RejectedVersions, VersionRejected
 from daemon.replica.settings import Hooks
 from tests.waiting import until
 
@@ -238,9 +238,9 @@ def test_a_damaged_form_beside_a_whole_version_is_made_anew(world, serving):
 
 
 def test_the_wait_between_tries_doubles_up_to_a_limit():
-    told, now, waits = Refusals("latest"), 0.0, []
+    told, now, waits = RejectedVersions("latest"), 0.0, []
     for _ in range(10):
-        told.add(3, Refused("missing", "gone"), now)
+        told.add(3, VersionRejected("missing", "gone"), now)
         assert 3 in told.barred(now)
         wait = 0.0
         while 3 in told.barred(now + wait):

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from daemon.replica import follower
+from daemon.replica import replica as follower
 from daemon.replica.settings import Hooks
 from learners.psd import project_psd
 from streams import memory
@@ -154,7 +154,7 @@ def test_who_is_told_of_flips_hears_each_event_time_once_and_in_order(world):
 
 
 def test_an_event_is_told_once_though_the_log_is_read_again_or_it_is_learned_again(world, monkeypatch):
-    monkeypatch.setattr(follower, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(follower, "RELABEL_WAIT_S", 0.2)
     told = []
     replica = world.replica(hooks=Hooks(flipped=told.append))
     replica.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from checkpoints.errors import Damaged
-from daemon.replica import refusals
+from daemon.replica import loading as refusals
 from streams.steps.segment import Break
 
 from .watching import W_of, in_two, lost

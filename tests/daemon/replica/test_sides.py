@@ -8,17 +8,17 @@ import time
 import numpy as np
 import pytest
 
-from daemon.replica.sides import Sides
+from daemon.replica.buffers import LeftRight
 
 WORDS = 4096
 
 
-def buffers() -> Sides[np.ndarray]:
-    return Sides(np.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64))
+def buffers() -> LeftRight[np.ndarray]:
+    return LeftRight(np.zeros(WORDS, np.int64), np.zeros(WORDS, np.int64))
 
 
 def test_readers_see_the_active_side_and_the_writer_has_the_other():
-    sides = Sides(["left"], ["right"])
+    sides = LeftRight(["left"], ["right"])
     with sides.read() as seen:
         assert seen == ["left"]
         assert sides.idle == ["right"]

@@ -16,7 +16,7 @@ from daemon.config.learners import OasisKeys
 from daemon.config.model import ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.replica import Replica
-from daemon.replica.settings import Following, Hooks, Shelf
+from daemon.replica.settings import FollowSettings, Hooks, VersionSource
 from daemon.versions.forms import make_form
 from learners import Oasis, OasisConfig, TripletBatch, as_block
 from learners.block import Block, DenseBlock
@@ -30,7 +30,7 @@ from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, Ste
 from tests.waiting import until
 
 SPACE, MAP = "things", "m" * 64
-QUICK = Following(look_every_s=0.02, refine_every_s=0.05, refine_share=1.0, drain_s=0.2)
+QUICK = FollowSettings(look_every_s=0.02, refine_every_s=0.05, refine_share=1.0, drain_s=0.2)
 _names = itertools.count()
 
 
@@ -160,14 +160,18 @@ class World:
         return as_block(sparse.csr_array(values))
 
     @property
-    def shelf(self) -> Shelf:
+    def shelf(self) -> VersionSource:
         """Where replicas find versions."""
-        return Shelf(
+        return VersionSource(
             self.versions, self.ledger, ModelSpace.of(self.versions.manifest(0), self.dim), self.serving
         )
 
     def replica(
-        self, alias: str = "latest", steps: bool = True, hooks: Hooks = Hooks(), following: Following = QUICK
+        self,
+        alias: str = "latest",
+        steps: bool = True,
+        hooks: Hooks = Hooks(),
+        following: FollowSettings = QUICK,
     ) -> Replica:
         """A replica; not started."""
         source = (lambda: memory.MemorySource(self.topic, "steps")) if steps else None

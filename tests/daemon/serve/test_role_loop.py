@@ -7,8 +7,7 @@ from typing import Any, cast
 from daemon.runtime.runtime import ConfigReloader, RoleRuntime
 from daemon.runtime.signals import Signals
 from daemon.runtime.watchdog import Notifier, Pulse, Watchdog
-from daemon.serve.build import ServeParts
-from daemon.serve.role import _loop
+from daemon.serve.start import ServeParts, _loop
 from daemon.telemetry.health import Health
 
 

@@ -16,8 +16,7 @@ from daemon.client import follow
 from daemon.config import load_config
 from daemon.demo.evaluate import retrieval
 from daemon.exits import EX_OK
-from daemon.objects.mapped import map_catalog
-from daemon.objects.space import space_of
+from daemon.objects import map_catalog, space_of
 from daemon.validate.inputs import holdout_rule
 from daemon.versions.restore import learner_of, map_of, serving_form
 from learners.block import Block

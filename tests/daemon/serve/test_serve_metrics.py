@@ -9,8 +9,7 @@ from prometheus_client import generate_latest
 
 from daemon.look.live import is_role, parsed
 from daemon.look.serving import serving_lines
-from daemon.replica.model import ModelId
-from daemon.replica.status import Refined, ReplicaStatus
+from daemon.replica.model import CarryError, ModelId, ReplicaStatus
 from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
 
 AT = 1_800_000_000.0
@@ -39,7 +38,7 @@ def state(alias: str, model: ModelId | None) -> ReplicaStatus:
         fallbacks={"gap": 1},
         swaps={"version": 3, "steps": 200},
         swap_seconds={"load": 0.2, "flip": 1e-6},
-        carried=Refined(1e-4, 2e-4, 0.99, 300, 0.5),
+        carried=CarryError(1e-4, 2e-4, 0.99, 300, 0.5),
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 import time
 
-from daemon.serve.http import Limits
+from daemon.serve.http import HttpLimits
 
 QUESTION = b'{"x": [1, 2, 3, 4]}'
-SMALL = Limits(
+SMALL = HttpLimits(
     body_bytes=10_000,
     head_bytes=4_000,
     connections=8,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from daemon.runtime import logs
-from daemon.serve.http.auth import TokenGuard
+from daemon.serve.http.guard import TokenGuard
 from tests.daemon.serve.http.toy import TOKEN, Served, running
 
 PATHS = ("/v1/models/promote", "/v1/models/rollback", "/v1/models/pin", "/v1/models/gc")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkpoints import resolve
-from daemon.serve.wiring.store import Administration
+from daemon.serve.store import Administration
 from tests.daemon.models.shelf import Shelf
 from tests.daemon.serve.http.toy import TOKEN, Served, running
 

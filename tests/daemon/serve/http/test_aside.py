@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from daemon.serve.http.aside import Aside
 from daemon.serve.http.errors import Problem
+from daemon.serve.http.offload import BoundedThreads
 
 
 def test_results_and_errors_come_back() -> None:
     async def use() -> None:
-        aside = Aside(2, 10.0)
+        aside = BoundedThreads(2, 10.0)
         assert await asyncio.gather(*(aside.run(lambda n=n: n * n) for n in range(20))) == [
             n * n for n in range(20)
         ]
@@ -32,7 +32,7 @@ def test_one_that_never_ends_is_503_and_counts_until_it_ends() -> None:
         release.wait(30)
 
     async def use() -> None:
-        aside = Aside(1, 0.1)
+        aside = BoundedThreads(1, 0.1)
         for _ in range(3):  # the second and third wait for the first's turn in vain
             with pytest.raises(Problem, match="no end within") as told:
                 await aside.run(stuck)
@@ -62,7 +62,7 @@ def test_no_more_than_so_many_run_at_once() -> None:
             now[0] -= 1
 
     async def use() -> None:
-        aside = Aside(3, 10.0)
+        aside = BoundedThreads(3, 10.0)
         await asyncio.gather(*(aside.run(count) for _ in range(30)))
 
     asyncio.run(use())

@@ -14,11 +14,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from daemon.runtime.watchdog import Pulse
-from daemon.serve.http import Limits
+from daemon.serve.http import HttpLimits
 from daemon.serve.http.batching import Batcher, Job, take_pass
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.metrics import HttpMetrics
-from daemon.serve.query import Answers, Query, Refused
+from daemon.serve.query import Answers, Query, QueryError
 from tests.daemon.serve.http.toy import Served, ToySearcher, read_all, running
 from tests.waiting import until
 
@@ -112,7 +112,7 @@ def test_what_waits_shares_one_pass_per_alias() -> None:
 
 
 def test_a_full_queue_answers_503_at_once_and_empties_again() -> None:
-    with running(Limits(queue=3)) as served:
+    with running(HttpLimits(queue=3)) as served:
         hold(served)
         stuck = Crowd(served, [QUESTION])
         assert served.searcher.entered.wait(10)
@@ -126,7 +126,7 @@ def test_a_full_queue_answers_503_at_once_and_empties_again() -> None:
 
 
 def test_a_stuck_search_is_503_and_health_still_answers() -> None:
-    with running(Limits(answer_s=1.0)) as served:
+    with running(HttpLimits(answer_s=1.0)) as served:
         hold(served)
         first = Crowd(served, [QUESTION])
         assert served.searcher.entered.wait(10)
@@ -170,7 +170,9 @@ def test_one_question_that_breaks_the_search_spoils_no_other() -> None:
 
 def test_an_alias_that_cannot_answer_is_503_with_the_reason() -> None:
     with running() as served:
-        served.searcher.fails = lambda queries: Refused("not_serving", "no version yet", "alias", "wait", 503)
+        served.searcher.fails = lambda queries: QueryError(
+            "not_serving", "no version yet", "alias", "wait", 503
+        )
         status, answer, headers = served.ask("POST", "/v1/similar", QUESTION)
         assert (status, answer["error"]["code"], headers["retry-after"]) == (503, "not_serving", "1")
         batch = served.post({"queries": [QUESTION]}, "/v1/similar/batch")
@@ -178,7 +180,7 @@ def test_an_alias_that_cannot_answer_is_503_with_the_reason() -> None:
 
 
 def test_questions_that_wait_when_the_server_ends_are_answered() -> None:
-    with running(Limits(drain_s=10.0, answer_s=10.0)) as served:
+    with running(HttpLimits(drain_s=10.0, answer_s=10.0)) as served:
         hold(served)
         first = Crowd(served, [QUESTION])
         assert served.searcher.entered.wait(10)
@@ -192,7 +194,7 @@ def test_questions_that_wait_when_the_server_ends_are_answered() -> None:
 def test_a_closed_batcher_refuses_and_its_thread_ends() -> None:
     async def use() -> None:
         pulse = Pulse("search")
-        batcher = Batcher(ToySearcher(), Limits(), HttpMetrics(CollectorRegistry()), pulse)
+        batcher = Batcher(ToySearcher(), HttpLimits(), HttpMetrics(CollectorRegistry()), pulse)
         batcher.start()
         answers = await batcher.ask("latest", [Query(id="o1", k=2)])
         assert len(answers.results[0]) == 2  # type: ignore[arg-type]
@@ -208,7 +210,7 @@ def test_a_closed_batcher_refuses_and_its_thread_ends() -> None:
 def test_a_stuck_search_shows_in_its_pulse() -> None:
     async def use() -> None:
         pulse, searcher = Pulse("search"), ToySearcher()
-        batcher = Batcher(searcher, Limits(answer_s=2.0), HttpMetrics(CollectorRegistry()), pulse)
+        batcher = Batcher(searcher, HttpLimits(answer_s=2.0), HttpMetrics(CollectorRegistry()), pulse)
         batcher.start()
         searcher.gate.clear()
         with pytest.raises(Problem, match="no answer within"):
@@ -231,7 +233,7 @@ def test_a_long_search_shows_life_and_ends_when_nobody_waits() -> None:
 
     async def use() -> None:
         pulse = Pulse("search")
-        batcher = Batcher(Endless(), Limits(answer_s=0.5), HttpMetrics(CollectorRegistry()), pulse)
+        batcher = Batcher(Endless(), HttpLimits(answer_s=0.5), HttpMetrics(CollectorRegistry()), pulse)
         batcher.start()
         for _ in range(2):
             with pytest.raises(Problem, match="no answer within"):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from daemon.serve.http.hosts import Hosts
+from daemon.serve.http.guard import AllowedHosts
 from tests.daemon.serve.http.toy import TOKEN, Served, error_of, read_all, running
 
 NAMES = ["tripletd", "*.shop.example.org"]
@@ -93,7 +93,7 @@ def test_whoever_runs_us_may_ask_for_health_by_any_name(named: Served) -> None:
 def test_a_star_lets_every_name_in() -> None:
     with running(hosts=["*"]) as served:
         assert served.ask("GET", "/v1/similar?id=o1", headers={"Host": "rebound.example.com"})[0] == 200
-    assert not Hosts().know("rebound.example.com")
+    assert not AllowedHosts().know("rebound.example.com")
 
 
 @pytest.mark.parametrize(

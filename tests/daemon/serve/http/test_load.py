@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 
-from daemon.serve.http import Limits
+from daemon.serve.http import HttpLimits
 from tests.benchmarks.load import Load, beside, summary
 from tests.daemon.serve.http.toy import HOST, Served, running
 
@@ -36,7 +36,7 @@ def test_a_server_that_stands_still_shows_in_every_question_that_was_due() -> No
 
 
 def test_failures_are_counted_by_status() -> None:
-    with running(Limits(k_max=2)) as served:
+    with running(HttpLimits(k_max=2)) as served:
         asked = Load(HOST, served.port, QUESTIONS, rate=50, seconds=0.2, connections=2).run()
         port = served.port
     assert summary(asked)["statuses"] == {422: 10}

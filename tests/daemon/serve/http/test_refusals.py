@@ -221,9 +221,9 @@ def test_a_compressed_body_is_refused_before_it_is_read(served: Served, coding: 
 
 
 def test_the_limits_are_those_of_the_settings() -> None:
-    from daemon.serve.http import Limits
+    from daemon.serve.http import HttpLimits
 
-    with running(Limits(k_max=3, batch_max=2, results_max=5)) as served:
+    with running(HttpLimits(k_max=3, batch_max=2, results_max=5)) as served:
 
         def error(body: Any, path: str) -> str:
             return str(served.post(body, path)[1]["error"]["field"])

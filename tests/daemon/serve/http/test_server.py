@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
-from daemon.serve.http import Limits, Parts, Ports, create_app, serve
+from daemon.serve.http import HttpLimits, Parts, Ports, create_app, serve
 from daemon.telemetry.health import Health
 from tests.daemon.serve.http.toy import (
     HOST,
@@ -78,7 +78,7 @@ def test_the_port_is_free_again_and_the_threads_are_gone() -> None:
 
 
 def test_a_question_in_the_making_is_answered_before_the_end() -> None:
-    with running(Limits(drain_s=60.0, answer_s=60.0)) as served:
+    with running(HttpLimits(drain_s=60.0, answer_s=60.0)) as served:
         served.searcher.gate.clear()
         with served.connect() as connection:
             connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -101,7 +101,7 @@ def test_a_question_in_the_making_is_answered_before_the_end() -> None:
 
 
 def test_a_stuck_question_does_not_hold_the_end() -> None:
-    with running(Limits(drain_s=1.0, answer_s=60.0)) as served:
+    with running(HttpLimits(drain_s=1.0, answer_s=60.0)) as served:
         served.searcher.gate.clear()
         with served.connect() as connection:
             connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
-from daemon.serve.http import HttpServer, Limits, Parts, Ports, create_app, serve
+from daemon.serve.http import HttpLimits, HttpServer, Parts, Ports, create_app, serve
 from daemon.serve.http.openapi import document
 from daemon.serve.http.ports import Administration, Searching
-from daemon.serve.query import OWN, Answers, ByKey, Hit, Model, Query, Refused
+from daemon.serve.query import OWN, AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
 from daemon.telemetry.health import Health
 from tests.daemon.serve.http.contract import Contract
 
@@ -63,13 +63,13 @@ class ToySearcher:
         if (error := self.fails(queries)) is not None:
             raise error
         exact = [query.k % 2 == 0 for query in queries]
-        by = [None if query.key is None else ByKey(query.key, OWN, None, 1230) for query in queries]
+        by = [None if query.key is None else KeyChoice(query.key, OWN, None, 1230) for query in queries]
         return Answers(self.model, [self._one(query) for query in queries], self.formed, exact, by)
 
-    def _one(self, query: Query) -> Sequence[Hit] | Refused:
+    def _one(self, query: Query) -> Sequence[ScoredId] | QueryError:
         if query.id is not None:
             if query.id not in self.ids:
-                return Refused("unknown_object", "no such object", "id", "add it", 404)
+                return QueryError("unknown_object", "no such object", "id", "add it", 404)
             vector = self.items[self.ids.index(query.id)]
         else:
             raw = query.x if query.x is not None else next(iter((query.views or {}).values()))
@@ -77,7 +77,9 @@ class ToySearcher:
             if isinstance(raw, Mapping):
                 vector[raw["indices"]] = raw["values"]
             elif len(raw) != DIM:
-                return Refused("wrong_dim", f"x has {DIM} numbers", "x" if query.x is not None else "views")
+                return QueryError(
+                    "wrong_dim", f"x has {DIM} numbers", "x" if query.x is not None else "views"
+                )
             else:
                 vector[:] = raw
         scores = self.items @ vector
@@ -88,7 +90,7 @@ class ToySearcher:
             and name not in query.exclude
             and (query.include is None or name in query.include)
         ]
-        return [Hit(self.ids[n], float(scores[n])) for n in allowed[: query.k]]
+        return [ScoredId(self.ids[n], float(scores[n])) for n in allowed[: query.k]]
 
 
 class ToyOverviews:
@@ -135,7 +137,7 @@ class ToyAdministration:
 class Watched:
     answers: list[tuple[str, str]] = field(default_factory=list)
 
-    def answered(self, alias: str, model: Model) -> None:
+    def answered(self, alias: str, model: AnsweringModel) -> None:
         self.answers.append((alias, str(model)))
 
 
@@ -191,7 +193,7 @@ class Served:
 
 @contextmanager
 def running(
-    limits: Limits | None = None,
+    limits: HttpLimits | None = None,
     token: str = TOKEN,
     changes: Administration | None = None,
     searching: Searching | None = None,
@@ -207,11 +209,11 @@ def running(
         registry,
         token,
         hosts,
-        limits or Limits(),
+        limits or HttpLimits(),
     )
     server = serve(create_app(parts), HOST, 0)
     try:
-        contract = Contract(document(limits or Limits()))
+        contract = Contract(document(limits or HttpLimits()))
         yield Served(server, toy, administration, watched, health, registry, contract)
     finally:
         toy.gate.set()

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from daemon.serve.items.parts import Changes, Rows
-from daemon.serve.items.snapshot import IndexSnapshot
+from daemon.serve.items.snapshot import Changes, IndexSnapshot, Rows
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
 from streams.event import ObjectRef, SpaceSpec, SparseVector, ViewSpec

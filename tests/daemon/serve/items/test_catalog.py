@@ -15,11 +15,9 @@ import pytest
 from daemon.config import load_config
 from daemon.serve.items import catalog as catalog_module
 from daemon.serve.items import topic as topic_module
-from daemon.serve.items.build import build_catalog
-from daemon.serve.items.catalog import ServingCatalog
-from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.merging import Sizes
-from daemon.serve.query import Query, Refused
+from daemon.serve.items.catalog import ServingCatalog, build_catalog
+from daemon.serve.items.index import ItemIndex, Sizes
+from daemon.serve.query import Query, QueryError
 from streams.address import Address, parse_address
 from streams.errors import TopicMissing
 from streams.open import TopicLimits, create_topic, delete_topic, ensure_topic, open_sink, open_source
@@ -145,7 +143,7 @@ def test_files_then_the_whole_topic_then_what_comes(shop):
     assert catalog.snapshot().display("file 1").title == "One"
     (found, missing) = catalog.lookup([Query(id="late"), Query(id="new")], catalog.snapshot())
     assert found.values[0][0] == 30
-    assert isinstance(missing, Refused)
+    assert isinstance(missing, QueryError)
 
 
 def test_bad_records_are_dead_letters_and_never_a_stop(shop):

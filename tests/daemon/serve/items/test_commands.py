@@ -12,7 +12,7 @@ import pytest
 from daemon.cli import main
 from daemon.config import load_config
 from daemon.exits import EX_USAGE
-from daemon.serve.items.build import build_catalog
+from daemon.serve.items.catalog import build_catalog
 from streams.address import Address
 from streams.catalog import Catalog, save_catalog
 from streams.errors import TopicMissing

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from daemon.serve.items.decoding import ItemDecoder
 from daemon.serve.items.display import DisplayFile
-from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.merging import Sizes
+from daemon.serve.items.index import ItemIndex, Sizes
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
 from streams.event import ObjectRef, SparseVector

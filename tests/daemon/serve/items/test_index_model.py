@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from daemon.serve.items.display import DisplayFile
-from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.merging import Merge, PartSize, Sizes, choose
-from daemon.serve.items.parts import Rows
+from daemon.serve.items.index import ItemIndex, Merge, PartSize, Sizes, choose
+from daemon.serve.items.snapshot import Rows
 from streams.ids import Packed
 from streams.items import Display
 from tests.daemon.serve.items.objects import block_of, changes, contents, dense, row_of, sparse

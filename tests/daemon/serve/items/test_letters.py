@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from daemon.serve.items import letters
-from daemon.serve.items.letters import MOST_WAITING, ItemLetters
+from daemon.serve.items import topic as letters
+from daemon.serve.items.topic import MOST_WAITING, ItemDeadLetters
 from streams.address import Address
 from streams.errors import StreamUnavailable
 from streams.open import ensure_topic, open_sink, open_source
@@ -46,9 +46,9 @@ def refused(count: int) -> list[DeadLetter]:
 def test_letters_that_are_not_written_are_counted_until_they_are(
     count: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letters, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(letters, "LETTER_RETRY_SECONDS", 0.0)
     topic = Topic()
-    kept = ItemLetters(topic.open)
+    kept = ItemDeadLetters(topic.open)
     kept.add(refused(count), {})
     assert kept.unwritten == count
     kept.flush()
@@ -64,7 +64,7 @@ def test_letters_that_are_not_written_are_counted_until_they_are(
 def test_what_an_earlier_reader_has_written_is_counted_and_not_written_again() -> None:
     topic = Topic()
     topic.away = False
-    kept = ItemLetters(topic.open)
+    kept = ItemDeadLetters(topic.open)
     kept.add(refused(5), {0: 3})
     assert kept.unwritten == 2
     kept.flush()

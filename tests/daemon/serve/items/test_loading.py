@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from daemon.serve.items.decoding import catalog_rows
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.loading import catalog_rows
 from learners.block import SparseBlock
 from streams.catalog import Catalog
 from streams.event import DenseColumn, SparseColumn
@@ -53,7 +53,7 @@ def test_parts_hold_every_object_and_no_more(space):
 
 
 def _block(column):
-    from daemon.objects.mapped import as_blocks
+    from daemon.objects import as_blocks
 
     return as_blocks({"one": column})["one"]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
 from daemon.serve.items.queries import resolve
-from daemon.serve.query import Query, Refused
+from daemon.serve.query import Query, QueryError
 from learners.block import DenseBlock, SparseBlock
 from streams.items import Display
 from tests.daemon.serve.items.objects import DENSE, MIXED, SPARSE, changes, dense, identity, row_of, sparse
@@ -36,7 +36,7 @@ def test_by_id_a_living_object_is_its_vector():
 @pytest.mark.parametrize("object_id", ["item 4", "nobody", "", "\ud800", "i" * 100_000])
 def test_by_id_without_a_living_object_is_404(object_id):
     found = one(Query(id=object_id))
-    assert isinstance(found, Refused)
+    assert isinstance(found, QueryError)
     assert (found.code, found.field, found.status) == ("unknown_object", "id", 404)
 
 
@@ -98,7 +98,7 @@ def sparse_x(indices, values):
 )
 def test_what_does_not_fit_is_refused_with_its_field(query, space, code, field):
     found = one(query, space)
-    assert isinstance(found, Refused)
+    assert isinstance(found, QueryError)
     assert (found.code, found.field, found.status) == (code, field, 422)
     assert found.message
     assert found.remedy
@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_refused_with_its_field(query, space, code, field):
 def test_one_bad_query_spoils_no_other():
     queries = [Query(id="item 1"), Query(x=[1]), Query(x=[1, 2, 3, 4]), Query(id="nobody")]
     found = resolve(queries, snapshot(), DENSE, identity(DENSE))
-    assert [type(each) for each in found] == [DenseBlock, Refused, DenseBlock, Refused]
+    assert [type(each) for each in found] == [DenseBlock, QueryError, DenseBlock, QueryError]
 
 
 json_values = st.recursive(
@@ -128,6 +128,6 @@ json_values = st.recursive(
 @pytest.mark.parametrize("space", [DENSE, SPARSE, MIXED], ids=["dense", "sparse", "mixed"])
 def test_any_json_is_a_vector_or_refused(space, x, views):
     found = one(Query(x=x, views=views), space)
-    if not isinstance(found, Refused):
+    if not isinstance(found, QueryError):
         assert len(found) == 1
         assert np.isfinite(found.values).all()

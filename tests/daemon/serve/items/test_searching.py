@@ -8,8 +8,8 @@ import pytest
 
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.searching import SLICE, SLICE_BY_ROW, matching
 from daemon.serve.items.snapshot import IndexSnapshot
+from daemon.serve.page.objects import SLICE, SLICE_BY_ROW, matching
 from streams.items import Display, pack_display
 from tests.daemon.serve.items.objects import changes, dense
 

@@ -22,7 +22,7 @@ from daemon.look.rates import Reading
 from daemon.look.series import Series, Target
 from daemon.models.diff import Diff, DirectionChange, FeatureChange, MovedQuery, Queries
 from daemon.serve.page.routes import page_routes
-from daemon.serve.page.sources import CannotAnswer, Found, PageSources, Served, Shown
+from daemon.serve.page.sources import AliasAnswers, CannotAnswer, NearestObjects, PageSources, ShownObject
 from learners.spectrum import Spectrum
 
 OBJECTS = 40
@@ -43,7 +43,7 @@ class Lists:
     def __init__(self) -> None:
         self.keys: list[str | None] = []
 
-    def neighbours(self, side: str, query: str, k: int, key: str | None) -> Found:
+    def neighbours(self, side: str, query: str, k: int, key: str | None) -> NearestObjects:
         self.keys.append(key)
         if side not in ("0", "1", "latest"):
             raise CannotAnswer("unknown_version", f"there is no version {side}")
@@ -51,7 +51,7 @@ class Lists:
             raise CannotAnswer("unknown_object", f"{query} is not served")
         at, step = int(query.removeprefix("object-")), {"0": 1, "1": 2, "latest": 3}[side]
         hits = [(f"object-{(at + step * n) % OBJECTS}", 1 - n / 100) for n in range(1, k + 1)]
-        return Found({"latest": "5+340"}.get(side, side), tuple(hits))
+        return NearestObjects({"latest": "5+340"}.get(side, side), tuple(hits))
 
 
 class Things:
@@ -63,25 +63,25 @@ class Things:
     def count(self) -> int:
         return self._count
 
-    def some(self, text: str, most: int) -> Sequence[Shown]:
+    def some(self, text: str, most: int) -> Sequence[ShownObject]:
         ids = [f"object-{n}" for n in range(self._count)]
         if not text:
             return self.shown(random.Random(1).sample(ids, min(most, len(ids))))
         return [one for one in self.shown(ids) if text.lower() in f"{one.id} {one.text}".lower()][:most]
 
-    def shown(self, ids: Sequence[str]) -> Sequence[Shown]:
+    def shown(self, ids: Sequence[str]) -> Sequence[ShownObject]:
         return [self._one(one) for one in ids]
 
     def image(self, object_id: str) -> bytes | None:
         number = int(object_id.removeprefix("object-")) if object_id.startswith("object-") else 1
         return picture((number * 6, 90, 140)) if self._has(number) else None
 
-    def _one(self, object_id: str) -> Shown:
+    def _one(self, object_id: str) -> ShownObject:
         if not object_id.startswith("object-"):
-            return Shown(object_id)
+            return ShownObject(object_id)
         number = int(object_id.removeprefix("object-"))
         text = MARKUP if number == 3 else f"coat number {number}"
-        return Shown(object_id, text, self._has(number), ("coat",))
+        return ShownObject(object_id, text, self._has(number), ("coat",))
 
     def _has(self, number: int) -> bool:
         return self._pictures and number % 2 == 0
@@ -120,7 +120,7 @@ class Scene:
     folder: Path
     objects: Things = field(default_factory=Things)
     roles: dict[str, Reading | None] = field(default_factory=lambda: dict.fromkeys(("learn", "validate")))
-    served: list[Served] = field(default_factory=list)
+    served: list[AliasAnswers] = field(default_factory=list)
     compared: Compared = field(default_factory=Compared)
 
     def __post_init__(self) -> None:
@@ -174,7 +174,7 @@ class Scene:
             self.roles = self.roles | _pages(turn)
             self.series.sample(now - 2.0 * (samples - turn))
         moment = int(now * 1000)
-        self.served = [Served("latest", "5+340", 5, 3140, moment - 300, now - 4.0)]
+        self.served = [AliasAnswers("latest", "5+340", 5, 3140, moment - 300, now - 4.0)]
 
     @contextmanager
     def page(self, sources: PageSources | None = None) -> Iterator[str]:

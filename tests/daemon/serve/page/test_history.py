@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.serve.page.cached import Cached
-from daemon.serve.page.history import HistoryReader, versions_data
+from daemon.serve.page.data import Cached, HistoryReader, versions_data
 from tests.daemon.serve.page.scene import Scene
 
 

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from checkpoints import VersionMeta
-from daemon.serve.page.sources import Found, Served, Shown
+from daemon.serve.page.sources import AliasAnswers, NearestObjects, ShownObject
 from tests.daemon.serve.page.opening import WIDTHS, fits, opened, photograph
 from tests.daemon.serve.page.scene import MARKUP, Scene, Things
 
@@ -31,12 +31,13 @@ def names() -> list[str]:
 class Hostile(Things):
     """Objects whose ids and texts are what an attacker would write; every one claims to have a picture."""
 
-    def some(self, text: str, most: int) -> Sequence[Shown]:
+    def some(self, text: str, most: int) -> Sequence[ShownObject]:
         return self.shown(names()[:most])
 
-    def shown(self, ids: Sequence[str]) -> Sequence[Shown]:
+    def shown(self, ids: Sequence[str]) -> Sequence[ShownObject]:
         return [
-            Shown(one, one[::-1] if number % 2 else one, True, (MARKUP,)) for number, one in enumerate(ids)
+            ShownObject(one, one[::-1] if number % 2 else one, True, (MARKUP,))
+            for number, one in enumerate(ids)
         ]
 
     def image(self, object_id: str) -> bytes | None:
@@ -44,8 +45,8 @@ class Hostile(Things):
 
 
 class Lists:
-    def neighbours(self, side: str, query: str, k: int, key: str | None) -> Found:
-        return Found(side, tuple((one, 1 - n / 100) for n, one in enumerate(names()[:k])))
+    def neighbours(self, side: str, query: str, k: int, key: str | None) -> NearestObjects:
+        return NearestObjects(side, tuple((one, 1 - n / 100) for n, one in enumerate(names()[:k])))
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def attacked(tmp_path: Path) -> Scene:
     letters = {f'tripletd_dead_letters_total{{reason="{"y" * 200}<b>"}}': 7e12}
     scene.roles["learn"] = dict(scene.roles["learn"] or {}) | lag | letters
     scene.series.sample((scene.series.sampled() or 0) + 2)
-    told = Served(words, None, None, None, None, None, words)
+    told = AliasAnswers(words, None, None, None, None, None, words)
     scene.served = [*scene.served, told, replace(told, alias=LONG, model="30+99999999999999", base=30)]
     return scene
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.serve.page.images import MOST_BYTES, ImageFolder, kind_of
+from daemon.serve.page.objects import MOST_BYTES, ImageFolder, kind_of
 from tests.daemon.serve.page.scene import picture
 
 JPEG = picture((1, 2, 3))

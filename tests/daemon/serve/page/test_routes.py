@@ -17,7 +17,7 @@ import pytest
 
 from daemon.look.keys import KeyRow
 from daemon.serve.page.routes import MOST_WAITING
-from daemon.serve.page.sources import Found, KeysShown, Served
+from daemon.serve.page.sources import AliasAnswers, KeysShown, NearestObjects
 from tests.daemon.serve.page.scene import OBJECTS, Lists, Scene
 
 
@@ -221,7 +221,7 @@ def test_what_changed_is_made_once_asked_for_and_then_told(address: str, scene: 
 def test_versions_that_are_not_there_are_not_compared(address: str, scene: Scene) -> None:
     status, _, body = ask(address, "/v1/page/diff?left=0&right=99")
     assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_version")
-    scene.served = [Served("latest", None, None, None, None, None)]
+    scene.served = [AliasAnswers("latest", None, None, None, None, None)]
     status, headers, body = ask(address, "/v1/page/diff?left=0&right=latest")
     assert (status, json.loads(body)["error"]["code"]) == (503, "not_serving")
     assert headers["retry-after"] == "2"
@@ -233,7 +233,7 @@ def test_looks_that_hang_leave_the_rest_of_the_page(scene: Scene) -> None:
     over = threading.Event()
 
     class Stuck(Lists):
-        def neighbours(self, side: str, query: str, k: int, key: str | None) -> Found:
+        def neighbours(self, side: str, query: str, k: int, key: str | None) -> NearestObjects:
             over.wait(60)
             return super().neighbours(side, query, k, key)
 

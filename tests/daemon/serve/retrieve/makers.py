@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.replica.model import ModelId
-from daemon.replica.status import NotServing
+from daemon.replica.model import ModelId, NotServing
 from daemon.replica.view import View
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.parts import Changes, Rows
 from daemon.serve.items.queries import resolve
-from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import Query, Refused
+from daemon.serve.items.snapshot import Changes, IndexSnapshot, Rows
+from daemon.serve.query import Query, QueryError
 from daemon.serve.retrieve import AnnSettings, Searcher
 from learners import Block, ServingForm
 from learners.search import SHORTLIST
@@ -108,7 +106,7 @@ def searcher_of(
     space = SpaceSpec("shop", (ViewSpec("x", "dense" if items.kind == "dense" else "sparse", items.dim),))
     fitted = identity(space)
 
-    def lookup(queries: Sequence[Query], snapshot: IndexSnapshot) -> list[Block | Refused]:
+    def lookup(queries: Sequence[Query], snapshot: IndexSnapshot) -> list[Block | QueryError]:
         return resolve(queries, snapshot, space, fitted)
 
     replica = OneReplica()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daemon.serve.retrieve.buffers import KEPT, Buffers
+from daemon.serve.retrieve.norms import KEPT, ArrayPool
 
 
 class Owner:
@@ -10,7 +10,7 @@ class Owner:
 
 
 def test_an_array_is_used_again_once_its_owner_is_gone() -> None:
-    buffers, owner = Buffers(), Owner()
+    buffers, owner = ArrayPool(), Owner()
     first = buffers.take(100)
     address = first.ctypes.data
     buffers.owned(first, owner)
@@ -26,7 +26,7 @@ def test_an_array_is_used_again_once_its_owner_is_gone() -> None:
 
 
 def test_few_arrays_wait() -> None:
-    buffers = Buffers()
+    buffers = ArrayPool()
     owners = [Owner() for _ in range(3 * KEPT)]
     for owner in owners:
         buffers.owned(buffers.take(10), owner)

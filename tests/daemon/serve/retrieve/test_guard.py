@@ -11,9 +11,9 @@ import pytest
 
 from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.view import View
-from daemon.serve.query import Query, Refused
-from daemon.serve.retrieve import AnnSettings, Guarded, Searcher
-from daemon.serve.retrieve.guard import choose_width, recall
+from daemon.serve.query import Query, QueryError
+from daemon.serve.retrieve import AnnSettings, GuardResult, Searcher
+from daemon.serve.retrieve.part import choose_width, recall
 from learners.block import Block
 from tests.daemon.serve.retrieve.makers import Floats, Items, OneReplica, learned, view_of
 
@@ -36,8 +36,8 @@ def strongly_changed() -> Floats:
 
 
 @pytest.fixture(scope="module")
-def guarded_search() -> tuple[Items, OneReplica, Searcher, list[Guarded]]:
-    heard: list[Guarded] = []
+def guarded_search() -> tuple[Items, OneReplica, Searcher, list[GuardResult]]:
+    heard: list[GuardResult] = []
     items, replica = clustered(), OneReplica()
     searcher = Searcher(
         {"latest": replica},
@@ -62,7 +62,7 @@ def recalls(items: Items, searcher: Searcher, view: object, exact_view: object, 
 
 
 def test_a_strong_change_of_w_raises_the_width_or_ends_in_exact_search(
-    guarded_search: tuple[Items, OneReplica, Searcher, list[Guarded]],
+    guarded_search: tuple[Items, OneReplica, Searcher, list[GuardResult]],
 ) -> None:
     items, _, searcher, heard = guarded_search
     serial = items.snapshot().parts[0].serial
@@ -92,7 +92,7 @@ def test_a_strong_change_of_w_raises_the_width_or_ends_in_exact_search(
 
 
 def test_what_is_found_has_the_exact_score_and_no_dead_object(
-    guarded_search: tuple[Items, OneReplica, Searcher, list[Guarded]],
+    guarded_search: tuple[Items, OneReplica, Searcher, list[GuardResult]],
 ) -> None:
     items, _, searcher, _ = guarded_search
     view = view_of(np.eye(DIM, dtype=np.float32), 0)
@@ -103,8 +103,8 @@ def test_what_is_found_has_the_exact_score_and_no_dead_object(
     exact = replace(view, prepared=replace(norms, parts={serial: replace(norms.parts[serial], width=None)}))
     query = [Query(id="a9", k=10)]
     found, truth = (searcher.search_view(one, query).results[0] for one in (prepared, exact))
-    assert not isinstance(found, Refused)
-    assert not isinstance(truth, Refused)
+    assert not isinstance(found, QueryError)
+    assert not isinstance(truth, QueryError)
     scores = {hit.id: hit.score for hit in truth}
     assert all(scores[hit.id] == hit.score for hit in found if hit.id in scores)
     filtered = [Query(id="a9", k=10, tags=frozenset({"none"}))]
@@ -115,7 +115,7 @@ def test_what_is_found_has_the_exact_score_and_no_dead_object(
     gone = found[0].id
     items.remove([gone])
     again = searcher.search_view(prepared, query).results[0]
-    assert not isinstance(again, Refused)
+    assert not isinstance(again, QueryError)
     assert gone not in {hit.id for hit in again}
     assert len(again) == 10
 
@@ -123,7 +123,7 @@ def test_what_is_found_has_the_exact_score_and_no_dead_object(
 def test_as_many_hits_as_are_asked_for_are_found_whatever_is_left_out() -> None:
     items = clustered()
 
-    def lookup(queries: Sequence[Query], snapshot: object) -> list[Block | Refused]:
+    def lookup(queries: Sequence[Query], snapshot: object) -> list[Block | QueryError]:
         names, block = items.block()
         return [block.take([names.index(query.id or "")]) for query in queries]
 
@@ -137,7 +137,7 @@ def test_as_many_hits_as_are_asked_for_are_found_whatever_is_left_out() -> None:
 
     def ids(view: View, *queries: Query) -> list[list[str]]:
         results = searcher.search_view(view, queries).results
-        return [[hit.id for hit in one] for one in results if not isinstance(one, Refused)]
+        return [[hit.id for hit in one] for one in results if not isinstance(one, QueryError)]
 
     (order,) = ids(exact, Query(id="a9", k=3000))
     seen = Query(id="a9", k=10, exclude=frozenset(order[:1000]))
@@ -172,9 +172,9 @@ def test_the_narrowest_width_that_is_enough_is_taken() -> None:
     assert (found.width, found.recall) == (16, 0.96)
     assert found.attempts == recalls_of[:3]
     assert choose_width(by_width.__getitem__, 800, 0.95).width == 32  # .96 may as well be .94
-    assert choose_width(by_width.__getitem__, 800, 0.999) == Guarded(None, 1.0, recalls_of)
+    assert choose_width(by_width.__getitem__, 800, 0.999) == GuardResult(None, 1.0, recalls_of)
     assert choose_width(by_width.__getitem__, 800, 0.4).width == 4
-    assert choose_width(by_width.__getitem__, 63, 0.1) == Guarded(None, 1.0, ())  # nothing to save
+    assert choose_width(by_width.__getitem__, 63, 0.1) == GuardResult(None, 1.0, ())  # nothing to save
 
 
 def test_recall_leaves_out_oneself_and_what_is_absent() -> None:
@@ -187,7 +187,7 @@ def test_recall_leaves_out_oneself_and_what_is_absent() -> None:
 
 
 def test_small_and_sparse_parts_are_searched_exactly() -> None:
-    heard: list[Guarded] = []
+    heard: list[GuardResult] = []
     for kind, least in (("dense", 500), ("sparse", 10)):
         items = Items(kind)
         items.put([f"a{i}" for i in range(100)], learned(0, 100)[:, :24])

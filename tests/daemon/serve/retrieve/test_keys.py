@@ -11,7 +11,7 @@ import pytest
 from daemon.config.model import ServingConfig
 from daemon.replica.model import ModelId
 from daemon.replica.view import View
-from daemon.serve.query import OWN, VERSION_0, ByKey, Query, Refused
+from daemon.serve.query import OWN, VERSION_0, KeyChoice, Query, QueryError
 from daemon.serve.retrieve import AnnSettings, KeySettings, Searcher
 from daemon.versions.forms import KeyedForm, KeyedForms, MatrixForms
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict, KeyVerdicts
@@ -90,11 +90,11 @@ def test_each_question_of_a_batch_is_answered_by_its_own_model(kind: str) -> Non
     answers = searcher(items, view, observe=heard).search("latest", queries)
     for number, (key, hits) in enumerate(zip(asked, answers.results, strict=True)):
         wanted = best(items, view, key if key in ("a", "b") else None, f"b{number}", 5)
-        assert not isinstance(hits, Refused)
+        assert not isinstance(hits, QueryError)
         assert {hit.id for hit in hits} == set(wanted)
         np.testing.assert_allclose([hit.score for hit in hits], list(wanted.values()), rtol=2e-5, atol=2e-6)
-    own = {key: ByKey(key, OWN, None, 400) for key in "ab"}
-    stranger = ByKey("nobody", VERSION_0, "unknown_key", None)
+    own = {key: KeyChoice(key, OWN, None, 400) for key in "ab"}
+    stranger = KeyChoice("nobody", VERSION_0, "unknown_key", None)
     assert list(answers.by) == [own["a"], None, own["b"], stranger, own["a"], own["b"]]
     assert (heard.held, sorted(heard.answers)) == ([1, 2], [OWN, OWN, VERSION_0])
 
@@ -122,8 +122,8 @@ def test_objects_that_come_and_go_are_in_the_answers_of_keys_too() -> None:
     assert isinstance(replica, OneReplica)
     replica.view = replace(view, prepared=found.prepare(view))
     (after,) = found.search("latest", [ask]).results
-    assert not isinstance(before, Refused)
-    assert not isinstance(after, Refused)
+    assert not isinstance(before, QueryError)
+    assert not isinstance(after, QueryError)
     names = [{hit.id for hit in hits} for hits in (before, after)]
     assert names[0] ^ names[1] == {"new", "b2"}
     assert {hit.id: hit.score for hit in after} == pytest.approx(best(items, view, "a", "b1", 400), abs=2e-6)
@@ -133,6 +133,6 @@ def test_a_key_is_refused_where_one_model_answers_all_and_spoils_no_other_questi
     items = several_parts("dense")
     found, _ = searcher_of(items, view_of(learned(1)))
     refused, hits = found.search("latest", [Query(id="b1", key="a"), Query(id="b1")]).results
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, QueryError)
     assert (refused.code, refused.field, refused.status) == ("no_keys", "key", 422)
-    assert not isinstance(hits, Refused)
+    assert not isinstance(hits, QueryError)

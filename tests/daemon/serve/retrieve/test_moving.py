@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from daemon.serve.query import Query, Refused
+from daemon.serve.query import Query, QueryError
 from tests.daemon.serve.retrieve.makers import DIM, learned, searcher_of, several_parts, view_of
 from tests.learners.examples import rows
 
@@ -26,7 +26,7 @@ def test_no_answer_mixes_models_or_catalogs() -> None:
     truth: dict[int, dict[str, float]] = {}
     for view in views:
         hits = whole.search_view(view, [Query(id="q", k=10_000)]).results[0]
-        assert not isinstance(hits, Refused)
+        assert not isinstance(hits, QueryError)
         truth[view.model.version] = {hit.id: hit.score for hit in hits}
 
     searcher, replica = searcher_of(items, views[0])
@@ -66,7 +66,7 @@ def test_no_answer_mixes_models_or_catalogs() -> None:
             assert not failures
             answers = searcher.search("latest", [Query(id="q", k=8), Query(id="a0", k=3)])
             hits = answers.results[0]
-            assert not isinstance(hits, Refused)
+            assert not isinstance(hits, QueryError)
             assert len(hits) == 8
             expected = truth[answers.model.version]
             assert [hit.score for hit in hits] == [expected[hit.id] for hit in hits]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.serve.retrieve.pace import ALONE_S, ASKED_S, PIECE_S, Pace, next_size
+from daemon.serve.retrieve.searcher import ALONE_S, ASKED_S, PIECE_S, Pace, next_size
 
 
 class Time:

@@ -8,9 +8,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from daemon.serve.query import Hit, Query, Refused
-from daemon.serve.retrieve import Searcher, features, finding
-from daemon.serve.retrieve.rescoring import Rescoring
+from daemon.serve.query import Query, QueryError, ScoredId
+from daemon.serve.retrieve import Searcher, finding
+from daemon.serve.retrieve import norms as features
+from daemon.serve.retrieve.finding import Rescoring
 from learners.block import DenseBlock
 from learners.forms.quadratic import ServedForm, featured, folds
 from learners.multikernel import Omks, OmksConfig, ViewKernels
@@ -30,7 +31,9 @@ def form_of(normalised: bool = True) -> ServedForm:
     return learner.form(normalised)
 
 
-def ask(items: Items, shortlist: int, *queries: Query, form: ServedForm | None = None) -> list[list[Hit]]:
+def ask(
+    items: Items, shortlist: int, *queries: Query, form: ServedForm | None = None
+) -> list[list[ScoredId]]:
     view = replace(view_of(np.eye(DIM, dtype=np.float32)), form=form or form_of())
     searcher, _ = searcher_of(items, view, shortlist=shortlist)
     results = searcher.search("latest", queries).results
@@ -38,11 +41,11 @@ def ask(items: Items, shortlist: int, *queries: Query, form: ServedForm | None =
     return [list(hits) for hits in results]  # type: ignore[arg-type]
 
 
-def own_order(items: Items, name: str, form: ServedForm, among: list[str] | None = None) -> list[Hit]:
+def own_order(items: Items, name: str, form: ServedForm, among: list[str] | None = None) -> list[ScoredId]:
     """Every other living object, or those, by the form itself."""
     names, block = items.block()
     scores = form.scores(block.take([names.index(name)]), block)[0]
-    hits = [Hit(one, float(score)) for one, score in zip(names, scores, strict=True)]
+    hits = [ScoredId(one, float(score)) for one, score in zip(names, scores, strict=True)]
     return sorted(
         (hit for hit in hits if hit.id != name and (among is None or hit.id in among)),
         key=lambda hit: -hit.score,
@@ -209,7 +212,7 @@ def test_a_query_too_large_to_score_changes_no_answer_beside_it(kind: str) -> No
     searcher = Searcher({}, items.snapshot, lambda _queries, _snapshot: [bad, good], shortlist=30)
     view = replace(view, prepared=searcher.prepare(view))
     refused, hits = searcher.search_view(view, [Query(k=5), Query(id="a0", k=5)]).results
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, QueryError)
     assert list(hits) == ask(items, 30, Query(id="a0", k=5))[0]  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from daemon.serve.query import Hit, Query, Refused
+from daemon.serve.query import Query, QueryError, ScoredId
 from daemon.serve.retrieve.finding import FEW
 from daemon.serve.retrieve.norms import Norms
 from learners import ServingForm
@@ -30,9 +30,9 @@ from tests.learners.examples import rows
 KINDS = ("dense", "sparse")
 
 
-def agree(hits: Sequence[Hit] | Refused, scores: dict[str, float], k: int) -> None:
+def agree(hits: Sequence[ScoredId] | QueryError, scores: dict[str, float], k: int) -> None:
     """The hits are the k best by these scores, each with its score; rounding may change equal ones."""
-    assert not isinstance(hits, Refused)
+    assert not isinstance(hits, QueryError)
     best = sorted(scores.values(), reverse=True)[:k]
     assert len(hits) == len(best) == len({hit.id for hit in hits})
     np.testing.assert_allclose([hit.score for hit in hits], best, rtol=2e-5, atol=2e-6)
@@ -99,7 +99,7 @@ def test_a_batch_answers_as_each_alone_to_the_bit(kind: str, low_rank: bool) -> 
     for query, hits in zip(queries, together, strict=True):
         alone = searcher.search("latest", [query]).results[0]
         if query.id == "gone":
-            assert isinstance(hits, Refused)
+            assert isinstance(hits, QueryError)
             assert (hits.status, hits.field) == (404, "id")
         else:
             assert alone == hits
@@ -112,9 +112,9 @@ def test_filters_leave_what_remains_of_the_whole_order(kind: str) -> None:
     items = several_parts(kind)
     searcher, _ = searcher_of(items, view_of(learned(5)))
 
-    def ask(**words: object) -> list[Hit]:
+    def ask(**words: object) -> list[ScoredId]:
         result = searcher.search("latest", [Query(id="a0", **words)]).results[0]  # type: ignore[arg-type]
-        assert not isinstance(result, Refused)
+        assert not isinstance(result, QueryError)
         return list(result)
 
     whole = ask(k=1000)
@@ -148,7 +148,7 @@ def test_equal_scores_come_in_the_order_of_parts_and_rows() -> None:
     items = several_parts("dense")
     searcher, _ = searcher_of(items, view_of(learned(6)))
     hits = searcher.search("latest", [Query(id="a5", k=300)]).results[0]
-    assert not isinstance(hits, Refused)
+    assert not isinstance(hits, QueryError)
     names = [hit.id for hit in hits]
     assert names.index("twin2") == names.index("twin") + 1
     twins = [hit.score for hit in hits if hit.id.startswith("twin")]
@@ -162,12 +162,12 @@ def test_features_are_asked_for_as_objects_are() -> None:
         "latest",
         [Query(id="a0", k=5), Query(x=items.vectors["a0"].tolist(), k=6), Query(x=[1.0], k=6)],
     ).results
-    assert not isinstance(by_id, Refused)
-    assert not isinstance(by_x, Refused)
+    assert not isinstance(by_id, QueryError)
+    assert not isinstance(by_x, QueryError)
     assert by_x[0].id == "a0"
     assert by_x[0].score == pytest.approx(1, abs=1e-6)
     assert list(by_x[1:]) == list(by_id)
-    assert isinstance(wrong, Refused)
+    assert isinstance(wrong, QueryError)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,8 +178,8 @@ def test_what_has_no_norm_scores_zero(kind: str) -> None:
     items.put(["a", "zero", "b", "c"], values)
     searcher, _ = searcher_of(items, view_of(learned(8)))
     of_zero, of_a = searcher.search("latest", [Query(id="zero", k=3), Query(id="a", k=3)]).results
-    assert of_zero == [Hit("a", 0.0), Hit("b", 0.0), Hit("c", 0.0)]
-    assert not isinstance(of_a, Refused)
+    assert of_zero == [ScoredId("a", 0.0), ScoredId("b", 0.0), ScoredId("c", 0.0)]
+    assert not isinstance(of_a, QueryError)
     assert {hit.id: hit.score for hit in of_a}["zero"] == 0
 
 
@@ -187,9 +187,9 @@ def test_a_query_too_large_to_score_is_refused_alone() -> None:
     items = several_parts("dense")
     searcher, _ = searcher_of(items, view_of(learned(9) * np.float32(1e30), normalised=False))
     good, bad = searcher.search("latest", [Query(id="a0", k=2), Query(x=[1e18] * DIM, k=2)]).results
-    assert not isinstance(good, Refused)
+    assert not isinstance(good, QueryError)
     assert len(good) == 2
-    assert isinstance(bad, Refused)
+    assert isinstance(bad, QueryError)
     assert bad.code == "magnitude"
 
 
@@ -200,7 +200,7 @@ def test_a_removal_counts_at_once_and_a_new_object_once_prepared() -> None:
 
     def names() -> list[str]:
         found = searcher.search("latest", [Query(id="a0", k=1000)]).results[0]
-        assert not isinstance(found, Refused)
+        assert not isinstance(found, QueryError)
         return [hit.id for hit in found]
 
     assert "b3" in names()
@@ -318,14 +318,14 @@ def test_norms_that_are_read_are_never_written_again() -> None:
 def test_who_cannot_be_asked_says_why() -> None:
     items = several_parts("dense")
     searcher, replica = searcher_of(items)
-    with pytest.raises(Refused) as unknown:
+    with pytest.raises(QueryError) as unknown:
         searcher.search("nobody", [Query(id="a0")])
     assert (unknown.value.status, unknown.value.field) == (404, "alias")
-    with pytest.raises(Refused, match="no version yet") as nothing:
+    with pytest.raises(QueryError, match="no version yet") as nothing:
         searcher.search("latest", [Query(id="a0")])
     assert nothing.value.status == 503
     replica.view = view_of(learned(1), map_id="another")
-    with pytest.raises(Refused) as other:
+    with pytest.raises(QueryError) as other:
         searcher.search("latest", [Query(id="a0")])
     assert (other.value.status, other.value.code) == (503, "other_map")
 
@@ -346,7 +346,7 @@ def test_an_empty_catalog_answers_nothing_and_can_be_warmed() -> None:
     assert searcher.sample(5) is None
     answers = searcher.search("latest", [Query(x=[1.0] * DIM, k=3), Query(id="a", k=3)]).results
     assert answers[0] == []
-    assert isinstance(answers[1], Refused)
+    assert isinstance(answers[1], QueryError)
 
 
 def test_warming_searches_and_says_when_the_model_cannot_answer() -> None:
@@ -357,7 +357,7 @@ def test_warming_searches_and_says_when_the_model_cannot_answer() -> None:
     broken = view_of(learned(14), normalised=False)
     W = np.full((DIM, DIM), np.inf, np.float32)
     form = replace(broken.form, matrix=W)  # type: ignore[type-var]
-    with pytest.raises(Refused):
+    with pytest.raises(QueryError):
         searcher.warm(replace(broken, form=form))
 
 
@@ -391,7 +391,7 @@ def test_the_score_is_that_of_the_search_below() -> None:
     scale = np.float32(1) / np.sqrt(view.self_scores(vectors))
     scores, found = topk(folded * root, as_items(vectors), scale, None, 6)
     hits = searcher.search("latest", [Query(id="a7", k=5)]).results[0]
-    assert not isinstance(hits, Refused)
+    assert not isinstance(hits, QueryError)
     again = [(f"a{row}", float(score)) for row, score in zip(found[0], scores[0], strict=True) if row != 7]
     assert [(hit.id, hit.score) for hit in hits] == again
 
@@ -401,5 +401,5 @@ def test_a_replica_that_stops_serving_is_told() -> None:
     searcher, replica = searcher_of(items, view_of(learned(1)))
     assert isinstance(replica, OneReplica)
     replica.view = None
-    with pytest.raises(Refused):
+    with pytest.raises(QueryError):
         searcher.search("latest", [Query(id="a0")])

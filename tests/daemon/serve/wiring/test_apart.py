@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from daemon.serve.wiring.apart import Allowance, Apart, Busy
+from daemon.serve.offload import Busy, LowPriorityExecutor, TimeBudget
 
 LONG = 60.0
 
 
 def test_one_at_a_time_in_a_thread_of_its_own() -> None:
-    apart, at_work, most = Apart("apart"), 0, 0
+    apart, at_work, most = LowPriorityExecutor("apart"), 0, 0
 
     def work() -> int:
         nonlocal at_work, most
@@ -28,13 +28,13 @@ def test_one_at_a_time_in_a_thread_of_its_own() -> None:
 
 def test_what_it_raises_is_raised_where_it_is_waited_for() -> None:
     with pytest.raises(ZeroDivisionError):
-        Apart("apart").call(lambda: 1 // 0, LONG, LONG)
+        LowPriorityExecutor("apart").call(lambda: 1 // 0, LONG, LONG)
     with pytest.raises(TimeoutError, match="its own"):
-        Apart("apart").call(_late, LONG, LONG)
+        LowPriorityExecutor("apart").call(_late, LONG, LONG)
 
 
 def test_who_waits_too_long_for_the_turn_or_the_end_is_told() -> None:
-    apart, go_on, done = Apart("apart", waiting=1), threading.Event(), []
+    apart, go_on, done = LowPriorityExecutor("apart", waiting=1), threading.Event(), []
     with pytest.raises(Busy, match="no end"):
         apart.call(lambda: go_on.wait(LONG), LONG, 0.0)
     with pytest.raises(Busy, match="same time"):
@@ -42,13 +42,13 @@ def test_who_waits_too_long_for_the_turn_or_the_end_is_told() -> None:
     with pytest.raises(Busy, match="too many"):  # the one that gave up still has its place
         apart.start(lambda: None)
     go_on.set()
-    last = Apart("apart").call(lambda: "after", LONG, LONG)
+    last = LowPriorityExecutor("apart").call(lambda: "after", LONG, LONG)
     assert (last, done) == ("after", [])
 
 
 def test_a_budget_comes_back_with_time() -> None:
     now = 0.0
-    allowance = Allowance(share=0.25, most=10.0, clock=lambda: now)
+    allowance = TimeBudget(share=0.25, most=10.0, clock=lambda: now)
     for seconds in (8.0, 8.0):  # the second one may begin: there was something left
         with allowance.spending():
             now += seconds

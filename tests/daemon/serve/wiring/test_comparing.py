@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from daemon.models.diff import Diff
+from daemon.serve.live import Live
+from daemon.serve.offload import TimeBudget
+from daemon.serve.page.explore import KEPT, PageComparer
 from daemon.serve.page.sources import CannotAnswer
-from daemon.serve.wiring.apart import Allowance
-from daemon.serve.wiring.comparing import KEPT, PageComparer
-from daemon.serve.wiring.live import Live
 from tests.daemon.client.test_client import DIM, Shop
 from tests.daemon.serve.wiring.test_live import serving
 from tests.waiting import until
@@ -39,7 +39,7 @@ def made(comparer: PageComparer, before: int, after: int) -> Diff:
 
 
 def test_it_is_made_in_the_background_and_kept(live: Live) -> None:
-    comparer = PageComparer(live, Allowance())
+    comparer = PageComparer(live, TimeBudget())
     assert comparer.difference(0, 3) is None
     found = made(comparer, 0, 3)
     (step,) = found.steps
@@ -53,7 +53,7 @@ def test_it_is_made_in_the_background_and_kept(live: Live) -> None:
 def test_one_at_a_time_and_the_rest_is_told_to_come_again(live: Live) -> None:
     go_on = threading.Event()
 
-    class Slow(Allowance):
+    class Slow(TimeBudget):
         @contextmanager
         def spending(self) -> Iterator[None]:
             go_on.wait(PATIENCE_S)
@@ -71,12 +71,12 @@ def test_one_at_a_time_and_the_rest_is_told_to_come_again(live: Live) -> None:
 
 
 def test_what_went_wrong_is_told_once_to_who_asked_for_it(live: Live) -> None:
-    comparer = PageComparer(live, Allowance())
+    comparer = PageComparer(live, TimeBudget())
     with pytest.raises(CannotAnswer, match="999 cannot be opened"):
         made(comparer, 0, 999)
     assert comparer.difference(0, 999) is None, "it is tried again"
     with pytest.raises(CannotAnswer, match="999"):
         made(comparer, 0, 999)
     with pytest.raises(CannotAnswer, match="limited") as refused:
-        made(PageComparer(live, Allowance(most=0.0)), 0, 1)
+        made(PageComparer(live, TimeBudget(most=0.0)), 0, 1)
     assert refused.value.code == "busy"

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from daemon.config import load_config
-from daemon.replica.status import ReplicaStatus
-from daemon.serve.wiring.live import Live
-from daemon.serve.wiring.watcher import Watcher
+from daemon.replica.model import ReplicaStatus
+from daemon.serve.live import FreshnessWatcher, Live
 from learners.block import DenseBlock
 from learners.maps import SpaceMap
 from learners.maps.space import ViewConfig
@@ -33,7 +32,7 @@ def serving(shop: Shop) -> Iterator[Live]:
         "steps.enabled": False,
     }
     config = load_config(None, settings, {})
-    watcher = Watcher(ALIASES, lambda *told: None, 60.0)
+    watcher = FreshnessWatcher(ALIASES, lambda *told: None, 60.0)
     live = Live(config, shop.versions, shop.ledger, watcher, lambda guarded: None)
     with closing(live):
         live.open_when_there()

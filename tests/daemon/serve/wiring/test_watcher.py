@@ -6,7 +6,7 @@ import numpy as np
 
 from daemon.replica.model import ModelId
 from daemon.replica.settings import Flip
-from daemon.serve.wiring.watcher import Watcher
+from daemon.serve.live import FreshnessWatcher
 
 NOW = 1_800_000_000_000
 
@@ -15,7 +15,7 @@ class Told:
     def __init__(self) -> None:
         self.now = NOW
         self.ages: dict[str, list[tuple[float, int]]] = {"latest": [], "stable": []}
-        self.watcher = Watcher(["stable", "latest"], self.record, 3600.0, lambda: self.now)
+        self.watcher = FreshnessWatcher(["stable", "latest"], self.record, 3600.0, lambda: self.now)
 
     def record(self, alias: str, seconds: np.ndarray, counts: np.ndarray) -> None:
         self.ages[alias] += zip(seconds.tolist(), counts.tolist(), strict=True)

@@ -1,0 +1,149 @@
+"""How the form of a followed state keeps up with its steps: updated to first order, recomputed with each
+step, or kept until the next refinement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol, cast
+
+import numpy as np
+
+from daemon.config.model import ServingConfig
+from daemon.replica.loading import BufferArrays
+from daemon.replica.model import ModelSpace
+from daemon.versions.algorithms import algorithm_of
+from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind, power_of
+from learners.forms.carried import CarriedForm, Tangent
+from learners.forms.quadratic import ServedForm
+from learners.forms.serving import ServingForm
+from learners.protocol import Learner
+
+
+class FormUpdater(Protocol):
+    """Forms of a learner that steps in the arrays of `Buffers`."""
+
+    def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
+        """The form just made of the learner's state, from now on followed by steps. Raises what making forms
+        raises."""
+
+    def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
+        """Another side's form on this side, whose arrays hold the same numbers, or those that the form is to
+        be carried on to."""
+
+    def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
+        """Copy what a form holds beside the state to this side's buffers."""
+
+    def exact(self, learner: Learner, number: int) -> ServedForm:
+        """The form of a state, made anew."""
+
+    def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
+        """What both sides take of a form made anew; None where theirs are exact already."""
+
+
+class FirstOrderUpdate:
+    """Forms with a matrix: the answer to a change of W is carried on to first order
+    (`learners.forms.carried`).
+    """
+
+    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
+        self._kind, self._serving = kind, serving
+
+    def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
+        """The tangent at the form's W, in the buffers."""
+        assert isinstance(form, ServingForm)
+        return CarriedForm.of(form, buffers.state["W"], power_of(self._serving), buffers.tangent)
+
+    def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
+        """The same, reading this side's W."""
+        carried = cast(CarriedForm, form)
+        tangent = None if carried.tangent is None else buffers.tangent
+        return replace(carried, state_matrix=buffers.state["W"], tangent=tangent)
+
+    def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
+        """Its two matrices."""
+        tangent, mine = cast(CarriedForm, form).tangent, buffers.tangent
+        if tangent is not None and mine is not None:
+            _copy(tangent, mine)
+
+    def exact(self, learner: Learner, number: int) -> ServedForm:
+        """By an eigendecomposition."""
+        return self._kind.make(learner, number, self._serving)
+
+    def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
+        """The form with its tangent, in memory of its own."""
+        assert isinstance(exact, ServingForm)
+        return CarriedForm.of(exact, learner.state()["W"], power_of(self._serving))
+
+
+class RecomputeAlways:
+    """Forms that are made from the state in no time: after every step there is a new one."""
+
+    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
+        self._kind, self._serving = kind, serving
+
+    def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
+        """The form as it is."""
+        return form
+
+    def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
+        """Made of this side's state."""
+        return self._kind.make(learner, number, self._serving)
+
+    def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
+        """Nothing: a form holds nothing beside the state."""
+
+    def exact(self, learner: Learner, number: int) -> ServedForm:
+        """As ever."""
+        return self._kind.make(learner, number, self._serving)
+
+    def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
+        """Nothing."""
+        return None
+
+
+class KeepUntilRefined:
+    """Forms that take long to make and cannot be carried on: one stays as it is until the next is made."""
+
+    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
+        self._kind, self._serving = kind, serving
+
+    def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
+        """The form as it is."""
+        return form
+
+    def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
+        """The same one: it refers to neither side."""
+        return form
+
+    def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
+        """Nothing."""
+
+    def exact(self, learner: Learner, number: int) -> ServedForm:
+        """As for a version."""
+        return self._kind.make(learner, number, self._serving)
+
+    def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
+        """The form itself."""
+        return exact
+
+
+FORM_UPDATERS: Mapping[str, Callable[[FormKind, ServingConfig], FormUpdater]] = {
+    CARRIED: FirstOrderUpdate,
+    ANEW: RecomputeAlways,
+    HELD: KeepUntilRefined,
+    VERSIONS: KeepUntilRefined,
+}
+"""By what `follows` says of forms; those of whole versions are never carried anywhere."""
+
+
+def form_updater_of(space: ModelSpace, serving: ServingConfig) -> FormUpdater:
+    """How forms of versions of this space keep up."""
+    kind = algorithm_of(space.algorithm, space.keys).forms
+    return FORM_UPDATERS[kind.follows](kind, serving)
+
+
+def _copy(source: Tangent, target: Tangent) -> None:
+    np.copyto(target.constant, source.constant)
+    np.copyto(target.P, source.P)

@@ -1,0 +1,206 @@
+"""Replicas, items and search, opened as soon as there is a version to learn their space from; and the
+account of freshness that they feed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from checkpoints import Ledger, VersionStore
+from daemon.config.model import Config
+from daemon.replica.explore import VersionCache
+from daemon.replica.keys import SeenVerdicts
+from daemon.replica.model import ModelSpace, ReplicaStatus
+from daemon.replica.replica import Replica
+from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space, step_log_of
+from daemon.serve.freshness import Freshness
+from daemon.serve.items.catalog import CatalogStatus, ServingCatalog, build_catalog
+from daemon.serve.query import AnsweringModel, Answers, Query, QueryError
+from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
+from learners.maps import FittedSpaceMap
+
+Record = Callable[[str, NDArray[np.float64], NDArray[np.int64]], None]
+"""Takes alias, ages in seconds [n], how many events had each [n]."""
+
+
+class FreshnessWatcher:
+    """One account per alias. What any replica hears from the step log goes into all of them.
+
+    Called by the replicas' threads and by the server's; `now_ms` is the wall clock, as event times are.
+    """
+
+    def __init__(
+        self,
+        aliases: Sequence[str],
+        record: Record,
+        horizon_s: float,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._accounts = {alias: Freshness(horizon_s) for alias in aliases}
+        self._begun: set[str] = set()
+        self._record = record
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+
+    def flipped(self, flip: Flip) -> None:
+        """A model has become the one that answers."""
+        model, now_ms = flip.model, self._now_ms()
+        with self._lock:
+            for account in self._accounts.values():
+                account.learned(model.total, flip.event_times, now_ms)
+                account.cut(model.total - model.behind)
+            if flip.alias not in self._begun:
+                self._begun.add(flip.alias)
+                self._accounts[flip.alias].begin(model.total)
+
+    def answered(self, alias: str, model: AnsweringModel) -> None:
+        """An answer of `model` is on its way."""
+        now_ms = self._now_ms()
+        with self._lock:
+            ages = self._accounts[alias].answered(model.total, now_ms)
+        if ages is not None:
+            self._record(alias, ages.seconds, ages.counts)
+
+    def waiting(self) -> dict[str, int]:
+        """By alias, learned events that no answer has used yet."""
+        with self._lock:
+            return {alias: account.waiting for alias, account in self._accounts.items()}
+
+
+log = structlog.get_logger("tripletd.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedServing:
+    """The parts, once they are there. fitted: the map of every version that can be served. verdicts: on
+    single keys, where each has a model."""
+
+    space: ModelSpace
+    fitted: FittedSpaceMap
+    catalog: ServingCatalog
+    replicas: dict[str, Replica]
+    searcher: Searcher
+    explorer: VersionCache
+    verdicts: SeenVerdicts
+
+
+class Live:
+    """Answers once it is open; until then says why not. `open_when_there` is called again and again."""
+
+    def __init__(
+        self,
+        config: Config,
+        versions: VersionStore,
+        ledger: Ledger,
+        watcher: FreshnessWatcher,
+        guarded: Callable[[GuardResult], None],
+        *,
+        keys: Observing | None = None,
+    ) -> None:
+        self._config, self._versions, self._ledger = config, versions, ledger
+        self._watcher, self._show_guarded, self._of_keys = watcher, guarded, keys
+        self.opened: OpenedServing | None = None
+
+    def open_when_there(self) -> None:
+        """Open everything when there is a version. UserError: a file of the configuration cannot be used."""
+        if self.opened is not None:
+            return
+        found = read_space(self._versions)
+        if found is None:
+            return
+        space, fitted = found
+        catalog = build_catalog(self._config, fitted)
+        shelf = VersionSource(self._versions, self._ledger, space, self._config.serving)
+        replicas: dict[str, Replica] = {}
+        serve = self._config.serve
+        ann = AnnSettings(serve.ann_recall) if serve.ann == "on" else None
+        verdicts = SeenVerdicts()
+        searcher = Searcher(
+            replicas,
+            catalog.snapshot,
+            catalog.lookup,
+            ann,
+            self._guarded,
+            shortlist=serve.shortlist,
+            keys=KeySettings(serve.key_models, serve.refine_every_s, verdicts.now, self._of_keys),
+        )
+        looked = verdicts.take if space.keys.slots else None
+        hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, looked)
+        for alias in serve.aliases:
+            replicas[alias] = Replica(
+                alias, shelf, self._following(), hooks, step_log_of(self._config, alias)
+            )
+        explorer = VersionCache(shelf, Hooks(searcher.prepare))
+        self.opened = OpenedServing(space, fitted, catalog, replicas, searcher, explorer, verdicts)
+        catalog.listen(lambda snapshot: self._items_changed())
+        catalog.start()
+        for replica in replicas.values():
+            replica.start()
+        log.info("opened", space=space.space, dim=space.dim, aliases=list(replicas))
+
+    def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
+        """All answers from one model of the alias; Refused 503 while there is none."""
+        if self.opened is None:
+            raise QueryError(
+                "not_serving", "there is no version yet", remedy="start `tripletd learn`", status=503
+            )
+        return self.opened.searcher.search(alias, queries, between)
+
+    def statuses(self) -> list[ReplicaStatus]:
+        """How each alias stands."""
+        if self.opened is None:
+            why = f"no version in {self._config.checkpoints.path} yet"
+            return [ReplicaStatus(alias, None, None, why, "versions") for alias in self._config.serve.aliases]
+        return [replica.status() for replica in self.opened.replicas.values()]
+
+    def items(self) -> CatalogStatus | None:
+        """How the serving catalog stands; None before there is one."""
+        return None if self.opened is None else self.opened.catalog.status()
+
+    def not_ready(self) -> str | None:
+        """None when the alias that answers where none is named does, and the items are caught up."""
+        first = self.statuses()[0]
+        if first.model is None:
+            return f"{first.alias}: {first.why_not_newer or 'being loaded'}"
+        items = self.items()
+        return None if items is None or items.ready else f"items: {items.reason}"
+
+    def loading(self) -> bool:
+        """Whether the first model is on its way and nothing is known to be in it."""
+        first = self.statuses()[0]
+        return first.model is None and not first.why_not_newer
+
+    def close(self) -> None:
+        """End every thread; bounded."""
+        if self.opened is not None:
+            for replica in self.opened.replicas.values():
+                replica.close()
+            self.opened.catalog.close()
+
+    def _guarded(self, found: GuardResult) -> None:
+        """Tell how wide approximate search of a part has to be under a model."""
+        cells = "all of them: exact" if found.width is None else found.width
+        log.info(
+            "approximate search was measured",
+            model=found.model,
+            items=found.items,
+            cells=cells,
+            recall=round(found.recall, 3),
+        )
+        self._show_guarded(found)
+
+    def _items_changed(self) -> None:
+        if self.opened is not None:
+            for replica in self.opened.replicas.values():
+                replica.prepare_again()
+
+    def _following(self) -> FollowSettings:
+        serve = self._config.serve
+        return FollowSettings(serve.look_every_s, serve.refine_every_s, serve.refine_share)

@@ -1,0 +1,360 @@
+"""What each of the page's data endpoints answers: live numbers, curves, versions, keys, objects,
+neighbours.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from http import HTTPStatus
+from typing import Any, Generic, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore
+from daemon.look.curve_reader import CurveReader
+from daemon.look.curves import LOSS_TITLE, TITLES, Curves, Line, Point
+from daemon.look.curves_csv import to_csv
+from daemon.look.overview import VersionRow, version_rows
+from daemon.look.readable import Readable, read_all
+from daemon.serve.page.answers import answer, answer_json, json_of, refuse
+from daemon.serve.page.asked import BadField, moment, number_or_none, text, whole
+from daemon.serve.page.objects import kind_of
+from daemon.serve.page.sources import CannotAnswer, NearestObjects, PageSources, ShownObject
+
+T = TypeVar("T")
+
+
+class Cached(Generic[T]):
+    """What `make` gives, kept for `seconds`; askers that come while it is made wait for it.
+
+    What takes long to make is kept longer: making it takes at most `share` of the time.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], T],
+        seconds: float,
+        share: float = 0.05,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = make
+        self._seconds = seconds
+        self._share = share
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: tuple[float, T] | None = None
+
+    def get(self) -> T:
+        """The value; raises what `make` raises, and keeps nothing then."""
+        with self._lock:
+            began = self._clock()
+            if self._known is None or began >= self._known[0]:
+                made = self._make()
+                ended = self._clock()
+                self._known = ended + max(self._seconds, (ended - began) / self._share), made
+            return self._known[1]
+
+
+MOST_POINTS = 1500
+"""Of one line of one measure; longer ones are thinned evenly, their last point kept."""
+MOST_MOVES = 12
+MOST_KEPT = 500
+"""Versions offered to be compared, the newest ones."""
+_DECISION = "decision"
+
+
+@dataclass(frozen=True, slots=True)
+class PageHistory:
+    """Everything the store says: curves, kept versions, verdicts other than judgments (newest first)."""
+
+    curves: Curves
+    rows: Mapping[int, VersionRow]
+    moves: Sequence[LedgerEntry]
+    notes: Sequence[str]
+
+
+class HistoryReader:
+    """Reads the history of one store. Not safe between threads."""
+
+    def __init__(self, versions: VersionStore, ledger: Ledger) -> None:
+        self._versions = versions
+        self._ledger = ledger
+        self._curves = CurveReader(versions, ledger)
+        self._manifests: dict[int, Manifest] = {}
+        self._last: tuple[Readable, PageHistory] | None = None
+        self._lost: list[str] = []
+
+    def read(self) -> PageHistory:
+        """As it is now; the very object of the last time where nothing has changed. Damaged when nothing can
+        be listed.
+        """
+        found = read_all(self._versions, self._ledger, self._manifests)
+        lost = [note for note in found.notes if note not in found.damaged.values()]  # each is told once
+        self._lost += lost
+        if self._last is None or lost or replace(found, notes=[]) != self._last[0]:
+            rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
+            moves = [entry for entry in found.entries if entry.kind != "KEEP"]
+            newest_first = tuple(reversed(moves[-MOST_MOVES:]))
+            by_number = {row.number: row for row in rows}
+            notes = [*found.damaged.values(), *self._lost]
+            history = PageHistory(self._curves.read(), by_number, newest_first, notes)
+            self._last = replace(found, notes=[]), history
+        return self._last[1]
+
+
+def curves_data(curves: Curves) -> dict[str, Any]:
+    """Every measure's lines, the current one first, and the training loss in the same form."""
+    best = curves.best_point()
+    return {
+        "kinds": [
+            {"name": kind, "title": TITLES.get(kind, LOSS_TITLE), "lines": _lines(curves.lines, kind)}
+            for kind in curves.drawn()
+        ],
+        "best": None if best is None else {"version": best.version, "events": best.events},
+        "stopped_by": curves.stopped_by,
+        "judged": len(curves.judged),
+    }
+
+
+def versions_data(history: PageHistory, before: int | None, most: int) -> dict[str, Any]:
+    """The newest `most` versions below `before`, newest first, pruned ones included, and of all others those
+    that bear a name; and the newest moves.
+    """
+    points = {point.version: point for line in history.curves.lines for point in line.points}
+    behind = {point.version for line in history.curves.lines[1:] for point in line.points}
+    numbers = sorted({*points, *history.rows}, reverse=True)
+    shown = [number for number in numbers if before is None or number < before]
+    named = [n for n in shown[most:] if before is None and n in history.rows and history.rows[n].aliases]
+    return {
+        "versions": [
+            _version(number, points.get(number), history.rows.get(number), number in behind)
+            for number in [*shown[:most], *named]
+        ],
+        "more": max(len(shown) - most - len(named), 0),
+        "count": len(numbers),
+        "kept": [number for number in numbers if number in history.rows][:MOST_KEPT],
+        "moves": [
+            {"at": one.at, "kind": one.kind, "alias": one.alias, "version": one.version}
+            | {"by": one.by, "reason": one.reason}
+            for one in history.moves
+        ],
+        "notes": list(history.notes),
+    }
+
+
+def _lines(lines: Sequence[Line], kind: str) -> list[dict[str, Any]]:
+    found = []
+    for number, line in enumerate(lines):
+        series = line.series(kind)
+        step = -(-len(series.events) // MOST_POINTS) or 1
+        kept = sorted({*range(0, len(series.events), step), *range(len(series.events))[-1:]})
+        columns: dict[str, Sequence[float | None]] = {
+            "events": series.events,
+            "versions": series.versions,
+            "values": series.values,
+            "reference": series.reference,
+            "shown_order": series.shown_order,
+        }
+        if kept:
+            thinned = {name: [column[at] for at in kept] for name, column in columns.items()}
+            found.append({"current": number == 0, **thinned})
+    return found
+
+
+def _version(number: int, point: Point | None, row: VersionRow | None, behind: bool) -> dict[str, Any]:
+    measures = {} if point is None else point.measures
+    reference = {} if point is None else point.reference
+    return {
+        "number": number,
+        "created": row.created if row is not None else point.created if point is not None else "",
+        "events": point.events if point is not None else row.events if row is not None else 0,
+        "names": list(row.aliases) if row is not None else [],
+        "kept": row is not None,
+        "behind": behind,
+        "size": row.size if row is not None else None,
+        "decision": measures.get(_DECISION),
+        "decision_of_zero": reference.get(_DECISION),
+        "training_loss": None if point is None else point.loss,
+        "verdict": "" if point is None else point.verdict,
+        "marks": [] if point is None else list(point.marks),
+        "damaged": row.damaged if row is not None else "",
+    }
+
+
+Hits = Sequence[tuple[str, float]]
+
+
+def ranked(own: Hits, other: Hits) -> list[dict[str, Any]]:
+    """Each hit with its rank (from 1), and the rank it has in the other list, None when it is not there."""
+    elsewhere = {object_id: rank for rank, (object_id, _) in enumerate(other, start=1)}
+    return [
+        {"id": object_id, "score": score, "rank": rank, "other_rank": elsewhere.get(object_id)}
+        for rank, (object_id, score) in enumerate(own, start=1)
+    ]
+
+
+def shared(left: Hits, right: Hits) -> int:
+    """How many objects both lists have."""
+    return len({one for one, _ in left} & {one for one, _ in right})
+
+
+HISTORY_SECONDS = 1.0
+MOST_VERSIONS = 200
+MOST_KEYS = 500
+MOST_OBJECTS = 50
+MOST_HITS = 50
+MOST_TEXT = 512
+MOST_DIGITS = 18
+MOST_KEY = 64
+
+
+class PageData:
+    """The endpoints; each is called in a thread. They raise BadField, CannotAnswer and CheckpointError."""
+
+    def __init__(self, sources: PageSources) -> None:
+        self._sources = sources
+        self._history = Cached(HistoryReader(sources.versions, sources.ledger).read, HISTORY_SECONDS)
+        self._drawn: tuple[PageHistory, bytes] | None = None
+
+    def overview(self, request: Request) -> Response:
+        """Roles, what each alias answers with, the newest live numbers and when they were taken, objects."""
+        sources = self._sources
+        return answer_json(
+            request,
+            {
+                "now": time.time(),
+                "sampled": sources.series.sampled(),
+                "every": sources.series.every,
+                "roles": [asdict(state) for state in sources.series.states()],
+                "numbers": dict(sources.series.newest()),
+                "served": [asdict(one) for one in sources.served()],
+                "objects": sources.objects.count(),
+                "aliases": list(sources.aliases),
+            },
+        )
+
+    def curves(self, request: Request) -> Response:
+        """Learning curves, as `curves_data`."""
+        return answer(request, self._curves(self._history.get()), "application/json")
+
+    def curves_csv(self, request: Request) -> Response:
+        """The same as a table, every version and measure."""
+        body = to_csv(self._history.get().curves).encode()
+        response = answer(request, body, "text/csv; charset=utf-8")
+        response.headers["Content-Disposition"] = 'attachment; filename="curves.csv"'
+        return response
+
+    def series(self, request: Request) -> Response:
+        """Live numbers of the newest hour; `after` leaves out what the asker has."""
+        return answer_json(request, asdict(self._sources.series.after(moment(request.query_params, "after"))))
+
+    def versions(self, request: Request) -> Response:
+        """Versions below `before`, newest first, at most `limit`; verdicts and moves of aliases."""
+        before = number_or_none(request.query_params, "before")
+        most = whole(request.query_params, "limit", 25, MOST_VERSIONS)
+        return answer_json(request, versions_data(self._history.get(), before, most))
+
+    def keys(self, request: Request) -> Response:
+        """The models of single keys with their verdicts, at most `limit`; `model` is null without any."""
+        most = whole(request.query_params, "limit", 50, MOST_KEYS)
+        found = self._sources.keys()
+        if found is None:
+            return answer_json(request, {"model": None, "slots": 0, "used": 0, "keys": [], "more": 0})
+        rows = [asdict(row) for row in found.rows[:most]]
+        told = {"model": found.model, "slots": found.slots, "used": found.used, "keys": rows}
+        return answer_json(request, told | {"more": max(0, len(found.rows) - most)})
+
+    def objects(self, request: Request) -> Response:
+        """Objects whose id or text contains `text`, at most `limit`; random ones without it."""
+        wanted = text(request.query_params, "text", MOST_TEXT)
+        found = self._sources.objects.some(wanted, whole(request.query_params, "limit", 12, MOST_OBJECTS))
+        return answer_json(request, {"objects": [asdict(one) for one in found]})
+
+    def explore(self, request: Request) -> Response:
+        """The nearest objects of `id` (by the models of `key`) under `left` and `right`, and what moved."""
+        params = request.query_params
+        query, k = text(params, "id", MOST_TEXT), whole(params, "k", 10, MOST_HITS)
+        sides = [text(params, name, 64) for name in ("left", "right")]
+        key = text(params, "key", MOST_KEY) or None
+        found = [self._side(side, query, k, key) for side in sides]
+        hits = [one.hits if isinstance(one, NearestObjects) else () for one in found]
+        known = {one.id: one for one in self._sources.objects.shown(_ids(query, *hits))}
+        answers = [
+            _side_data(side, one, hits[place], hits[1 - place], known)
+            for place, (side, one) in enumerate(zip(sides, found, strict=True))
+        ]
+        return answer_json(
+            request,
+            {"query": asdict(known[query]), "shared": shared(*hits), "left": answers[0], "right": answers[1]},
+        )
+
+    def diff(self, request: Request) -> Response:
+        """What changed from `left` to `right`, aliases or versions; 202 while it is made: ask again."""
+        before, after = (self._number(request, name) for name in ("left", "right"))
+        if before == after:
+            raise BadField("right", f"both are version {before}: name another one")
+        found = self._sources.comparer.difference(before, after)
+        if found is None:
+            return answer_json(
+                request, {"state": "working", "diff": None, "objects": {}}, HTTPStatus.ACCEPTED
+            )
+        moved = () if found.queries is None else found.queries.moved
+        ids = dict.fromkeys(one for query in moved for one in (query.id, *query.entered, *query.left))
+        shown = {one.id: asdict(one) for one in self._sources.objects.shown(list(ids))}
+        return answer_json(request, {"state": "done", "diff": asdict(found), "objects": shown})
+
+    def image(self, request: Request) -> Response:
+        """The picture of the object `id`."""
+        body = self._sources.objects.image(text(request.query_params, "id", MOST_TEXT))
+        kind = None if body is None else kind_of(body)
+        if body is None or kind is None:
+            return refuse(HTTPStatus.NOT_FOUND, "no_image", "this object has no picture that is shown", "id")
+        return answer(request, body, kind)
+
+    def _number(self, request: Request, name: str) -> int:
+        """The kept version that a side means; of an alias the one it goes on from."""
+        side = text(request.query_params, name, 64)
+        if side.isascii() and side.isdecimal() and len(side) <= MOST_DIGITS:
+            if int(side) not in self._history.get().rows:
+                raise CannotAnswer("unknown_version", f"there is no version {int(side)}, or it was pruned")
+            return int(side)
+        served = {one.alias: one.base for one in self._sources.served()}
+        if side not in served:
+            raise BadField(name, "expected a version number or a name that is served")
+        number = served[side]
+        if number is None:
+            raise CannotAnswer("not_serving", f"{side} answers with no version yet")
+        return number
+
+    def _curves(self, history: PageHistory) -> bytes:
+        """The curves as JSON, put into words once per history: there may be a megabyte of them."""
+        if self._drawn is None or self._drawn[0] is not history:
+            self._drawn = history, json_of(curves_data(history.curves))
+        return self._drawn[1]
+
+    def _side(self, side: str, query: str, k: int, key: str | None) -> NearestObjects | CannotAnswer:
+        try:
+            return self._sources.explorer.neighbours(side, query, k, key)
+        except CannotAnswer as error:
+            return error
+
+
+def _ids(query: str, *lists: tuple[tuple[str, float], ...]) -> list[str]:
+    return list(dict.fromkeys([query, *(object_id for hits in lists for object_id, _ in hits)]))
+
+
+def _side_data(
+    side: str,
+    found: NearestObjects | CannotAnswer,
+    own: tuple[tuple[str, float], ...],
+    other: tuple[tuple[str, float], ...],
+    known: dict[str, ShownObject],
+) -> dict[str, Any]:
+    if isinstance(found, CannotAnswer):
+        return {"side": side, "model": None, "problem": str(found), "code": found.code, "hits": []}
+    hits = [hit | {"shown": asdict(known[hit["id"]])} for hit in ranked(own, other)]
+    return {"side": side, "model": found.model, "problem": "", "code": "", "hits": hits}

@@ -1,0 +1,205 @@
+"""Versions looked at on the page: nearest objects under any of them, what changed between two, models of
+keys.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+
+from daemon.exits import UserError
+from daemon.look.keys import key_rows
+from daemon.models.compare import CompareOptions, diff_of, form_of_key, matrix_of, what_is_compared
+from daemon.models.diff import Diff, K, Queries, moved_queries
+from daemon.replica.model import NotServing
+from daemon.replica.view import View
+from daemon.serve.live import Live, OpenedServing
+from daemon.serve.offload import Busy, LowPriorityExecutor, TimeBudget
+from daemon.serve.page.objects import sample_ids
+from daemon.serve.page.sources import CannotAnswer, KeysShown, NearestObjects
+from daemon.serve.query import Answers, Query, QueryError
+from daemon.versions.forms import KeyedForm
+from learners.block import Int64s
+from learners.errors import LearnerError
+
+TURN_SECONDS = 5.0
+"""Longest wait for another look: a version that is loaded for it may take as long."""
+LOOK_SECONDS = 55.0
+"""Longest look, with a large version that is loaded for it."""
+
+
+class PageExplorer:
+    """Looks beside the compute thread: one at a time in `apart`, loading within `allowance`."""
+
+    def __init__(self, live: Live, apart: LowPriorityExecutor, allowance: TimeBudget) -> None:
+        self._live, self._apart, self._allowance = live, apart, allowance
+
+    def neighbours(self, side: str, query: str, k: int, key: str | None) -> NearestObjects:
+        """See `sources.Explorer`."""
+        opened = opened_of(self._live)
+
+        def look() -> Answers:
+            return self._asked(opened, side, [Query(id=query, k=k, key=key)])
+
+        try:
+            answers = self._apart.call(look, TURN_SECONDS, LOOK_SECONDS)
+        except Busy as busy:
+            raise busy_answer(busy) from None
+        except NotServing as error:
+            raise CannotAnswer("not_serving", str(error)) from None
+        except QueryError as refused:
+            raise CannotAnswer(refused.code, str(refused)) from None
+        result = answers.results[0]
+        if isinstance(result, QueryError):
+            raise CannotAnswer(result.code, str(result))
+        return NearestObjects(str(answers.model), tuple((hit.id, hit.score) for hit in result))
+
+    def _asked(self, opened: OpenedServing, side: str, queries: Sequence[Query]) -> Answers:
+        if not side.isdecimal():
+            if side not in opened.replicas:
+                raise CannotAnswer("unknown_alias", f"{side[:40]!r} is neither a version nor served here")
+            return opened.searcher.search(side, queries)
+        number = int(side)
+        spending: AbstractContextManager[None] = nullcontext()
+        if not opened.explorer.is_open(number):
+            spending = self._allowance.spending()
+        with spending, opened.explorer.read(number) as view:
+            return opened.searcher.search_view(view, queries)
+
+
+def opened_of(live: Live) -> OpenedServing:
+    """The parts. CannotAnswer until there is a version."""
+    if live.opened is None:
+        raise CannotAnswer("not_serving", "there is no version yet")
+    return live.opened
+
+
+def busy_answer(busy: Busy) -> CannotAnswer:
+    """The same in the page's words."""
+    return CannotAnswer("busy", f"{busy}; ask again in {busy.seconds:.0f} s")
+
+
+ASKED = CompareOptions(entries=12, directions=4, queries=100, moved=12)
+KEPT = 8
+PASS = 16
+"""Queries that share one pass over the items."""
+
+Pair = tuple[int, int]
+
+
+class PageComparer:
+    """See `sources.Comparer`: in a thread of its own, within `allowance`; the newest KEPT ones are kept.
+
+    Versions never change, so what was told of two stays right but for the objects, which come and go.
+    """
+
+    def __init__(self, live: Live, allowance: TimeBudget) -> None:
+        self._live, self._allowance = live, allowance
+        self._apart = LowPriorityExecutor("tripletd-comparing", waiting=1)
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Pair, Diff] = OrderedDict()
+        self._running: tuple[Pair, Future[Diff]] | None = None
+
+    def difference(self, before: int, after: int) -> Diff | None:
+        """See `sources.Comparer`."""
+        pair = before, after
+        with self._lock:
+            self._settle(pair)
+            if pair in self._kept:
+                self._kept.move_to_end(pair)
+                return self._kept[pair]
+            if self._running is None:
+                opened = opened_of(self._live)
+                self._running = pair, self._apart.start(lambda: self._made(opened, pair))
+            elif self._running[0] != pair:
+                raise CannotAnswer("busy", "two other versions are being compared; ask again in a moment")
+        return None
+
+    def _settle(self, pair: Pair) -> None:
+        """Keep what has come to its end; raises what it ended with for those who ask for it."""
+        if self._running is None or not self._running[1].done():
+            return
+        (made, future), self._running = self._running, None
+        error = future.exception()
+        if error is None:
+            self._kept[made] = future.result()
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        elif made == pair:
+            raise error
+
+    def _made(self, opened: OpenedServing, pair: Pair) -> Diff:
+        try:
+            with (
+                self._allowance.spending(),
+                opened.explorer.read_state(pair[0]) as (old, A),
+                opened.explorer.read_state(pair[1]) as (new, B),
+            ):
+                form_of_key(old.form, pair[0], None)  # many models are not compared at once
+                queries = _queries(opened, old, new)
+                matrices = (
+                    matrix_of(A, lambda: old.form, pair[0]),
+                    matrix_of(B, lambda: new.form, pair[1]),
+                )
+                left_out = what_is_compared(A, matrices)
+                return diff_of(pair, matrices, opened.fitted, asked=ASKED, queries=queries, skipped=left_out)
+        except Busy as busy:
+            raise busy_answer(busy) from None
+        except NotServing as error:
+            raise CannotAnswer("not_serving", str(error)) from None
+        except QueryError as refused:
+            raise CannotAnswer(refused.code, str(refused)) from None
+        except UserError as error:
+            raise CannotAnswer("cannot_compare", str(error)) from None
+        except LearnerError as error:
+            raise CannotAnswer("cannot_compare", str(error)) from None
+
+
+def _queries(opened: OpenedServing, old: View, new: View) -> Queries | None:
+    """How the nearest objects of a sample of what is served moved; None where nothing is served."""
+    snapshot = opened.catalog.snapshot()
+    ids = sorted(sample_ids(snapshot, ASKED.queries, random.Random(ASKED.seed)))  # noqa: S311  no secret
+    if not ids:
+        return None
+    numbers: dict[str, int] = {}
+    rows = np.array([numbers.setdefault(one, len(numbers)) for one in ids], np.int64)
+    lists = [_nearest(opened, view, ids, numbers) for view in (old, new)]
+    known = list(numbers)
+    return moved_queries(known, rows, (lists[0], lists[1]), ASKED.seed, ASKED.moved)
+
+
+def _nearest(opened: OpenedServing, view: View, ids: Sequence[str], numbers: dict[str, int]) -> Int64s:
+    """The K nearest objects of each, as their numbers, int64 [len(ids), K]; -1 where there are fewer."""
+    found = np.full((len(ids), K), -1, np.int64)
+    for start in range(0, len(ids), PASS):
+        asked = [Query(id=one, k=K) for one in ids[start : start + PASS]]
+        for at, hits in enumerate(opened.searcher.search_view(view, asked).results, start):
+            if isinstance(hits, QueryError):
+                continue  # removed meanwhile: it has no neighbours in either list
+            found[at, : len(hits)] = [numbers.setdefault(hit.id, len(numbers)) for hit in hits]
+    return found
+
+
+def keys_shown(live: Live) -> KeysShown | None:
+    """Those of the newest model that is served; None where there is one model for all, or nothing yet."""
+    opened = live.opened
+    if opened is None or not opened.space.keys.slots:
+        return None
+    served = [status for status in live.statuses() if status.model is not None]
+    if not served:
+        return None
+    newest = max(served, key=lambda status: 0 if status.model is None else status.model.total)
+    try:
+        with opened.replicas[newest.alias].read() as view:
+            assert isinstance(view.form, KeyedForm)
+            events, model = view.form.learner.events(), view.model
+    except NotServing:
+        return None
+    rows = key_rows(events, opened.verdicts.now().at(model.version))
+    return KeysShown(str(model), opened.space.keys.slots, len(events), tuple(rows))

@@ -1,0 +1,57 @@
+"""What the page is made of: live numbers of every role, what is served, the explorer, objects."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from checkpoints import Ledger, VersionStore
+from daemon.config.model import Config
+from daemon.look.live import is_role, live_metrics, not_ready, parsed
+from daemon.look.numbers import BUCKETS
+from daemon.look.rates import Reading
+from daemon.look.series import Series, Target
+from daemon.serve.live import Live
+from daemon.serve.offload import LowPriorityExecutor, TimeBudget
+from daemon.serve.page.explore import PageComparer, PageExplorer, keys_shown
+from daemon.serve.page.objects import ImageFolder, PageObjects
+from daemon.serve.page.sources import AliasAnswers, PageSources
+from daemon.serve.store import served
+from daemon.telemetry.health import Health
+
+
+def page_sources(
+    config: Config, versions: VersionStore, ledger: Ledger, live: Live, series: Series
+) -> PageSources:
+    """Everything the page shows. Pictures are below the folder of `serve.display`, else of the catalog."""
+    beside = config.serve.display or config.serve.catalog or config.catalog.path
+    looking, allowance = LowPriorityExecutor("tripletd-looking"), TimeBudget()
+    objects = PageObjects(live, ImageFolder(Path(beside).parent) if beside else None, looking)
+    explorer = PageExplorer(live, looking, allowance)
+
+    def now() -> list[AliasAnswers]:
+        told = [served(one) for one in live.statuses()]
+        return [AliasAnswers(model=one.pop("version"), **one) for one in told]
+
+    aliases = config.serve.aliases
+    comparer = PageComparer(live, allowance)
+    keys = partial(keys_shown, live)
+    return PageSources(versions, ledger, series, now, explorer, comparer, objects, aliases, keys)
+
+
+def live_series(config: Config, registry: CollectorRegistry, health: Health) -> Series:
+    """The live numbers of every role: of the others by their ports, of this one from its registry."""
+    http, place = config.http, config.checkpoints.path
+
+    def other(role: str, port: int) -> Reading | None:
+        page = live_metrics(http.host, port, BUCKETS)
+        return page if is_role(page, role, place) else None
+
+    targets = [
+        Target(role, partial(other, role, port), partial(not_ready, http.host, port))
+        for role, port in (("learn", http.learn_port), ("validate", http.validate_port))
+    ]
+    own = Target("serve", lambda: parsed(generate_latest(registry).decode(), BUCKETS), health.readiness)
+    return Series([*targets, own])

@@ -1,0 +1,146 @@
+"""The `serve` role: opens and joins its parts, and looks after them until it is stopped.
+
+Versions, steps and items come in, answers go out; all of it is done in threads of the parts.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from checkpoints import Ledger, VersionStore
+from checkpoints.local import LocalStore
+from daemon.config.model import Config
+from daemon.config.serve import ServeConfig
+from daemon.exits import EX_OK, EX_SOFTWARE, UserError
+from daemon.look.series import Series
+from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
+from daemon.serve.http import HttpLimits, HttpServer, Parts, Ports, create_app, serve
+from daemon.serve.live import FreshnessWatcher, Live
+from daemon.serve.page.routes import page_routes
+from daemon.serve.page.wiring import live_series, page_sources
+from daemon.serve.store import Administration, Overview
+from daemon.telemetry.build import add_place
+from daemon.telemetry.guard_metrics import GuardMetrics
+from daemon.telemetry.key_answer_metrics import KeyAnswerMetrics
+from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
+
+DRAIN_S = 1.0
+"""How long open requests may take when the role ends."""
+LEAVE_S = 0.5
+"""How long the threads of its parts may take after that."""
+
+log = structlog.get_logger("tripletd.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class ServeParts:
+    """What the role's loop looks after."""
+
+    live: Live
+    server: HttpServer
+
+    def turn(self) -> None:
+        """Open what could not be opened yet. UserError when that cannot be, or when nobody listens."""
+        self.live.open_when_there()
+        if not self.server.alive():
+            raise UserError("the HTTP server has ended; the log says why", "", EX_SOFTWARE)
+
+
+def build(stack: ExitStack, config: Config, outside: RoleRuntime, metrics: ServeMetrics) -> ServeParts:
+    """Everything, listening; it answers 503 until there is a version. `stack` ends it: first the server, so
+    that open requests are answered, then what answers them. UserError: the port, the folder or a file.
+    """
+    store = LocalStore(Path(config.checkpoints.path))
+    versions, ledger = VersionStore(store), Ledger(store)
+    watcher = FreshnessWatcher(config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1])
+    guarded, keys = GuardMetrics(metrics.registry).record, KeyAnswerMetrics(metrics.registry)
+    live = Live(config, versions, ledger, watcher, guarded, keys=keys)
+    series = live_series(config, metrics.registry, outside.health)
+    stack.callback(_leave, live, series)
+    metrics.follow(live.statuses, live.items, watcher.waiting)
+    parts = Parts(
+        ports=Ports(
+            searcher=live,
+            overviews=Overview(versions, ledger, live.statuses),
+            administration=Administration(versions, ledger, config.checkpoints.keep),
+            watching=watcher,
+        ),
+        aliases=config.serve.aliases,
+        health=outside.health,
+        registry=metrics.registry,
+        token=config.http.token.get_secret_value(),
+        hosts=[config.http.host.lower(), *config.http.hosts],
+        limits=limits_of(config.serve),
+        page=page_routes(page_sources(config, versions, ledger, live, series)),
+        pulse=outside.watchdog.watch("the search"),
+    )
+    server = serve(create_app(parts), config.http.host, config.http.serve_port)
+    stack.callback(server.close)
+    series.start()
+    log.info("answering, with metrics, health and the page", url=f"http://{server.host}:{server.port}")
+    return ServeParts(live, server)
+
+
+def _leave(live: Live, series: Series) -> None:
+    """End the threads of the parts. One that reads a version is not waited for: nothing is lost with it."""
+    ends = [threading.Thread(target=part.close, daemon=True) for part in (live, series)]
+    for thread in ends:
+        thread.start()
+    deadline = time.monotonic() + LEAVE_S
+    for thread in ends:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def limits_of(serve: ServeConfig) -> HttpLimits:
+    """[serve] as the limits of the HTTP side."""
+    return HttpLimits(
+        body_bytes=serve.body_bytes,
+        connections=serve.connections,
+        k_max=serve.k_max,
+        batch_max=serve.batch_max,
+        queue=serve.queue,
+        head_s=serve.patience_s,
+        body_s=serve.patience_s,
+        drain_s=DRAIN_S,
+    )
+
+
+TURN_S = 0.1  # how soon the loop hears signals, and readiness what happened
+
+
+def run(config: Config, load: Callable[[], Config] | None = None) -> int:
+    """Answer until told to stop; the exit code. Raises UserError and the errors of the islands.
+
+    `load` reads the configuration again, for SIGHUP.
+    """
+    metrics = ServeMetrics(config.serve.aliases)
+    add_place(metrics.registry, config.checkpoints.path)
+    with ExitStack() as stack:
+        outside = open_runtime_without_server(stack, config, load)
+        parts = build(stack, config, outside, metrics)
+        _loop(parts, outside)
+        outside.notifier.stopping()
+    return EX_OK
+
+
+def _loop(parts: ServeParts, outside: RoleRuntime) -> None:
+    """Look after the parts, and say whether they answer: before anybody hears that the role has started."""
+    standing = ReadinessReporter(outside.health, outside.notifier, log, "answering")
+    outside.health.set_ready("being loaded")
+    outside.started()
+    while not outside.signals.stopping:
+        outside.pulse.beat("a turn of the loop")
+        outside.reloading.when(outside.signals.take_reload_request())
+        with outside.pulse.patient("opening versions and items"):
+            parts.turn()
+        if parts.live.opened is not None:  # until then a stop ends the process at once: nobody was answered
+            outside.signals.finish_first()
+        standing.now(parts.live.not_ready(), loading=parts.live.loading())
+        outside.signals.wait(TURN_S)

@@ -1,0 +1,89 @@
+"""What HTTP says of the versions in the store, and what it may do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from checkpoints import Ledger, VersionStore
+from daemon.look.overview import VersionRow, version_rows
+from daemon.look.readable import read_all
+from daemon.models.actions import AliasMove, pin, promote, rollback, unpin
+from daemon.models.gc import gc
+from daemon.replica.model import ReplicaStatus
+
+BY = "HTTP"
+"""Who moved an alias, as the ledger tells it."""
+
+
+class Overview:
+    """What is served and what could be: `/v1/versions`."""
+
+    def __init__(
+        self, versions: VersionStore, ledger: Ledger, statuses: Callable[[], Sequence[ReplicaStatus]]
+    ) -> None:
+        self._versions, self._ledger, self._statuses = versions, ledger, statuses
+
+    def versions(self) -> Mapping[str, Any]:
+        """The values of `schemas.Versions`."""
+        found = read_all(self._versions, self._ledger)
+        rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
+        return {
+            "aliases": [served(one) for one in self._statuses()],
+            "versions": [_kept(row) for row in rows],
+        }
+
+
+class Administration:
+    """Moves aliases and deletes versions; each call writes at most one ledger entry."""
+
+    def __init__(self, versions: VersionStore, ledger: Ledger, keep: int) -> None:
+        self._versions, self._ledger, self._keep = versions, ledger, keep
+
+    def promote(self, version: int | str, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
+        """Point `alias` at `version`."""
+        how = {"by": BY, "reason": reason}
+        return _told(promote(self._versions, self._ledger, version, alias, **how, dry_run=dry_run))
+
+    def rollback(self, to: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
+        """Point `alias` back."""
+        how = {"by": BY, "reason": reason}
+        return _told(rollback(self._versions, self._ledger, alias, to, **how, dry_run=dry_run))
+
+    def pin(self, version: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
+        """Name `version`; None takes the name away."""
+        how = {"by": BY, "reason": reason}
+        if version is None:
+            return _told(unpin(self._versions, self._ledger, alias, **how, dry_run=dry_run))
+        return _told(pin(self._versions, self._ledger, alias, version, **how, dry_run=dry_run))
+
+    def gc(self, dry_run: bool) -> Mapping[str, Any]:
+        """Delete the versions that no rule keeps."""
+        found = gc(self._versions, self._ledger, self._keep, dry_run=dry_run)
+        kept = {number: list(reasons) for number, reasons in found.kept.items()}
+        return {"gone": list(found.gone), "size": found.size, "kept": kept, "dry_run": found.dry_run}
+
+
+def served(one: ReplicaStatus) -> dict[str, Any]:
+    """What one alias answers with: the values of `schemas.ServedAlias`."""
+    model = one.model
+    return {
+        "alias": one.alias,
+        "version": None if model is None else str(model),
+        "base": None if model is None else model.version,
+        "records": None if model is None else model.total,
+        "watermark": None if model is None else model.watermark,
+        "since": one.since,
+        "why": one.why_not_newer,
+    }
+
+
+def _kept(row: VersionRow) -> dict[str, Any]:
+    plain = asdict(row)
+    return {"version": plain.pop("number"), **plain}
+
+
+def _told(moved: AliasMove) -> dict[str, Any]:
+    entry = None if moved.entry is None else moved.entry.n
+    return {**asdict(moved), "entry": entry, "notes": list(moved.notes)}

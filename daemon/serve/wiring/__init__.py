@@ -1,1 +1,0 @@
-"""What joins the parts of serve: each file fills the ports of one part from the others."""
