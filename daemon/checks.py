@@ -10,11 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from daemon.config import Config
-from daemon.config.http import ROLE_PORTS
-from daemon.config.learners import OasisKeys
-from daemon.config.learners.distance import DissimKeys, LegoKeys
-from daemon.config.learners.omks import SupportKeys
-from daemon.config.learners.soml import SomlDaKeys, SomlTgKeys
+from daemon.config.learners import DissimKeys, LegoKeys, OasisKeys, SomlDaKeys, SomlTgKeys, SupportKeys
+from daemon.config.serve import ROLE_PORTS
 from daemon.exits import as_user_error
 from daemon.finding import Finding
 from daemon.text import size

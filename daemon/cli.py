@@ -5,29 +5,65 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from daemon.commands import (
-    check,
-    curves,
-    deadletters,
-    demo,
-    feed,
-    items,
-    learn,
-    models,
-    resume,
-    serve,
-    status,
-    topics,
-    up,
-    validate,
-)
+import daemon
+from daemon.commands import check, demo, feed, items, models, topics
+from daemon.commands import look as curves
+from daemon.commands import look as deadletters
+from daemon.commands import look as status
+from daemon.commands import run as learn
+from daemon.commands import run as resume
+from daemon.commands import run as serve
+from daemon.commands import run as up
+from daemon.commands import run as validate
 from daemon.commands.replay import replay
-from daemon.exits import EX_OK, EX_USAGE, INTERRUPTED, report, tell
+from daemon.exits import EX_OK, EX_SOFTWARE, EX_USAGE, INTERRUPTED, UserError, report, tell
+
+PACKAGES = ("daemon", "streams", "learners", "checkpoints")
+
+
+def foreign_packages(
+    home: Path, find: Callable[[str], ModuleSpec | None] = find_spec
+) -> list[tuple[str, str]]:
+    """(package, where it would be imported from) for each package that does not lie in the folder `home`.
+
+    `find` locates a package without importing it; by default the whole import system, editable installs
+    included.
+    """
+    found = []
+    for name in PACKAGES:
+        spec = find(name)
+        origin = spec.origin if spec is not None else None
+        if origin is None or Path(origin).resolve().parent != home / name:
+            found.append((name, origin or "nowhere"))
+    return found
+
+
+def check_ownership() -> None:
+    """UserError when a package of another project stands where one of ours should."""
+    home = Path(__file__).resolve().parent.parent
+    if hasattr(daemon, "DaemonContext"):
+        foreign = [("daemon", str(daemon.__file__))]
+    else:
+        foreign = foreign_packages(home)
+    if foreign:
+        places = "\n".join(
+            f"package {name} is imported from {place}, not from {home}" for name, place in foreign
+        )
+        raise UserError(
+            places,
+            "another distribution installs the same name (python-daemon does): "
+            "remove it, or give tripletd a virtual environment of its own",
+            EX_SOFTWARE,
+        )
+
 
 # Typer brings its own copy of click: its errors are not those of an installed click.
 _Refused = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -91,8 +127,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     _standard_streams()
     try:
-        from daemon.ownership import check_ownership
-
         check_ownership()
         result: Any = app(words, prog_name="tripletd", standalone_mode=False)
         sys.stdout.flush()

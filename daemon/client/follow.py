@@ -11,7 +11,7 @@ from checkpoints import Ledger, LocalStore, VersionStore
 from checkpoints.errors import CheckpointError
 from daemon.client.model import Model
 from daemon.config import Config, load_config
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.model import NotServing
 from daemon.replica.settings import VersionSource, read_space, step_log_of

@@ -65,7 +65,7 @@ def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> 
     """Configuration and logging of a long-running role; it ends with whoever started it as a child."""
     from daemon.runtime.logs import configure
     from daemon.runtime.signals import leave_when_told
-    from daemon.up.lifeline import follow_lifeline
+    from daemon.up.role_process import follow_lifeline
 
     leave_when_told()
     follow_lifeline()

@@ -23,11 +23,10 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> 
     from rich.console import Console
 
     from daemon.config import load_config
-    from daemon.demo.ending import ended_by_sigterm
     from daemon.demo.pack_files import load_pack
     from daemon.demo.page import asking, free_ports, stay, write_photos
     from daemon.demo.report import Reporter, print_report
-    from daemon.demo.run import DemoRun
+    from daemon.demo.run import DemoRun, ended_by_sigterm
     from daemon.demo.screen import Screen
     from daemon.demo.settings import write_settings
 

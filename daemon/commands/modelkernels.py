@@ -29,7 +29,7 @@ def kernels(
     json: JsonOption = False,
 ) -> int:
     """The kernels of a version: their weights, each one's own mAP, and the weights exp(mAP) of OMKS-W."""
-    from daemon.look.readable import read_entries
+    from daemon.look.overview import read_entries
     from daemon.models.decide import number_of
     from daemon.validate.kernels import judge_kernels
     from daemon.versions.storage import open_for_reading

@@ -11,7 +11,7 @@ from daemon.text import measure, safe
 
 if TYPE_CHECKING:
     from checkpoints import LedgerEntry, VersionStore
-    from daemon.look.keys import KeyRow
+    from daemon.look.overview import KeyRow
 
 MOST = 20
 """Keys in the table of a version; all of them with --json, one with --key."""
@@ -23,7 +23,7 @@ def keys_of_version(
     """A version's keys with the verdicts in force for it, the one asked for alone; None where there is one
     model for all. UserError for a key that it does not know.
     """
-    from daemon.look.keys import key_rows, read_events
+    from daemon.look.overview import key_rows, read_events
     from daemon.versions.key_verdicts import KeyVerdicts
 
     events = read_events(store, number)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import modelderive, modeldiff, modelkernels, modelkeys, modelmoves
+from daemon.commands import modelkernels, modelkeys
+from daemon.commands import models_change as modelderive
+from daemon.commands import models_change as modelmoves
+from daemon.commands import models_diff as modeldiff
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
 from daemon.exits import EX_OK
 from daemon.text import ago, measure, size
@@ -29,8 +32,7 @@ _JUDGED = ("events", "impressions", "decision_measure", "guarded")
 @app.command("list")
 def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
     """Every version with its events, size, names and measures."""
-    from daemon.look.overview import version_rows
-    from daemon.look.readable import read_all
+    from daemon.look.overview import read_all, version_rows
     from daemon.models.actions import look
     from daemon.models.decide import in_doubt
     from daemon.versions.storage import open_for_reading
@@ -60,8 +62,7 @@ def show(
     json: JsonOption = False,
 ) -> int:
     """One version: position, counters, files, measures, and its keys where each has a model."""
-    from daemon.look.overview import version_rows
-    from daemon.look.readable import read_entries
+    from daemon.look.overview import read_entries, version_rows
     from daemon.models.decide import number_of
     from daemon.versions.storage import open_for_reading
 

@@ -55,7 +55,7 @@ def replay(
 
 def _number(name: str, versions: VersionStore, ledger: Ledger) -> int:
     from checkpoints import resolve
-    from daemon.look.readable import read_entries
+    from daemon.look.overview import read_entries
 
     entries, notes = read_entries(ledger)
     write_notes(notes)

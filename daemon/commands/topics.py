@@ -13,7 +13,7 @@ from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 
 if TYPE_CHECKING:
     from daemon.config import Config
-    from daemon.topics.look import TopicLook
+    from daemon.topics.topics import TopicLook
 
 app = typer.Typer(help="Create the topics of the stream, or look at them.", no_args_is_help=True)
 
@@ -46,7 +46,7 @@ def create(
     json: JsonOption = False,
 ) -> int:
     """Create what is missing of the five topics, with safe settings; existing ones are left as they are."""
-    from daemon.topics.create import create_missing
+    from daemon.topics.topics import create_missing
 
     effective = load_with(config, set_, {"stream.address": to, "stream.partitions": partitions})
     new, topics = create_missing(effective, replication, dry_run)
@@ -59,7 +59,7 @@ def describe(
     *, config: ConfigOption = None, set_: SetOption = None, to: _To = None, json: JsonOption = False
 ) -> int:
     """The five topics: records, copies, and each setting that is not safe."""
-    from daemon.topics.look import look_at_topics
+    from daemon.topics.topics import look_at_topics
 
     effective = load_with(config, set_, {"stream.address": to})
     return _show(effective, look_at_topics(effective), {}, json, missing_is_fine=False)

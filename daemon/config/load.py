@@ -1,23 +1,79 @@
-"""Reading a configuration: file, then environment, then command line; the last one wins."""
+"""Reading a configuration: file, then environment, then command line; the last one wins.
+
+Relative paths are taken against the file's folder, not wherever the process was started.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from daemon.config.kafka import KafkaConfig
-from daemon.config.layers import ENV_PREFIX, Flat, coerce, env_layer, flatten, is_secret, nest, read_toml
-from daemon.config.learners import keys_of
-from daemon.config.model import SECTIONS, Config, Origin
-from daemon.config.paths import resolve_paths
+from daemon.config.learners import learner_keys
 from daemon.config.problems import section_problems, unknown_keys
-from daemon.config.section import Section
-from daemon.config.stream import StreamConfig
+from daemon.config.schema import SECTIONS, Config, Origin
+from daemon.config.sources import ENV_PREFIX, Flat, coerce, env_layer, flatten, is_secret, nest, read_toml
+from daemon.config.stream import KafkaConfig, StreamConfig
+from daemon.config.values import Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
+
+
+def resolve_paths(config: Config) -> Config:
+    """The configuration with every path absolute.
+
+    A path from the file or a default is relative to the file's folder; one from the environment or
+    the command line to the working directory, where whoever typed it stands.
+    """
+    home = config.file.resolve().parent if config.file else Path.cwd()
+
+    def resolved(key: str, value: str, split: Callable[[str], tuple[str, str, str]]) -> str:
+        base = Path.cwd() if config.origin_of(key) in ("env", "cli") else home
+        before, path, after = split(value)
+        return before + os.path.normpath(base / path) + after if path else value
+
+    stream, catalog = config.stream, config.catalog
+    checkpoints, validate = config.checkpoints, config.validate
+    address = resolved("stream.address", stream.address, _split_address)
+    files = {
+        name: resolved(f"stream.kafka.{name}", getattr(stream.kafka, name), _split_plain)
+        for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+    }
+    catalog_path = resolved("catalog.path", catalog.path, _split_plain)
+    folder = resolved("checkpoints.path", checkpoints.path, _split_plain)
+    serve = {
+        name: resolved(f"serve.{name}", getattr(config.serve, name), _split_plain)
+        for name in ("catalog", "display")
+    }
+    judgments = resolved("validate.judgments", validate.judgments, _split_judgments)
+    return replace(
+        config,
+        stream=stream.model_copy(update={"address": address, "kafka": stream.kafka.model_copy(update=files)}),
+        catalog=catalog.model_copy(update={"path": catalog_path}),
+        checkpoints=checkpoints.model_copy(update={"path": folder}),
+        validate=validate.model_copy(update={"judgments": judgments}),
+        serve=config.serve.model_copy(update=serve),
+    )
+
+
+def _split_plain(value: str) -> tuple[str, str, str]:
+    return "", value, ""
+
+
+def _split_judgments(value: str) -> tuple[str, str, str]:
+    kind, colon, path = value.partition(":")
+    return kind + colon, path, ""
+
+
+def _split_address(value: str) -> tuple[str, str, str]:
+    """Only the embedded log's address holds a path; any other scheme is left as it is."""
+    if not value.startswith("log:"):
+        return value, "", ""
+    path, hash_sign, topic = value[len("log:") :].partition("#")
+    return "log:", path, hash_sign + topic
 
 
 def load_config(
@@ -105,7 +161,7 @@ def _validated(tree: dict[str, Any], origins: Mapping[str, Origin], path: Path |
     sections: dict[str, Section] = {}
     for name in SECTIONS:
         table = tree.get(name, {})
-        model = keys_of(table) if name == "learner" else SECTIONS[name]
+        model = learner_keys(table) if name == "learner" else SECTIONS[name]
         try:
             sections[name] = model.model_validate(table)
         except ValidationError as error:

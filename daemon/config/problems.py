@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from daemon.config.layers import field_of, is_secret, model_at
 from daemon.config.learners import LEARNERS, all_keys, owners
-from daemon.config.model import SECTIONS
+from daemon.config.schema import SECTIONS
+from daemon.config.sources import field_of, is_secret, model_at
 
 _KINDS = {
     "int_type": "expected a whole number",

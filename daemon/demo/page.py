@@ -1,21 +1,57 @@
-"""`demo --keep`: the page over the demo's data, while it learns and afterwards."""
+"""`demo --keep`: the page over the demo's data, while it learns and afterwards, and somebody who asks it."""
 
 from __future__ import annotations
 
+import http.client
 import json
+import random
 import socket
-from contextlib import AbstractContextManager, nullcontext, suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from daemon.config.http import HttpConfig
+from daemon.config.serve import HttpConfig
 from daemon.demo.pack_files import load_pack, load_thumbnails
-from daemon.demo.visitor import visitor
 from daemon.exits import EX_CANTCREAT, EX_SOFTWARE, UserError
 from daemon.runtime.signals import Signals
-from daemon.up.roleprocess import RoleProcess
+from daemon.up.role_process import RoleProcess
+
+EVERY_SECONDS = 0.1
+TIMEOUT_SECONDS = 5.0
+END_SECONDS = 10.0
+ASKED = ("latest", "stable")
+
+
+@contextmanager
+def visitor(host: str, port: int, ids: Sequence[str], seed: int) -> Iterator[None]:
+    """Ask for the neighbours of random objects, ten times a second, until the end of the context."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_ask, args=(host, port, ids, seed, stop), name="visitor", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(END_SECONDS)
+
+
+def _ask(host: str, port: int, ids: Sequence[str], seed: int, stop: threading.Event) -> None:
+    drawn, turn = random.Random(seed), 0
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    while not stop.wait(EVERY_SECONDS):
+        turn += 1
+        body = json.dumps({"id": drawn.choice(ids), "k": 10, "alias": ASKED[turn % len(ASKED)]})
+        try:
+            connection.request("POST", "/v1/similar", body, {"Content-Type": "application/json"})
+            connection.getresponse().read()
+        except (OSError, http.client.HTTPException):
+            connection.close()  # it is not there yet, or busy: the next question opens it again
+    connection.close()
+
 
 DISPLAY = "display.jsonl"
 PHOTOS = "photos"
@@ -23,7 +59,7 @@ LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class DemoPorts:
     """Where the roles say how they do; the page is on that of serve."""
 
     host: str
@@ -37,11 +73,11 @@ class Ports:
         return f"http://{self.host}:{self.serve}/"
 
 
-def free_ports() -> Ports:
+def free_ports() -> DemoPorts:
     """The usual ports, or any free one where somebody else has it."""
     usual = HttpConfig.model_validate({})
     wanted = (usual.learn_port, usual.validate_port, usual.serve_port)
-    return Ports(usual.host, *(_free(usual.host, port) for port in wanted))
+    return DemoPorts(usual.host, *(_free(usual.host, port) for port in wanted))
 
 
 def write_photos(folder: Path) -> None:
@@ -61,7 +97,7 @@ def write_photos(folder: Path) -> None:
         ) from None
 
 
-def asking(ports: Ports | None, seed: int) -> AbstractContextManager[None]:
+def asking(ports: DemoPorts | None, seed: int) -> AbstractContextManager[None]:
     """A visitor for the length of the context, so that freshness can be measured; nobody without `ports`."""
     if ports is None:
         return nullcontext()

@@ -2,31 +2,156 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image, ImageDraw, ImageFont
 from rich.console import Console
 from rich.table import Table
 
 from checkpoints import Manifest, VersionStore
 from daemon.config import Config
-from daemon.demo.contact_sheet import Neighbours, draw_contact_sheet
-from daemon.demo.evaluate import Retrieval, nearest, retrieval
 from daemon.demo.pack_files import Pack, load_thumbnails
-from daemon.look.curve_picture import save_picture
+from daemon.look.charts import save_picture
 from daemon.look.curves import Curves
 from daemon.look.overview import events_of
 from daemon.objects import map_catalog
+from daemon.validate import measures
 from daemon.versions.restore import read_map, serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm
 from streams.event import ObjectRef
 from streams.partitions import is_holdout, route_key
+
+CELL = 88
+GAP = 6
+BLOCK_GAP = 26
+MARGIN = 24
+HEADER = 84
+ROW_LABEL = 96
+SAME_COLOUR = (34, 139, 84)
+OTHER_COLOUR = (206, 66, 54)
+INK = (32, 33, 36)
+FAINT = (110, 113, 118)
+PAPER = (255, 255, 255)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """One row of the sheet: a query and what each version finds; every object is (JPEG bytes, its class)."""
+
+    label: str
+    query: bytes
+    before: Sequence[tuple[bytes, str]]
+    after: Sequence[tuple[bytes, str]]
+
+
+def draw_contact_sheet(rows: Sequence[Neighbours], title: str, after_name: str, path: Path) -> None:
+    """Write the sheet as a PNG: query, `before` and `after` side by side, green where of the query's class.
+
+    `title` is the first line; `after_name` heads the right block ("version 11"). Overwrites `path`.
+    """
+    shown = max(len(row.before) for row in rows)
+    block = shown * (CELL + GAP) - GAP
+    left = MARGIN + ROW_LABEL + CELL + BLOCK_GAP
+    right = left + block + BLOCK_GAP
+    width = right + block + MARGIN
+    height = HEADER + len(rows) * (CELL + GAP) + MARGIN
+    sheet = Image.new("RGB", (width, height), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((MARGIN, 14), title, INK, _font(20))
+    draw.text((MARGIN + ROW_LABEL, HEADER - 26), "query", FAINT, _font(15))
+    draw.text((left, HEADER - 26), f"version 0 (cosine): {_hits(rows, 'before')}", FAINT, _font(15))
+    draw.text((right, HEADER - 26), f"{after_name}: {_hits(rows, 'after')}", FAINT, _font(15))
+    for number, row in enumerate(rows):
+        top = HEADER + number * (CELL + GAP)
+        draw.text((MARGIN, top + CELL // 2 - 9), row.label, INK, _font(15))
+        sheet.paste(_thumbnail(row.query), (MARGIN + ROW_LABEL, top))
+        for start, found in ((left, row.before), (right, row.after)):
+            for place, (jpeg, label) in enumerate(found):
+                corner = (start + place * (CELL + GAP), top)
+                sheet.paste(_thumbnail(jpeg), corner)
+                colour = SAME_COLOUR if label == row.label else OTHER_COLOUR
+                box = (*corner, corner[0] + CELL - 1, corner[1] + CELL - 1)
+                draw.rectangle(box, outline=colour, width=4)
+    sheet.save(path, optimize=True)
+
+
+def _hits(rows: Sequence[Neighbours], side: str) -> str:
+    """How many of the shown neighbours are of the query's class, in words."""
+    found = [label == row.label for row in rows for _, label in getattr(row, side)]
+    return f"{sum(found)} of {len(found)} of the query's class"
+
+
+def _thumbnail(jpeg: bytes) -> Image.Image:
+    """The photo fitted into a CELL x CELL square on paper, its proportions kept."""
+    photo = Image.open(io.BytesIO(jpeg)).convert("RGB")
+    photo.thumbnail((CELL, CELL), Image.Resampling.LANCZOS)
+    cell = Image.new("RGB", (CELL, CELL), (244, 244, 245))
+    cell.paste(photo, ((CELL - photo.width) // 2, (CELL - photo.height) // 2))
+    return cell
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)
+
+
+QUERIES_AT_ONCE = 256
+TOP = 10
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """Means over queries, and over classes (macro), of average precision and precision at 10."""
+
+    map: float
+    p10: float
+    macro_map: float
+    macro_p10: float
+    queries: int
+
+
+def retrieval(
+    form: ServedForm, catalog: Block, labels: npt.NDArray[np.str_], query_rows: npt.NDArray[np.int64]
+) -> Retrieval:
+    """Judge a serving form: each query's candidates are the whole catalog without the query itself.
+
+    A candidate of the query's class is relevant. Memory: 256 rows of scores at a time.
+    """
+    ap: list[float] = []
+    p10: list[float] = []
+    for start in range(0, len(query_rows), QUERIES_AT_ONCE):
+        rows = query_rows[start : start + QUERIES_AT_ONCE]
+        scores = form.scores(catalog.take(rows), catalog)
+        for row, own in zip(scores, rows.tolist(), strict=True):
+            relevant = np.flatnonzero(labels == labels[own])
+            ranks = measures.ranks_of(row, relevant[relevant != own], own)
+            ap.append(measures.average_precision(ranks))
+            p10.append(measures.precision_at(ranks, TOP))
+    classes = labels[query_rows].tolist()
+    values_ap, values_p10 = np.array(ap), np.array(p10)
+    return Retrieval(
+        measures.mean_over(values_ap),
+        measures.mean_over(values_p10),
+        measures.macro_over(values_ap, classes),
+        measures.macro_over(values_p10, classes),
+        len(query_rows),
+    )
+
+
+def nearest(form: ServedForm, catalog: Block, row: int, count: int) -> Sequence[int]:
+    """Rows of the `count` best candidates for the object in `row`, itself left out; ties to lower rows."""
+    scores = form.scores(catalog.take(np.array([row])), catalog)[0].copy()
+    scores[row] = -np.inf
+    return [int(found) for found in np.argsort(-scores, kind="stable")[:count]]
+
 
 CURVES_PICTURE = "learning_curve.png"
 CONTACT_SHEET = "neighbours.png"

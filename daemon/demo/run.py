@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,14 +11,44 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from checkpoints import Ledger, LocalStore, VersionStore
-from daemon.demo.ending import unbroken
-from daemon.exits import EX_SOFTWARE, EX_TEMPFAIL, UserError
-from daemon.look.curve_reader import CurveReader
-from daemon.look.curves import Curves
-from daemon.up.roleprocess import RoleProcess
+from daemon.exits import EX_OK, EX_SOFTWARE, EX_TEMPFAIL, UserError
+from daemon.look.curves import CurveReader, Curves
+from daemon.up.role_process import RoleProcess
+
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """For the length of the context a SIGTERM raises SystemExit, so that every context inside is left."""
+    before = signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """For the length of the block SIGTERM and Ctrl-C wait: what it starts is noted before they end it."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda sent, frame: came.append(sent)) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for sent in came:
+        signal.raise_signal(sent)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(EX_OK)
+
 
 LOOK_SECONDS = 0.25
 END_SECONDS = 30.0

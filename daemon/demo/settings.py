@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from daemon.demo.pack_files import CATALOG, LABELS, load_pack
-from daemon.demo.page import DISPLAY, Ports
+from daemon.demo.page import DISPLAY, DemoPorts
 
 FILE = "tripletd.toml"
 VERSION_EVERY = 8_000
@@ -14,7 +14,7 @@ LOG_BYTES = "32MiB"
 MAP = "whiten"
 
 
-def write_settings(folder: Path, ports: Ports | None = None) -> Path:
+def write_settings(folder: Path, ports: DemoPorts | None = None) -> Path:
     """Write `folder`/tripletd.toml and return its path; every path in it but the pack's is relative to it.
 
     `ports`: where the roles listen when the page is served too; None: anywhere, since nobody looks.

@@ -1,8 +1,8 @@
 """Simulated users over real photos: a process that writes impressions as JSON lines, for `tripletd feed -`.
 
 Each impression: a query photo drawn uniformly; a list of its 5 nearest photos (by the untrained similarity)
-and 5 drawn uniformly, shuffled; clicks by the position-biased model of `daemon.demo.clicks`. The photos and
-their classes are real, the clicks are simulated.
+and 5 drawn uniformly, shuffled; clicks by a position-biased model. The photos and their classes are real, the
+clicks are simulated.
 """
 
 from __future__ import annotations
@@ -11,17 +11,70 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from daemon.demo.clicks import explored_list, position_biased
 from daemon.demo.pack_files import Pack, load_pack
 from daemon.demo.settings import MAP
 from daemon.objects import as_blocks
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
+
+SAME = 0.8
+OTHER = 0.1
+SATISFIED = 0.7
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+ClickModel = Callable[[BoolArray, np.random.Generator], tuple[int, ...]]
+
+
+def position_biased(same: BoolArray, rng: np.random.Generator) -> tuple[int, ...]:
+    """Clicked ranks, 0-based and ascending: rank r (from 1) is examined with probability 1/sqrt(r).
+
+    `same[r]` says whether the object at rank r is of the query's class.
+    """
+    examine = 1.0 / np.sqrt(np.arange(1, len(same) + 1))
+    clicked = rng.random(len(same)) < examine * np.where(same, SAME, OTHER)
+    return tuple(np.flatnonzero(clicked).tolist())
+
+
+def cascade(same: BoolArray, rng: np.random.Generator) -> tuple[int, ...]:
+    """Clicked ranks of a user who reads from the top and stops after a click with probability `SATISFIED`."""
+    clicked: list[int] = []
+    clicks = rng.random(len(same)) < np.where(same, SAME, OTHER)
+    stops = rng.random(len(same)) < SATISFIED
+    for rank in np.flatnonzero(clicks):
+        clicked.append(int(rank))
+        if stops[rank]:
+            break
+    return tuple(clicked)
+
+
+def explored_list(
+    nearest: Sequence[int] | IntArray, n_objects: int, query: int, n_uniform: int, rng: np.random.Generator
+) -> IntArray:
+    """The rows to show: `nearest` and `n_uniform` further objects drawn uniformly, shuffled together.
+
+    Neither the query nor an object twice; `n_objects` is the size of the catalog.
+    """
+    taken = {query, *map(int, nearest)}
+    if n_objects - len(taken) < n_uniform:
+        raise ValueError(
+            f"{n_objects} objects are too few to draw {n_uniform} beside {len(taken)} taken ones"
+        )
+    drawn: list[int] = []
+    while len(drawn) < n_uniform:
+        row = int(rng.integers(n_objects))
+        if row not in taken:
+            taken.add(row)
+            drawn.append(row)
+    shown = np.concatenate([np.asarray(nearest, np.int64), np.asarray(drawn, np.int64)])
+    rng.shuffle(shown)
+    return shown
+
 
 NEAREST = 5
 UNIFORM = 5

@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import Any
 
 from checkpoints.manifest import Manifest, VersionMeta
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.learn.state import Snapshot
 from daemon.versions.algorithms import CAPS, KEYS, keys_of
 from learners.kernels.cpu import CPU_LEVEL

@@ -12,7 +12,7 @@ import structlog
 from checkpoints import Ledger, VersionStore
 from checkpoints.ledger import LedgerEntry
 from checkpoints.publisher import AsyncPublisher
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.dead_letters import DeadLetterWriter
 from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, UserError
 from daemon.learn.halts import Halts, PoisonGate, is_pause, remember_poison

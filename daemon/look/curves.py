@@ -1,7 +1,12 @@
-"""Learning curves: every version's training loss and measures over its position, as one history. Pure.
+"""Learning curves: every version's training loss and measures over its position, as one history.
 
 The history is put together from manifests (also of pruned versions) and the ledger, never from what a process
 remembers, so it is the same after a restart, a rollback or a replay.
+
+A version's parent says what it continued from, so versions form a tree. The current line is the newest
+version and all its ancestors. The others (versions after the point that a rollback or a branch went back to,
+or that were abandoned because a newer one could not be read) form lines of their own, each from the version
+where it left another line. Records learned again are drawn at the same positions, on the current line.
 """
 
 from __future__ import annotations
@@ -11,10 +16,106 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoints import LedgerEntry
-from daemon.look.lines import lines
-from daemon.look.overview import summary
-from daemon.look.places import Place
+from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore, history
+from checkpoints.errors import CheckpointError, Damaged
+from daemon.look.overview import read_entries, summary
+from daemon.versions.contents import APPLIED, LOSS_SUM, RECORDS, counted
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Version numbers of one line, ascending; `left`: the version of another line it went on from."""
+
+    left: int | None
+    numbers: tuple[int, ...]
+
+
+def lines(parents: Mapping[int, int | None]) -> list[Branch]:
+    """The current line first, then those left behind, the newest of them first.
+
+    `parents`: version -> the version it went on from, None for the first one. A parent that is not among the
+    versions (its manifest is lost) is taken for the newest known version before it.
+    """
+    known = sorted(parents)
+    taken: set[int] = set()
+    found = []
+    for newest in reversed(known):
+        if newest in taken:
+            continue
+        numbers: list[int] = []
+        at: int | None = newest
+        while at is not None and at not in taken:
+            taken.add(at)
+            numbers.append(at)
+            at = _before(parents, known, at)
+        found.append(Branch(at, tuple(reversed(numbers))))
+    return found
+
+
+def _before(parents: Mapping[int, int | None], known: list[int], number: int) -> int | None:
+    parent = parents[number]
+    if parent is None or (parent in parents and parent < number):
+        return parent
+    limit = min(parent, number - 1)
+    return max((one for one in known if one <= limit), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPlace:
+    """One version: what it went on from, how far it had come, and when.
+
+    `records`: records passed since version 0, the position that every line shares; `events`: events stepped
+    over, rejected ones left out; `loss_sum`: their hinge losses added up. `marks`: what else than learning
+    the next records led here, in words ("went on from version 5", "gap"). `epoch`: of its writer, another
+    after a restart.
+    """
+
+    number: int
+    parent: int | None
+    created: str
+    epoch: int
+    records: int
+    events: int
+    loss_sum: float
+    marks: tuple[str, ...] = ()
+
+
+def place_of(manifest: Manifest) -> VersionPlace:
+    """Where a version stands."""
+    fields = ("number", "parent", "created", "epoch", "counters", "schedule")
+    return _place({name: getattr(manifest, name) for name in fields})
+
+
+def places_of_pruned(lines: Iterable[Mapping[str, Any]]) -> list[VersionPlace]:
+    """The same of the lines that pruning left; one that was damaged when it was pruned has no place."""
+    found = []
+    for line in lines:
+        try:
+            found.append(_place(line))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+    return found
+
+
+def _place(manifest: Mapping[str, Any]) -> VersionPlace:
+    """Of a manifest's fields as they stand in JSON."""
+    parent, counters = manifest["parent"], manifest["counters"]
+    return VersionPlace(
+        number=int(manifest["number"]),
+        parent=None if parent is None else int(parent),
+        created=str(manifest["created"]),
+        epoch=int(manifest["epoch"]),
+        records=counted(counters, RECORDS),
+        events=counted(counters, *APPLIED),
+        loss_sum=float(counters.get(LOSS_SUM, 0.0)),
+        marks=tuple(_mark(entry) for entry in manifest["schedule"] if isinstance(entry, Mapping)),
+    )
+
+
+def _mark(entry: Mapping[str, Any]) -> str:
+    kind = str(entry.get("control"))
+    return f"went on from version {entry.get('from_version')}" if kind == "branch" else kind
+
 
 REFERENCE = "version_0"
 TITLES = {
@@ -73,17 +174,17 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CurveLine:
     """Versions that follow each other, by rising number; `left`: what it went on from on another line."""
 
     left: Point | None
     points: tuple[Point, ...]
 
-    def series(self, kind: str) -> Series:
+    def series(self, kind: str) -> CurveSeries:
         """One measure (or `LOSS`) of the versions that have it, from where this line left another one."""
         drawn = self.points if self.left is None else (self.left, *self.points)
         known = [(point, value) for point in drawn if (value := point.value(kind)) is not None]
-        return Series(
+        return CurveSeries(
             [point.version for point, _ in known],
             [point.events for point, _ in known],
             [value for _, value in known],
@@ -93,7 +194,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class CurveSeries:
     """Version, events learned, a measure; on the same window version 0's and the shown order's, or None."""
 
     versions: list[int]
@@ -107,14 +208,14 @@ class Series:
 class Curves:
     """The current line first, then those left behind; the best version and the STOP in force."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[CurveLine, ...]
     best: int | None
     stopped_by: str | None
 
     @property
-    def current(self) -> Line:
+    def current(self) -> CurveLine:
         """The line that is learned on; without any version an empty one."""
-        return self.lines[0] if self.lines else Line(None, ())
+        return self.lines[0] if self.lines else CurveLine(None, ())
 
     @property
     def judged(self) -> list[Point]:
@@ -140,7 +241,7 @@ class Curves:
         return next((point for point in points if point.version == self.best and point.judged), None)
 
 
-def curves_of(places: Iterable[Place], entries: Iterable[LedgerEntry]) -> Curves:
+def curves_of(places: Iterable[VersionPlace], entries: Iterable[LedgerEntry]) -> Curves:
     """Put the history together; a version judged again has its newest judgment alone."""
     standing = {place.number: place for place in places}
     entries = list(entries)
@@ -153,7 +254,7 @@ def curves_of(places: Iterable[Place], entries: Iterable[LedgerEntry]) -> Curves
         for number in parents
     }
     found = tuple(
-        Line(
+        CurveLine(
             None if branch.left is None else points[branch.left],
             tuple(points[number] for number in branch.numbers),
         )
@@ -169,7 +270,9 @@ def _judges(entry: LedgerEntry) -> bool:
     return entry.kind == "KEEP" and "events" in values and any(kind in values for kind in TITLES)
 
 
-def _point(number: int, place: Place | None, loss: float | None, judgment: LedgerEntry | None) -> Point:
+def _point(
+    number: int, place: VersionPlace | None, loss: float | None, judgment: LedgerEntry | None
+) -> Point:
     measures: Mapping[str, Any] = {} if judgment is None else judgment.measures
     reference = measures.get(REFERENCE)
     own = _numbers(measures)
@@ -187,7 +290,7 @@ def _point(number: int, place: Place | None, loss: float | None, judgment: Ledge
     )
 
 
-def _loss(standing: Mapping[int, Place], number: int) -> float | None:
+def _loss(standing: Mapping[int, VersionPlace], number: int) -> float | None:
     """Mean loss of the events between a version and its parent; None where one is lost or none came."""
     place = standing.get(number)
     before = None if place is None or place.parent is None else standing.get(place.parent)
@@ -202,3 +305,47 @@ def _numbers(measures: Mapping[str, Any]) -> dict[str, float]:
         for name, value in measures.items()
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     }
+
+
+class CurveReader:
+    """The history of one checkpoint folder. Not safe between threads.
+
+    It holds some hundred bytes per version ever written, and reads the lines that pruning left only when a
+    version is missing that it has not seen.
+    """
+
+    def __init__(self, versions: VersionStore, ledger: Ledger) -> None:
+        self._versions = versions
+        self._ledger = ledger
+        self._places: dict[int, VersionPlace] = {}
+        self._unread: set[int] = set()
+        self._newest = -1
+        self.notes: list[str] = []
+
+    def read(self) -> Curves:
+        """The history as it is now; `notes` says what the last call passed over. Damaged when nothing can be
+        listed.
+        """
+        entries, self.notes = read_entries(self._ledger)
+        self._read_places()
+        return curves_of(self._places.values(), entries)
+
+    def _read_places(self) -> None:
+        listed = set(self._versions.versions())
+        for number in sorted(listed - self._places.keys()):
+            try:
+                self._places[number] = place_of(self._versions.manifest(number))
+            except CheckpointError as error:
+                self._unread.add(number)
+                self.notes.append(str(error))
+        newest = max(listed, default=-1)
+        missing = {*range(self._newest + 1, newest), *self._unread} - listed - self._places.keys()
+        if missing - set(self._versions.listing.claims()):
+            try:
+                pruned = places_of_pruned(history(self._versions.store))
+            except Damaged as error:
+                self.notes.append(str(error))
+                return
+            self._places |= {place.number: place for place in pruned if place.number not in self._places}
+        self._newest = max(self._newest, newest)
+        self._unread &= listed

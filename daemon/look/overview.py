@@ -1,4 +1,4 @@
-"""What the version store and the ledger say, put together for status, models and curves. Pure."""
+"""Versions as people see them: one row each, what of a store can be read, the models of single keys."""
 
 from __future__ import annotations
 
@@ -6,8 +6,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoints import LedgerEntry, Manifest, aliases, names, pause_in_force, stop_in_force
+import numpy as np
+
+from checkpoints import (
+    CheckpointError,
+    Ledger,
+    LedgerEntry,
+    Manifest,
+    VersionStore,
+    aliases,
+    names,
+    pause_in_force,
+    stop_in_force,
+)
+from checkpoints.encoding import fresh
+from checkpoints.errors import Damaged
+from checkpoints.manifest import ArraySpec
+from daemon.versions.algorithms import keys_of
 from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted
+from daemon.versions.key_verdicts import KeyVerdict
+from learners.keyed import KEY_ARRAYS
 
 _OUTCOMES = (*APPLIED, REJECTED)
 _DEAD = (POISON, REJECTED)
@@ -109,4 +127,107 @@ def summary(entries: Sequence[LedgerEntry]) -> Summary:
         stopped_at=stop.version if stop else None,
         judged=len(measures_by_version(entries)),
         paused_by=pause.reason if pause else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """Manifests and ledger entries, ascending; `damaged`: version -> why its manifest cannot be read;
+    `notes`: everything that was passed over, one line each.
+    """
+
+    manifests: list[Manifest]
+    entries: list[LedgerEntry]
+    damaged: dict[int, str]
+    notes: list[str]
+
+    @property
+    def newest(self) -> int | None:
+        """The newest version, readable or not; None without any."""
+        return max([*self.damaged, *(one.number for one in self.manifests)], default=None)
+
+
+def read_all(versions: VersionStore, ledger: Ledger, known: dict[int, Manifest] | None = None) -> Readable:
+    """Read every manifest and entry. Raises Damaged only when nothing can be listed.
+
+    known: manifests by number that are not read again, since they never change; brought up to date.
+    """
+    entries, notes = read_entries(ledger)
+    known = {} if known is None else known
+    damaged, candidates = {}, versions.listing.candidates()
+    for gone in known.keys() - set(candidates):
+        del known[gone]
+    for number in candidates:
+        if number in known:
+            continue
+        try:
+            known[number] = versions.manifest(number)
+        except Damaged as error:
+            if number in versions.listing.candidates():  # else pruned meanwhile
+                damaged[number] = str(error)
+    manifests = [known[number] for number in candidates if number in known]
+    kept = [one for one in manifests if one.kind == "version"]
+    return Readable(kept, entries, damaged, [*damaged.values(), *notes])
+
+
+def read_entries(ledger: Ledger) -> tuple[list[LedgerEntry], list[str]]:
+    """The readable entries, and one line for each that is not."""
+    notes: list[str] = []
+
+    def passed_over(error: CheckpointError) -> None:
+        notes.append(str(error))
+
+    return ledger.entries(report=passed_over), notes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """One key of a version: its events since it got its model, and what was judged of that; verdict "" where
+    it was not.
+    """
+
+    key: str
+    events: int
+    verdict: str = ""
+    impressions: int | None = None
+    decision: float | None = None
+    version_0: float | None = None
+    why: str = ""
+
+
+def key_rows(events: Mapping[str, int], verdicts: Mapping[str, KeyVerdict] | None) -> list[KeyRow]:
+    """The keys that have a model, those with most events first, then those that were judged and have none."""
+    judged = verdicts or {}
+    ordered = sorted(events, key=lambda key: (-events[key], key))
+    strangers = sorted(key for key in judged if key not in events)
+    return [_row(key, events.get(key, 0), judged.get(key)) for key in (*ordered, *strangers)]
+
+
+def read_events(versions: VersionStore, number: int) -> dict[str, int] | None:
+    """How many events each key of a version had; None where there is one model for all. The whole version is
+    verified, and nothing of the models is kept. Raises Damaged.
+    """
+    if not keys_of(versions.manifest(number)).slots:
+        return None
+    arrays = versions.load(number, _names_alone).arrays
+    names = [row.tobytes().rstrip(b"\0").decode() for row in arrays["key_name"]]
+    events = arrays["key_events"].tolist()
+    return {name: count for name, count in zip(names, events, strict=True) if name}
+
+
+def _names_alone(spec: ArraySpec) -> np.ndarray | None:
+    return fresh(spec) if spec.name in KEY_ARRAYS else None
+
+
+def _row(key: str, events: int, verdict: KeyVerdict | None) -> KeyRow:
+    if verdict is None:
+        return KeyRow(key, events)
+    return KeyRow(
+        key,
+        events,
+        verdict.verdict,
+        verdict.impressions,
+        verdict.decision,
+        verdict.version_0,
+        verdict.why,
     )

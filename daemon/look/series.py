@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from daemon.look.numbers import QUANTILE_SECONDS, numbers_of
-from daemon.look.rates import Reading, was_reset
+from daemon.look.live import QUANTILE_SECONDS, Reading, numbers_of, was_reset
 
 EVERY_SECONDS = 2.0
 KEPT = 1800

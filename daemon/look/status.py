@@ -11,8 +11,7 @@ from checkpoints import Manifest
 from daemon.config import Config
 from daemon.exits import UserError
 from daemon.look.live import is_role, live_metrics, not_ready, place_of
-from daemon.look.overview import VersionRow, summary, version_rows
-from daemon.look.readable import read_all
+from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
 from daemon.versions.storage import open_for_reading

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints import Damaged, Version, VersionStore
-from daemon.config.model import Config, ServingConfig
+from daemon.config.schema import Config, ServingConfig
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.models.decide import MoveRefused
 from daemon.models.diff import (

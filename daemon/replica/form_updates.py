@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.replica.loading import BufferArrays
 from daemon.replica.model import ModelSpace
 from daemon.versions.algorithms import algorithm_of

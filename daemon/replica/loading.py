@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from checkpoints.encoding import DTYPES, empty_aligned, fresh
 from checkpoints.errors import CheckpointError, Damaged
 from checkpoints.manifest import ArraySpec, Manifest
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
 from daemon.replica.model import ModelSpace
 from daemon.replica.settings import VersionSource

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from checkpoints.manifest import ArraySpec, Manifest
-from daemon.config.keys import KeysConfig
+from daemon.config.learners import KeysConfig
 from daemon.versions.algorithms import NO_VIEWS, ONE_MODEL, Columns, keys_of
 from daemon.versions.contents import learner_specs
 

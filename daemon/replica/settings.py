@@ -13,7 +13,7 @@ from checkpoints.aliases import LATEST
 from checkpoints.errors import CheckpointError, Report
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.versions import VersionStore
-from daemon.config.model import Config, ServingConfig
+from daemon.config.schema import Config, ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.view import View
 from daemon.versions.algorithms import by_steps, columns_of

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 from threadpoolctl import threadpool_limits
 
-from daemon.config.model import SECTIONS, Config
+from daemon.config.schema import SECTIONS, Config
 from daemon.exits import UserError
 from daemon.runtime.logs import get_logger, set_level
 from daemon.runtime.signals import Signals

@@ -14,7 +14,7 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints import Ledger, VersionStore
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts
 from daemon.replica.model import ModelSpace, ReplicaStatus

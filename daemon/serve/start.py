@@ -16,7 +16,7 @@ import structlog
 
 from checkpoints import Ledger, VersionStore
 from checkpoints.local import LocalStore
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.config.serve import ServeConfig
 from daemon.exits import EX_OK, EX_SOFTWARE, UserError
 from daemon.look.series import Series
@@ -27,9 +27,7 @@ from daemon.serve.page.routes import page_routes
 from daemon.serve.page.wiring import live_series, page_sources
 from daemon.serve.store import Administration, Overview
 from daemon.telemetry.build import add_place
-from daemon.telemetry.guard_metrics import GuardMetrics
-from daemon.telemetry.key_answer_metrics import KeyAnswerMetrics
-from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
+from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
 
 DRAIN_S = 1.0
 """How long open requests may take when the role ends."""

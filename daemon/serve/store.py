@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from checkpoints import Ledger, VersionStore
-from daemon.look.overview import VersionRow, version_rows
-from daemon.look.readable import read_all
+from daemon.look.overview import VersionRow, read_all, version_rows
 from daemon.models.actions import AliasMove, pin, promote, rollback, unpin
 from daemon.models.gc import gc
 from daemon.replica.model import ReplicaStatus

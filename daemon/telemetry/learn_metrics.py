@@ -1,9 +1,9 @@
-"""The numbers `learn` exports, each on its own registry so that several roles fit in one test process."""
+"""The metrics that `learn` exports: the loop, checkpoints, keys and the step log."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,23 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from daemon.telemetry.build import add_build_info
 from daemon.telemetry.histogram import ArrayHistogram
-from daemon.telemetry.key_metrics import KeyMetrics
+
+
+class KeyMetrics:
+    """All 0 where one model learns all events."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._used = Gauge("tripletd_keys_used", "Keys that have a model", registry=registry)
+        self._slots = Gauge("tripletd_keys_slots", "Most keys that can have a model", registry=registry)
+        self.evicted = Counter(
+            "tripletd_keys_evicted", "Keys whose model was given up for another key's", registry=registry
+        )
+
+    def follow(self, slots: int, used: Callable[[], int]) -> None:
+        """Ask `used` for the keys that have a model whenever it is read, in any thread."""
+        self._slots.set(slots)
+        self._used.set_function(used)
+
 
 OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate", "capped")
 PHASES = ("poll", "decode", "step", "checkpoint", "idle")
@@ -157,3 +173,39 @@ class _CheckpointMetrics:
 def _preset(counter: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """One child per name, so that every series exists from the start at zero."""
     return {name: counter.labels(name) for name in names}
+
+
+_SEND_EDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+class StepLogMetrics:
+    """Counters and gauges of one publishing thread."""
+
+    def __init__(self, registry: CollectorRegistry, break_reasons: tuple[str, ...]) -> None:
+        self.segments = Counter(
+            "tripletd_step_log_segments", "Segments written to the step log", registry=registry
+        )
+        self.steps = Counter("tripletd_step_log_steps", "Applied steps in them", registry=registry)
+        self.bytes = Counter("tripletd_step_log_bytes", "Bytes of their records", registry=registry)
+        self.breaks = Counter(
+            "tripletd_step_log_breaks",
+            "Times that steps began to be left out, by reason",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in break_reasons:
+            self.breaks.labels(reason)
+        self.broken = Gauge(
+            "tripletd_step_log_broken",
+            "1 while steps are left out, up to the next version",
+            registry=registry,
+        )
+        self.unavailable = Gauge(
+            "tripletd_step_log_unavailable", "1 while the step log cannot be written", registry=registry
+        )
+        self.send_seconds = Histogram(
+            "tripletd_step_log_send_seconds", "Seconds of one write", buckets=_SEND_EDGES, registry=registry
+        )
+        self.busy_seconds = Counter(
+            "tripletd_step_log_cpu_seconds", "Processor time of the publishing thread", registry=registry
+        )

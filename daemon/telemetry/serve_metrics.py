@@ -1,4 +1,4 @@
-"""The numbers `serve` exports beside those of its HTTP side: freshness, what is served, swaps, items."""
+"""The metrics that `serve` exports: answers, served versions, items, freshness, the search's check, keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -22,7 +22,7 @@ FRESHNESS_EDGES = (
 """Bounds in seconds: fine where `latest` lives, and up to a day for versions that people promote."""
 
 
-class Items(Protocol):
+class ItemCounts(Protocol):
     """What is counted of the serving catalog."""
 
     @property
@@ -67,7 +67,7 @@ class ServeMetrics:
     def follow(
         self,
         replicas: Callable[[], Iterable[ReplicaStatus]],
-        items: Callable[[], Items | None],
+        items: Callable[[], ItemCounts | None],
         waiting: Callable[[], Mapping[str, int]],
     ) -> None:
         """Ask these whenever the metrics are read.
@@ -152,7 +152,7 @@ def _carried(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
 
 
 class _Items(Collector):
-    def __init__(self, items: Callable[[], Items | None]) -> None:
+    def __init__(self, items: Callable[[], ItemCounts | None]) -> None:
         self._items = items
 
     def describe(self) -> Iterable[Metric]:
@@ -211,3 +211,73 @@ def _counts(
         for key, count in counts.items():
             family.add_metric([alias, key], count)
     return family
+
+
+class GuardCounts(Protocol):
+    """What is shown of one finding; width: cells searched, None for exact search."""
+
+    @property
+    def width(self) -> int | None: ...
+    @property
+    def recall(self) -> float: ...
+
+
+class GuardMetrics:
+    """Families that stay at nothing where approximate search is off. `record` may be called by any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._recall = Gauge(
+            "tripletd_ann_recall",
+            "Share of the exact top 10 that approximate search found, when last measured; 1 for exact search",
+            registry=registry,
+        )
+        self._cells = Gauge(
+            "tripletd_ann_cells", "Cells searched since then; 0 for exact search", registry=registry
+        )
+        self._guards = Counter(
+            "tripletd_ann_guards",
+            "Parts measured at a swap, by how they are searched",
+            ["result"],
+            registry=registry,
+        )
+        for result in ("approximate", "exact"):
+            self._guards.labels(result)
+
+    def record(self, found: GuardCounts) -> None:
+        """Show this finding, the newest."""
+        self._recall.set(found.recall)
+        self._cells.set(found.width or 0)
+        self._guards.labels("exact" if found.width is None else "approximate").inc()
+
+
+class KeyAnswerMetrics:
+    """Families that stay at nothing where there is one model for all. Any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._held = Gauge(
+            "tripletd_key_models",
+            "Models of single keys ready to answer",
+            registry=registry,
+        )
+        self._made = Counter(
+            "tripletd_key_models_made",
+            "Models of single keys made when asked",
+            registry=registry,
+        )
+        self._answers = Counter(
+            "tripletd_key_answers",
+            "Keys answered in a pass over the objects, by their own model or by version 0",
+            ["model"],
+            registry=registry,
+        )
+        for model in ("own", "version_0"):
+            self._answers.labels(model)
+
+    def made(self, held: int) -> None:
+        """A model was made; now so many are held."""
+        self._made.inc()
+        self._held.set(held)
+
+    def answered(self, model: str) -> None:
+        """Queries of a key are being answered by this model."""
+        self._answers.labels(model).inc()

@@ -9,7 +9,7 @@ from typing import Literal
 from daemon.config import Config
 from daemon.finding import Finding, Grade
 from daemon.topics.differences import shown
-from daemon.topics.look import TopicLook, Wanted, look_at, topics_of
+from daemon.topics.topics import TopicLook, Wanted, look_at, topics_of
 from streams.address import Address
 from streams.errors import StreamRefused, TopicMissing
 from streams.kafka.preflight import preflight

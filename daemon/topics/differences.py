@@ -9,7 +9,7 @@ from daemon.text import size, span
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SettingDifference:
     """One setting: found, wanted, and why.
 
     `unsafe`: records can be lost or fill the memory, or it is not what was asked for. `can_alter`:
@@ -24,16 +24,16 @@ class Difference:
     can_alter: bool = True
 
 
-def setting_differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[Difference]:
+def setting_differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[SettingDifference]:
     """Each wanted setting that is another one; settings that the broker does not know are passed over."""
     return [
-        Difference(setting, found[setting], value, *_cost(setting, found[setting], value))
+        SettingDifference(setting, found[setting], value, *_cost(setting, found[setting], value))
         for setting, value in wanted.items()
         if setting in found and found[setting] != value
     ]
 
 
-def copy_differences(brokers: int, replicas: int, in_sync: int) -> list[Difference]:
+def copy_differences(brokers: int, replicas: int, in_sync: int) -> list[SettingDifference]:
     """What is wrong with the copies of a topic's records; `brokers` of the whole cluster."""
     found = []
     if replicas < min(3, brokers):
@@ -41,16 +41,20 @@ def copy_differences(brokers: int, replicas: int, in_sync: int) -> list[Differen
         if replicas > 1:
             why = "while one broker is away, a single disk holds the newest records"
         wanted = str(min(3, brokers))
-        found.append(Difference("replicas", str(replicas), wanted, why, replicas == 1, can_alter=False))
+        found.append(
+            SettingDifference("replicas", str(replicas), wanted, why, replicas == 1, can_alter=False)
+        )
     if in_sync < replicas:
         why = "a broker is away or behind; look at the cluster"
         found.append(
-            Difference("in-sync replicas", str(in_sync), str(replicas), why, unsafe=False, can_alter=False)
+            SettingDifference(
+                "in-sync replicas", str(in_sync), str(replicas), why, unsafe=False, can_alter=False
+            )
         )
     return found
 
 
-def altering(brokers: str, topic: str, differences: list[Difference]) -> str:
+def altering(brokers: str, topic: str, differences: list[SettingDifference]) -> str:
     """The command that mends what can be mended in place; empty when nothing can."""
     changes = ",".join(f"{one.setting}={one.wanted}" for one in differences if one.can_alter)
     if not changes:

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from checkpoints import CheckpointError, Manifest, VersionStore
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.config.serve import StepsConfig
 from daemon.config.stream import StreamConfig
 from daemon.exits import UserError

@@ -9,7 +9,7 @@ import numpy as np
 from checkpoints.errors import Damaged, KeyMissing
 from checkpoints.manifest import Manifest
 from checkpoints.versions import Version, VersionStore
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.scorer import MappedObjects, Scorer
 from daemon.versions.contents import APPLIED, counted

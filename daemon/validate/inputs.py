@@ -12,7 +12,7 @@ from checkpoints.errors import Damaged
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.objects import space_of

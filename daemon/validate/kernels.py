@@ -16,7 +16,7 @@ import numpy as np
 
 from checkpoints.errors import CheckpointError
 from checkpoints.versions import VersionStore
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.objects import space_of
 from daemon.validate.catalog import JudgedQueries

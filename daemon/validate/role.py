@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.exits import EX_OK
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry import ValidateMetrics

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from checkpoints.errors import CheckpointError
-from daemon.config.model import ValidateConfig
+from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.candidates import Candidate, CandidateRejected

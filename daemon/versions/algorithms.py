@@ -13,9 +13,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from checkpoints.manifest import Manifest
-from daemon.config.keys import KeysConfig
-from daemon.config.learners import LEARNERS, LearnerConfig
-from daemon.config.learners.omks import OksKeys, OmksKeys, SupportKeys
+from daemon.config.learners import LEARNERS, KeysConfig, LearnerConfig, OksKeys, OmksKeys, SupportKeys
 from daemon.versions.contents import learner_specs, one_digest
 from daemon.versions.forms import (
     HELD,

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
 from learners.block import Float32s
 from learners.forms.blocks import BlocksForm

@@ -18,7 +18,7 @@ from checkpoints.encoding import fresh
 from checkpoints.errors import CheckpointError, KeyExists
 from checkpoints.manifest import Manifest
 from checkpoints.versions import Version, VersionStore
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, restored
 from daemon.versions.contents import MAP_PREFIX, learner_arrays, map_arrays
 from learners.errors import StateError

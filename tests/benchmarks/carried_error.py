@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from daemon.config.learners import OasisKeys
-from daemon.config.model import ServingConfig
-from daemon.demo.clicks import position_biased
+from daemon.config.schema import ServingConfig
+from daemon.demo.users import position_biased
 from daemon.versions.algorithms import untrained
 from daemon.versions.forms import make_form, power_of
 from learners.block import Float32s, against

@@ -22,8 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.look.live import parsed
-from daemon.look.rates import quantile_between
+from daemon.look.live import parsed, quantile_between
 from streams.address import parse_address
 from streams.open import TopicLimits, create_topic, create_topics
 from tests.benchmarks.harness import Figure

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import daemon
+from daemon.cli import PACKAGES, foreign_packages
 from daemon.exits import (
     EX_CANTCREAT,
     EX_CONFIG,
@@ -27,7 +28,6 @@ from daemon.exits import (
     as_user_error,
     report,
 )
-from daemon.ownership import PACKAGES, foreign_packages
 
 ROOT = Path(__file__).parents[2]
 UNFITTED = ("--set", "space.views.x.map=identity")

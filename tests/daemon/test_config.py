@@ -12,18 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.config import (
-    SECTIONS,
-    ViewConfig,
-    load_config,
-    model,
-    parse_duration,
-    parse_setting,
-    parse_size,
-    types,
-)
-from daemon.config.kafka import KafkaConfig
-from daemon.config.layers import flatten
+from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size
+from daemon.config import schema as model
+from daemon.config import values as types
+from daemon.config.sources import flatten
+from daemon.config.stream import KafkaConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams import wire
 
@@ -312,7 +305,7 @@ def test_set_arguments() -> None:
 
 def test_the_template_is_complete_commented_and_true() -> None:
     stated = dict(flatten(tomllib.loads(TEMPLATE.read_text(encoding="utf-8"))))
-    views = {("space", "views", "x", name) for name in ViewConfig.model_fields}
+    views = {("space", "views", "x", name) for name in ViewKeys.model_fields}
     kafka = {("stream", "kafka", name) for name in KafkaConfig.model_fields}
     known = {(s, name) for s, model in SECTIONS.items() for name in model.model_fields}
     assert set(stated) == (known - {("space", "views"), ("stream", "kafka")}) | views | kafka
@@ -321,7 +314,7 @@ def test_the_template_is_complete_commented_and_true() -> None:
 
 
 def nested(flat: dict[tuple[str, ...], object]) -> dict[str, object]:
-    from daemon.config.layers import nest
+    from daemon.config.sources import nest
 
     return nest(flat)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from daemon.config import load_config, parse_setting
-from daemon.config.learners import LEARNERS, all_keys, owners
-from daemon.config.learners.soml import SomlDaKeys
+from daemon.config.learners import LEARNERS, SomlDaKeys, all_keys, owners
 from daemon.exits import UserError
 from daemon.versions.algorithms import ALGORITHMS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.config.learners.oasis import MAX_AVERAGED_C
+from daemon.config.learners import MAX_AVERAGED_C
 from learners.averaged import MAX_C
 
 PROGRAM = """

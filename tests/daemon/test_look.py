@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from checkpoints import LedgerEntry
+from daemon.look.charts import draw
 from daemon.look.overview import summary
 from daemon.look.status import dropped, lags
-from daemon.look.terminal_chart import draw
 from daemon.text import ago, measure, number_runs, size, span
 
 

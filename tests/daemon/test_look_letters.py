@@ -9,7 +9,7 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_OK, EX_UNAVAILABLE
-from daemon.look.letters import HEAD_BYTES
+from daemon.look.dead_letters import HEAD_BYTES
 from streams.address import parse_address
 from streams.open import ensure_topic, open_sink
 from streams.poison import DeadLetter, dead_letter_record

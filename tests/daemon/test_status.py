@@ -16,8 +16,8 @@ from checkpoints import Ledger, LedgerEntry, PartitionPosition, VersionMeta, Ver
 from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
+from daemon.look.charts import to_csv
 from daemon.look.curves import curves_of
-from daemon.look.curves_csv import to_csv
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.telemetry.build import add_place
 from streams.address import parse_address

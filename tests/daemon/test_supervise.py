@@ -24,9 +24,8 @@ from daemon.exits import (
     EX_USAGE,
 )
 from daemon.runtime.signals import Signals
-from daemon.up.restarts import Finished, GiveUp, Leave, Restart, RestartPolicy, decide
-from daemon.up.roleprocess import TRIPLETD, RoleProcess
-from daemon.up.supervise import RoleSpec, Supervisor
+from daemon.up.role_process import TRIPLETD, RoleProcess
+from daemon.up.supervisor import Finished, GiveUp, Leave, Restart, RestartPolicy, RoleSpec, Supervisor, decide
 from tests.waiting import until
 
 PYTHON = (sys.executable,)
@@ -194,14 +193,14 @@ def test_prefixed_lines_carry_the_roles_name(capfd: pytest.CaptureFixture[str]) 
 
 PARENT = """
 import sys, time
-from daemon.up.roleprocess import RoleProcess
+from daemon.up.role_process import RoleProcess
 process = RoleProcess("child", ("-c", {child!r}), prefix=False, program=(sys.executable,))
 print(process.pid, flush=True)
 time.sleep(60)
 """
 CHILD = """
 import pathlib, signal, sys, time
-from daemon.up.lifeline import follow_lifeline
+from daemon.up.role_process import follow_lifeline
 def stop(*_):
     pathlib.Path({marker!r}).write_text("stopped gently")
     sys.exit(0)
@@ -257,7 +256,7 @@ def test_a_role_goes_on_when_nobody_reads_its_log() -> None:
 
 
 def test_a_process_without_a_lifeline_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    from daemon.up.lifeline import VARIABLE, follow_lifeline
+    from daemon.up.role_process import VARIABLE, follow_lifeline
 
     monkeypatch.delenv(VARIABLE, raising=False)
     assert follow_lifeline() is None

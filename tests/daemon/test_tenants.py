@@ -16,7 +16,7 @@ from daemon.cli import main
 from daemon.client import follow
 from daemon.config import load_config
 from daemon.exits import EX_OK, EX_USAGE
-from daemon.look.keys import KeyRow, key_rows, read_events
+from daemon.look.overview import KeyRow, key_rows, read_events
 from daemon.objects import map_catalog, space_of
 from daemon.versions.contents import APPLIED, counted
 from daemon.versions.forms import KeyedForm

@@ -16,7 +16,7 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.exits import EX_OK, EX_UNAVAILABLE
-from daemon.up.supervise import RoleSpec
+from daemon.up.supervisor import RoleSpec
 from tests.daemon.serve.test_role import Role
 from tests.daemon.test_supervise import supervise
 from tests.waiting import until

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from daemon.replica.model import CarryError, ModelId, ReplicaStatus
 from daemon.serve.http.metrics import HttpMetrics
 from daemon.telemetry import LearnMetrics, ServeMetrics, ValidateMetrics
-from daemon.telemetry.guard_metrics import GuardMetrics
-from daemon.telemetry.step_log_metrics import StepLogMetrics
+from daemon.telemetry.learn_metrics import StepLogMetrics
+from daemon.telemetry.serve_metrics import GuardMetrics
 from tests.daemon.serve.test_serve_metrics import Items
 from tests.deploy.expressions import dashboard, expressions, labels_in, metrics_in, rules
 from tests.deploy.programs import DEPLOY

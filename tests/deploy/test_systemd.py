@@ -12,7 +12,7 @@ import pytest
 
 from daemon.config import parse_duration
 from daemon.config.stream import StreamConfig
-from daemon.up.restarts import FATAL, LEAVES
+from daemon.up.supervisor import FATAL, LEAVES
 from tests.deploy.programs import DEPLOY, program
 
 UNITS = DEPLOY / "systemd"

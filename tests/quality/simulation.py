@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.config.learners import LearnerConfig, OasisKeys
-from daemon.config.model import ServingConfig, ValidateConfig
-from daemon.demo.clicks import ClickModel, explored_list
-from daemon.demo.evaluate import Retrieval, retrieval
+from daemon.config.schema import ServingConfig, ValidateConfig
+from daemon.demo.report import Retrieval, retrieval
+from daemon.demo.users import ClickModel, explored_list
 from daemon.validate.decide import CLICKS, Incumbent, Judged, best_version, judge_by
 from daemon.validate.judge import Judge
 from daemon.validate.scorer import Scorer

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from daemon.config.learners import LEARNERS
-from daemon.demo.clicks import position_biased
+from daemon.demo.users import position_biased
 from tests.quality.datasets import photos, texts
 from tests.quality.simulation import Setting, Simulation
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daemon.config.model import ServingConfig
-from daemon.demo.clicks import cascade, position_biased
+from daemon.config.schema import ServingConfig
+from daemon.demo.users import cascade, position_biased
 from streams.feed.options import FeedSettings
 from tests.quality.datasets import photos, texts
 from tests.quality.simulation import Setting, Simulation

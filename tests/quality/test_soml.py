@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.config.learners.soml import SomlDaKeys, SomlTgKeys
-from daemon.demo.clicks import position_biased
+from daemon.config.learners import SomlDaKeys, SomlTgKeys
+from daemon.demo.users import position_biased
 from tests.quality.datasets import photos, texts
 from tests.quality.simulation import Setting, Simulation
 

@@ -12,8 +12,8 @@ from hashlib import blake2b
 import numpy as np
 import structlog
 
-from daemon.config.model import Config
-from daemon.config.view import ViewConfig
+from daemon.config.schema import Config
+from daemon.config.space import ViewKeys
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.resume.inputs import Inputs
 from daemon.objects import as_blocks
@@ -238,7 +238,7 @@ def _fitted(plan: SpaceMap, sample: Mapping[str, Block], for_learner: bool) -> F
     return Fitted(space, space.transform({name: block.take(rows) for name, block in sample.items()}))
 
 
-def _map_config(view: ViewConfig) -> MapConfig:
+def _map_config(view: ViewKeys) -> MapConfig:
     maps = [
         MapConfig(name, {"components": view.components} if name == "whiten" else {}) for name in view.scalings
     ]
@@ -248,7 +248,7 @@ def _map_config(view: ViewConfig) -> MapConfig:
     return maps[0] if len(maps) == 1 else MapConfig("chain", {"maps": maps})
 
 
-def _no_rows(view: ViewConfig) -> Block:
+def _no_rows(view: ViewKeys) -> Block:
     if view.kind == "dense":
         return DenseBlock(np.zeros((0, view.dim), np.float32))
     return SparseBlock(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), view.dim)

@@ -11,7 +11,7 @@ import learners.kernels.cpu  # noqa: F401  fixes the processor level before the 
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
 from daemon.objects import space_of
 from streams.address import Address

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from daemon.config.units import parse_duration
+from daemon.config.values import parse_duration
 from daemon.exits import EX_USAGE, UserError
 from streams.wire import MAX_TS
 

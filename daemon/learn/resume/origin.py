@@ -18,7 +18,7 @@ import structlog
 from checkpoints import Epoch, Ledger, Version, VersionStore, resolve
 from checkpoints.errors import CheckpointError
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.learn import state as controls
 from daemon.learn.describe import Description, Expected, expected, runtime

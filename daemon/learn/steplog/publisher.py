@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import structlog
 
 from checkpoints.manifest import Manifest
-from daemon.config.model import Config
+from daemon.config.schema import Config
 from daemon.learn.resume.origin import RunOrigin
 from daemon.learn.step import StepResult
 from daemon.learn.steplog.journal import ByteAllowance, Floor, Journal, Written
 from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable, Item
 from daemon.runtime.background import BackgroundThread
 from daemon.telemetry import LearnMetrics
-from daemon.telemetry.step_log_metrics import StepLogMetrics
+from daemon.telemetry.learn_metrics import StepLogMetrics
 from daemon.topics.retention import retain_steps
 from daemon.versions.algorithms import by_steps, digest_of
 from daemon.versions.contents import records_of

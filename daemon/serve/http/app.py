@@ -25,7 +25,7 @@ from daemon.serve.http.openapi import OpenApiEndpoint
 from daemon.serve.http.ports import Ports
 from daemon.serve.http.request import RequestBodies
 from daemon.serve.http.similar import SimilarEndpoints
-from daemon.telemetry.health import Health
+from daemon.telemetry.server import Health
 
 SCRAPE_TIMEOUT_S = 10.0
 

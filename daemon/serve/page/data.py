@@ -15,11 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore
-from daemon.look.curve_reader import CurveReader
-from daemon.look.curves import LOSS_TITLE, TITLES, Curves, Line, Point
-from daemon.look.curves_csv import to_csv
-from daemon.look.overview import VersionRow, version_rows
-from daemon.look.readable import Readable, read_all
+from daemon.look.charts import to_csv
+from daemon.look.curves import LOSS_TITLE, TITLES, CurveLine, CurveReader, Curves, Point
+from daemon.look.overview import Readable, VersionRow, read_all, version_rows
 from daemon.serve.page.answers import answer, answer_json, json_of, refuse
 from daemon.serve.page.asked import BadField, moment, number_or_none, text, whole
 from daemon.serve.page.objects import kind_of
@@ -146,7 +144,7 @@ def versions_data(history: PageHistory, before: int | None, most: int) -> dict[s
     }
 
 
-def _lines(lines: Sequence[Line], kind: str) -> list[dict[str, Any]]:
+def _lines(lines: Sequence[CurveLine], kind: str) -> list[dict[str, Any]]:
     found = []
     for number, line in enumerate(lines):
         series = line.series(kind)

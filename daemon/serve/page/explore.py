@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 
 from daemon.exits import UserError
-from daemon.look.keys import key_rows
+from daemon.look.overview import key_rows
 from daemon.models.compare import CompareOptions, diff_of, form_of_key, matrix_of, what_is_compared
 from daemon.models.diff import Diff, K, Queries, moved_queries
 from daemon.replica.model import NotServing

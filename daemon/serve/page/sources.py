@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from checkpoints import Ledger, VersionStore
-from daemon.look.keys import KeyRow
+from daemon.look.overview import KeyRow
 from daemon.look.series import Series
 from daemon.models.diff import Diff
 

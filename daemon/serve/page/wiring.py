@@ -8,10 +8,8 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, generate_latest
 
 from checkpoints import Ledger, VersionStore
-from daemon.config.model import Config
-from daemon.look.live import is_role, live_metrics, not_ready, parsed
-from daemon.look.numbers import BUCKETS
-from daemon.look.rates import Reading
+from daemon.config.schema import Config
+from daemon.look.live import BUCKETS, Reading, is_role, live_metrics, not_ready, parsed
 from daemon.look.series import Series, Target
 from daemon.serve.live import Live
 from daemon.serve.offload import LowPriorityExecutor, TimeBudget
@@ -19,7 +17,7 @@ from daemon.serve.page.explore import PageComparer, PageExplorer, keys_shown
 from daemon.serve.page.objects import ImageFolder, PageObjects
 from daemon.serve.page.sources import AliasAnswers, PageSources
 from daemon.serve.store import served
-from daemon.telemetry.health import Health
+from daemon.telemetry.server import Health
 
 
 def page_sources(

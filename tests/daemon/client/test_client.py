@@ -17,7 +17,7 @@ import pytest
 import daemon.client
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.client import Model, NotServing, follow
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
 from daemon.models.actions import promote, rollback, unpin
 from daemon.versions.contents import pack

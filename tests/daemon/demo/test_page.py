@@ -18,12 +18,10 @@ from pathlib import Path
 import pytest
 
 from daemon.config import load_config
-from daemon.demo.ending import ended_by_sigterm, unbroken
 from daemon.demo.pack_files import load_pack
-from daemon.demo.page import DISPLAY, Ports, free_ports, write_photos
-from daemon.demo.run import DemoRun
+from daemon.demo.page import DISPLAY, DemoPorts, free_ports, visitor, write_photos
+from daemon.demo.run import DemoRun, ended_by_sigterm, unbroken
 from daemon.demo.settings import write_settings
-from daemon.demo.visitor import visitor
 from daemon.exits import EX_OK, UserError
 from daemon.serve.items.display import load_display
 from daemon.serve.page.objects import ImageFolder
@@ -33,13 +31,13 @@ ROOT = Path(__file__).parents[3]
 WAIT_SECONDS = 60.0
 
 
-def ports_for_test() -> Ports:
+def ports_for_test() -> DemoPorts:
     """Any free ones: the usual ones may be anybody's."""
     taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     numbers = [one.getsockname()[1] for one in taken]
     for one in taken:
         one.close()
-    return Ports("127.0.0.1", *numbers)
+    return DemoPorts("127.0.0.1", *numbers)
 
 
 def test_every_photo_can_be_shown(tmp_path: Path) -> None:
@@ -62,7 +60,7 @@ def test_photos_that_cannot_be_written_are_told(tmp_path: Path) -> None:
 
 
 def test_settings_say_where_everybody_listens_only_when_kept(tmp_path: Path) -> None:
-    ports = Ports("127.0.0.1", 1, 2, 3)
+    ports = DemoPorts("127.0.0.1", 1, 2, 3)
     config = load_config(write_settings(tmp_path, ports))
     assert (config.http.learn_port, config.http.validate_port, config.http.serve_port) == (1, 2, 3)
     assert config.serve.display == str(tmp_path / DISPLAY)
@@ -204,7 +202,7 @@ def _running(folder: Path) -> list[int]:
     return found
 
 
-def _asked(ports: Ports, path: str) -> tuple[int, bytes]:
+def _asked(ports: DemoPorts, path: str) -> tuple[int, bytes]:
     """The answer, once there is somebody to answer."""
     until = time.monotonic() + WAIT_SECONDS
     while True:

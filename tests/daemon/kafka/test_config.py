@@ -11,7 +11,7 @@ import pytest
 
 from daemon.cli import main
 from daemon.config import Config, load_config, parse_setting
-from daemon.config import kafka as kafka_section
+from daemon.config import stream as kafka_section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams.address import KafkaSettings
 
@@ -224,7 +224,7 @@ def test_a_crash_file_holds_no_password(
     def broken(config: Config) -> None:
         raise AssertionError(f"{config.stream!r} {config.stream.to_address()!r} {config.values()}")
 
-    monkeypatch.setattr("daemon.topics.look.topics_of", broken)
+    monkeypatch.setattr("daemon.topics.topics.topics_of", broken)
     assert main(["topics", "describe", "--config", str(path)]) == 70
     (crash,) = tmp_path.glob("tripletd-crash-*")
     text = crash.read_text() + capsys.readouterr().err

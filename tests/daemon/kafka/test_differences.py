@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.topics.differences import Difference, altering, copy_differences, setting_differences, shown
+from daemon.topics.differences import (
+    SettingDifference,
+    altering,
+    copy_differences,
+    setting_differences,
+    shown,
+)
 from streams.kafka.topics import WATCHED, safe_settings
 
 SAFE = safe_settings(False, 3, 86400.0, 1 << 30, 2)
 
 
-def one_difference(setting: str, value: str) -> Difference:
+def one_difference(setting: str, value: str) -> SettingDifference:
     (found,) = setting_differences({**SAFE, setting: value}, SAFE)
     assert (found.setting, found.found, found.wanted) == (setting, value, SAFE[setting])
     return found

@@ -15,7 +15,7 @@ import pytest
 from checkpoints import Version
 from checkpoints.encoding import array_digest
 from daemon.config.learners import LEARNERS
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.learn.replay.replay import replay
 from daemon.models.compare import CompareOptions, compare
 from daemon.replica.step_applier import learner_steps

@@ -9,7 +9,7 @@ import pytest
 
 from checkpoints import Epoch, Ledger, Manifest, MemoryStore, VersionMeta, VersionStore, prune
 from checkpoints.store import manifest_key
-from daemon.look.curve_reader import CurveReader
+from daemon.look.curves import CurveReader
 
 
 class Writer:

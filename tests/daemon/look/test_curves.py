@@ -9,13 +9,12 @@ import json
 import pytest
 
 from checkpoints import LedgerEntry, Manifest
-from daemon.look.curves import LOSS, Curves, curves_of
-from daemon.look.curves_csv import to_csv
-from daemon.look.places import Place, place_of, places_of_pruned
+from daemon.look.charts import to_csv
+from daemon.look.curves import LOSS, Curves, VersionPlace, curves_of, place_of, places_of_pruned
 
 
-def place(number: int, parent: int | None, events: int, loss_sum: float = 0.0) -> Place:
-    return Place(number, parent, f"2026-01-01T00:00:{number:02d}+00:00", 1, events, events, loss_sum)
+def place(number: int, parent: int | None, events: int, loss_sum: float = 0.0) -> VersionPlace:
+    return VersionPlace(number, parent, f"2026-01-01T00:00:{number:02d}+00:00", 1, events, events, loss_sum)
 
 
 def judged(n: int, version: int, value: float, events: int, reference: float = 0.2) -> LedgerEntry:

@@ -10,8 +10,7 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_OK, EX_UNAVAILABLE
-from daemon.look.curve_reader import CurveReader
-from daemon.look.curves import LOSS, Curves
+from daemon.look.curves import LOSS, CurveReader, Curves
 from tests.daemon.serve.test_role import Place
 
 EVERY = ("--set", "checkpoints.every_events=40")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.look.lines import Branch, lines
+from daemon.look.curves import Branch, lines
 
 
 def test_without_versions_there_is_no_line() -> None:

@@ -7,9 +7,7 @@ import math
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from daemon.look.live import parsed
-from daemon.look.numbers import BUCKETS, numbers_of
-from daemon.look.rates import mean_between, quantile_between, total, was_reset
+from daemon.look.live import BUCKETS, mean_between, numbers_of, parsed, quantile_between, total, was_reset
 
 FRESH = "tripletd_event_to_served_seconds"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from checkpoints import Ledger, LocalStore, VersionStore
-from daemon.look.readable import Readable, read_all
+from daemon.look.overview import Readable, read_all
 from tests.checkpoints.samples import meta, state
 
 

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from daemon.look.rates import Reading
+from daemon.look.live import Reading
 from daemon.look.series import MOST_NAMES, Series, Target
 
 EVENTS = 'tripletd_events_total{outcome="updated"}'

@@ -11,7 +11,7 @@ import pytest
 
 from checkpoints import LocalStore, VersionMeta, VersionStore
 from daemon.cli import main
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE
 from daemon.models.compare import CompareOptions, MappedCatalog, compare
 from daemon.models.diff import feature_names, moved_queries, nearest, sample

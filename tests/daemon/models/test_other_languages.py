@@ -15,7 +15,7 @@ import playwright
 import pytest
 
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.objects import as_blocks
 from daemon.versions.contents import pack
 from daemon.versions.forms import make_form

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.replica.keys import NOT_LEARNED, SHARE, UNKNOWN, ChosenModel, HeldModel, KeyModels
 from daemon.replica.model import ModelId
 from daemon.replica.view import View

@@ -13,7 +13,7 @@ from checkpoints import Ledger, MemoryStore, VersionMeta, VersionStore
 from checkpoints.manifest import Manifest
 from checkpoints.store import BlobStore
 from daemon.config.learners import OasisKeys
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.replica import Replica
 from daemon.replica.settings import FollowSettings, Hooks, VersionSource

@@ -8,7 +8,7 @@ from daemon.runtime.runtime import ConfigReloader, RoleRuntime
 from daemon.runtime.signals import Signals
 from daemon.runtime.watchdog import Notifier, Pulse, Watchdog
 from daemon.serve.start import ServeParts, _loop
-from daemon.telemetry.health import Health
+from daemon.telemetry.server import Health
 
 
 class Unopened:

@@ -14,7 +14,7 @@ import pytest
 from daemon.cli import main
 from daemon.client import follow
 from daemon.config import load_config
-from daemon.demo.evaluate import retrieval
+from daemon.demo.report import retrieval
 from daemon.exits import EX_OK
 from daemon.objects import map_catalog, space_of
 from daemon.validate.inputs import holdout_rule

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from prometheus_client import generate_latest
 
-from daemon.look.live import is_role, parsed
-from daemon.look.serving import serving_lines
+from daemon.look.live import is_role, parsed, serving_lines
 from daemon.replica.model import CarryError, ModelId, ReplicaStatus
 from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
 

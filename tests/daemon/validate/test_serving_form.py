@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
 from daemon.versions.forms import account, make_form
 from daemon.versions.restore import serving_form

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from daemon.config.learners.omks import OksKeys, OmksKeys
+from daemon.config.learners import OksKeys, OmksKeys
 from daemon.versions.algorithms import kernel_names, oks_settings, omks_settings
 from learners.errors import ConfigError
 from learners.multikernel import KernelConfig

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
 from daemon.versions import forms as supports_form
 from daemon.versions.forms import SupportsForms

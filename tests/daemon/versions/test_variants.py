@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from daemon.config.learners import LEARNERS
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners import Learner
 from learners.averaged import Averaged

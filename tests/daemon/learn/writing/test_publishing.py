@@ -18,7 +18,7 @@ from checkpoints.versions import VersionStore
 from daemon.exits import EX_CANTCREAT, UserError
 from daemon.learn.publishing import Cadence, Publishing
 from daemon.learn.state import Applied, Progress, Snapshot
-from daemon.up.restarts import LEAVES
+from daemon.up.supervisor import LEAVES
 
 
 class FailingStore(MemoryStore):

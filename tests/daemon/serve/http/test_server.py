@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.serve.http import HttpLimits, Parts, Ports, create_app, serve
-from daemon.telemetry.health import Health
+from daemon.telemetry.server import Health
 from tests.daemon.serve.http.toy import (
     HOST,
     ToyAdministration,

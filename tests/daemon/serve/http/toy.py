@@ -20,7 +20,7 @@ from daemon.serve.http import HttpLimits, HttpServer, Parts, Ports, create_app, 
 from daemon.serve.http.openapi import document
 from daemon.serve.http.ports import Administration, Searching
 from daemon.serve.query import OWN, AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
-from daemon.telemetry.health import Health
+from daemon.telemetry.server import Health
 from tests.daemon.serve.http.contract import Contract
 
 HOST = "127.0.0.1"

@@ -18,7 +18,7 @@ from PIL import Image
 from starlette.applications import Starlette
 
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
-from daemon.look.rates import Reading
+from daemon.look.live import Reading
 from daemon.look.series import Series, Target
 from daemon.models.diff import Diff, DirectionChange, FeatureChange, MovedQuery, Queries
 from daemon.serve.page.routes import page_routes

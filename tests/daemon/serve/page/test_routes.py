@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from daemon.look.keys import KeyRow
+from daemon.look.overview import KeyRow
 from daemon.serve.page.routes import MOST_WAITING
 from daemon.serve.page.sources import AliasAnswers, KeysShown, NearestObjects
 from tests.daemon.serve.page.scene import OBJECTS, Lists, Scene

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.config.model import ServingConfig
+from daemon.config.schema import ServingConfig
 from daemon.replica.model import ModelId
 from daemon.replica.view import View
 from daemon.serve.query import OWN, VERSION_0, KeyChoice, Query, QueryError

@@ -1,4 +1,4 @@
-"""The layers a configuration is put together from: file, environment, command line."""
+"""The sources a configuration is put together from: file, environment, command line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from daemon.config.learners import LearnerConfig, all_keys, owner
-from daemon.config.model import SECTIONS
-from daemon.config.section import Section
-from daemon.config.view import ViewConfig
+from daemon.config.schema import SECTIONS
+from daemon.config.space import ViewKeys
+from daemon.config.values import Section
 from daemon.exits import UserError
 
 ENV_PREFIX = "TRIPLETD_"
@@ -107,7 +107,7 @@ def model_at(path: tuple[str, ...]) -> type[Section] | None:
     if len(path) < 2:
         return None
     if path[:2] == ("space", "views"):
-        return ViewConfig if len(path) == 4 else None
+        return ViewKeys if len(path) == 4 else None
     if path[0] == "learner" and len(path) == 2:
         return owner(path[1]) or LearnerConfig
     model = SECTIONS.get(path[0])

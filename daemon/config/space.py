@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from daemon.config.section import Section
+from daemon.config.values import Section
 
 Scaling: TypeAlias = Literal["identity", "unit", "standardise", "whiten", "tfidf", "shares", "sqrt"]
 
@@ -61,7 +61,7 @@ class KernelMapConfig(Section):
         return {name: getattr(self, name) for name in KERNEL_OPTIONS[self.map]}
 
 
-class ViewConfig(Section):
+class ViewKeys(Section):
     """[space.views.NAME]: one named feature vector of an object and the maps it goes through."""
 
     kind: Literal["dense", "sparse"] = Field("dense", description="how the view's vectors are written")
@@ -84,7 +84,7 @@ class ViewConfig(Section):
         return data
 
     @model_validator(mode="after")
-    def _map_suits_kind(self) -> ViewConfig:
+    def _map_suits_kind(self) -> ViewKeys:
         if not self.scalings:
             raise ValueError('map names none; use "identity" to change nothing')
         for name in self.scalings:

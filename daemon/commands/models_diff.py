@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from daemon.models.diff import Diff, Queries
     from learners.spectrum import Spectrum
 
+
 FIRST = 2
 """Objects told by id in the table of queries, of those that entered and of those that left."""
 
@@ -39,7 +40,7 @@ def diff(
     json: JsonOption = False,
 ) -> int:
     """What changed between two versions: features, spectrum, and the queries whose top 10 moved most."""
-    from daemon.look.readable import read_entries
+    from daemon.look.overview import read_entries
     from daemon.models.compare import CompareOptions, catalog_objects, compare
     from daemon.models.decide import number_of
     from daemon.versions.storage import open_for_reading

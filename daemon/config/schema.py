@@ -9,16 +9,11 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from daemon.config.caps import CapsKeys
-from daemon.config.http import HttpConfig
-from daemon.config.keys import KeysConfig
-from daemon.config.learners import LearnerConfig, OasisKeys
-from daemon.config.section import Section
-from daemon.config.serve import ServeConfig, StepsConfig
+from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKeys
+from daemon.config.serve import HttpConfig, ServeConfig, StepsConfig
+from daemon.config.space import ViewKeys
 from daemon.config.stream import StreamConfig
-from daemon.config.types import Judgments, PositiveDuration
-from daemon.config.units import parse_duration
-from daemon.config.view import ViewConfig
+from daemon.config.values import Judgments, PositiveDuration, Section, parse_duration
 from daemon.exits import UserError
 
 Origin = Literal["default", "file", "env", "cli"]
@@ -33,7 +28,7 @@ class SpaceConfig(Section):
 
     id: str = Field("default", min_length=1, max_length=200, description="name of the feature space")
     warmup_objects: int = Field(5000, ge=1, description="distinct objects used to fit the maps")
-    views: dict[str, ViewConfig] = Field(default_factory=dict, description="the object's feature vectors")
+    views: dict[str, ViewKeys] = Field(default_factory=dict, description="the object's feature vectors")
 
     @model_validator(mode="after")
     def _views_fit_the_format(self) -> SpaceConfig:

@@ -1,4 +1,4 @@
-"""Each topic of a stream as it is, with what is wrong with it."""
+"""The five topics of a stream: how each is, what it should be, and creating those that are missing."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
 from daemon.config import Config
-from daemon.exits import EX_USAGE, UserError
-from daemon.topics.differences import Difference, altering, copy_differences, setting_differences
+from daemon.exits import EX_CONFIG, EX_USAGE, UserError
+from daemon.topics.differences import SettingDifference, altering, copy_differences, setting_differences
 from streams.address import Address
 from streams.errors import TopicMissing
-from streams.open import TopicLimits, open_source
+from streams.open import TopicLimits, create_topic, open_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class TopicLook:
     replicas: int | None = None
     in_sync: int | None = None
     settings: dict[str, str] | None = None
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[SettingDifference] = field(default_factory=list)
     remedy: str = ""
     plan: TopicPlan | None = None
 
@@ -114,9 +114,9 @@ def look_at(wanted: Wanted, config: Config) -> TopicLook:
     return replace(found, remedy=altering(address.path, address.topic, found.differences))
 
 
-def _other_partitions(found: int, wanted: int) -> Difference:
+def _other_partitions(found: int, wanted: int) -> SettingDifference:
     why = f"fixed once the topic is there; set stream.partitions = {found}, or use another topic"
-    return Difference("partitions", str(found), str(wanted), why, unsafe=True, can_alter=False)
+    return SettingDifference("partitions", str(found), str(wanted), why, unsafe=True, can_alter=False)
 
 
 def _embedded(address: Address) -> TopicLook:
@@ -144,3 +144,65 @@ def _on_broker(wanted: Wanted) -> TopicLook:
         settings=None if state.settings is None else dict(state.settings),
         differences=differences + setting_differences(state.settings or {}, settings),
     )
+
+
+def create_missing(config: Config, replicas: int | None, dry_run: bool) -> tuple[list[str], list[TopicLook]]:
+    """Names of the topics made now (in a dry run: that would be made), and all topics as they then are.
+
+    `replicas` None is three, or as many as there are brokers. Raises UserError, StreamRefused or
+    StreamUnavailable; topics made before that stay, and the next call goes on.
+    """
+    wanted = topics_of(config)
+    address = wanted[0].address
+    if replicas is not None and address.scheme != "kafka":
+        raise UserError(f"{address} has no replicas", "leave --replication out", EX_USAGE)
+    if address.scheme == "kafka":
+        _look_ahead(config, replicas)
+    before = look_at_topics(config)
+    missing = [one.topic for one in before if not one.exists]
+    wanted = [replace(one, limits=replace(one.limits, replicas=replicas)) for one in wanted]
+    if dry_run and missing:
+        return missing, _planned(before, wanted)
+    if not missing:
+        return [], before
+    created = [
+        one.address.topic
+        for one in wanted
+        if one.address.topic in missing and create_topic(one.address, one.partitions, one.limits).created
+    ]
+    return created, look_at_topics(config)
+
+
+def _planned(before: list[TopicLook], wanted: list[Wanted]) -> list[TopicLook]:
+    """The topics as they are, the missing ones with what they would be made with."""
+    address = wanted[0].address
+    if address.scheme != "kafka":
+        plans = {one.address.topic: TopicPlan(one.partitions) for one in wanted}
+    else:
+        from streams.kafka.topics import cluster_of, copies_on
+
+        copies = wanted[0].limits.replicas or copies_on(cluster_of(address)[1])
+        plans = {one.address.topic: _plan(one, copies) for one in wanted}
+    return [one if one.exists else replace(one, plan=plans[one.topic]) for one in before]
+
+
+def _plan(one: Wanted, copies: int) -> TopicPlan:
+    from streams.kafka.topics import safe_settings
+
+    limits, dead = one.limits, one.address.topic.endswith(".dead")
+    kept = (limits.max_age_s, limits.max_bytes, one.partitions)
+    return TopicPlan(one.partitions, copies, safe_settings(dead, copies, *kept, compacted=limits.compacted))
+
+
+def _look_ahead(config: Config, replicas: int | None) -> None:
+    from streams.kafka.preflight import preflight
+    from streams.kafka.topics import cluster_of
+
+    address = config.stream.to_address()
+    preflight(address, "create")
+    if replicas is not None and replicas > (brokers := cluster_of(address)[1]):
+        raise UserError(
+            f"{address}: {replicas} replicas on {brokers} broker(s)",
+            f"each copy needs a broker of its own: use --replication {brokers}, or add brokers",
+            EX_CONFIG,
+        )

@@ -1,21 +1,25 @@
-"""`tripletd models promote|rollback|pin|unpin|gc`: the verbs that write."""
+"""`tripletd models promote|rollback|pin|unpin|gc|average|export`: the verbs that write."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
-from daemon.exits import EX_OK
+from daemon.exits import EX_OK, EX_UNAVAILABLE, EX_USAGE, UserError
 from daemon.text import number_runs, size
 
 if TYPE_CHECKING:
     from checkpoints import Ledger, VersionStore
+    from daemon.config import Config
     from daemon.models.actions import AliasMove
+    from daemon.models.derive import AverageSource
     from daemon.models.gc import GcResult
+
 
 VersionArgument = Annotated[
     str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
@@ -53,7 +57,7 @@ def promote(
 
     versions, ledger = _open(config, set_)
     moved = act(versions, ledger, version, alias, by=_by(), reason=reason, dry_run=dry_run)
-    return _tell(moved, json)
+    return _show_moved(moved, json)
 
 
 def rollback(
@@ -74,7 +78,7 @@ def rollback(
 
     versions, ledger = _open(config, set_)
     moved = act(versions, ledger, alias, to, by=_by(), reason=reason, dry_run=dry_run)
-    return _tell(moved, json)
+    return _show_moved(moved, json)
 
 
 def pin(
@@ -91,7 +95,7 @@ def pin(
     from daemon.models.actions import pin as act
 
     versions, ledger = _open(config, set_)
-    return _tell(act(versions, ledger, name, version, by=_by(), reason=reason, dry_run=dry_run), json)
+    return _show_moved(act(versions, ledger, name, version, by=_by(), reason=reason, dry_run=dry_run), json)
 
 
 def unpin(
@@ -107,7 +111,7 @@ def unpin(
     from daemon.models.actions import unpin as act
 
     versions, ledger = _open(config, set_)
-    return _tell(act(versions, ledger, name, by=_by(), reason=reason, dry_run=dry_run), json)
+    return _show_moved(act(versions, ledger, name, by=_by(), reason=reason, dry_run=dry_run), json)
 
 
 def gc(
@@ -156,7 +160,7 @@ def _by() -> str:
         return "tripletd models"
 
 
-def _tell(moved: AliasMove, json: bool) -> int:
+def _show_moved(moved: AliasMove, json: bool) -> int:
     write_notes(moved.notes)
     if json:
         write_json(asdict(moved))
@@ -184,3 +188,109 @@ def _print_collected(found: GcResult) -> None:
         table.add_row(str(number), ", ".join(why))
     if found.kept:
         console().print(table)
+
+
+def average(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Versions by number or name; FOLDER:VERSION names one of another folder.",
+        ),
+    ],
+    *,
+    into: Annotated[Path, typer.Option(metavar="FOLDER", help="Checkpoint folder that is to be made.")],
+    weight: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="X", show_default=False, help="One for each source, in their order; default: alike."
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Average versions of learners that learned from different events into one, in a folder of its own.
+
+    The folder then holds version 0 and the average as version 1: judge, serve or learn on with
+    `--set checkpoints.path=FOLDER`.
+    """
+    from daemon.models.derive import average as act
+
+    weights = weight or [1.0] * len(sources)
+    if len(weights) != len(sources):
+        told = f"{len(weights)} weights for {len(sources)} sources"
+        raise UserError(told, "repeat --weight once for each, in their order", EX_USAGE)
+    made = act(list(_sources(load(config, set_), sources)), weights, into)
+    if json:
+        write_json(asdict(made))
+    else:
+        typer.echo(
+            f"version {made.number} in {made.folder}: the average of {len(sources)}, {made.events:,} events"
+        )
+    return EX_OK
+
+
+def export(
+    name: Annotated[
+        str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
+    ],
+    *,
+    factor: Annotated[
+        Path, typer.Option(metavar="FILE.npy", help="A with A^T A = the PSD part of W, float32 [rank, dim].")
+    ],
+    embed: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npy",
+            show_default=False,
+            help="Also A x of every catalog object, float32 [n, rank].",
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Write the factor of a version's matrix: it embeds mapped objects for any index of inner products.
+
+    W is made PSD once, after learning. Beside each file lies FILE.npy.json, which says what it is.
+    """
+    from daemon.look.overview import read_entries
+    from daemon.models.compare import catalog_objects
+    from daemon.models.decide import number_of
+    from daemon.models.derive import export_embedding, export_factor
+    from daemon.versions.storage import open_for_reading
+
+    settings = load(config, set_)
+    versions, ledger = open_for_reading(settings)
+    number = number_of(name, versions.versions(), read_entries(ledger)[0])
+    objects = catalog_objects(settings, versions, number) if embed is not None else None
+    told, A = export_factor(versions, number, factor)
+    embedded = None if embed is None else export_embedding(told, A, objects, embed)
+    if json:
+        write_json(asdict(told) | {"embedded": embedded})
+    else:
+        typer.echo(f"version {number}: A of rank {told.rank:,} in {told.dim:,} dimensions, {told.similarity}")
+        if embedded is not None:
+            typer.echo(f"{embedded:,} objects embedded")
+    return EX_OK
+
+
+def _sources(config: Config, names: Sequence[str]) -> Iterator[AverageSource]:
+    """Where each named version lies. Raises UserError."""
+    from checkpoints import Ledger, LocalStore, VersionStore
+    from daemon.look.overview import read_entries
+    from daemon.models.decide import number_of
+    from daemon.models.derive import AverageSource
+
+    for told in names:
+        folder, _, name = told.rpartition(":")
+        path = Path(folder or config.checkpoints.path)
+        if not path.is_dir():
+            raise UserError(
+                f"{path}: no such folder of checkpoints", "name a source as FOLDER:VERSION", EX_UNAVAILABLE
+            )
+        store = LocalStore(path)
+        versions = VersionStore(store)
+        number = number_of(name, versions.versions(), read_entries(Ledger(store))[0])
+        yield AverageSource(versions, number, f"{path}:{number}")

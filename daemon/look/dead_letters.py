@@ -1,4 +1,4 @@
-"""The newest dead letters. Bytes are shown escaped, never unpacked: whoever feeds a stream chose them."""
+"""The newest dead letters. Bytes are shown escaped, never unpacked: those who feed a stream choose them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownLetter:
     """One dead letter: the refused record's place, when it was refused, why, its size and first bytes.
 
     `partition` and `offset` are None, and `detail` says why, for a record that is no dead letter. `size` is
@@ -37,7 +37,7 @@ class Shown:
     head: str
 
 
-def newest_letters(stream: Address, last: int) -> list[Shown]:
+def newest_letters(stream: Address, last: int) -> list[ShownLetter]:
     """The newest `last` dead letters of a stream, oldest first; [] where an embedded log has none yet.
 
     Raises StreamError.
@@ -61,7 +61,7 @@ def escaped(value: bytes | None) -> str:
     )
 
 
-def _read(source: Source, last: int) -> Iterator[tuple[int, Shown]]:
+def _read(source: Source, last: int) -> Iterator[tuple[int, ShownLetter]]:
     """(time in ms, letter) of what each partition held last; ends where nothing comes any more."""
     bounds = source.bounds()
     source.assign({p: max(earliest, end - last) for p, (earliest, end) in bounds.items()})
@@ -73,11 +73,11 @@ def _read(source: Source, last: int) -> Iterator[tuple[int, Shown]]:
             yield at, _shown(at, value, headers)
 
 
-def _shown(at: int, value: bytes | None, headers: Headers) -> Shown:
+def _shown(at: int, value: bytes | None, headers: Headers) -> ShownLetter:
     time, size, head = moment(at), None if value is None else len(value), escaped(value)
     try:
         letter = parse_dead_letter(value, headers)
     except ValueError as error:
-        return Shown("", None, None, time, "", str(error)[:MOST_TEXT], size, head)
+        return ShownLetter("", None, None, time, "", str(error)[:MOST_TEXT], size, head)
     texts = letter.reason[:MOST_TEXT], letter.detail[:MOST_TEXT]
-    return Shown(letter.topic, letter.partition, letter.offset, time, *texts, size, head)
+    return ShownLetter(letter.topic, letter.partition, letter.offset, time, *texts, size, head)

@@ -1,0 +1,263 @@
+"""`tripletd status`, `tripletd curves` and `tripletd deadletters`: the commands that only look."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
+from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, UserError
+from daemon.look.live import serving_lines
+from daemon.text import ago, measure, number_runs, safe
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from daemon.look.curves import Curves
+    from daemon.look.dead_letters import ShownLetter
+
+
+def status(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
+    """Where things stand: versions, best, why it stopped, lag, running roles."""
+    from daemon.look.status import collect
+
+    picture = collect(load(config, set_))
+    if json:
+        write_json(picture)
+        return EX_OK
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, text in _status_lines(picture):
+        grid.add_row(name, Text(text))
+    for problem in picture["problems"]:
+        grid.add_row("note", Text(problem, style="yellow"))
+    console().print(grid)
+    return EX_OK
+
+
+def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
+    numbers = picture["versions"]
+    lines = [("checkpoints", picture["checkpoints"])]
+    if numbers:
+        lines.append(("versions", f"{len(numbers)} kept: {number_runs(numbers)}; {picture['judged']} judged"))
+    for role in ("newest", "best"):
+        if picture[role]:
+            lines.append((role, _version_line(picture[role])))
+    if numbers:
+        lines.append(("state", _state(picture)))
+    stream = picture["stream"]
+    lines.append(("stream", stream["address"]))
+    if stream["lag"] is not None:
+        lines.append(("lag", _lag(stream)))
+    for role, page in picture["live"].items():
+        elsewhere = picture["elsewhere"].get(role)
+        other = f"; its port is held by another tripletd, with {elsewhere}" if elsewhere else ""
+        lines.append((role, _live(role, page, picture["not_ready"].get(role)) + other))
+    served = picture["live"].get("serve")
+    return lines + ([] if served is None else serving_lines(served, time.time()))
+
+
+def _version_line(row: Mapping[str, Any]) -> str:
+    parts = [f"version {row['number']}", f"{row['events']:,} events", ago(row["created"])]
+    if row["duplicates"]:
+        parts.insert(-1, f"{row['duplicates']:,} sent again and dropped")
+    if row["dead_letters"]:
+        parts.insert(-1, f"{row['dead_letters']:,} dead letters")
+    measures = row["measures"]
+    deciding = measures.get("decision_measure")
+    if deciding:
+        before = measures.get("version_0", {}).get(deciding)
+        parts.append(f"{deciding} {measure(measures.get(deciding))} (version 0: {measure(before)})")
+    why_not = row["verdict"].partition("; ")[2]
+    return ", ".join(parts) + (f"; {why_not}" if why_not else "")
+
+
+def _state(picture: Mapping[str, Any]) -> str:
+    stopped, paused = picture["stopped_by"], picture["paused_by"]
+    states = [f"stopped at version {picture['stopped_at']}: {stopped}"] if stopped is not None else []
+    states += [f"paused: {paused}; `tripletd resume` goes on"] if paused is not None else []
+    return "; ".join(states) or "no STOP in force"
+
+
+def _lag(stream: Mapping[str, Any]) -> str:
+    total = sum(one["end"] - one["earliest"] for one in stream["partitions"])
+    text = f"{stream['lag']:,} of {total:,} records not in the newest version"
+    if len(stream["partitions"]) > 1 and stream["lag"]:
+        worst = max(stream["partitions"], key=lambda one: one["lag"])
+        text += f"; most in partition {worst['partition']} ({worst['lag']:,})"
+    return text
+
+
+def _live(role: str, page: Mapping[str, float] | None, unready: str | None) -> str:
+    if page is None:
+        return "not running"
+    text = _running(role, page)
+    return text if unready is None else f"{text}; not ready: {unready}"
+
+
+def _running(role: str, page: Mapping[str, float]) -> str:
+    if role == "learn":
+        events = sum(value for name, value in page.items() if name.startswith("tripletd_events_total"))
+        parked = ", parked" if page.get("tripletd_parked") else ""
+        return f"running{parked}, {events:,.0f} events since its start"
+    if role == "serve":
+        return f"running, {page.get('tripletd_items', 0):,.0f} objects"
+    return f"running, {page.get('tripletd_judged_versions_total', 0):.0f} versions judged since its start"
+
+
+_HEIGHT = 7
+_LABEL = 7
+_CHARTS = 3
+"""Charts on one screen; the picture and the CSV hold every measure."""
+
+
+def curves(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw into a picture: .png, .svg or .pdf.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the numbers as CSV; - is standard output.")
+    ] = None,
+) -> int:
+    """Learning curves: each measure of each version over the events learned, pruned versions included."""
+    from daemon.look.charts import to_csv
+    from daemon.look.curves import CurveReader
+    from daemon.versions.storage import open_for_reading
+
+    reader = CurveReader(*open_for_reading(load(config, set_)))
+    found = reader.read()
+    write_notes(reader.notes)
+    if not found.drawn():
+        raise UserError(
+            "nothing is learned or judged yet",
+            "start `tripletd learn` and `tripletd validate`",
+            EX_UNAVAILABLE,
+        )
+    if csv is not None:
+        _write(csv, to_csv(found))
+    if out is not None:
+        from daemon.look.charts import save_picture
+
+        save_picture(found, out)
+        sys.stderr.write(f"written: {out}\n")
+    if csv is None and out is None:
+        _print_curves(found)
+    return EX_OK
+
+
+def _write(path: Path, text: str) -> None:
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be written: {error.strerror}", "name another file", EX_CANTCREAT
+        ) from None
+    sys.stderr.write(f"written: {path}\n")
+
+
+def _print_curves(found: Curves) -> None:
+    from rich.text import Text
+
+    terminal = console()
+    width = max(20, min(terminal.width, 100) - _LABEL - 2)
+    for kind in [kind for kind in found.drawn() if found.current.series(kind).events][:_CHARTS]:
+        terminal.print(_chart(found, kind, width))
+    legend = Text()
+    legend.append("⣀⣀ ", style="cyan").append("versions   ").append("⣀ ⣀ ", style="dim").append("version 0")
+    best = found.best_point()
+    if best is not None:
+        legend.append(f"   best: version {best.version} after {best.events:,} events", style="green")
+    if found.stopped_by:
+        legend.append(f"   stopped by {found.stopped_by}")
+    terminal.print(legend)
+
+
+def _chart(found: Curves, kind: str, width: int) -> Text:
+    from rich.text import Text
+
+    from daemon.look.charts import draw
+    from daemon.look.curves import LOSS_TITLE, TITLES
+
+    line = found.current.series(kind)
+    events = line.events
+    chart = draw(events, line.values, line.reference, width, _HEIGHT)
+    title = TITLES.get(kind, LOSS_TITLE)
+    text = Text(title, style="bold")
+    change = _change(found, kind)
+    fits = len(title) + 2 + len(change) <= width + _LABEL + 1
+    text.append(f"{'  ' if fits else chr(10)}{change}\n", style="not bold")
+    for number, row in enumerate(chart.rows):
+        label = {0: measure(chart.high), _HEIGHT - 1: measure(chart.low)}.get(number, "")
+        text.append(f"{label:>{_LABEL - 1}} ", style="not bold dim").append("│", style="not bold dim")
+        for column, cell in enumerate(row):
+            text.append(cell, style="not bold cyan" if chart.line[number, column] else "not bold dim")
+        text.append("\n")
+    first, last = f"{events[0]:,}", f"{events[-1]:,} events"
+    text.append(" " * _LABEL + "└" + "─" * width + "\n", style="not bold dim")
+    text.append(" " * (_LABEL + 1) + first + last.rjust(width - len(first)) + "\n", style="not bold dim")
+    return text
+
+
+def _change(found: Curves, kind: str) -> str:
+    """From version 0 to the best version (the newest while there is none), on the same window."""
+    point = found.best_point() or (found.judged or found.current.points)[-1]
+    if kind not in point.measures:
+        return ""
+    name = "best" if point.version == found.best else "newest"
+    before = point.reference.get(kind)
+    own = f"{name} {measure(point.measures[kind])}"
+    return own if before is None else f"version 0 {measure(before)}, {own}"
+
+
+def deadletters(
+    *,
+    last: Annotated[int, typer.Option("--last", min=1, metavar="N", help="How many, the newest.")] = 20,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """The newest records that could not be learned from: where they were, why, their first bytes."""
+    from daemon.look.dead_letters import newest_letters
+
+    letters = newest_letters(load(config, set_).stream.to_address(), last)
+    if json:
+        write_json([asdict(one) for one in letters])
+    else:
+        _print_letters(letters)
+    return EX_OK
+
+
+def _print_letters(letters: list[ShownLetter]) -> None:
+    from daemon.look.dead_letters import HEAD_BYTES
+
+    for one in letters:
+        size = "no value" if one.size is None else f"{one.size:,} bytes"
+        place = f"{one.topic} partition {one.partition} offset {one.offset}"
+        why = f"{one.reason}: {one.detail}" if one.partition is not None else one.detail
+        _say(f"{one.time}  {place if one.partition is not None else '?'}  {size}")
+        _say(f"  {why}")
+        if one.head:
+            _say(f"  {one.head}{'...' if (one.size or 0) > HEAD_BYTES else ''}")
+    if not letters:
+        _say("no dead letters")
+
+
+def _say(line: str) -> None:
+    """A line in which nothing steers the terminal."""
+    console().print(safe(line), markup=False, soft_wrap=True)

@@ -1,0 +1,241 @@
+"""`tripletd learn`, `validate`, `serve`, `up` and `resume`: the commands that run roles."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daemon.commands.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    config_file,
+    load,
+    start_role,
+    write_json,
+    write_notes,
+)
+from daemon.exits import EX_OK, EX_USAGE, UserError
+
+if TYPE_CHECKING:
+    from daemon.models.resume import Resumption
+
+
+ExitWhenCaughtUp = Annotated[
+    bool,
+    typer.Option(
+        "--exit-when-caught-up", metavar="", help="Leave when every record of the stream is learned."
+    ),
+]
+StartPosition = Annotated[
+    str,
+    typer.Option(
+        "--start",
+        metavar="POSITION",
+        help="Where to begin without a version: earliest, latest, ts=TIME, last=1h, offset={...}; "
+        "checkpoint goes on where the newest one stands. With a version, others need --jump.",
+    ),
+]
+RestartFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--restart-from",
+        metavar="VERSION",
+        help="Branch from this version (a number or a name), once: a restart goes on with the branch; "
+        "see --again.",
+    ),
+]
+AcceptGap = Annotated[
+    bool,
+    typer.Option("--accept-gap", metavar="", help="Go on although the log dropped records not yet learned."),
+]
+Jump = Annotated[
+    bool,
+    typer.Option(
+        "--jump", metavar="", help="Leave the position of the version for --start: repeats or skips events."
+    ),
+]
+AcceptLog = Annotated[
+    bool,
+    typer.Option(
+        "--accept-log",
+        metavar="",
+        help="Go on, from --start, with a log that was recreated, lost records or is another one.",
+    ),
+]
+Again = Annotated[
+    bool,
+    typer.Option(
+        "--again", metavar="", help="Make the branch, or the change of the log, although it was made before."
+    ),
+]
+
+
+def learn(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    exit_when_caught_up: ExitWhenCaughtUp = False,
+    start: StartPosition = "checkpoint",
+    restart_from: RestartFrom = None,
+    accept_gap: AcceptGap = False,
+    jump: Jump = False,
+    accept_log: AcceptLog = False,
+    again: Again = False,
+) -> int:
+    """Learn from the stream and write numbered versions."""
+    if jump and start == "checkpoint":
+        raise UserError(
+            "--jump leaves the position of the version, but not where to",
+            "name the place with --start, such as --start earliest",
+            EX_USAGE,
+        )
+    effective = start_role("learn", config, set_)
+    from checkpoints.aliases import MOST_DIGITS
+    from daemon.learn.resume.options import LearnOptions
+    from daemon.learn.start import run
+
+    is_number = restart_from is not None and restart_from.isdecimal() and len(restart_from) <= MOST_DIGITS
+    number = int(restart_from) if restart_from is not None and is_number else None
+    options = LearnOptions(
+        exit_when_caught_up,
+        start,
+        number,
+        accept_gap,
+        jump,
+        accept_log,
+        again,
+        restart_name=restart_from if number is None else None,
+    )
+    return run(effective, options, partial(load, config, set_))
+
+
+def validate(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    exit_when_caught_up: Annotated[
+        bool,
+        typer.Option("--exit-when-caught-up", metavar="", help="Leave when the newest version is judged."),
+    ] = False,
+    beside_learn: Annotated[bool, typer.Option("--beside-learn", hidden=True)] = False,
+) -> int:
+    """Judge versions on the holdout stream: promote the best, stop when nothing improves."""
+    effective = start_role("validate", config, set_)
+    from daemon.validate.role import ValidateOptions, run
+
+    return run(
+        effective, ValidateOptions(exit_when_caught_up, beside_learn), load=partial(load, config, set_)
+    )
+
+
+def serve(*, config: ConfigOption = None, set_: SetOption = None) -> int:
+    """Answer queries by HTTP with what is learned, swapped in while it is learned."""
+    effective = start_role("serve", config, set_)
+    from daemon.serve.start import run
+
+    return run(effective, load=partial(load, config, set_))
+
+
+def up(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    exit_when_caught_up: Annotated[
+        bool, typer.Option("--exit-when-caught-up", metavar="", help="End when all is learned and judged.")
+    ] = False,
+) -> int:
+    """Run learn, validate and serve together; restart one that crashes."""
+    effective = load(config, set_)  # a mistake in the file is told once, not by every role
+    from daemon.runtime.logs import configure, get_logger
+    from daemon.runtime.signals import Signals
+    from daemon.runtime.watchdog import Notifier
+    from daemon.up.role_process import RoleProcess
+    from daemon.up.supervisor import RoleSpec, Supervisor, check_ports
+
+    http = effective.http
+    served = () if exit_when_caught_up else (http.serve_port,)
+    check_ports(http.host, (http.learn_port, http.validate_port, *served))
+    log_format = effective.log.format
+    prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    configure(effective.log.level, "console" if prefix else "json", "up")
+    shared = _arguments(config_file(config), set_, exit_when_caught_up)
+    # When caught up, validate goes on until it has judged what learn wrote last.
+    ends_all = effective.validate.on_stop == "exit" and not exit_when_caught_up
+    reader, writer = os.pipe()
+    with Signals() as signals, open(reader, "rb") as learning, open(writer, "wb") as at_work:
+        specs = [
+            # However long learn takes, validate waits: its stdin ends when learn has finished.
+            RoleSpec("learn", ("learn", *shared), ends_all, finished=at_work.close),
+            RoleSpec("validate", ("validate", *shared, "--beside-learn")),
+        ]
+        if not exit_when_caught_up:  # such a run has an end, and nobody to be served
+            specs.append(RoleSpec("serve", ("serve", *shared)))
+
+        def start(spec: RoleSpec) -> RoleProcess:
+            return RoleProcess(
+                spec.name, spec.arguments, prefix, stdin=learning if spec.name == "validate" else None
+            )
+
+        notifier = Notifier.of_this_process()
+        return Supervisor(specs, start, signals, get_logger(), notifier=notifier).run()
+
+
+def _arguments(file: Path | None, settings: Sequence[str] | None, exit_when_caught_up: bool) -> list[str]:
+    """The same file and overrides for every role."""
+    arguments = ["--config", str(file)] if file else []
+    for setting in settings or ():
+        arguments += ["--set", setting]
+    if exit_when_caught_up:
+        arguments.append("--exit-when-caught-up")
+    return arguments
+
+
+def resume(
+    *,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    reason: Annotated[
+        str,
+        typer.Option(metavar="TEXT", show_default=False, help="Why, for those who read the ledger later."),
+    ] = "asked for",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", metavar="", help="Tell what would be lifted; write nothing.")
+    ] = False,
+    json: JsonOption = False,
+) -> int:
+    """Let a stopped or paused learner go on from its position.
+
+    After a pause for poison, records up to the place of the pause no longer count against the limit.
+    """
+    from daemon.look.overview import read_entries
+    from daemon.models.resume import resumptions
+    from daemon.versions.storage import open_for_reading
+
+    _, ledger = open_for_reading(load(config, set_))
+    entries, notes = read_entries(ledger)
+    write_notes(notes)
+    found = resumptions(entries, reason)
+    written = [] if dry_run else [ledger.append(one.entry) for one in found]
+    if json:
+        lifted = [asdict(one.stop) for one in found]
+        write_json({"lifted": lifted, "written": [asdict(entry) for entry in written], "dry_run": dry_run})
+    else:
+        _print_lifted(found, dry_run)
+    return EX_OK
+
+
+def _print_lifted(found: list[Resumption], dry_run: bool) -> None:
+    for one in found:
+        what = "pause" if one.is_pause else "stop"
+        by = f" by {one.stop.by}" if one.stop.by else ""
+        typer.echo(f"{'would lift' if dry_run else 'lifted'} the {what}{by}: {one.stop.reason}")
+    if not found:
+        typer.echo("nothing is stopped or paused")

@@ -1,0 +1,267 @@
+"""[learner], [caps] and [keys]: the keys of every algorithm, and the table of them.
+
+Two algorithms may have a key of one name; it then has one type, since environment and command line give a
+value as text before the algorithm is known. Whatever imports numba is imported inside functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from daemon.config.values import Numbers, Section
+
+if TYPE_CHECKING:
+    from learners.caps import CapsConfig
+    from learners.hedge import HedgeConfig
+    from learners.multikernel.config import KernelConfig
+
+
+class LearnerConfig(Section):
+    """[learner]: the algorithm and its constants; each algorithm narrows `algorithm` to its name and adds its
+    own keys.
+    """
+
+    algorithm: str = Field("oasis", description="learning algorithm")
+    dedupe_window: int = Field(
+        100_000, ge=0, le=10_000_000, description="newest event ids known; one sent again is dropped; 0 off"
+    )
+
+
+class ForgetKeys(LearnerConfig):
+    """What [learner] has for learners that forget: see `learners.tether`."""
+
+    pull_every: int = Field(
+        0, ge=0, description="pull what is learned to its start after this many accepted events; 0 never"
+    )
+    decay: float = Field(0.0, ge=0, lt=1, description="share of what is learned that a pull takes away")
+
+    @model_validator(mode="after")
+    def _pulls_need_a_time(self) -> ForgetKeys:
+        pulls = [name for name in ("decay", "radius") if name in type(self).model_fields]
+        if any(getattr(self, name) for name in pulls) and not self.pull_every:
+            raise ValueError(f"{' and '.join(pulls)} without pull_every pull nothing: set it, say to 10000")
+        if self.pull_every and not any(getattr(self, name) for name in pulls):
+            raise ValueError(f"pull_every without {' or '.join(pulls)} does nothing: set one or leave it out")
+        return self
+
+
+class PullKeys(ForgetKeys):
+    """What [learner] has for learners of matrices."""
+
+    radius: float = Field(
+        0.0, ge=0, allow_inf_nan=False, description="largest ||W - I||_F after a pull; 0 no ceiling"
+    )
+
+
+class DissimKeys(PullKeys):
+    """[learner] with algorithm = "dissim-oasis"."""
+
+    algorithm: Literal["dissim-oasis"] = Field("dissim-oasis", description="learning algorithm")
+    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
+
+
+class LegoKeys(PullKeys):
+    """[learner] with algorithm = "lego"."""
+
+    algorithm: Literal["lego"] = Field("lego", description="learning algorithm")
+    eta: float = Field(0.01, gt=0, le=1e18, description="weight of the loss against the LogDet divergence")
+
+
+MAX_AVERAGED_C = 1e6
+"""That of `learners.averaged`, whose import brings numba in."""
+
+
+class OasisKeys(PullKeys):
+    """[learner] with algorithm = "oasis"."""
+
+    algorithm: Literal["oasis"] = Field("oasis", description="learning algorithm")
+    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
+    psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
+
+
+class AveragedKeys(LearnerConfig):
+    """[learner] with algorithm = "oasis-averaged"."""
+
+    algorithm: Literal["oasis-averaged"] = Field("oasis-averaged", description="learning algorithm")
+    C: float = Field(0.1, gt=0, le=MAX_AVERAGED_C, description="aggressiveness: largest step size tau")
+    symmetric: Literal["off", "online"] = Field("off", description="online keeps W symmetric after each step")
+
+
+class HedgeKeys(LearnerConfig):
+    """How kernels are weighed."""
+
+    combine: Literal["hedge", "share", "discount", "margins", "uniform", "given"] = Field(
+        "share", description="weights of the kernels: hedge as printed, or a rule that never ends in a corner"
+    )
+    beta: float = Field(0.99, gt=0, lt=1, description="hedge, share, discount: factor of a mistake")
+    share: float = Field(1e-3, ge=0, le=1, description="share: what every weight gives away each round")
+    discount: float = Field(0.999, gt=0, le=1, description="discount: memory of mistakes per round")
+    theta_C: float = Field(0.1, gt=0, allow_inf_nan=False, description="margins: largest step of the weights")
+    weights: Numbers = Field(default_factory=list, description="given: one weight per kernel")
+
+    @model_validator(mode="after")
+    def _weights_belong_to_given(self) -> HedgeKeys:
+        self.hedge()
+        return self
+
+    def hedge(self) -> HedgeConfig:
+        """The learner's own settings. Raises ConfigError."""
+        from learners.hedge import HedgeConfig  # brings numba in, which most commands do without
+
+        return HedgeConfig(
+            self.combine, self.beta, self.share, self.discount, self.theta_C, tuple(self.weights)
+        )
+
+
+class OmksMapsKeys(HedgeKeys, PullKeys):
+    """[learner] with algorithm = "omks-maps"."""
+
+    algorithm: Literal["omks-maps"] = Field("omks-maps", description="learning algorithm")
+    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+
+
+class KernelKeys(Section):
+    """[[learner.kernels]]: a kernel of each view, or of those that are named."""
+
+    kind: Literal["rbf", "cosine", "linear", "polynomial", "intersection"] = Field(
+        description="which kernel of two vectors"
+    )
+    sigma: float = Field(1.0, ge=1e-3, le=1e3, description="rbf: width, times the mean distance of objects")
+    scale: float = Field(1.0, ge=1e-3, le=1e3, description="polynomial: (scale x^T y + shift)^degree")
+    shift: float = Field(1.0, ge=0, le=1e3, description="polynomial: see scale")
+    degree: int = Field(2, ge=1, le=16, description="polynomial: see scale")
+    views: list[str] = Field(default_factory=list, description="of these views alone; none: of every view")
+
+    def kernel(self) -> KernelConfig:
+        """The learner's own settings."""
+        from learners.multikernel.config import (
+            KernelConfig,  # brings numba in, which most commands do without
+        )
+
+        return KernelConfig(self.kind, self.sigma, self.scale, self.shift, self.degree)
+
+
+def _printed() -> list[KernelKeys]:
+    """The four kernels that the paper builds on each kind of feature."""
+    from learners.multikernel.config import PRINTED  # brings numba in, which most commands do without
+
+    return [KernelKeys.model_validate({"kind": one.kind, "sigma": one.sigma}) for one in PRINTED]
+
+
+class SupportKeys(LearnerConfig):
+    """What [learner] has for learners over a support set."""
+
+    C: float = Field(0.1, gt=0, allow_inf_nan=False, description="aggressiveness: largest step size tau")
+    kernels: list[KernelKeys] = Field(
+        default_factory=_printed, min_length=1, description="kernels; a view that none names plays no part"
+    )
+    triplets: int = Field(5_000, ge=1, le=10_000_000, description="budget: most triplets kept")
+    objects: int = Field(5_000, ge=3, le=30_000_000, description="budget: most distinct objects kept")
+    evict: Literal["oldest", "smallest"] = Field(
+        "oldest", description="which triplet goes: longest untouched, or of the least taus"
+    )
+
+
+class OksKeys(SupportKeys):
+    """[learner] with algorithm = "oks"."""
+
+    algorithm: Literal["oks"] = Field("oks", description="learning algorithm")
+
+
+class OmksKeys(SupportKeys, HedgeKeys):
+    """[learner] with algorithm = "omks"."""
+
+    algorithm: Literal["omks"] = Field("omks", description="learning algorithm")
+
+
+class SomlTgKeys(ForgetKeys):
+    """[learner] with algorithm = "soml-tg"."""
+
+    algorithm: Literal["soml-tg"] = Field("soml-tg", description="learning algorithm")
+    eta: float = Field(1.0, gt=0, le=1e18, description="learning rate")
+    lam: float = Field(1e-5, ge=0, le=1e18, description="lambda, the weight of the L1 norm; 0 keeps all")
+
+
+class SomlDaKeys(ForgetKeys):
+    """[learner] with algorithm = "soml-da"."""
+
+    algorithm: Literal["soml-da"] = Field("soml-da", description="learning algorithm")
+    gamma: float = Field(1e-2, gt=0, le=1e18, description="inertia: w grows as 1 / gamma (1e-4 for labels)")
+    rho: float = Field(1.0, ge=0, le=1e18, description="sparsity that fades as 1 / sqrt(events)")
+    lam: float = Field(1e-6, ge=0, le=1e18, description="lambda, sparsity that stays")
+
+
+DEFAULT = "oasis"
+
+LEARNERS: Mapping[str, type[LearnerConfig]] = {
+    "oasis": OasisKeys,
+    "oasis-averaged": AveragedKeys,
+    "dissim-oasis": DissimKeys,
+    "lego": LegoKeys,
+    "soml-tg": SomlTgKeys,
+    "soml-da": SomlDaKeys,
+    "omks-maps": OmksMapsKeys,
+    "oks": OksKeys,
+    "omks": OmksKeys,
+}
+"""Algorithm -> its keys."""
+
+
+def learner_keys(table: Any) -> type[LearnerConfig]:
+    """The keys that a table [learner] is checked with: those of its algorithm, the default's without one."""
+    named = table.get("algorithm", DEFAULT) if isinstance(table, Mapping) else DEFAULT
+    return LEARNERS.get(named, LEARNERS[DEFAULT]) if isinstance(named, str) else LEARNERS[DEFAULT]
+
+
+def owner(name: str) -> type[Section] | None:
+    """The keys in which a key of [learner] stands first; None when no algorithm has it."""
+    return next((keys for keys in LEARNERS.values() if name in keys.model_fields), None)
+
+
+def owners(name: str) -> list[str]:
+    """The algorithms that have a key."""
+    return [algorithm for algorithm, keys in LEARNERS.items() if name in keys.model_fields]
+
+
+def all_keys() -> list[str]:
+    """Every key of every algorithm, each once, in order."""
+    return list(dict.fromkeys(name for keys in LEARNERS.values() for name in keys.model_fields))
+
+
+Cap = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class CapsKeys(Section):
+    """[caps]: steps summed up over the newest events; what exceeds a cap is not learned but a dead letter."""
+
+    window: int = Field(
+        100_000, ge=1, le=10_000_000, description="newest events, of those let in, that a cap sums over"
+    )
+    source: Cap = Field(0.0, description="most full steps (tau = C) of the events of one src; 0 no cap")
+    query: Cap = Field(0.0, description="most full steps of the events with one query; 0 no cap")
+    item: Cap = Field(0.0, description="most full steps that click or skip one item; 0 no cap")
+
+    @property
+    def as_learned(self) -> CapsConfig:
+        """What the learner goes by: without any cap, the window means nothing."""
+        from learners.caps import CapsConfig  # brings numba in, which most commands do without
+
+        caps = CapsConfig(self.window, self.source, self.query, self.item)
+        return caps if caps.any else CapsConfig()
+
+
+class KeysConfig(Section):
+    """[keys]: with slots above 0, each event is learned by the model of its field `key`, and by no other."""
+
+    slots: int = Field(0, ge=0, le=100_000, description="most models at once; 0: one model for all events")
+    when_full: Literal["refuse", "evict"] = Field(
+        "refuse", description="a new key when all slots are taken: refused, or the longest silent one goes"
+    )
+    evict_after: int = Field(
+        100_000, ge=0, le=2**53, description="evict: least events of all keys since the last one of who goes"
+    )
