@@ -1,0 +1,91 @@
+"""The Python in the pages works: a catalog written as shown loads, an event sent as shown is one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import kafka
+import numpy as np
+import pytest
+
+from learners import ServingForm
+from streams.catalog import load_catalog
+from streams.codec import decode_event
+
+ROOT = Path(__file__).parents[2]
+
+
+def snippet(page: str, containing: str) -> str:
+    """The one Python block of a page that has these words."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    (found,) = [block for block in blocks if containing in block]
+    return str(found)
+
+
+def run(page: str, containing: str, **names: Any) -> dict[str, Any]:
+    """Run it with these names known; the names it leaves."""
+    exec(compile(snippet(page, containing), page, "exec"), names)
+    return names
+
+
+def test_a_catalog_from_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    features = np.arange(6, dtype=np.float64).reshape(3, 2)
+    run("docs/your-own-data.md", "save_file", ids=["a", "zoë", "c"], features=features)
+    catalog = load_catalog("items.safetensors")
+    assert list(catalog.ids) == ["a", "zoë", "c"]
+    np.testing.assert_array_equal(catalog.views["x"].values, features)
+
+
+def test_a_catalog_from_json_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": name, "x": [number, 1.0]} for number, name in enumerate("ab")]
+    Path("items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("docs/your-own-data.md", "save_catalog")
+    assert list(load_catalog("items.safetensors").ids) == ["a", "b"]
+
+
+class _Producer:
+    """Stands in for the client: keeps what is sent."""
+
+    sent: list[tuple[str, bytes, bytes]]
+
+    def __init__(self, **settings: Any) -> None:
+        self.sent = []
+
+    def send(self, topic: str, key: bytes, value: bytes) -> None:
+        self.sent.append((topic, key, value))
+
+    def flush(self) -> None:
+        pass
+
+
+def test_an_event_sent_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "KafkaProducer", _Producer)
+    ((topic, _, value),) = run("docs/kafka.md", "KafkaProducer")["producer"].sent
+    event = decode_event(value)
+    assert topic == "clicks"
+    assert (event.query.id, event.clicked.id, event.skipped.id) == ("thing-7", "thing-209", "thing-20")
+
+
+def test_the_learners_in_a_few_lines() -> None:
+    chance = np.random.default_rng(0)
+    query, clicked, skipped = chance.standard_normal((3, 300), np.float32)
+    queries, items = (
+        chance.standard_normal((2, 300), np.float32),
+        chance.standard_normal((5, 300), np.float32),
+    )
+    names = run(
+        "docs/learners.md",
+        "Oasis",
+        query=query,
+        clicked=clicked,
+        skipped=skipped,
+        queries=queries,
+        items=items,
+    )
+    assert isinstance(names["form"], ServingForm)
+    assert names["scores"].shape == (2, 5)
