@@ -7,12 +7,10 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from streams import poison, wire
+from streams import limits, poison, wire
 from streams.event import Event, Impression, ObjectRef, SparseVector, Vector
+from streams.limits import MAX_MAGNITUDE
 from streams.poison import Poison
-
-MAX_MAGNITUDE = 1e18
-"""Largest absolute value of a coordinate: a product of two stays inside float32, which ends at 3.4e38."""
 
 
 def check_vector(vector: Vector, where: str = "vector") -> None:
@@ -41,7 +39,7 @@ def check_object(ref: ObjectRef, where: str = "object") -> None:
         check_vector(vector, where)
 
 
-_SURELY_FITS = wire.MAX_TEXT_BYTES // 4
+_SURELY_FITS = limits.MAX_TEXT_BYTES // 4
 """Characters that fit the limit on a text whatever they are: UTF-8 has at most 4 bytes for each."""
 
 
@@ -57,7 +55,7 @@ def encode_event(event: Event) -> bytes:
         "s": object_fields(event.skipped, "s"),
     }
     if event.weight != 1.0:
-        fields["w"] = _number(event.weight, "w", wire.MAX_WEIGHT)
+        fields["w"] = _number(event.weight, "w", limits.MAX_WEIGHT)
     _add_texts(fields, src=event.source, imp=event.impression)
     if event.propensity is not None:
         fields["prop"] = _number(event.propensity, "prop", 1.0)
@@ -97,8 +95,8 @@ def encode_impression(impression: Impression) -> bytes:
     shown, clicked = len(impression.shown), list(impression.clicked)
     if not shown:
         raise Poison(poison.WRONG_TYPE, "shown is not a list of at least one object")
-    if shown > wire.MAX_SHOWN:
-        raise Poison(poison.TOO_LARGE, f"{shown} objects shown, the limit is {wire.MAX_SHOWN}")
+    if shown > limits.MAX_SHOWN:
+        raise Poison(poison.TOO_LARGE, f"{shown} objects shown, the limit is {limits.MAX_SHOWN}")
     wire.check_ts(impression.ts)
     wire.check_clicked(clicked, shown)
     fields: dict[str, Any] = {
@@ -156,8 +154,8 @@ def object_fields(ref: ObjectRef, where: str) -> dict[str, Any]:
         return {**fields, "x": _checked_vector(ref.x, where)}
     if ref.x is not None or not ref.views:
         raise Poison(poison.BAD_OBJECT, f"{where} has both x and views, or no view")
-    if len(ref.views) > wire.MAX_MAP_ENTRIES:
-        raise Poison(poison.TOO_LARGE, f"{where}: more than {wire.MAX_MAP_ENTRIES} views")
+    if len(ref.views) > limits.MAX_MAP_ENTRIES:
+        raise Poison(poison.TOO_LARGE, f"{where}: more than {limits.MAX_MAP_ENTRIES} views")
     views = {_text(name, where): _checked_vector(vector, where) for name, vector in ref.views.items()}
     return {**fields, "views": views}
 
@@ -202,8 +200,8 @@ def vector_of(raw: wire.RawVector) -> Vector:
 def _text(raw: Any, where: str) -> str:
     """A text that can be read again: not empty, at most 512 bytes (`pack` sees to valid UTF-8)."""
     wire.check_text(raw, where)
-    if len(raw) > _SURELY_FITS and len(raw.encode("utf-8", "surrogatepass")) > wire.MAX_TEXT_BYTES:
-        raise Poison(poison.TOO_LARGE, f"{where}: a text of more than {wire.MAX_TEXT_BYTES} bytes")
+    if len(raw) > _SURELY_FITS and len(raw.encode("utf-8", "surrogatepass")) > limits.MAX_TEXT_BYTES:
+        raise Poison(poison.TOO_LARGE, f"{where}: a text of more than {limits.MAX_TEXT_BYTES} bytes")
     return str(raw)
 
 
@@ -221,7 +219,7 @@ def _add_texts(fields: dict[str, Any], **optional: str | None) -> None:
 
 
 def _version_of(key: str | None) -> int:
-    return wire.FORMAT_VERSION if key is None else wire.KEYED_VERSION
+    return limits.FORMAT_VERSION if key is None else limits.KEYED_VERSION
 
 
 def _add_key(fields: dict[str, Any], key: str | None) -> None:
@@ -236,6 +234,6 @@ def pack(fields: dict[str, Any]) -> bytes:
         packed: bytes = msgpack.packb(fields)
     except UnicodeEncodeError:
         raise Poison(poison.BAD_TEXT) from None
-    if len(packed) > wire.MAX_VALUE_BYTES:
-        raise Poison(poison.TOO_LARGE, f"{len(packed)} bytes, the limit is {wire.MAX_VALUE_BYTES}")
+    if len(packed) > limits.MAX_VALUE_BYTES:
+        raise Poison(poison.TOO_LARGE, f"{len(packed)} bytes, the limit is {limits.MAX_VALUE_BYTES}")
     return packed

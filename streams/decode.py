@@ -21,10 +21,11 @@ from streams import poison
 from streams.catalog import Catalog
 from streams.event import Float32Array, Int64Array, SpaceSpec
 from streams.ids import UInt64Array, hash_ids
+from streams.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from streams.poison import DeadLetter, Poison
 from streams.resolve import Parts, Resolver, RoleColumns, build_role
 from streams.source import RecordBatch
-from streams.wire import MAX_KEY_BYTES, MAX_VALUE_BYTES, read_event
+from streams.wire import read_event
 
 
 @dataclass(frozen=True, slots=True)

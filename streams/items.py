@@ -8,17 +8,13 @@ from typing import Any, Literal
 
 import msgpack
 
-from streams import poison, wire
+from streams import limits, poison, wire
 from streams.codec import check_object, object_fields, pack, vector_of
 from streams.event import UNNAMED_VIEW, ObjectRef
+from streams.limits import MAX_SHOWN_TEXT_BYTES, MAX_TAGS
 from streams.poison import Poison
 from streams.source import OutRecord
 from streams.wire import RawVector
-
-MAX_SHOWN_TEXT_BYTES = 4096
-"""Longest `title`, `text` and `image`, in UTF-8."""
-MAX_TAGS = 32
-"""Tags of one item."""
 
 _HEAD = frozenset(("v", "op", "id"))
 _SHOWN = ("title", "text", "image")
@@ -74,11 +70,11 @@ def encode_item(item: ItemPut | ItemRemove) -> bytes:
     """The one canonical encoding; raises Poison for whatever `decode_item` would refuse."""
     if isinstance(item, ItemRemove):
         _check_short(item.id, "id")
-        return pack({"v": wire.FORMAT_VERSION, "op": "remove", "id": item.id})
+        return pack({"v": limits.FORMAT_VERSION, "op": "remove", "id": item.id})
     if item.item.id is None or item.item.features() is None:
         raise Poison(poison.BAD_OBJECT, "an item has an id, and exactly one of x and views")
     found = object_fields(item.item, "the item")
-    fields = {"v": wire.FORMAT_VERSION, "op": "put", "id": found.pop("id"), **found}
+    fields = {"v": limits.FORMAT_VERSION, "op": "put", "id": found.pop("id"), **found}
     if item.space is not None:
         _check_short(item.space, "sp")
         fields["sp"] = item.space
@@ -102,7 +98,7 @@ def decode_item(value: bytes | None, key: bytes | None) -> ItemPut | ItemRemove:
     return ItemPut(ref, raw.display, raw.space)
 
 
-def read_item(value: bytes | None, key: bytes | None, max_bytes: int = wire.MAX_VALUE_BYTES) -> RawItem:
+def read_item(value: bytes | None, key: bytes | None, max_bytes: int = limits.MAX_VALUE_BYTES) -> RawItem:
     """The structure of an item record; raises Poison, and nothing else, whatever the bytes."""
     fields = wire.open_map(
         wire.unpack(value, max_bytes, max_list=MAX_TAGS, max_text=MAX_SHOWN_TEXT_BYTES), "the item"
@@ -195,7 +191,7 @@ def _check_head(fields: Mapping[str, Any], key: bytes | None) -> None:
 
 def _check_short(text: Any, where: str) -> None:
     wire.check_text(text, where)
-    _check_bytes(text, where, wire.MAX_TEXT_BYTES)
+    _check_bytes(text, where, limits.MAX_TEXT_BYTES)
 
 
 def _check_bytes(text: str, where: str, most: int) -> None:

@@ -10,15 +10,9 @@ from itertools import islice
 from threading import Condition
 
 from streams.errors import LogMismatch, OffsetExpired, PartitionMissing, TopicMissing
+from streams.limits import MAX_POLL_BYTES, MAX_RECORD_BYTES
 from streams.partitions import Bounds, assigned, check_positions, limits, place_records, record_bytes
-from streams.source import (
-    MAX_POLL_BYTES,
-    MAX_RECORD_BYTES,
-    UNKNOWN,
-    OutRecord,
-    RecordBatch,
-    TopicIdentity,
-)
+from streams.source import UNKNOWN, OutRecord, RecordBatch, TopicIdentity
 
 _Stored = tuple[int, OutRecord]
 """Timestamp in ms, record."""

@@ -17,7 +17,8 @@ from hashlib import blake2b
 from streams.codec import raw_vector
 from streams.errors import OffsetAhead, OffsetExpired, PartitionMissing, RecordRefused, StreamError
 from streams.event import ObjectRef
-from streams.source import MAX_RECORD_BYTES, OutRecord, Source
+from streams.limits import MAX_RECORD_BYTES
+from streams.source import OutRecord, Source
 
 
 def route_key(query: ObjectRef) -> bytes:

@@ -6,12 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-MAX_RECORD_BYTES = 16 * 1024 * 1024
-"""Key, value and headers of one record together; no sink takes more (`RecordRefused`), some take less."""
-
-MAX_POLL_BYTES = 64 * 1024 * 1024
-"""A poll stops adding records once their values pass this many bytes, so that memory stays bounded."""
-
 Headers = tuple[tuple[str, bytes], ...]
 
 UNKNOWN: Mapping[int, str] = {}

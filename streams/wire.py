@@ -14,17 +14,18 @@ import msgpack
 
 from streams import poison
 from streams.event import UNNAMED_VIEW
+from streams.limits import (
+    FORMAT_VERSION,
+    KEYED_VERSION,
+    MAX_KEY_BYTES,
+    MAX_MAP_ENTRIES,
+    MAX_SHOWN,
+    MAX_TEXT_BYTES,
+    MAX_TS,
+    MAX_VALUE_BYTES,
+    MAX_WEIGHT,
+)
 from streams.poison import Poison
-
-FORMAT_VERSION, KEYED_VERSION = 1, 2
-"""Events and impressions are of the second where they have a key: who reads 1 alone refuses these only."""
-MAX_VALUE_BYTES = 1024 * 1024
-MAX_TEXT_BYTES = 512
-MAX_KEY_BYTES = 64
-MAX_MAP_ENTRIES = 32
-MAX_SHOWN = 1000
-MAX_TS = 2**53 - 1
-MAX_WEIGHT = 1e6
 
 RawVector = bytes | list[bytes]
 """A vector as it is on the wire: dense bytes, or [index bytes, value bytes]."""

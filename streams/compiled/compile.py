@@ -49,7 +49,7 @@ def _cache_folder() -> str | None:
 def sources_digest(folder: Path) -> str:
     """Of all that machine code is made of: the sources in `folder`, and the format's limits beside it."""
     digest = hashlib.sha256()
-    for source in [*sorted(folder.glob("*.py")), folder.parent / "wire.py"]:
+    for source in [*sorted(folder.glob("*.py")), folder.parent / "limits.py"]:
         digest.update(hashlib.sha256(source.read_bytes()).digest())
     return digest.hexdigest()[:16]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from streams.compiled.compile import inlined
-from streams.wire import MAX_TEXT_BYTES
+from streams.limits import MAX_TEXT_BYTES
 
 UNUSUAL = -1
 """Not what an ordinary event has here: the plain decoder has to look at the record."""

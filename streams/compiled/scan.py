@@ -25,7 +25,7 @@ from streams.compiled.headers import (
     text,
     whole_number,
 )
-from streams.wire import FORMAT_VERSION, KEYED_VERSION, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_TS, MAX_WEIGHT
+from streams.limits import FORMAT_VERSION, KEYED_VERSION, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_TS, MAX_WEIGHT
 
 from numba import types  # isort: skip
 

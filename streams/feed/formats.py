@@ -9,21 +9,13 @@ from typing import Any
 
 from streams.feed.inputs import Input
 from streams.feed.items import FeedError, Placed
-from streams.feed.options import ReaderOptions
+from streams.feed.options import FORMATS, IMPRESSIONS, MSGPACK, RELEVANCE, TRIPLETS, UBI, ReaderOptions
 from streams.feed.readers.native import read_binary, read_impressions, read_triplets
 from streams.feed.readers.relevance import read_relevance
 from streams.feed.readers.ubi import read_ubi, unwrapped
 
-TRIPLETS = "triplets"
-MSGPACK = "msgpack"
-IMPRESSIONS = "impressions"
-RELEVANCE = "relevance"
-UBI = "ubi"
-UBI_QUERIES = "ubi-queries"
-UBI_EVENTS = "ubi-events"
-
-FORMATS = (IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE)
-"""What `--format` takes; which side of UBI a file holds is always told from its first line."""
+UBI_QUERIES, UBI_EVENTS = "ubi-queries", "ubi-events"
+"""The two sides of UBI, as `detect` tells them apart."""
 
 Reader = Callable[[Input, ReaderOptions], Iterator[Placed]]
 

@@ -4,7 +4,8 @@ A rule is a pure function of the length of the shown list and the clicked ranks 
 distinct). It returns pairs (clicked, skipped) of ranks in a fixed order: by clicked rank, then by skipped
 rank.
 
-Importing this module is cheap: it imports no reader.
+The names of formats, rules and pairs are here for the command line too: importing this module is cheap, for it
+imports no reader.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE = "impressions", "triplets", "msgpack", "ubi", "relevance"
+FORMATS = (IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE)
+"""What `--format` takes; which side of UBI a file holds is always read off its first line."""
+
 PAIRS = ("items", "queries", "co_click")
+"""What `--pairs` takes: where the triplets of a relevance table come from."""
 
 
 @dataclass(frozen=True, slots=True)

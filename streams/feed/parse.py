@@ -19,8 +19,7 @@ from streams.event import ObjectRef, SparseVector, Vector
 from streams.feed import items as reasons
 from streams.feed.inputs import MAX_LINE_BYTES, Input, InputLine
 from streams.feed.items import BadItemError, Dropped, Item, Placed
-
-MAX_INDEX = 2**31 - 1
+from streams.limits import MAX_INDEX
 
 
 def json_map(line: bytes) -> dict[str, Any]:

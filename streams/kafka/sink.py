@@ -9,8 +9,9 @@ from streams.errors import RecordRefused
 from streams.kafka.admin import Admin
 from streams.kafka.clients.protocol import ProducerClient, make_producer
 from streams.kafka.preflight import preflight
+from streams.limits import MAX_RECORD_BYTES
 from streams.partitions import place_records, record_bytes
-from streams.source import MAX_RECORD_BYTES, OutRecord, TopicIdentity
+from streams.source import OutRecord, TopicIdentity
 
 _AROUND = 1024
 """Bytes that Kafka puts around a record: 61 for its batch, 40 for lengths and times, 10 for each header.

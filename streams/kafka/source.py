@@ -30,8 +30,9 @@ from streams.kafka.damage import (
     look_back,
 )
 from streams.kafka.preflight import preflight
+from streams.limits import MAX_POLL_BYTES
 from streams.partitions import Bounds, assigned, check_positions
-from streams.source import MAX_POLL_BYTES, UNKNOWN, RecordBatch, TopicIdentity
+from streams.source import UNKNOWN, RecordBatch, TopicIdentity
 
 
 class Connection:

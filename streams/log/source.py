@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 
 from streams.errors import LogMismatch, OffsetExpired, PartitionMissing
+from streams.limits import MAX_POLL_BYTES, MAX_RECORD_BYTES
 from streams.log.database import (
     BUSY_TIMEOUT_S,
     check_same_file,
@@ -19,15 +20,7 @@ from streams.log.database import (
 )
 from streams.log.topics import find_topic, first_at_least
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
-from streams.source import (
-    MAX_POLL_BYTES,
-    MAX_RECORD_BYTES,
-    UNKNOWN,
-    Headers,
-    OutRecord,
-    RecordBatch,
-    TopicIdentity,
-)
+from streams.source import UNKNOWN, Headers, OutRecord, RecordBatch, TopicIdentity
 
 
 class OpenLog:

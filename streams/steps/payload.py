@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from streams.event import Column, DenseColumn, SparseColumn
+from streams.limits import MAX_KEY_BYTES
 from streams.poison import Poison
 from streams.steps.segment import BAD_VECTORS, OUT_OF_RANGE, BadSegment, Steps, Taken, Triplets
-from streams.wire import MAX_KEY_BYTES, check_key
+from streams.wire import check_key
 
 CSR, DENSE = "csr", "dense"
 TAU, WEIGHT, NUMBER, KEY = "<f4", "<f8", "<i8", f"S{MAX_KEY_BYTES}"

@@ -14,8 +14,8 @@ import numpy as np
 
 import streams
 from streams.compiled.reading import RecordScanner, _places
+from streams.limits import MAX_KEY_BYTES
 from streams.resolve import RoleColumns
-from streams.wire import MAX_KEY_BYTES
 from tests.fuzz.cases import Case
 from tests.fuzz.compare import role_facts
 

@@ -5,7 +5,6 @@ import pytest
 
 from streams import poison
 from streams.codec import (
-    MAX_MAGNITUDE,
     check_object,
     check_vector,
     decode_event,
@@ -14,6 +13,7 @@ from streams.codec import (
     encode_impression,
 )
 from streams.event import Event, Impression, ObjectRef, SpaceSpec, SparseVector, ViewSpec
+from streams.limits import MAX_MAGNITUDE
 from streams.poison import Poison
 from streams.resolve import gather_objects
 

@@ -94,9 +94,9 @@ def test_the_cache_folder_changes_with_any_source(tmp_path):
     folder = tmp_path / "streams" / "compiled"
     here = Path(compiler.__file__).parent
     shutil.copytree(here, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(here.parent / "wire.py", folder.parent)
+    shutil.copy(here.parent / "limits.py", folder.parent)
     digests = {compiler.sources_digest(folder)}
-    sources = [*sorted(folder.glob("*.py")), folder.parent / "wire.py"]
+    sources = [*sorted(folder.glob("*.py")), folder.parent / "limits.py"]
     for source in sources:
         source.write_text(source.read_text() + "# changed\n")
         digests.add(compiler.sources_digest(folder))

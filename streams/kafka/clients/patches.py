@@ -33,7 +33,8 @@ from kafka.record import default_records, legacy_records
 from streams.errors import StreamError
 from streams.event import Int64Array
 from streams.kafka.clients.protocol import Overfull
-from streams.source import MAX_POLL_BYTES, Headers
+from streams.limits import MAX_POLL_BYTES
+from streams.source import Headers
 
 _GZIP = 16 + zlib.MAX_WBITS
 

@@ -12,9 +12,10 @@ from streams.errors import (
     RecordRefused,
     TopicMissing,
 )
+from streams.limits import MAX_RECORD_BYTES
 from streams.open import ensure_topic, open_sink, open_source
 from streams.partitions import partition_of
-from streams.source import MAX_RECORD_BYTES, OutRecord
+from streams.source import OutRecord
 
 DAY_MS = 86_400_000
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from streams.event import DenseColumn, SparseColumn
 from streams.steps import codec
-from streams.steps import codec as joining
 from streams.steps.codec import ROOM, Joiner, encode_segment
 from streams.steps.segment import (
     BAD_HASH,
@@ -214,9 +213,9 @@ def test_sizes_are_limited_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(BadSegment) as refused:
         encode_segment(PLACE, SPARSE, GENESIS, ROOM)
     assert refused.value.reason == TOO_LARGE
-    monkeypatch.setattr(joining, "MAX_SEGMENT_BYTES", 50)
-    assert refusal(Joiner(), parts()) == TOO_LARGE
+    records = parts()
     monkeypatch.setattr(codec, "MAX_SEGMENT_BYTES", 50)
+    assert refusal(Joiner(), records) == TOO_LARGE
     with pytest.raises(BadSegment) as refused:
         encode_segment(PLACE, SPARSE, GENESIS, ROOMY)
     assert refused.value.reason == TOO_LARGE
