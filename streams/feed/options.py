@@ -4,7 +4,7 @@ A rule is a pure function of the length of the shown list and the clicked ranks 
 distinct). It returns pairs (clicked, skipped) of ranks in a fixed order: by clicked rank, then by skipped
 rank.
 
-The names of formats, rules and pairs are here for the command line too: importing this module is cheap, for it
+The command line takes the names of formats, rules and pairs from here: importing this module is cheap, it
 imports no reader.
 """
 
