@@ -15,12 +15,9 @@ from daemon.config.space import ViewKeys
 from daemon.config.stream import StreamConfig
 from daemon.config.values import Judgments, PositiveDuration, Section, parse_duration
 from daemon.exits import UserError
+from streams.limits import MAX_MAP_ENTRIES, MAX_TEXT_BYTES
 
 Origin = Literal["default", "file", "env", "cli"]
-MAX_VIEWS = 32
-"""Views of one object on the wire."""
-MAX_NAME_BYTES = 512
-"""Longest text on the wire, bytes of UTF-8."""
 
 
 class SpaceConfig(Section):
@@ -32,11 +29,11 @@ class SpaceConfig(Section):
 
     @model_validator(mode="after")
     def _views_fit_the_format(self) -> SpaceConfig:
-        if len(self.views) > MAX_VIEWS:
-            raise ValueError(f"{len(self.views)} views; an event carries at most {MAX_VIEWS}")
+        if len(self.views) > MAX_MAP_ENTRIES:
+            raise ValueError(f"{len(self.views)} views; an event carries at most {MAX_MAP_ENTRIES}")
         for name in self.views:
-            if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
-                raise ValueError(f"view name {name[:20]!r}: expected 1 to {MAX_NAME_BYTES} bytes of UTF-8")
+            if not 0 < len(name.encode()) <= MAX_TEXT_BYTES:
+                raise ValueError(f"view name {name[:20]!r}: expected 1 to {MAX_TEXT_BYTES} bytes of UTF-8")
         return self
 
 

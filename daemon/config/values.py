@@ -9,6 +9,8 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
+from streams.limits import MAX_VALUE_BYTES
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _BYTES = {
     "B": 1,
@@ -69,10 +71,6 @@ class Section(BaseModel):
         return value
 
 
-MAX_RECORD_BYTES = 1 << 20
-"""Largest event and impression that the wire format has, bytes."""
-
-
 def _positive_duration(text: str) -> str:
     if parse_duration(text) <= 0:
         raise ValueError("expected a duration above zero")
@@ -90,7 +88,7 @@ def _size(text: str) -> str:
 
 
 def _record_size(text: str) -> str:
-    if parse_size(_size(text)) > MAX_RECORD_BYTES:
+    if parse_size(_size(text)) > MAX_VALUE_BYTES:
         raise ValueError("expected at most 1MiB: the format of events and impressions has no larger ones")
     return text
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import learners.kernels.checks
+import learners.keyed
 from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size
-from daemon.config import schema as model
-from daemon.config import values as types
 from daemon.config.sources import flatten
 from daemon.config.stream import KafkaConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
-from streams import wire
+from streams import limits
 
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "tripletd.toml"
 NO_ENV: dict[str, str] = {}
@@ -339,9 +339,9 @@ def test_the_template_loads_as_it_is(tmp_path: Path) -> None:
     assert load_config(path, environ=NO_ENV).space.views["x"].dim == 300
 
 
-def test_the_limits_of_the_configuration_are_those_of_the_wire() -> None:
-    assert (types.MAX_RECORD_BYTES, model.MAX_VIEWS) == (wire.MAX_VALUE_BYTES, wire.MAX_MAP_ENTRIES)
-    assert model.MAX_NAME_BYTES == wire.MAX_TEXT_BYTES
+def test_the_limits_of_learners_are_those_of_the_wire() -> None:
+    assert learners.keyed.MAX_KEY_BYTES == limits.MAX_KEY_BYTES
+    assert learners.kernels.checks.MAX_MAGNITUDE == limits.MAX_MAGNITUDE
 
 
 def test_32_views_with_long_names_are_taken(tmp_path: Path) -> None:

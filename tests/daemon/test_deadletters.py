@@ -7,8 +7,9 @@ from typing import Any
 
 from daemon.dead_letters import ROOM_FOR_HEADERS, fitted, send_durably
 from streams.errors import StreamUnavailable
+from streams.limits import MAX_RECORD_BYTES
 from streams.poison import DeadLetter
-from streams.source import MAX_RECORD_BYTES, OutRecord
+from streams.source import OutRecord
 
 
 class FlakySink:

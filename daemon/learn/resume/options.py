@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from daemon.config.values import parse_duration
 from daemon.exits import EX_USAGE, UserError
-from streams.wire import MAX_TS
+from streams.limits import MAX_TS
 
 START_HELP = (
     'checkpoint, earliest, latest, ts=2026-01-31T12:00:00Z, ts=1769860800000, last=1h or offset={"0": 1234}'

@@ -11,16 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
-MAX_ID_BYTES = 512
-"""As in the event format: no longer id can be in a catalog."""
-MAX_KEY_BYTES = 64
-"""As in the event format: no longer key can have a model."""
+from streams.limits import MAX_INDEX, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_TEXT_BYTES
+
 MAX_LIST = 10_000
 """Entries of a list of ids or queries; serve.batch_max allows no more queries either."""
 MAX_VECTOR = 262_144
 """Numbers in one vector: as many as the largest event (1 MiB) has room for."""
-MAX_VIEWS = 32
-_MAX_INDEX = 2**31 - 1
 _DENSE, _SPARSE, NUMBER, NAME = MARKS = ("<dense>", "<sparse>", "<number>", "<name>")
 """In the places of errors, which form a value was read as; not part of a field's name."""
 
@@ -38,8 +34,8 @@ class Answer(BaseModel):
 
 
 def _id_fits(text: str) -> str:
-    if not 0 < len(text.encode()) <= MAX_ID_BYTES:
-        raise ValueError(f"expected 1 to {MAX_ID_BYTES} bytes of UTF-8")
+    if not 0 < len(text.encode()) <= MAX_TEXT_BYTES:
+        raise ValueError(f"expected 1 to {MAX_TEXT_BYTES} bytes of UTF-8")
     return text
 
 
@@ -58,7 +54,7 @@ AliasName = Annotated[str, Field(min_length=1, max_length=64)]
 class SparseNumbers(Request):
     """A sparse vector: strictly increasing indices from 0, and a value for each."""
 
-    indices: list[Annotated[int, Field(ge=0, le=_MAX_INDEX)]] = Field(max_length=MAX_VECTOR, fail_fast=True)
+    indices: list[Annotated[int, Field(ge=0, le=MAX_INDEX)]] = Field(max_length=MAX_VECTOR, fail_fast=True)
     values: list[float] = Field(max_length=MAX_VECTOR, fail_fast=True)
 
     @model_validator(mode="after")
@@ -95,7 +91,7 @@ class Question(Request):
 
     id: Id | None = Field(None, description="an object of the catalog; it is left out of its own answer")
     x: Numbers | None = Field(None, description='the vector of the view called "x"')
-    views: Annotated[dict[Id, Numbers], Field(min_length=1, max_length=MAX_VIEWS)] | None = Field(
+    views: Annotated[dict[Id, Numbers], Field(min_length=1, max_length=MAX_MAP_ENTRIES)] | None = Field(
         None, description="view name -> vector"
     )
     k: int = Field(10, ge=1, description="most results")

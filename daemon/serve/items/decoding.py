@@ -17,14 +17,14 @@ from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams import poison
 from streams.catalog import Catalog
-from streams.codec import MAX_MAGNITUDE, check_vector, vector_of
+from streams.codec import check_vector, vector_of
 from streams.event import Column, DenseColumn, SpaceSpec, SparseVector
 from streams.ids import Packed
 from streams.items import RawItem, pack_display, read_item
+from streams.limits import MAX_MAGNITUDE, MAX_VALUE_BYTES
 from streams.poison import DeadLetter, Poison
 from streams.resolve import Parts, Resolver, build_role
 from streams.source import RecordBatch
-from streams.wire import MAX_VALUE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

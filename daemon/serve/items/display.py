@@ -10,8 +10,8 @@ from daemon.exits import EX_DATAERR, UserError
 from streams.catalog.lines import read_fields
 from streams.ids import IdColumn, Packed
 from streams.items import Display, check_display, pack_display, unpack_display
+from streams.limits import MAX_TEXT_BYTES
 from streams.poison import WRONG_TYPE, Poison
-from streams.wire import MAX_TEXT_BYTES
 
 FIELDS = ("title", "text", "image", "tags")
 

@@ -13,8 +13,8 @@ from daemon.serve.query import Query, QueryError
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams import poison
-from streams.codec import MAX_MAGNITUDE
 from streams.event import UNNAMED_VIEW, SpaceSpec, ViewSpec
+from streams.limits import MAX_MAGNITUDE
 
 _NOT_FOUND = 404
 
