@@ -1,0 +1,79 @@
+"""Mutations of `checkpoints`: claims and commits, what is fsynced before what, files, ledger, names, retention."""
+
+# fmt: off
+# ruff: noqa: E501  (one mutation, one line)
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+from tests.mutations.mutation import mutation as made
+
+VERSIONS = "checkpoints/test_versions.py checkpoints/test_publisher.py"
+DURABLE = "checkpoints/test_durability.py"
+ENCODING = "checkpoints/test_encoding.py checkpoints/test_golden.py"
+LEDGER = "checkpoints/test_ledger.py checkpoints/test_ledger_damage.py"
+ALIASES = "checkpoints/test_aliases.py"
+RETENTION = "checkpoints/test_retention.py"
+LOCAL = "checkpoints/test_local.py"
+
+
+def _m(name: str, mark: str, old: str, new: str, tests: str, *more: tuple[str, str, str]) -> Mutation:
+    return made(f"checkpoints.{name}", "checkpoints", mark, old, new, tests, *more)
+
+
+WRITING = (
+    _m("claim.same-number", "def claim(store", "number = max(taken[-1], number) + 1", "number = max(taken[-1], number)", VERSIONS),
+    _m("claim.orphans-stay", "def claim(store", "_sweep_orphans(store, number)", "pass", f"{VERSIONS} {LOCAL} {DURABLE}"),
+    _m("claim.sweeps-the-living", "def _sweep_orphans(", "number not in committed or all(", "number not in committed or any(", f"{VERSIONS} {LOCAL} {DURABLE}"),
+    _m("commit.number-stays", "def commit(store", "epoch.next_number += 1", "pass", VERSIONS),
+    _m("commit.other-writer-passes", "def check_writer(", "if number >= after and not _is_own(", "if number > after and not _is_own(", VERSIONS),
+    _m("commit.own-is-strange", "def _is_own(", ".writer == epoch.writer", ".writer != epoch.writer", VERSIONS),
+    _m("commit.takes-strange-number", "def _skip_own(", "if not _is_own(store, epoch.next_number, epoch):", "if False:", VERSIONS),
+    _m("staging.no-fsync-of-file", "digest = sha256 or self._hash(told)", "self._fs.files.fsync(self._fd)", "pass", DURABLE),
+    _m("staging.no-sync-of-folders", "digest = sha256 or self._hash(told)", "self._fs.folders.sync(folder)", "pass", DURABLE),
+    _m("staging.link-before-fsync", "digest = sha256 or self._hash(told)", "if durable:\n                self._fs.files.fsync(self._fd)\n            for folder in parents[1:]:\n                self._fs.folders.make(folder)\n            self._fs.folders.link(self._temp, target)", "for folder in parents[1:]:\n                self._fs.folders.make(folder)\n            self._fs.folders.link(self._temp, target)\n            if durable:\n                self._fs.files.fsync(self._fd)", DURABLE),
+    _m("staging.temp-stays", "digest = sha256 or self._hash(told)", "finally:\n            self.abort()", "finally:\n            pass", f"{DURABLE} {LOCAL}"),
+    _m("staging.hash-skips", "def _hash(self", "digest.update(buffer[:got])", "digest.update(buffer[: got - 1])", f"{ENCODING} {VERSIONS}"),
+)
+
+READING = (
+    _m("arrays.hash-not-compared", "def read_arrays(", "if digest.hexdigest() != sha256:", "if False:", ENCODING),
+    _m("arrays.longer-passes", "def read_arrays(", "if stream.read(1):", "if False:", ENCODING),
+    _m("arrays.gap-passes", "entries = sorted(parsed", "if begin != at:", "if begin < at:", ENCODING),
+    _m("arrays.offsets", "def _parse_entry(", "offsets[1] - offsets[0] == math.prod(shape)", "offsets[1] - offsets[0] >= math.prod(shape)", ENCODING),
+    _m("arrays.order-of-names", "def encode(arrays", "(-arrays[name].dtype.itemsize, name)", "(arrays[name].dtype.itemsize, name)", ENCODING),
+    _m("arrays.alignment", "header[name] =", "-(len(text) + 8) % ALIGN", "-len(text) % ALIGN", ENCODING),
+    _m("arrays.hash-of-state", "def state_hash(", "digest.update(part)", "digest.update(bytes(part)[:64])", f"{ENCODING} {VERSIONS}"),
+)
+
+LEDGER_AND_NAMES = (
+    _m("ledger.first-number", "def append(self, entry: dict[str, Any]", "max(self._numbers(), default=0) + 1", "max(self._numbers(), default=1) + 1", LEDGER),
+    _m("ledger.after-is-ignored", "def append(self, entry: dict[str, Any]", "if after is not None:\n                    raise", "if after is None:\n                    raise", LEDGER),
+    _m("ledger.gap-unseen", "def _walk(self", "if number > wanted:", "if number > wanted + 1:", LEDGER),
+    _m("ledger.other-number", "def _read(self, number", "if entry.n != number:", "if entry.n < number:", LEDGER),
+    _m("ledger.after-included", "def _walk(self", "wanted = after + 1", "wanted = after", LEDGER),
+    _m("ledger.told-twice", "def _tell(self", "self._told.add(number)", "pass", LEDGER),
+    _m("names.first-move-wins", "def moves(entries", "found[entry.alias] = entry", "found.setdefault(entry.alias, entry)", ALIASES),
+    _m("names.stable-without-best", "def meaning(", "entry, through = moved.get(BEST), BEST", "entry, through = None, BEST", ALIASES),
+    _m("names.latest-is-first", "def meaning(", "max(versions, default=None)", "min(versions, default=None)", ALIASES),
+    _m("names.doubts", "def meaning(", "n > own.n", "n < own.n", f"{ALIASES} {LEDGER} daemon/models"),
+    _m("names.missing-version", "def meaning(", "target if target in versions else None", "target", f"{ALIASES} daemon/models/test_decide.py"),
+    _m("names.back-two", "def before(name", "reversed(stack[:-1])", "reversed(stack[:-2])", f"{ALIASES} daemon/models"),
+    _m("names.rollback-forgets", "def _move(stack", "stack.pop()", "break", f"{ALIASES} daemon/models"),
+    _m("names.step-back-unprotected", "def protected(", "number for number in steps_back if number is not None", "number for number in steps_back if number is None and False", ALIASES + " " + RETENTION),
+    _m("halt.resume-does-nothing", "def _standing(entries", "entry if entry.kind == STOP else None", "entry if entry.kind == STOP else found", ALIASES + " daemon/learn/test_halts.py daemon/learn/test_pause.py"),
+    _m("halt.pause-is-stop", "def stop_in_force(", "if PAUSE not in entry.measures", "if True", ALIASES + " daemon/learn/test_halts.py daemon/learn/test_pause.py"),
+)
+
+KEEPING = (
+    _m("keep.one-fewer", "def plan(versions", "ordered[-max(keep, KEEP_AT_LEAST) :]", "ordered[-max(keep - 1, KEEP_AT_LEAST) :]", RETENTION),
+    _m("keep.least", "", "KEEP_AT_LEAST = 2", "KEEP_AT_LEAST = 1", RETENTION),
+    _m("keep.version-0-goes", "def plan(versions", "{0, *protected,", "{*protected,", RETENTION),
+    _m("keep.claims", "def plan_claims(", "[:-KEEP_CLAIMS]", "[: -KEEP_CLAIMS - 1]", RETENTION),
+    _m("keep.not-fenced", "store.append_line(HISTORY", "fence()", "pass", RETENTION),
+    _m("keep.no-history", "for number in plan(version_store.versions()", "store.append_line(HISTORY, _history_line(version_store, number))", "pass", RETENTION),
+    _m("keep.named-meanwhile", "for number in plan(version_store.versions()", "if number not in protected() and _delete_unnamed(", "if _delete_unnamed(", RETENTION),
+    _m("publisher.second-in-flight", "def begin(self", "return False", "return True", "checkpoints/test_publisher.py daemon/learn/writing/test_publishing.py"),
+)
+
+MUTATIONS = (*WRITING, *READING, *LEDGER_AND_NAMES, *KEEPING)

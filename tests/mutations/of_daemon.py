@@ -1,0 +1,190 @@
+"""Mutations of `daemon`: cadence, halts, poison, progress, the step log, following, serving, judging, models,
+supervision, configuration, exit codes, limits of HTTP.
+"""
+
+# fmt: off
+# ruff: noqa: E501  (one mutation, one line)
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+from tests.mutations.mutation import mutation as made
+
+CADENCE = "daemon/learn/writing/test_cadence.py"
+PUBLISHING = "daemon/learn/writing/test_publishing.py"
+PAUSE = "daemon/learn/test_pause.py"
+PROGRESS = "daemon/learn/applying/test_progress.py"
+CONTROLS = "daemon/learn/applying/test_controls.py"
+CONTINUING = "daemon/learn/starting/test_continuing.py"
+JOURNAL = "daemon/learn/steps/test_journal.py"
+LIMITS = "daemon/learn/steps/test_limits.py"
+THREADS = "daemon/learn/threads"
+CHOOSE = "daemon/replica/test_choose.py"
+LINE = "daemon/replica/test_line.py"
+SIDES = "daemon/replica/test_sides.py"
+FINDING = "daemon/serve/retrieve/test_finding.py"
+GUARD = "daemon/serve/retrieve/test_guard.py"
+MERGING = "daemon/serve/items/test_index_model.py daemon/serve/items/test_catalog.py"
+FRESHNESS = "daemon/serve/test_freshness.py"
+HOSTS = "daemon/serve/http/test_hosts.py"
+BATCHING = "daemon/serve/http/test_batching.py"
+ADMIN = "daemon/serve/http/test_admin.py"
+SIMILAR = "daemon/serve/http/test_similar.py daemon/serve/http/test_refusals.py"
+DECIDE = "daemon/validate/test_decide.py"
+RULES = "daemon/validate/test_rules.py"
+HISTORY = "daemon/validate/test_history.py"
+MEASURES = "daemon/validate/test_measures.py"
+MODELS = "daemon/models/test_decide.py"
+SUPERVISE = "daemon/test_supervise.py"
+CONFIG = "daemon/test_config.py"
+
+
+def _m(name: str, mark: str, old: str, new: str, tests: str, *more: tuple[str, str, str]) -> Mutation:
+    return made(f"daemon.{name}", "daemon", mark, old, new, tests, *more)
+
+
+LEARN = (
+    _m("cadence.events-again", "def due(self", "and records != records_at_last", "", CADENCE),
+    _m("cadence.unmoved", "def due(self", "return moved and bool(self.every_s)", "return bool(self.every_s)", CADENCE),
+    _m("cadence.late", "def due(self", "seconds_since >= self.every_s", "seconds_since > self.every_s", CADENCE),
+    _m("cadence.poll-limit", "def poll_limit(", "self.every_events - records_polled % self.every_events", "self.every_events", CADENCE + " daemon/learn/test_role.py"),
+    _m("publishing.asked-forgotten", "def tick(self, asked", "(self._asked or asked) and", "asked and", PUBLISHING),
+    _m("publishing.two-in-flight", "def _begin(self) -> bool", "if self._in_flight is not None:", "if False:", PUBLISHING),
+    _m("publishing.gives-up-early", "def finish(self) -> None", "attempts < FINAL_ATTEMPTS", "attempts < 1", PUBLISHING),
+    _m("publishing.parent-stays", "def _take(self, result", "self.parent = result.manifest.number", "pass", PUBLISHING),
+    _m("pause.at-the-limit", "def too_much(", "self.share <= self._limit", "self.share < self._limit", PAUSE + " daemon/learn/test_halts.py"),
+    _m("pause.before-the-window", "def too_much(", "self._records < self.window or", "", PAUSE + " daemon/learn/test_halts.py"),
+    _m("pause.window-does-not-slide", "def count(self, records", "self._dead -= old_dead - dead_kept", "pass", PAUSE + " daemon/learn/test_halts.py"),
+    _m("pause.forgives-nothing", "def forgives(self", "at < self._forgiven.get(partition, 0)", "at < 0", PAUSE + " daemon/learn/test_halts.py"),
+    _m("pause.written-again", "why = self._gate.too_much()", "if why is not None and self._pause is None:", "if why is not None:", PAUSE + " daemon/learn/test_halts.py"),
+    _m("pause.resume-forgives", "for entry in filter(is_pause, entries)", "self._gate.forgive(_positions_of(self._pause, self._topic_id))", "pass", PAUSE + " daemon/learn/test_halts.py"),
+    _m("progress.backwards", "def advance(self", "if applied.next_offset <= start:", "if applied.next_offset < start:", PROGRESS),
+    _m("progress.watermark-falls", "def advance(self", "max(self.watermark, applied.newest_ts)", "applied.newest_ts", PROGRESS),
+    _m("progress.sealed-run-grows", "def snapshot(self)", "self._sealed = len(self._entries)", "pass", PROGRESS),
+    _m("progress.published-keeps", "def published(self, snapshot: Snapshot)", "del self._entries[: len(snapshot.entries)]", "self._entries.clear()", PROGRESS),
+    _m("progress.runs-not-joined", "def _append_run(", "last[2] == start", "last[2] == stop", PROGRESS),
+    _m("controls.gap-from", "def gap(partition", "\"from\": wanted, \"to\": earliest", "\"from\": earliest, \"to\": wanted", CONTROLS + " daemon/learn/replaying/test_expired.py"),
+    _m("controls.repeats", "def repeats(", "int(offset) < int(entry[\"from\"][partition])", "int(offset) > int(entry[\"from\"][partition])", CONTROLS + " daemon/learn/test_dedupe.py"),
+    _m("continuing.past-the-end", "def refuse_past_the_end(", "if position.next_offset > end:", "if position.next_offset > end + 1:", CONTINUING),
+    _m("continuing.altered-record", "def refuse_altered_record(", "if found == position.last_digest:", "if found is not None:", CONTINUING),
+    _m("continuing.gap", "def find_gaps(", "if position.next_offset < bounds[p][0]", "if position.next_offset + 1 < bounds[p][0]", CONTINUING),
+    _m("continuing.gap-accepted", "def find_gaps(", "if gaps and not accept:", "if False:", CONTINUING),
+    _m("poll.grows-too-fast", "def polled(self", "self._by_bytes * 4", "self._by_bytes * 64", THREADS),
+    _m("poll.time", "def learned(self, records", "int(records * BATCH_SECONDS / max(seconds, 1e-9))", "int(records * max(seconds, 1e-9) / BATCH_SECONDS)", THREADS),
+    _m("reader.reached-while-waiting", "def reached(self)", "if queued == self._taken else None", "", THREADS + " daemon/learn/test_caught_up.py"),
+    _m("letters.not-cut", "most = max(0, max_record_bytes - ROOM_FOR_HEADERS)", "len(letter.value) <= most", "len(letter.value) >= 0", "daemon/test_deadletters.py"),
+    _m("letters.not-again", "def send_durably(", "if wait(RETRY_SECONDS, error):\n                return False", "return True", "daemon/test_deadletters.py " + THREADS),
+    _m("sink.gives-up-early", "trying again for", "self._clock() - began >= GIVE_UP_SECONDS", "self._clock() - began >= 0", "daemon/test_patience.py"),
+    _m("counts.newest-of-rejected", "def newest_ts(", "timestamps[info.outcome != Outcome.REJECTED]", "timestamps", "daemon/learn/test_role.py daemon/learn/test_damaged.py"),
+)
+
+STEP_LOG = (
+    _m("allowance.no-limit", "if size > self._held and", "self._held < full", "self._held < 0", LIMITS),
+    _m("allowance.saves-for-ever", "full = self._rate * BURST_SECONDS", "min(full, self._held + ", "(self._held + ", LIMITS),
+    _m("allowance.versions", "def version(self) -> None", "self._taken = 0", "pass", LIMITS + " " + JOURNAL),
+    _m("floor.newest-base", "def offset(self) -> int", "self._bases[0] if", "self._bases[-1] if", LIMITS + " daemon/learn/steps"),
+    _m("journal.hole-unseen", "def _applied(self", "if batch.first != self._records:", "if batch.first < self._records:", JOURNAL),
+    _m("journal.cut-lost", "def _captured(self", "self._pending[-1] = replace(self._pending[-1], cut=True)", "pass", JOURNAL),
+    _m("journal.seq", "def _write(self, body: Body) -> Written", "seq=place.seq + 1", "seq=place.seq", JOURNAL),
+    _m("journal.projection-not-last", "written = self.flush() if full or", "if steps.project else written", "if False else written", JOURNAL + " daemon/learn/steps/test_step_log.py"),
+    _m("line.gap-unseen", "def hear(self", "if place.seq != at.place.seq + 1:", "if place.seq < at.place.seq + 1:", LINE),
+    _m("line.chain-unseen", "def hear(self", "if segment.before != at.chain:", "if False:", LINE),
+    _m("line.twice", "def hear(self", "if place.seq <= at.place.seq:", "if place.seq < at.place.seq:", LINE),
+    _m("line.digest", "def _compare(self", "self._relabel(base) if mine.digest == base.digest else", "self._relabel(base) if True else", LINE),
+    _m("line.older-writer", "def _another_writer(", "segment.place.epoch <= self._at.place.epoch or", "", LINE),
+    _m("line.records", "return self._compare(body)", "if body.first != self._records:", "if body.first < self._records:", LINE),
+    _m("line.whole", "if body.last > body.first:", "self._whole = False", "self._whole = True", LINE),
+    _m("line.highest-epoch", "def begin(self, version: int", "key=lambda cut: cut.place.epoch", "key=lambda cut: -cut.place.epoch", LINE),
+)
+
+REPLICA_AND_SERVE = (
+    _m("choose.barred", "def choose(name", "if number in seen.barred:", "if False:", CHOOSE),
+    _m("choose.goes-back", "def choose(name", "if number > served.number or entry > served.entry:", "if number != served.number:", CHOOSE),
+    _m("choose.same-entry", "def choose(name", "entry > served.entry", "entry >= served.entry", CHOOSE),
+    _m("choose.awaited", "def choose(name", "if number > served.number and awaited:", "if False:", CHOOSE),
+    _m("choose.latest-order", "def _candidates(", "reverse=True", "reverse=False", CHOOSE),
+    _m("choose.earlier-order", "def _earlier(", "reverse=True", "reverse=False", CHOOSE),
+    _m("refusals.wait-doubles", "case.wait_s = min(", "2 * case.wait_s", "case.wait_s", "daemon/replica/test_replica_refusals.py"),
+    _m("sides.flip-under-readers", "def flip(self) -> None", "if self._readers[1 - self._active]:", "if False:", SIDES),
+    _m("sides.drain-other", "def drain(self", "not self._readers[1 - self._active]", "not self._readers[self._active]", SIDES),
+    _m("refine.rest", "def rest(spent_s", "spent_s / share - elapsed_s", "spent_s / share", "daemon/replica"),
+    _m("desk.steps-not-owed", "def flip_steps(", "self._owed, self._taken = self._taken, []", "self._taken = []", "daemon/replica/test_replica_steps.py"),
+    _m("merge.too-large", "def choose(parts", "total + one.living > sizes.part or", "", MERGING),
+    _m("merge.half-dead", "def choose(parts", "one.dead >= 0.5", "one.dead >= 1.5", MERGING),
+    _m("merge.tags-moved", "places = np.full(len(part), -1, np.int32)", "np.arange(at, at + len(rows)", "np.arange(0, len(rows)", MERGING),
+    _m("find.own-id", "def _room(query", "(query.id is not None) +", "", FINDING),
+    _m("find.few", "def scans_of(", "len(query.exclude) > FEW", "len(query.exclude) < 0", FINDING),
+    _m("find.dead-rows", "def find_many(", "here &= part.alive[rows]", "pass", MERGING + " " + FINDING),
+    _m("guard.no-error", "def choose_width(", "if recall - error >= least:", "if recall + error >= least:", GUARD),
+    _m("guard.width", "def choose_width(", "width *= 2", "width *= 64", GUARD),
+    _m("guard.own-row", "def recall(exact", "- {int(self_row)}", "", GUARD),
+    _m("fresh.begin", "def begin(self, total: int)", "if group[0] > total", "if group[0] >= total", FRESHNESS),
+    _m("fresh.answered", "def answered(self, total", "if at <= total", "if at < total", FRESHNESS),
+    _m("fresh.future", "def of(cls, times", "np.minimum(times, now_ms)", "times", FRESHNESS),
+    _m("tags.any", "def bearing(self", "mask &= one", "mask |= one", "daemon/serve/items daemon/serve/retrieve/test_finding.py"),
+)
+
+HTTP = (
+    _m("http.parameter-twice", "def _from_parameters(", "if count > 1:", "if count > 2:", SIMILAR),
+    _m("http.unknown-parameter", "def _from_parameters(", "if name not in (\"id\", \"k\", \"key\", \"alias\"):", "if False:", SIMILAR),
+    _m("http.status-of-bug", "def _bug(self", "500, \"bug\"", "400, \"bug\"", "daemon/serve/http"),
+    _m("http.bug-not-counted", "def _bug(self", "self._metrics.bugs.inc()", "pass", "daemon/serve/http"),
+    _m("http.aside-slot-free", "def _start(self, function", "self._turn.release()", "pass", "daemon/serve/http/test_aside.py"),
+    _m("http.aside-no-limit", "", "async with asyncio.timeout(self._patience_s):", "async with asyncio.timeout(None):", "daemon/serve/http/test_aside.py"),
+    _m("http.k-max", "", "if question.k > limits.k_max:", "if question.k > limits.k_max + 1:", SIMILAR),
+    _m("http.queue", "", "self._count + len(job.queries) > self._limits.queue", "self._count + len(job.queries) > self._limits.queue + 1", BATCHING),
+    _m("auth.compare", "", "hmac.compare_digest(token.strip().encode(\"latin-1\"), self._token)", "token.strip().encode(\"latin-1\")[:3] == self._token[:3]", ADMIN),
+    _m("hosts.ports", "def check(self, scope", "421", "200", HOSTS),
+)
+
+VALIDATE = (
+    _m("decide.best-is-last", "def best_version(", "if _replaces(entry, best):", "if entry.version:", DECIDE),
+    _m("decide.patience", "def out_of_patience(", "stale >= rule.patience", "stale > rule.patience", DECIDE),
+    _m("decide.min-versions", "def out_of_patience(", "counted >= rule.min_versions", "counted > rule.min_versions", DECIDE),
+    _m("decide.not-enough-counts", "def out_of_patience(", "or not entry.enough", "", DECIDE),
+    _m("decide.stopped", "def outstanding(", "history.stopped or", "", DECIDE),
+    _m("decide.baseline-first", "def outstanding(", "or not history.baseline <= history.seen", "", DECIDE),
+    _m("decide.judge-while-stopped", "def next_to_judge(", "or history.stopped", "", DECIDE),
+    _m("rules.margin", "def eligible(", "self.gain >= self.margin", "self.gain > -1", RULES + " " + DECIDE),
+    _m("rules.lead", "def beats(", "self.lead >= self.best.min_delta", "self.lead > self.best.min_delta", RULES + " " + DECIDE),
+    _m("rules.guard", "def _holds(guard", "base - guard.tolerance", "base + guard.tolerance", RULES + " " + DECIDE),
+    _m("rules.few-impressions", "def missing(rule", "if count < rule.min_impressions", "if count < 0", RULES),
+    _m("history.refused-stays", "if entry.measures.get(REFUSED):", "judged = [one for one in judged if one.version != entry.version]", "pass", HISTORY),
+    _m("history.resume", "elif entry.kind == \"RESUME\" and", "PAUSE not in entry.measures", "True", HISTORY),
+    _m("history.other-rule", "def _judged(version", "or measures.get(DECIDED_BY) != rule.measure", "", HISTORY),
+    _m("measures.ranks-of-ties", "def ranks_of(", "ranks[tied] += np.searchsorted(rows, targets[tied])", "pass", MEASURES),
+    _m("measures.excluded", "def ranks_of(", "(own > wanted) |", "", MEASURES),
+    _m("measures.ap", "def average_precision(", "np.arange(1, ordered.shape[0] + 1)", "np.arange(ordered.shape[0])", MEASURES),
+    _m("measures.hinge", "def shown_hinge(", "1.0 - scores[:, :, None].astype(np.float64) + scores[:, None, :]", "1.0 + scores[:, :, None].astype(np.float64) - scores[:, None, :]", MEASURES),
+    _m("measures.auc-ties", "def auc_per_list(", "0.5 * (own == other)", "1.0 * (own == other)", MEASURES),
+    _m("drift.falls-too", "def update(self, loss", "if self._recent > before else None", "", "daemon/validate/test_drift.py"),
+    _m("window.share", "def share_of(", "-(-size // partitions)", "size // partitions", "daemon/validate"),
+    _m("ending.patience", "def wait_for(self, missing", "waited >= PATIENCE_SECONDS", "waited >= 2 * PATIENCE_SECONDS", "daemon/validate/test_ending.py",
+       ("def wait_for(self, missing", "waited >= WAIT_LIMIT_SECONDS", "waited >= 2 * WAIT_LIMIT_SECONDS")),
+    _m("ending.short", "def short_of_end(", "if at < end:", "if at + 1 < end:", "daemon/validate/test_ending.py"),
+)
+
+MODELS_AND_REST = (
+    _m("models.pinned-moves", "def decide(wish", "if _is_pin(last) and", "if False and", MODELS),
+    _m("models.already-there", "def decide(wish", "after == last.version and not now.doubts", "after == last.version", MODELS),
+    _m("models.reserved", "def _check_name(", "if alias in (LATEST, BEST):", "if alias == LATEST:", MODELS),
+    _m("models.name", "", "NAME.fullmatch(alias)", "NAME.match(alias)", MODELS),
+    _m("models.gc-falls-back-to", "", "RESUMED = 2", "RESUMED = 1", "daemon/models/test_gc.py"),
+    _m("models.gc-dry", "def gc(", "if not dry_run:", "if True:", "daemon/models/test_gc.py"),
+    _m("restart.fatal", "def decide(returncode", "if returncode in FATAL:", "if False:", SUPERVISE),
+    _m("restart.leaves", "def decide(returncode", "if returncode in LEAVES:", "if False:", SUPERVISE),
+    _m("restart.window", "def decide(returncode", "now - moment <= policy.window_s", "now - moment >= 0", SUPERVISE),
+    _m("restart.delay", "def decide(returncode", "policy.first_delay_s * 2.0**recent", "policy.first_delay_s", SUPERVISE),
+    _m("restart.max-failures", "def decide(returncode", "recent + 1 > policy.max_failures", "recent + 1 >= policy.max_failures", SUPERVISE),
+    _m("config.duration-parts", "def parse_duration(", "or \"\".join(part.group(0) for part in parts) != text", "", CONFIG),
+    _m("config.minute", "", "\"m\": 60.0", "\"m\": 61.0", CONFIG),
+    _m("config.size-unit", "", "\"kB\": 10**3", "\"kB\": 1 << 10", CONFIG),
+    _m("config.env-over-file", "node = child", "node.setdefault(path[-1], value)", "node[path[-1]] = value", CONFIG),
+    _m("config.secret-newline", "def read_secret(", "text.removesuffix(\"\\n\").removesuffix(\"\\r\")", "text", CONFIG + " daemon/kafka/test_config.py"),
+    _m("config.secret-twice", "def _refuse_both(", "if plain in environ:", "if False:", CONFIG + " daemon/kafka/test_config.py"),
+    _m("config.record-size", "def _record_size(", "> MAX_RECORD_BYTES", "> 2 * MAX_RECORD_BYTES", CONFIG),
+    _m("exit.stream-error", "", "\"StreamUnavailable\": EX_UNAVAILABLE", "\"StreamUnavailable\": EX_DATAERR", "daemon/test_cli.py daemon/test_resume.py daemon/test_feed_command.py"),
+    _m("exit.write-failed", "", "\"WriteFailed\": EX_CANTCREAT", "\"WriteFailed\": EX_DATAERR", "daemon/test_cli.py daemon/models"),
+)
+
+MUTATIONS = (*LEARN, *STEP_LOG, *REPLICA_AND_SERVE, *HTTP, *VALIDATE, *MODELS_AND_REST)

@@ -1,0 +1,176 @@
+"""Mutations of `learners`: checks, steps, kernels over supports, weights, caps, keys, forms, search."""
+
+# fmt: off
+# ruff: noqa: E501  (one mutation, one line)
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+from tests.mutations.mutation import mutation as made
+
+EVENTS = "learners/test_laws_of_events.py"
+FORMULAS = "learners/test_laws_of_formulas.py"
+LAWS = "learners/test_laws.py"
+STATES = "learners/test_laws_of_states.py"
+OASIS = "learners/test_oasis_oracle.py"
+DISTANCE = "learners/test_distance.py"
+SOML = "learners/soml/test_soml.py"
+OMKS = "learners/multikernel/test_omks.py"
+BUDGET = "learners/multikernel/test_budget.py"
+HEDGE = "learners/test_hedge.py"
+CAPS = "learners/caps/test_caps.py"
+KEYED = "learners/keyed/test_keyed.py"
+TOPK = "learners/search/test_topk.py"
+SERVING = "learners/test_serving.py"
+TETHER = "learners/test_tether.py"
+
+
+STEPS_OF_OASIS = ("step_dense", "step_sparse")
+
+
+def _m(
+    name: str, mark: str, old: str, new: str, tests: str, *more: tuple[str, str, str], compiled: tuple[str, ...] = ()
+) -> Mutation:
+    return made(f"learners.{name}", "learners", mark, old, new, tests, *more, compiled=compiled)
+
+
+def _check(name: str, mark: str, old: str, new: str, tests: str) -> Mutation:
+    """Of what every step is made of: compiled into the steps of OASIS alone, to save minutes."""
+    return _m(name, mark, old, new, tests, compiled=STEPS_OF_OASIS)
+
+
+CHECKS = (
+    _check("value.magnitude-sign", "def scan_value", "abs(value) > MAX_MAGNITUDE", "value > MAX_MAGNITUDE", f"{EVENTS} -k oasis"),
+    _check("value.nan-passes", "def scan_value", "if not np.isfinite(value):", "if value == np.inf:", f"{EVENTS} -k oasis"),
+    _check("row.index-at-dim", "def scan_sparse", "index >= dim", "index > dim", f"{EVENTS} -k oasis"),
+    _check("row.negative-index", "def scan_sparse", "index < 0 or", "index < -1 or", f"{EVENTS} -k oasis"),
+    _check("row.repeated-index", "def scan_sparse", "index <= previous", "index < previous", f"{EVENTS} -k oasis"),
+    _check("weight.zero-refused", "def scan_weight", "weight < 0", "weight <= 0", f"{EVENTS} -k oasis"),
+    _check("weight.negative-passes", "def scan_weight", "MAGNITUDE if weight < 0 else scan_value(weight)", "scan_value(weight)", f"{EVENTS} -k oasis"),
+    _check("tau.no-clamp", "def step_size", "min(aggressiveness, loss / squared_norm)", "loss / squared_norm", f"{FORMULAS} -k oasis"),
+    _check("tau.clamp-is-largest", "def step_size", "min(aggressiveness, loss / squared_norm)", "max(aggressiveness, loss / squared_norm)", f"{FORMULAS} -k oasis"),
+    _check("loss.margin-sign", "def step_size", "max(0.0, 1.0 - margin)", "max(0.0, 1.0 + margin)", f"{FORMULAS} -k oasis"),
+    _check("loss.margin-of-half", "def step_size", "max(0.0, 1.0 - margin)", "max(0.0, 0.5 - margin)", f"{FORMULAS} -k oasis"),
+    _check("step.no-direction-guard", "def step_size", "if not squared_norm > 0.0:", "if squared_norm == -1.0:", f"{EVENTS} -k oasis"),
+    _check("step.zero-weight-updates", "def step_size", "loss == 0.0 or aggressiveness == 0.0", "loss == 0.0", f"{EVENTS} -k oasis"),
+    _check("step.nonfinite-margin", "def step_size", "not np.isfinite(margin) or not np.isfinite(np.float32(loss))", "margin != margin", f"{EVENTS} -k oasis"),
+)
+
+MATRICES = (
+    _m("oasis.dense-error-sign", "def step_dense(", "clicked[t, column] - skipped[t, column]", "skipped[t, column] - clicked[t, column]", OASIS),
+    _m("oasis.dense-budget", "def step_dense(", "if accepted == budget:", "if accepted > budget:", f"{FORMULAS} -k psd"),
+    _m("oasis.dense-norm", "def step_dense(", "q_squared * e_squared", "q_squared + e_squared", OASIS),
+    _m("oasis.dense-symmetric-lost", "def step_dense(", "outcome[t] == UPDATED and symmetric", "outcome[t] == UPDATED and not symmetric", OASIS),
+    _m("oasis.sparse-budget", "def step_sparse(", "if accepted == budget:", "if accepted > budget:", f"{FORMULAS} -k psd"),
+    _m("oasis.sparse-weight-lost", "def step_sparse(", "C * weight", "C", f"{FORMULAS} -k oasis"),
+    _m("oasis.sparse-next-norm", "def step_sparse(", "q_squared * e_squared", "q_squared", OASIS),
+    _m("rows.difference-sign", "def difference(", "-s_val[b]", "s_val[b]", OASIS),
+    _m("rows.difference-tail", "def difference(", "while a < a_end or b < b_end:", "while a < a_end and b < b_end:", OASIS),
+    _m("rows.dot-remainder", "def _row_dot(", "while place < end:", "while place + one < end:", OASIS),
+    _m("rows.add-twice-tau", "W <- W + tau q (c - s)^T.", "tau * q_val[i]", "np.float32(2) * tau * q_val[i]", OASIS),
+    _m("rows.symmetric-half", "def add_symmetric(W: Any, dim: Any, tau: Any, query: Csr", "half = np.float32(0.5) * tau", "half = tau", OASIS,
+       ("def add_symmetric_sparse(", "half = np.float32(0.5) * tau", "half = tau")),
+    _m("rows.union-order", "def _union(", "if e_next <= q_next:", "if e_next < q_next:", OASIS),
+    _m("oasis.projection-one-late", "def _apply(self, batch: TripletBatch", "every - self.events % every if every", "every + 1 - self.events % every if every", f"{FORMULAS} -k psd"),
+    _m("oasis.events-not-counted", "def _apply(self, batch: TripletBatch", "self.events += accepted", "self.events += consumed", EVENTS + " -k oasis",
+       ("self.events += accepted\n        if accepted == budget:\n            self.W[...] = project_psd(self.W)\n            info.projected", "self.events += accepted", "self.events += consumed")),
+    _m("oasis.projection-not-told", "", "self.W[...] = project_psd(self.W)\n            info.projected.append(start + int(consumed))\n        return int(consumed)\n\n    def taken(\n        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None\n    ) -> list[StepBatch]:\n        \"\"\"Step sizes, queries and errors c - s", "self.W[...] = project_psd(self.W)\n        return int(consumed)\n\n    def taken(\n        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None\n    ) -> list[StepBatch]:\n        \"\"\"Step sizes, queries and errors c - s", "learners/test_steps.py"),
+    _m("distance.m-is-one-side", "def pairs_dense(", "(q - c) + (q - s)", "(q - c) + (q - c)", DISTANCE),
+    _m("distance.e-sign", "def pairs_dense(", "c - s\n", "s - c\n", DISTANCE),
+    _m("distance.refused-keeps-norms", "def pairs_dense(", "sums[row, :], errors[row, :] = 0.0, 0.0", "sums[row, :], errors[row, :] = 1.0, 1.0", EVENTS + " -k 'dissim or lego'"),
+    _m("distance.squares", "def squares(self)", "self.norms[:, 2] ** 2) / 2", "self.norms[:, 2] ** 2)", DISTANCE),
+    _m("distance.step-weight", "def step_pairs_dense(", "C * weight", "C", DISTANCE),
+    _m("lego.after-half", "def _after(", "1.0 - 0.5 * size * k", "1.0 + 0.5 * size * k", DISTANCE),
+    _m("lego.after-root", "def _after(", "0.25 * size * size * pr", "0.25 * size * pr", DISTANCE),
+    _m("lego.bisection-side", "def _size(", "middle < eta *", "middle > eta *", DISTANCE),
+    _m("lego.degenerate-guard", "def _outcome(", "if p <= 0.0 or r <= 0.0:", "if p < 0.0 or r < 0.0:", f"{DISTANCE} {EVENTS} -k 'lego or outcomes'"),
+    _m("lego.step-y", "y[i] = np.float32(scale * (images[1, i]", "size * r / w", "size * p / w", DISTANCE),
+    _m("lego.dense-sums-skipped", "def lego_dense(", "if m != 0 or e != 0:", "if m != 0 and e != 0:", DISTANCE),
+    _m("lego.sparse-products", "_along(sums, t, images[0])", "_along(errors, t, images[1])", "_along(sums, t, images[1])", DISTANCE),
+    _m("averaged.first-not-counted", "", "np.cumsum(info.outcome != REJECTED) - 1\n", "np.cumsum(info.outcome != REJECTED)\n", "learners/test_averaged.py"),
+    _m("averaged.counts-rejected", "earlier = before", "info.outcome != REJECTED", "info.outcome == info.outcome", f"learners/test_averaged.py {FORMULAS} -k averaged"),
+    _m("state.nan-passes", "def checked_matrix(", "np.isfinite(rows).all()", "True", f"{STATES} -k 'oasis'"),
+    _m("state.asymmetric-passes", "def symmetric_matrix(", "if not np.array_equal(", "if False and not np.array_equal(", DISTANCE),
+    _m("state.writable-views", "def as_state(", "view.flags.writeable = False", "view.flags.writeable = True", f"{STATES} -k 'oasis'"),
+    _m("state.events-lost", "def as_state(", "np.array(events, np.int64)", "np.array(0, np.int64)", f"{LAWS} {STATES} -k 'oasis-psd'",),
+)
+
+DIAGONALS = (
+    _m("da.line-slope", "def _line(", "1.0 / (gamma * root)", "1.0 / gamma", SOML),
+    _m("da.line-threshold", "def _line(", "rho + root * lam / gamma", "rho + lam / gamma", SOML),
+    _m("da.weight-sign", "w_j of G_j", "-size if total > 0 else size", "size if total > 0 else -size", SOML),
+    _m("da.passive-no-round", "counts = outcome[row] == PASSIVE", "and weight > 0", "and weight < 0", SOML),
+    _m("da.add-sign", "G <- G - weight g.", "-= weight", "+= weight", SOML),
+    _m("tg.shrunk-not-noted", "", "shrunk[column] = violations", "shrunk[column] = violations - 1", SOML),
+    _m("tg.alpha", "eta, alpha = settings[0]", "settings[0] * settings[1]", "settings[1]", SOML),
+    _m("tg.below-zero", "w_j after so many violating rounds", "max(0.0, size)", "size", SOML),
+    _m("tg.no-weight", "eta, alpha = settings[0]", "eta * weight * values[place]", "eta * values[place]", SOML),
+    _m("soml.products-lost-entry", "place += np.uint64(product != 0)", "product != 0", "product > 0", SOML,
+       ("np.float64(in_clicked[i]) - np.float64(in_skipped[i])", "product != 0", "product > 0")),
+    _m("soml.meet-moves-both", "def _meet(", "j += np.uint64(theirs <= mine)", "j += np.uint64(theirs < mine)", SOML),
+    _m("soml.verdict-degenerate", "an accepted event: updated is a violating round", "not np.isfinite(margin) or not np.isfinite(rounded)", "margin == np.inf", f"{SOML} {EVENTS} -k 'soml or largest'"),
+    _m("soml.sound-index", "faults = np.int32(indices[first] < 0)", "indices[last - one] >= dim", "indices[last - one] > dim", f"{SOML} {EVENTS} -k 'soml or malformed'"),
+)
+
+WEIGHED = (
+    _m("hedge.mistake-at-zero", "def _hedge(", "if not margins[i] > 0:", "if margins[i] < 0:", f"{HEDGE} {OMKS}"),
+    _m("hedge.asleep-moves", "shift = before - _log_mass(", "if awake[i]:", "if True:", HEDGE),
+    _m("hedge.discount-lost", "def _hedge(", "if rule == DISCOUNT:", "if rule == SHARE:", HEDGE),
+    _m("hedge.share-given", "def _hedge(", "np.log(rate / count)", "np.log(rate)", f"{HEDGE} {OMKS}"),
+    _m("hedge.margins-clamp", "def _margin_step(", "min(C, loss / squares)", "loss / squares", f"{HEDGE} {OMKS}"),
+    _m("hedge.margins-floor", "def _margin_step(", "max(0.0, standing[i] + tau * margins[i])", "standing[i] + tau * margins[i]", HEDGE),
+    _m("hedge.fixed-moves", "def weigh(", "elif rule != FIXED:", "else:", f"{HEDGE} {OMKS}"),
+    _m("hedge.beta-of-1", "class HedgeConfig", "if not 0 < self.beta < 1:", "if not 0 < self.beta <= 1:", HEDGE),
+    _m("hedge.best-beta", "def best_beta(", "math.sqrt(math.log(kernels))", "math.log(kernels)", "learners/test_bounds.py -k 'beta or vote'"),
+    _m("supports.worst-is-newest", "def _worst(", "joined[place] < joined[worst]", "joined[place] > joined[worst]", BUDGET),
+    _m("supports.worst-ties", "def _worst(", "(size == least and older)", "(size == least)", BUDGET),
+    _m("supports.users-leak", "def _evict(", "users[triplets[place, SKIPPED], 1] -= 1", "users[triplets[place, SKIPPED], 1] -= 0", BUDGET),
+    _m("supports.found-free-slot", "def _find(", "users[slot, 0] + users[slot, 1] > 0", "True", BUDGET),
+    _m("supports.joined-not-renewed", "for k in range(len(taus)):\n        tau[place, k] += taus[k]", "joined[place] = counts[0]", "joined[place] = max(joined[place], 1)", BUDGET),
+    _m("supports.own-square", "def _own_values(", "(cc - cs) + (ss - cs)", "(cc - cs) + (ss + cs)", OMKS),
+    _m("supports.asleep-learns", "def _wake(", "and lengths[2, view] > 0", "", OMKS),
+    _m("kernel.cosine-unsilenced", "def _silence(", "norms[tile, view, lane] * lengths[i, view] > 0", "norms[tile, view, lane] >= 0", OMKS),
+    _m("kernel.degree", "def _power(", "for _ in range(degree):", "for _ in range(degree - 1):", OMKS),
+    _m("blocks.wake", "def _step_block(", "_squares(clicked, t, start, stop) > 0 and", "", f"learners/test_omks_maps.py {FORMULAS} -k maps"),
+    _m("blocks.weight", "def _step_block(", "C * weights[t]", "C", f"{FORMULAS} -k maps"),
+    _m("blocks.tau-told", "def step_blocks(", "np.max(taus[:, t])", "np.min(taus[:, t])", f"{FORMULAS} {LAWS} -k maps"),
+)
+
+AROUND = (
+    _m("caps.refused-at-cap", "def judge(window", "if total - held >= caps[kind]:", "if total - held > caps[kind]:", CAPS),
+    _m("caps.item-twice", "def counts_for(", "named[SKIPPED] == named[CLICKED]", "named[SKIPPED] == named[QUERY]", CAPS),
+    _m("caps.leaves-window-late", "def plan(\n    window", "if admitted >= size:", "if admitted > size:", CAPS),
+    _m("caps.held-not-settled", "def settle(window: Any", "spent[place] - held, -held, 0", "spent[place] - held, 0, 0", CAPS),
+    _m("caps.settle-rounds-down", "def settle(window: Any", "np.ceil(", "np.floor(", CAPS),
+    _m("caps.hole-hides-key", "def take_out(", ">= (at - hole) & mask", "> (at - hole) & mask", CAPS),
+    _m("caps.kinds-meet", "def key_of(", "np.uint64(min(kind, CLICKED) + 1)", "np.uint64(1)", CAPS),
+    _m("caps.skipped-apart", "def key_of(", "min(kind, CLICKED) + 1", "kind + 1", CAPS),
+    _m("caps.spent-without-update", "def _spent(info", "np.where(info.outcome == UPDATED, steps, 0.0)", "steps", CAPS),
+    _m("caps.full-step", "def _spent(info", "/ full_step", "", CAPS),
+    _m("caps.limited-count", "limited = int(np.count_nonzero(", "limits[rows] < weights[rows]", "limits[rows] <= weights[rows]", CAPS + " " + "learners/test_laws_of_caps.py -k oasis"),
+    _m("keys.evict-too-soon", "def _let_in(self, key", "number - self.last[slot] < ", "number - self.last[slot] > ", KEYED),
+    _m("keys.evict-off-by-one", "def _let_in(self, key", "number - self.last[slot] < ", "number - self.last[slot] <= ", KEYED),
+    _m("keys.order-not-moved", "tenancy[row] = current[slot]", "self._slot_of.move_to_end(key)", "pass", KEYED),
+    _m("keys.memory-kept", "def _begin(self, slot", "self._arrays[name][slot] = array", "pass", KEYED),
+    _m("keys.refused-lets-in", "used = len(self)", "np.flatnonzero(reason == Reason.NONE)", "np.flatnonzero(reason >= Reason.NONE)", KEYED),
+    _m("keys.name-not-cleared", "self._slot_of[key] = slot", "self.name[slot] = 0", "pass", KEYED),
+    _m("keys.restored-order", "def _list_keys(self)", "sorted(range(used), key=last.__getitem__)", "range(used)", KEYED),
+    _m("keys.replayed-twice", "models by key take triplets", "steps.numbers[0] < self.directory.clock", "steps.numbers[0] < 0", KEYED),
+    _m("pull.one-late", "scale = checked_weights(batch, self.dim, weights)\n        infos, done", "self.config.every - self.events % self.config.every", "self.config.every + 1 - self.events % self.config.every", TETHER),
+    _m("pull.counts-rejected", "accepted = int(np.count_nonzero(", "infos[-1].outcome != REJECTED", "infos[-1].outcome >= 0", f"{TETHER} {FORMULAS} -k 'tethered or cut or formula'"),
+    _m("pull.radius-lost", "def _pull(learner", "pull(learner.W, config.decay, config.radius)", "pull(learner.W, config.decay, 0.0)", TETHER),
+    _m("pull.restored-events", "def from_state(cls, arrays: Mapping[str, NDArray[Any]], config: TetherConfig", "state_events(arrays)", "0", f"{LAWS} {TETHER} -k 'tethered or cut'"),
+    _m("form.negatives-stay", "def psd_part(", "symmetric + half @ half.T", "symmetric", SERVING),
+    _m("form.power", "def psd_part(", "np.float32(power / 2)", "np.float32(power)", SERVING),
+    _m("form.tangent-power", "def psd_tangent(", "np.float32(power - 1)", "np.float32(power)", "learners/test_carried.py"),
+    _m("form.raw-sharpened", "def from_matrix(", "power if normalised else 1.0", "power", SERVING),
+    _m("form.distance-fold", "fold_symmetric(self._state(), block)", "folded *= np.float32(2)", "folded *= np.float32(1)", "learners/test_distance_form.py"),
+    _m("form.self-negative", "self_products(self.matrix if self.matrix is not None else self._state()", "np.maximum(products, 0)", "products", SERVING),
+    _m("spectrum.symmetry", "def symmetry_index(", "_symmetric_squares(W) / whole", "whole / whole", "learners/test_averaged.py -k symmetry"),
+    _m("spectrum.negatives", "sizes = np.abs(values)\n    total, below", "values < -EPS * norm", "values < EPS * norm", "learners/test_change.py"),
+    _m("search.offset-shape", "def checked_offset(", "offset.shape != (rows,)", "offset.ndim != 1", TOPK),
+    _m("search.query-nan", "def checked_queries(", "if not np.isfinite(queries).all():", "if False:", TOPK),
+    _m("search.row-below", "def checked_rows(", "chosen.min() < 0 or", "", TOPK),
+)
+
+MUTATIONS = (*CHECKS, *MATRICES, *DIAGONALS, *WEIGHED, *AROUND)

@@ -1,0 +1,114 @@
+"""Mutations of `streams`: limits of the wire, reasons, known ids, the embedded log, feeding, steps, Kafka."""
+
+# fmt: off
+# ruff: noqa: E501  (one mutation, one line)
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+from tests.mutations.mutation import mutation as made
+
+CODEC = "streams/test_codec.py streams/test_format_vectors.py"
+DECODER = "streams/test_batch_decoder.py streams/test_compiled_decoder.py"
+VECTORS = "streams/test_format_vectors.py"
+DEDUPE = "streams/test_dedupe.py"
+RULES = "streams/feed/test_feed_rules.py"
+PIPELINE = "streams/feed/test_feed_pipeline.py"
+NEGATIVES = "streams/feed/test_feed_negatives.py"
+CAP = "streams/feed/test_feed_pair_cap.py"
+READING = "streams/contract/test_reading_contract.py -k 'not kafka'"
+WRITING = "streams/contract/test_writing_contract.py -k 'not kafka'"
+STEPS = "streams/steps/test_codec.py streams/steps/test_step_vectors.py"
+ITEMS = "streams/test_items.py"
+RELEVANCE = "streams/test_relevance.py"
+PARTS = "streams/kafka/test_kafka_parts.py"
+
+
+def _m(name: str, mark: str, old: str, new: str, tests: str, *more: tuple[str, str, str]) -> Mutation:
+    return made(f"streams.{name}", "streams", mark, old, new, tests, *more)
+
+
+WIRE = (
+    _m("wire.value-limit", "def unpack(value", "if len(value) > max_bytes:", "if len(value) >= max_bytes:", CODEC),
+    _m("wire.list-limit", "def read_event(value", "max_list=2", "max_list=3", CODEC),
+    _m("wire.trailing-bytes", "def unpack(value", "raise Poison(poison.TRAILING_BYTES, _if_json(value))", "raise Poison(poison.NOT_MSGPACK)", CODEC),
+    _m("wire.too-large-reason", "def unpack(value", "poison.TOO_LARGE if \"exceeds max_\" in", "poison.TOO_LARGE if \"exceeded\" in", CODEC),
+    _m("wire.duplicate-key", "def open_map(", "if len(fields) != len(raw):", "if len(fields) > len(raw):", CODEC),
+    _m("wire.unknown-field", "def _check_head(fields: dict[str, Any], required", "if len(fields) > len(required) and not known.issuperset(fields):", "if False:", CODEC),
+    _m("wire.version", "def check_version(", "if version not in known:", "if version > max(known):", CODEC),
+    _m("wire.version-bool", "def check_version(", "type(version) is not int", "not isinstance(version, int)", CODEC),
+    _m("wire.ts-below-0", "def check_ts(", "0 <= raw <= MAX_TS", "raw <= MAX_TS", CODEC),
+    _m("wire.ts-above", "def check_ts(", "raw <= MAX_TS", "raw <= MAX_TS + 1", CODEC),
+    _m("wire.key-length", "def check_key(", "> MAX_KEY_BYTES", "> MAX_KEY_BYTES + 1", CODEC),
+    _m("wire.key-nul", "def check_key(", "if \"\\0\" in raw:", "if raw == \"\\0\":", CODEC),
+    _m("wire.weight-0", "def check_number(", "0 < raw <= high", "0 <= raw <= high", CODEC),
+    _m("wire.clicked-ascends", "def check_clicked(", "if not last < rank < shown:", "if not last <= rank < shown:", CODEC),
+    _m("wire.clicked-within", "def check_clicked(", "if not last < rank < shown:", "if not last < rank <= shown:", CODEC),
+    _m("wire.prop-length", "def check_propensity(", "if len(raw) != shown:", "if len(raw) > shown:", CODEC),
+    _m("wire.x-and-views", "def read_object(", "if (\"x\" in fields) == (\"views\" in fields):", "if \"x\" not in fields and \"views\" not in fields:", CODEC),
+    _m("wire.half-float", "def _read_vector(", "if not raw or len(raw) & 3:", "if not raw or len(raw) & 1:", CODEC),
+    _m("wire.sparse-lengths", "def _read_vector(", "if len(indices) != len(values) or len(indices) & 3:", "if len(indices) & 3:", CODEC),
+    _m("encode.weight-of-1", "def encode_event(", "if event.weight != 1.0:", "if event.weight > 1.0:", CODEC),
+    _m("encode.keyed-version", "def _version_of(key", "wire.FORMAT_VERSION if key is None else wire.KEYED_VERSION", "wire.FORMAT_VERSION", CODEC),
+    _m("decode.next-offset", "refused,\n            batch.offsets[-1] + 1,\n            sha256(batch.values[-1] or b\"\").digest(),\n            found.keys", "batch.offsets[-1] + 1", "int(offsets[0]) + len(batch.offsets)", DECODER,
+       ("found = self._reading.find(_present(batch.values)", "batch.offsets[-1] + 1", "int(offsets[0]) + len(batch.offsets)")),
+    _m("decode.offsets-of-refused", "found = self._reading.find(_present(batch.values)", "offsets[found.records] if refused else offsets", "offsets[: len(found.records)] if refused else offsets", DECODER),
+    _m("decode.damaged-read", "def judge(self, batch", "if batch.damaged is not None:", "if batch.damaged == \"\":", DECODER + " streams/kafka/test_kafka_damage.py -k 'not confluent'"),
+    _m("decode.digest-of-first", "found = self._reading.find(_present(batch.values)", "sha256(batch.values[-1] or b\"\")", "sha256(batch.values[0] or b\"\")", DECODER),
+)
+
+IDS = (
+    _m("ids.window-one-short", "def admit(ids", "if admitted >= len(ring):", "if admitted + 1 >= len(ring):", DEDUPE),
+    _m("ids.zero-is-empty", "def kept(identifier", "STANDS_FOR_ZERO if identifier == EMPTY else identifier", "identifier", DEDUPE),
+    _m("ids.restored-count", "def from_arrays(cls, capacity", "window._admitted = admitted", "window._admitted = len(ids)", DEDUPE),
+    _m("ids.twice-passes", "def fill(ids", "and table[slot] == EMPTY", "", DEDUPE),
+    _m("ids.altered-passes", "def _checked(capacity", "admitted < 0 or len(ids) != min(admitted, capacity)", "admitted < 0", DEDUPE),
+)
+
+LOG = (
+    _m("place.route", "partition = record.partition\n", "0 if record.key is None else", "0 if record.key is not None else", WRITING),
+    _m("place.record-limit", "def place_records(", "if size > MAX_RECORD_BYTES:", "if size > MAX_RECORD_BYTES + 1:", WRITING),
+    _m("place.expired", "def check_positions(", "if position < earliest:", "if position + 1 < earliest:", READING),
+    _m("place.ahead", "def check_positions(", "if position > end:", "if position > end + 1:", READING),
+    _m("log.position-advances", "del self._positions[partition]", "self._positions[partition] = rows[-1][0] + 1", "self._positions[partition] = position + len(rows)", "streams/log/test_compacting.py"),
+    _m("log.starves-a-partition", "offset >= ? ORDER BY offset LIMIT ?\",", "del self._positions[partition]", "pass", READING),
+    _m("log.offsets-at", "def _offset_at(self", "ts >= ?", "ts > ?", READING),
+    _m("log.high-falls", "def _append(self", "high = max(high, ts)", "high = ts", READING),
+    _m("log.retains-one-more", "removed = 0\n    while True:", "WHERE offset < ?", "WHERE offset <= ?", WRITING),
+)
+
+FEED = (
+    _m("rule.skip-above", "def skip_above(", "for s in range(c) if", "for s in range(c + 1) if", RULES),
+    _m("rule.last-click", "def last_click(", "last = clicked[-1]", "last = clicked[0]", RULES),
+    _m("rule.skip-next", "def skip_next(", "and c + 1 not in hits", "", RULES),
+    _m("rule.all-skipped", "def all_skipped(", "if s not in hits", "if s != c", RULES),
+    _m("feed.seen-before-fate", "def decide(self", "self._seen.add(known_by)", "pass", PIPELINE),
+    _m("feed.key-not-in-identity", "def decide(self", "item.id if item.key is None else", "item.id if True else", PIPELINE),
+    _m("feed.all-clicked", "def _to_holdout(", "len(impression.clicked) == len(impression.shown)", "len(impression.clicked) > len(impression.shown)", PIPELINE),
+    _m("feed.unknown-click", "unknown = self._unknown_ranks(", "unknown.issuperset(impression.clicked)", "unknown.intersection(impression.clicked)", PIPELINE),
+    _m("feed.pair-cap", "def capped(pairs", "sorted(pairs, key=place)[:cap]", "sorted(pairs, key=place)[: cap + 1]", CAP),
+    _m("feed.capped-order", "def capped(pairs", "tuple(pair for pair in pairs if pair in chosen)", "tuple(chosen)", CAP),
+    _m("feed.negative-is-clicked", "def _negatives(", "(impression.query, *clicked_objects)", "(impression.query,)", NEGATIVES),
+    _m("feed.negative-seed", "def draw(candidates", "salt = _salt(seed)", "salt = _salt(0)", NEGATIVES),
+    _m("feed.holdout-order", "def as_impression(", "shown=(event.skipped, event.clicked)", "shown=(event.clicked, event.skipped)", PIPELINE),
+    _m("feed.without-ranks", "def without(impression", "place[rank] for rank in impression.clicked if rank in place", "rank for rank in impression.clicked if rank in place", PIPELINE),
+    _m("relevance.theta", "def _kept(piece", "coo.data > above", "coo.data >= above", RELEVANCE),
+    _m("relevance.own-object", "def _row_blocks(", "(piece.row + start) != piece.col", "piece.row != piece.col", RELEVANCE),
+)
+
+MORE = (
+    _m("steps.chain-not-checked", "def decode_segment(", "if link(before, head, payload) != after:", "if False:", STEPS),
+    _m("steps.link-order", "def link(before", "digest.update(head)\n    digest.update(payload)", "digest.update(payload)\n    digest.update(head)", STEPS),
+    _m("steps.part-lost", "def _join(self", "part.part != len(self._parts)", "part.part < len(self._parts)", STEPS),
+    _m("steps.other-segment", "def _join(self", "or not _together(first, part)", "", STEPS),
+    _m("steps.back-in-time", "def _taken(fields", "if last < first:", "if last + 1 < first:", STEPS),
+    _m("steps.index-outside", "def _rows(cursor", "indices.max() >= layout.dim", "indices.max() > layout.dim", STEPS),
+    _m("steps.payload-length", "def unpack(layout", "if len(payload) != layout.size:", "if len(payload) < layout.size:", STEPS),
+    _m("items.key-of-record", "def _check_head(fields: Mapping[str, Any], key", "if key != fields[\"id\"].encode():", "if key is None:", ITEMS),
+    _m("items.tag-twice", "def check_display(", "len(set(display.tags)) != len(display.tags)", "len(display.tags) < 0", ITEMS),
+    _m("items.removal-fields", "if fields[\"op\"] == \"remove\":", "if len(fields) > len(_HEAD):", "if len(fields) > len(_HEAD) + 1:", ITEMS),
+    _m("kafka.gap-not-reached", "for partition, reached in self._fetched.items():", "if partition not in self._waiting:", "if partition in self._waiting:", "streams/kafka/test_kafka_reading.py -x"),
+    _m("catalog.refused-not-finite", "def check_vector(", "np.isfinite(", "np.isreal(", CODEC + " streams/test_catalog.py"),
+)
+
+MUTATIONS = (*WIRE, *IDS, *LOG, *FEED, *MORE)
