@@ -14,7 +14,6 @@ from kafka import errors
 
 from streams.address import Address, KafkaSettings
 from streams.errors import RecordRefused, StreamError, StreamRefused, StreamUnavailable, TopicMissing
-from streams.kafka import message_classes as _message_classes  # noqa: F401  before any thread asks
 from streams.kafka.probe import answering
 
 T = TypeVar("T")

@@ -126,7 +126,7 @@ class Cluster:
     def _known_to(self, number: int) -> set[int]:
         """The nodes that this one tells its clients about; none when it does not answer."""
         port = self._ports[number].listeners[PLAIN.name]
-        with Probe(HOST, port, KafkaSettings(), time.monotonic() + 1.0) as probe:
+        with Probe(f"{HOST}:{port}", KafkaSettings(), time.monotonic() + 1.0) as probe:
             try:
                 probe.connect()
                 brokers = probe.ask(MetadataRequest(version=8, topics=[])).brokers
