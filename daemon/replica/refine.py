@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +16,7 @@ from daemon.replica.loading import Arrays
 from daemon.replica.model import CarryError
 from daemon.replica.settings import FollowSettings, Hooks
 from daemon.replica.view import View
+from daemon.runtime.background import give_way
 from learners.block import Block, Float32s
 from learners.forms.carried import CarriedError, carried_error
 from learners.forms.quadratic import ServedForm
@@ -178,9 +177,3 @@ def rest(spent_s: float, elapsed_s: float, share: float) -> float:
     core.
     """
     return max(0.0, spent_s / share - elapsed_s)
-
-
-def give_way(nice: int) -> None:
-    """Lower the priority of the calling thread, where the system knows threads' priorities."""
-    with suppress(OSError, AttributeError):
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
+from contextlib import suppress
 
 
 class BackgroundThread(ABC):
@@ -31,3 +33,9 @@ class BackgroundThread(ABC):
     @abstractmethod
     def _run(self) -> None:
         """What the thread does, to its end."""
+
+
+def give_way(nice: int) -> None:
+    """Lower the priority of the calling thread, where the system knows priorities of threads."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)

@@ -21,11 +21,11 @@ from daemon.config.serve import ServeConfig
 from daemon.exits import EX_OK, EX_SOFTWARE, UserError
 from daemon.look.series import Series
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
-from daemon.serve.http import HttpLimits, HttpServer, Parts, Ports, create_app, serve
+from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
 from daemon.serve.live import FreshnessWatcher, Live
 from daemon.serve.page.routes import page_routes
-from daemon.serve.page.wiring import live_series, page_sources
-from daemon.serve.store import Administration, Overview
+from daemon.serve.page.sources import live_series, page_sources
+from daemon.serve.store import StoreActions
 from daemon.telemetry.build import add_place
 from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
 
@@ -34,7 +34,40 @@ DRAIN_S = 1.0
 LEAVE_S = 0.5
 """How long the threads of its parts may take after that."""
 
+TURN_S = 0.1  # how soon the loop hears signals, and readiness what happened
+
 log = structlog.get_logger("tripletd.serve")
+
+
+def run(config: Config, load: Callable[[], Config] | None = None) -> int:
+    """Answer until told to stop; the exit code. Raises UserError and the errors of the islands.
+
+    `load` reads the configuration again, for SIGHUP.
+    """
+    metrics = ServeMetrics(config.serve.aliases)
+    add_place(metrics.registry, config.checkpoints.path)
+    with ExitStack() as stack:
+        runtime = open_runtime_without_server(stack, config, load)
+        parts = build(stack, config, runtime, metrics)
+        _loop(parts, runtime)
+        runtime.notifier.stopping()
+    return EX_OK
+
+
+def _loop(parts: ServeParts, runtime: RoleRuntime) -> None:
+    """Look after the parts, and say whether they answer: before anybody hears that the role has started."""
+    readiness = ReadinessReporter(runtime.health, runtime.notifier, log, "answering")
+    runtime.health.set_ready("being loaded")
+    runtime.started()
+    while not runtime.signals.stopping:
+        runtime.pulse.beat("a turn of the loop")
+        runtime.reloading.when(runtime.signals.take_reload_request())
+        with runtime.pulse.patient("opening versions and items"):
+            parts.turn()
+        if parts.live.opened is not None:  # until then a stop ends the process at once: nobody was answered
+            runtime.signals.finish_first()
+        readiness.now(parts.live.not_ready(), loading=parts.live.loading())
+        runtime.signals.wait(TURN_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +84,7 @@ class ServeParts:
             raise UserError("the HTTP server has ended; the log says why", "", EX_SOFTWARE)
 
 
-def build(stack: ExitStack, config: Config, outside: RoleRuntime, metrics: ServeMetrics) -> ServeParts:
+def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: ServeMetrics) -> ServeParts:
     """Everything, listening; it answers 503 until there is a version. `stack` ends it: first the server, so
     that open requests are answered, then what answers them. UserError: the port, the folder or a file.
     """
@@ -60,24 +93,21 @@ def build(stack: ExitStack, config: Config, outside: RoleRuntime, metrics: Serve
     watcher = FreshnessWatcher(config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1])
     guarded, keys = GuardMetrics(metrics.registry).record, KeyAnswerMetrics(metrics.registry)
     live = Live(config, versions, ledger, watcher, guarded, keys=keys)
-    series = live_series(config, metrics.registry, outside.health)
+    series = live_series(config, metrics.registry, runtime.health)
     stack.callback(_leave, live, series)
     metrics.follow(live.statuses, live.items, watcher.waiting)
     parts = Parts(
-        ports=Ports(
-            searcher=live,
-            overviews=Overview(versions, ledger, live.statuses),
-            administration=Administration(versions, ledger, config.checkpoints.keep),
-            watching=watcher,
-        ),
+        searcher=live,
+        answered=watcher.answered,
+        store=StoreActions(versions, ledger, config.checkpoints.keep, live.statuses),
         aliases=config.serve.aliases,
-        health=outside.health,
+        health=runtime.health,
         registry=metrics.registry,
         token=config.http.token.get_secret_value(),
         hosts=[config.http.host.lower(), *config.http.hosts],
         limits=limits_of(config.serve),
         page=page_routes(page_sources(config, versions, ledger, live, series)),
-        pulse=outside.watchdog.watch("the search"),
+        pulse=runtime.watchdog.watch("the search"),
     )
     server = serve(create_app(parts), config.http.host, config.http.serve_port)
     stack.callback(server.close)
@@ -108,37 +138,3 @@ def limits_of(serve: ServeConfig) -> HttpLimits:
         body_s=serve.patience_s,
         drain_s=DRAIN_S,
     )
-
-
-TURN_S = 0.1  # how soon the loop hears signals, and readiness what happened
-
-
-def run(config: Config, load: Callable[[], Config] | None = None) -> int:
-    """Answer until told to stop; the exit code. Raises UserError and the errors of the islands.
-
-    `load` reads the configuration again, for SIGHUP.
-    """
-    metrics = ServeMetrics(config.serve.aliases)
-    add_place(metrics.registry, config.checkpoints.path)
-    with ExitStack() as stack:
-        outside = open_runtime_without_server(stack, config, load)
-        parts = build(stack, config, outside, metrics)
-        _loop(parts, outside)
-        outside.notifier.stopping()
-    return EX_OK
-
-
-def _loop(parts: ServeParts, outside: RoleRuntime) -> None:
-    """Look after the parts, and say whether they answer: before anybody hears that the role has started."""
-    standing = ReadinessReporter(outside.health, outside.notifier, log, "answering")
-    outside.health.set_ready("being loaded")
-    outside.started()
-    while not outside.signals.stopping:
-        outside.pulse.beat("a turn of the loop")
-        outside.reloading.when(outside.signals.take_reload_request())
-        with outside.pulse.patient("opening versions and items"):
-            parts.turn()
-        if parts.live.opened is not None:  # until then a stop ends the process at once: nobody was answered
-            outside.signals.finish_first()
-        standing.now(parts.live.not_ready(), loading=parts.live.loading())
-        outside.signals.wait(TURN_S)

@@ -13,49 +13,50 @@ from daemon.models.gc import gc
 from daemon.replica.model import ReplicaStatus
 
 BY = "HTTP"
-"""Who moved an alias, as the ledger tells it."""
+"""Who moved an alias, in the ledger's words."""
 
 
-class Overview:
-    """What is served and what could be: `/v1/versions`."""
+class StoreActions:
+    """Says what is served and kept, moves aliases and deletes versions; each call writes at most one entry of
+    the ledger. Values are plain data, those of `http.schemas`; UserError says what may not be done.
+
+    statuses: how each alias stands. keep: how many versions `gc` keeps besides those that a rule keeps.
+    """
 
     def __init__(
-        self, versions: VersionStore, ledger: Ledger, statuses: Callable[[], Sequence[ReplicaStatus]]
+        self,
+        versions: VersionStore,
+        ledger: Ledger,
+        keep: int,
+        statuses: Callable[[], Sequence[ReplicaStatus]],
     ) -> None:
-        self._versions, self._ledger, self._statuses = versions, ledger, statuses
+        self._versions, self._ledger, self._keep, self._statuses = versions, ledger, keep, statuses
 
-    def versions(self) -> Mapping[str, Any]:
-        """The values of `schemas.Versions`."""
+    def overview(self) -> Mapping[str, Any]:
+        """What each alias answers with, and the versions of the store: the values of `schemas.Versions`."""
         found = read_all(self._versions, self._ledger)
         rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
         return {
-            "aliases": [served(one) for one in self._statuses()],
+            "aliases": [alias_answers(one) for one in self._statuses()],
             "versions": [_kept(row) for row in rows],
         }
-
-
-class Administration:
-    """Moves aliases and deletes versions; each call writes at most one ledger entry."""
-
-    def __init__(self, versions: VersionStore, ledger: Ledger, keep: int) -> None:
-        self._versions, self._ledger, self._keep = versions, ledger, keep
 
     def promote(self, version: int | str, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
         """Point `alias` at `version`."""
         how = {"by": BY, "reason": reason}
-        return _told(promote(self._versions, self._ledger, version, alias, **how, dry_run=dry_run))
+        return _plain(promote(self._versions, self._ledger, version, alias, **how, dry_run=dry_run))
 
     def rollback(self, to: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
         """Point `alias` back."""
         how = {"by": BY, "reason": reason}
-        return _told(rollback(self._versions, self._ledger, alias, to, **how, dry_run=dry_run))
+        return _plain(rollback(self._versions, self._ledger, alias, to, **how, dry_run=dry_run))
 
     def pin(self, version: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
         """Name `version`; None takes the name away."""
         how = {"by": BY, "reason": reason}
         if version is None:
-            return _told(unpin(self._versions, self._ledger, alias, **how, dry_run=dry_run))
-        return _told(pin(self._versions, self._ledger, alias, version, **how, dry_run=dry_run))
+            return _plain(unpin(self._versions, self._ledger, alias, **how, dry_run=dry_run))
+        return _plain(pin(self._versions, self._ledger, alias, version, **how, dry_run=dry_run))
 
     def gc(self, dry_run: bool) -> Mapping[str, Any]:
         """Delete the versions that no rule keeps."""
@@ -64,7 +65,7 @@ class Administration:
         return {"gone": list(found.gone), "size": found.size, "kept": kept, "dry_run": found.dry_run}
 
 
-def served(one: ReplicaStatus) -> dict[str, Any]:
+def alias_answers(one: ReplicaStatus) -> dict[str, Any]:
     """What one alias answers with: the values of `schemas.ServedAlias`."""
     model = one.model
     return {
@@ -83,6 +84,6 @@ def _kept(row: VersionRow) -> dict[str, Any]:
     return {"version": plain.pop("number"), **plain}
 
 
-def _told(moved: AliasMove) -> dict[str, Any]:
+def _plain(moved: AliasMove) -> dict[str, Any]:
     entry = None if moved.entry is None else moved.entry.n
     return {**asdict(moved), "entry": entry, "notes": list(moved.notes)}

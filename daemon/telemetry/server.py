@@ -58,6 +58,7 @@ class Health:
 
 
 _TEXT = "text/plain; charset=utf-8"
+PAGES = ("/metrics", "/livez", "/readyz", "/startupz")
 _REQUEST_TIMEOUT_S = 5.0
 
 
@@ -114,23 +115,26 @@ def cannot_listen(error: OSError, host: str, port: int) -> UserError:
     )
 
 
-def _handler(registry: CollectorRegistry, health: Health) -> type[BaseHTTPRequestHandler]:
+def answer(path: str, registry: CollectorRegistry, health: Health) -> tuple[HTTPStatus, bytes, str] | None:
+    """Status, body and content type of one of `PAGES`, the same for every role; None for any other path."""
+    if path == "/metrics":
+        return HTTPStatus.OK, generate_latest(registry), CONTENT_TYPE_LATEST
     probes = {"/livez": health.liveness, "/readyz": health.readiness, "/startupz": health.startup}
+    if path not in probes:
+        return None
+    reason = probes[path]()
+    status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
+    return status, f"{reason or 'ok'}\n".encode(), _TEXT
 
+
+def _handler(registry: CollectorRegistry, health: Health) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = _REQUEST_TIMEOUT_S
 
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
-            if path == "/metrics":
-                self._answer(HTTPStatus.OK, generate_latest(registry), CONTENT_TYPE_LATEST)
-            elif path in probes:
-                reason = probes[path]()
-                status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE
-                self._answer(status, f"{reason or 'ok'}\n".encode(), _TEXT)
-            else:
-                known = "/metrics /livez /readyz /startupz"
-                self._answer(HTTPStatus.NOT_FOUND, f"not here; there are {known}\n".encode(), _TEXT)
+            missing = f"not here; there are {' '.join(PAGES)}\n".encode()
+            self._answer(*(answer(path, registry, health) or (HTTPStatus.NOT_FOUND, missing, _TEXT)))
 
         do_HEAD = do_GET
 

@@ -2,7 +2,6 @@
 
 from daemon.serve.http.app import Parts, create_app
 from daemon.serve.http.metrics import HttpLimits
-from daemon.serve.http.ports import Ports
 from daemon.serve.http.server import HttpServer, serve
 
-__all__ = ["HttpLimits", "HttpServer", "Parts", "Ports", "create_app", "serve"]
+__all__ = ["HttpLimits", "HttpServer", "Parts", "create_app", "serve"]

@@ -1,75 +1,51 @@
-"""The application: every route, wired; health and metrics on the same port."""
+"""The application: every route, wired."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
+from pydantic_core import to_json
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from daemon.runtime.watchdog import Pulse
-from daemon.serve.http.admin import ModelEndpoints, VersionList
-from daemon.serve.http.batching import Batcher
-from daemon.serve.http.errors import Problem
+from daemon.serve.http.admin import AdminEndpoints
+from daemon.serve.http.batching import Batcher, Searching
+from daemon.serve.http.errors import JSON, Problem
 from daemon.serve.http.guard import AllowedHosts, RequestGuard, TokenGuard
 from daemon.serve.http.metrics import HttpLimits, HttpMetrics
 from daemon.serve.http.offload import BoundedThreads
-from daemon.serve.http.openapi import OpenApiEndpoint
-from daemon.serve.http.ports import Ports
+from daemon.serve.http.openapi import Handler, document, routes
 from daemon.serve.http.request import RequestBodies
 from daemon.serve.http.similar import SimilarEndpoints
-from daemon.telemetry.server import Health
+from daemon.serve.query import AnsweringModel
+from daemon.serve.store import StoreActions
+from daemon.telemetry.server import PAGES, Health, answer
 
 SCRAPE_TIMEOUT_S = 10.0
-
-
-class ProbeEndpoints:
-    """The same four pages, in the same words, as those of the other roles."""
-
-    def __init__(self, health: Health, registry: CollectorRegistry) -> None:
-        self._health, self._registry, self._aside = health, registry, BoundedThreads(1, SCRAPE_TIMEOUT_S)
-
-    async def livez(self, request: Request) -> Response:
-        """Whether no thread is stuck."""
-        return _said(self._health.liveness)
-
-    async def readyz(self, request: Request) -> Response:
-        """Whether answers can be given."""
-        return _said(self._health.readiness)
-
-    async def startupz(self, request: Request) -> Response:
-        """Whether start-up is over."""
-        return _said(self._health.startup)
-
-    async def metrics(self, request: Request) -> Response:
-        """All families in Prometheus' text format."""
-        text = await self._aside.run(lambda: generate_latest(self._registry))
-        return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-
-def _said(probe: Callable[[], str | None]) -> Response:
-    reason = probe()
-    return PlainTextResponse(f"{reason or 'ok'}\n", 200 if reason is None else 503)
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What the application is made of.
 
-    `aliases`: names that may be asked, the first where none is named. `registry`: what /metrics shows; the
-    HTTP side adds its own families to it. `token`: bearer token of what changes state, "" refuses all of
-    that. `hosts`: names under which it may be asked, beside addresses and localhost. `page`: more routes,
-    such as those of the page. `pulse`: sign of life of the compute thread.
+    searcher: finds nearest objects. answered: called with the alias and the model of every answer; quick.
+    store: what is said of the versions, and done with them. aliases: names that may be asked, the first where
+    none is named. registry: what /metrics shows; the HTTP side adds its own families. token: bearer token of
+    what changes state, "" refuses all of that. hosts: names under which it may be asked, beside addresses and
+    localhost. page: more routes, such as those of the page. pulse: sign of life of the compute thread.
     """
 
-    ports: Ports
+    searcher: Searching
+    answered: Callable[[str, AnsweringModel], None]
+    store: StoreActions
     aliases: Sequence[str]
     health: Health
     registry: CollectorRegistry
@@ -83,7 +59,7 @@ class Parts:
 def create_app(parts: Parts) -> Starlette:
     """The ASGI application; its lifespan starts and ends the compute thread."""
     limits, metrics = parts.limits, HttpMetrics(parts.registry)
-    batcher = Batcher(parts.ports.searcher, limits, metrics, parts.pulse)
+    batcher = Batcher(parts.searcher, limits, metrics, parts.pulse)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -91,12 +67,13 @@ def create_app(parts: Parts) -> Starlette:
         yield
         batcher.close()
 
-    routes = [*_routes(parts, batcher, RequestBodies(limits, metrics)), *parts.page]
-    paths = [route.path for route in routes if isinstance(route, Route) and "{" not in route.path]
+    every = [*routes(_handlers(parts, batcher, RequestBodies(limits, metrics))), *parts.page]
+    paths = [route.path for route in every if isinstance(route, Route) and "{" not in route.path]
+    guard = Middleware(RequestGuard, metrics=metrics, hosts=AllowedHosts(parts.hosts), routes=paths)
     app = Starlette(
-        routes=routes,
+        routes=every,
         lifespan=lifespan,
-        middleware=[Middleware(RequestGuard, metrics=metrics, hosts=AllowedHosts(parts.hosts), routes=paths)],
+        middleware=[guard],
         exception_handlers={HTTPException: _not_routed},
     )
     app.router.redirect_slashes = False
@@ -104,25 +81,42 @@ def create_app(parts: Parts) -> Starlette:
     return app
 
 
-def _routes(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> list[Route]:
-    ports = parts.ports
-    similar = SimilarEndpoints(batcher, ports.watching, parts.aliases, bodies, parts.limits)
-    models = ModelEndpoints(ports.administration, TokenGuard(parts.token), bodies)
-    probes = ProbeEndpoints(parts.health, parts.registry)
-    return [
-        Route("/v1/similar", similar.single, methods=["GET", "POST"]),
-        Route("/v1/similar/batch", similar.batch, methods=["POST"]),
-        Route("/v1/versions", VersionList(ports.overviews).get, methods=["GET"]),
-        Route("/v1/openapi.json", OpenApiEndpoint(parts.limits).get, methods=["GET"]),
-        Route("/v1/models/promote", models.promote, methods=["POST"]),
-        Route("/v1/models/rollback", models.rollback, methods=["POST"]),
-        Route("/v1/models/pin", models.pin, methods=["POST"]),
-        Route("/v1/models/gc", models.gc, methods=["POST"]),
-        Route("/livez", probes.livez, methods=["GET"]),
-        Route("/readyz", probes.readyz, methods=["GET"]),
-        Route("/startupz", probes.startupz, methods=["GET"]),
-        Route("/metrics", probes.metrics, methods=["GET"]),
-    ]
+def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[str, Handler]:
+    """By path, what answers its operations."""
+    similar = SimilarEndpoints(batcher, parts.answered, parts.aliases, bodies, parts.limits)
+    admin = AdminEndpoints(parts.store, TokenGuard(parts.token), bodies)
+    described = to_json(document(parts.limits))
+
+    async def openapi(request: Request) -> Response:
+        return Response(described, media_type=JSON)
+
+    return {
+        "/v1/similar": similar.single,
+        "/v1/similar/batch": similar.batch,
+        "/v1/versions": admin.versions,
+        "/v1/openapi.json": openapi,
+        "/v1/models/promote": admin.promote,
+        "/v1/models/rollback": admin.rollback,
+        "/v1/models/pin": admin.pin,
+        "/v1/models/gc": admin.gc,
+        **_probes(parts),
+    }
+
+
+def _probes(parts: Parts) -> Mapping[str, Handler]:
+    """Health and metrics, as every role answers them; reading metrics may take a while, so off the loop."""
+    threads = BoundedThreads(1, SCRAPE_TIMEOUT_S)
+
+    async def probe(request: Request) -> Response:
+        def made() -> tuple[int, bytes, str] | None:
+            return answer(request.url.path, parts.registry, parts.health)
+
+        found = await threads.run(made) if request.url.path == "/metrics" else made()
+        assert found is not None, "it is the handler of PAGES alone"
+        status, body, content_type = found
+        return Response(body, status, headers={"Content-Type": content_type})
+
+    return dict.fromkeys(PAGES, probe)
 
 
 async def _not_routed(request: Request, error: Exception) -> Response:

@@ -10,18 +10,31 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from daemon.runtime.watchdog import Pulse
-from daemon.serve.http.errors import Problem
+from daemon.serve.http.errors import RETRY_AFTER_S, Problem
 from daemon.serve.http.metrics import HttpLimits, HttpMetrics
-from daemon.serve.http.ports import Searching
 from daemon.serve.query import Answers, Query
 
 _JOIN_S = 1.0
+
+
+class Searching(Protocol):
+    """Finds nearest objects; called from one thread only."""
+
+    def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
+        """All answers from one view of the alias' model. Raises QueryError when nothing can be answered.
+
+        `between` is called before each scan of the items; what it raises ends the search.
+        """
+        ...
+
+
 Outcome = Answers | Exception
 
 
@@ -104,7 +117,9 @@ class Batcher:
                 return await job.future
         except TimeoutError:
             message = f"there was no answer within {self._limits.answer_s:g} s"
-            raise Problem(503, "too_slow", message, None, "come again later", retry_after=True) from None
+            raise Problem(
+                503, "too_slow", message, None, "come again later", retry_after=RETRY_AFTER_S
+            ) from None
 
     def _look(self, jobs: Sequence[Job]) -> None:
         """Between two scans of a pass: the thread lives, and somebody still waits for what it does."""
@@ -118,7 +133,9 @@ class Batcher:
                 raise _ending()
             if self._waiting and self._count + len(job.queries) > self._limits.queue:
                 message = f"{self._count} queries wait already"
-                raise Problem(503, "queue_full", message, None, "come again in a moment", retry_after=True)
+                raise Problem(
+                    503, "queue_full", message, None, "come again in a moment", retry_after=RETRY_AFTER_S
+                )
             self._waiting.append(job)
             self._count += len(job.queries)
             self._metrics.waiting.set(self._count)
@@ -190,4 +207,6 @@ def _resolve(outcomes: Sequence[tuple[Job, Outcome]]) -> None:
 
 
 def _ending() -> Problem:
-    return Problem(503, "ending", "the server ends", None, "ask another one", retry_after=True, close=True)
+    return Problem(
+        503, "ending", "the server ends", None, "ask another one", retry_after=RETRY_AFTER_S, close=True
+    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import to_json
 from starlette.responses import Response
 
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError, as_user_error
@@ -35,7 +35,7 @@ class Problem(Exception):
         message: what was found, for people.
         field: its place in the request, such as `queries[3].x`; None when it concerns no one field.
         remedy: what to do about it.
-        retry_after: whether to come again in a moment (a Retry-After header).
+        retry_after: seconds after which to try again (a Retry-After header); 0 sends none.
         close: whether the connection ends with this answer, because the rest of the request is not read.
         headers: more of them.
     """
@@ -48,7 +48,7 @@ class Problem(Exception):
         field: str | None = None,
         remedy: str = "",
         *,
-        retry_after: bool = False,
+        retry_after: int = 0,
         close: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class Problem(Exception):
         self.status, self.code, self.message, self.field, self.remedy = status, code, message, field, remedy
         self.headers = dict(headers or {})
         if retry_after:
-            self.headers["Retry-After"] = str(RETRY_AFTER_S)
+            self.headers["Retry-After"] = str(retry_after)
         if close:
             self.headers["Connection"] = "close"
 
@@ -64,10 +64,14 @@ class Problem(Exception):
         """The values of `schemas.ErrorBody`."""
         return {"code": self.code, "message": self.message, "field": self.field, "remedy": self.remedy}
 
-    def response(self) -> Response:
-        """As an HTTP response."""
-        content = to_json({"error": self.body()})
-        return Response(content, self.status, headers=self.headers, media_type=JSON)
+    def content(self) -> bytes:
+        """The body of the answer, JSON."""
+        return json.dumps({"error": self.body()}, ensure_ascii=False).encode("utf-8", "replace")
+
+    def response(self, headers: Mapping[str, str] | None = None) -> Response:
+        """As an HTTP response, with these headers as well."""
+        sent = {**self.headers, **(headers or {})}
+        return Response(self.content(), self.status, headers=sent, media_type=JSON)
 
 
 def from_refusal(refused: QueryError, prefix: str = "") -> Problem:
@@ -79,7 +83,7 @@ def from_refusal(refused: QueryError, prefix: str = "") -> Problem:
         refused.message,
         field,
         refused.remedy,
-        retry_after=refused.status == 503,
+        retry_after=RETRY_AFTER_S if refused.status == 503 else 0,
     )
 
 
@@ -95,10 +99,10 @@ def from_user_error(error: UserError) -> Problem:
     """
     if isinstance(error, NotMoved):
         status = {"no_such_version": 404, "busy": 503}.get(error.reason, 409)
-        again = status == 503
+        again = RETRY_AFTER_S if status == 503 else 0
         return Problem(status, error.reason, error.message, error.field, error.remedy, retry_after=again)
     if error.code in (EX_UNAVAILABLE, EX_CANTCREAT, EX_DATAERR):
-        return Problem(503, "store_unavailable", error.message, None, error.remedy, retry_after=True)
+        return Problem(503, "store_unavailable", error.message, None, error.remedy, retry_after=RETRY_AFTER_S)
     return Problem(409, "refused", error.message, None, error.remedy)
 
 

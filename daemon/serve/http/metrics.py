@@ -22,10 +22,10 @@ class HttpMetrics:
     """Counters and histograms of requests, connections and passes, on the role's registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = Counter(
+        self.requests = Counter(
             "tripletd_http_requests", "Requests by route and status", ["route", "status"], registry=registry
         )
-        self._seconds = Histogram(
+        self.seconds = Histogram(
             "tripletd_http_seconds",
             "From the request's header to the end of the answer, by route",
             ["route"],
@@ -49,11 +49,6 @@ class HttpMetrics:
             "tripletd_http_pass_queries", "Queries that shared a pass", buckets=_QUERIES, registry=registry
         )
         self.bugs = Counter("tripletd_http_bugs", "Answers 500, each in the log", registry=registry)
-
-    def record_request(self, route: str, status: int, seconds: float) -> None:
-        """Add one request; `route` is one of the application's own paths, or "other"."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
 
     def record_turned_away(self, limit: str) -> None:
         """Add one connection that a limit ended."""

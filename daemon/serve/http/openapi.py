@@ -1,139 +1,113 @@
-"""The OpenAPI document, made from the models that check and write."""
+"""Every operation, declared once: the routes are made from it, and the OpenAPI document with the models that
+check and write.
+
+No framework makes both: FastAPI reads a whole body before any limit of ours, and words errors its own way, so
+its reading, its errors and its statuses would all have to be replaced. What is left is this table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
-from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from daemon.serve.http import schemas
-from daemon.serve.http import schemas as changes
 from daemon.serve.http.errors import JSON
 from daemon.serve.http.metrics import HttpLimits
 from daemon.telemetry.build import version
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 _PLACE = "#/components/schemas/{model}"
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _TOKEN = "bearer"  # noqa: S105 - the name of the scheme
 
+_ANY = (400, 408, 421, 431, 500, 503)
+"""What may be answered before the request itself is looked at; health is answered under any name (no 421)."""
+_ASKING = (*_ANY, 404, 413, 415, 422)
+_CHANGING = (*_ASKING, 401, 403, 409)
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method of one path. `body`: model of the request's body. `errors`: statuses it may answer with."""
+    """One method of one path. answer: model of the answer, None for any JSON object, "text" for plain text.
+    body: model of the request's body. parameters: model whose `IN_ADDRESS` are parameters of the address.
+    errors: statuses it may answer with. token: whether it needs the bearer token.
+    """
 
     method: str
     path: str
     summary: str
-    answer: type[BaseModel] | None
+    answer: type[BaseModel] | str | None = None
     body: type[BaseModel] | None = None
-    errors: tuple[int, ...] = ()
+    parameters: type[schemas.SimilarRequest] | None = None
+    errors: tuple[int, ...] = _ANY
     token: bool = False
 
 
-_ANY = (400, 408, 421, 431, 500, 503)
-"""What may be said before it is looked at what is asked for; /livez and its like know no 421."""
-_ASKING = (*_ANY, 404, 413, 415, 422)
-_CHANGING = (*_ASKING, 401, 403, 409)
+def _change(verb: str, summary: str, body: type[BaseModel], answer: type[BaseModel]) -> Operation:
+    return Operation("POST", f"/v1/models/{verb}", summary, answer, body, errors=_CHANGING, token=True)
+
+
 OPERATIONS = (
-    Operation("get", "/v1/similar", "Objects nearest to an object", schemas.SimilarAnswer, None, _ASKING),
     Operation(
-        "post",
+        "GET",
+        "/v1/similar",
+        "Objects nearest to an object",
+        schemas.SimilarAnswer,
+        parameters=schemas.SimilarRequest,
+        errors=_ASKING,
+    ),
+    Operation(
+        "POST",
         "/v1/similar",
         "Objects nearest to an object or to vectors",
         schemas.SimilarAnswer,
         schemas.SimilarRequest,
-        _ASKING,
+        errors=_ASKING,
     ),
     Operation(
-        "post",
+        "POST",
         "/v1/similar/batch",
         "Several queries, answered by one model",
         schemas.BatchAnswer,
         schemas.BatchRequest,
-        _ASKING,
+        errors=_ASKING,
     ),
-    Operation("get", "/v1/versions", "What is served, what is kept", schemas.Versions, None, _ANY),
-    Operation("get", "/v1/openapi.json", "This document", None, None, _ANY),
-    Operation(
-        "post",
-        "/v1/models/promote",
-        "Point a name at a version",
-        changes.Moved,
-        changes.PromoteRequest,
-        _CHANGING,
-        token=True,
-    ),
-    Operation(
-        "post",
-        "/v1/models/rollback",
-        "Point a name back",
-        changes.Moved,
-        changes.RollbackRequest,
-        _CHANGING,
-        token=True,
-    ),
-    Operation(
-        "post",
-        "/v1/models/pin",
-        "Name a version so that it is kept",
-        changes.Moved,
-        changes.PinRequest,
-        _CHANGING,
-        token=True,
-    ),
-    Operation(
-        "post",
-        "/v1/models/gc",
-        "Delete versions that no rule keeps",
-        changes.Collected,
-        changes.GcRequest,
-        _CHANGING,
-        token=True,
-    ),
-)
-_PARAMETERS = (
-    ("id", {"type": "string", "minLength": 1}, "an object of the catalog", True),
-    ("k", {"type": "integer", "minimum": 1, "default": 10}, "most results", False),
-    ("key", {"type": "string", "minLength": 1}, "whose model answers, where one is learned per key", False),
-    ("alias", {"type": "string"}, "which model answers", False),
-)
-_PROBES = (
-    ("/livez", "Whether no thread is stuck"),
-    ("/readyz", "Whether answers can be given"),
-    ("/startupz", "Whether start-up is over"),
-    ("/metrics", "Metrics in Prometheus' text format"),
+    Operation("GET", "/v1/versions", "What is served, what is kept", schemas.Versions),
+    Operation("GET", "/v1/openapi.json", "This document"),
+    _change("promote", "Point a name at a version", schemas.PromoteRequest, schemas.Moved),
+    _change("rollback", "Point a name back", schemas.RollbackRequest, schemas.Moved),
+    _change("pin", "Name a version so that it is kept", schemas.PinRequest, schemas.Moved),
+    _change("gc", "Delete versions that no rule keeps", schemas.GcRequest, schemas.Collected),
+    Operation("GET", "/livez", "Whether no thread is stuck", "text"),
+    Operation("GET", "/readyz", "Whether answers can be given", "text"),
+    Operation("GET", "/startupz", "Whether start-up is over", "text"),
+    Operation("GET", "/metrics", "Metrics in Prometheus' text format", "text"),
 )
 
 
-class OpenApiEndpoint:
-    """`/v1/openapi.json`, written once."""
-
-    def __init__(self, limits: HttpLimits) -> None:
-        self._content = to_json(document(limits))
-
-    async def get(self, request: Request) -> Response:
-        """GET /v1/openapi.json"""
-        return Response(self._content, media_type=JSON)
+def routes(handlers: Mapping[str, Handler]) -> list[Route]:
+    """A route for every path, by the handler of that path, with the methods that are declared."""
+    methods: dict[str, list[str]] = {}
+    for operation in OPERATIONS:
+        methods.setdefault(operation.path, []).append(operation.method)
+    return [Route(path, handlers[path], methods=allowed) for path, allowed in methods.items()]
 
 
 def document(limits: HttpLimits) -> dict[str, Any]:
     """The OpenAPI 3.1 document of everything but the page, with the limits in force."""
-    paths: dict[str, dict[str, Any]] = {}
+    models, paths = _schemas(limits), dict[str, dict[str, Any]]()
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method] = _describe(operation)
-    for path, summary in _PROBES:
-        answers = {"200": {"description": "Text", "content": _TEXT}, **_problems(_ANY)}
-        if path != "/metrics":
-            del answers["421"]
-            answers["503"]["content"] |= _TEXT
-        paths[path] = {"get": {"summary": summary, "operationId": path[1:], "responses": answers}}
+        described = _describe(operation, models)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = described
     return {
         "openapi": "3.1.0",
         "info": {
@@ -146,26 +120,40 @@ def document(limits: HttpLimits) -> dict[str, Any]:
         "security": [],
         "paths": paths,
         "components": {
-            "schemas": _schemas(limits),
+            "schemas": models,
             "securitySchemes": {_TOKEN: {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _describe(operation: Operation) -> dict[str, Any]:
-    name = f"{operation.method}_{operation.path.strip('/').removesuffix('.json').replace('/', '_')}"
-    described: dict[str, Any] = {"summary": operation.summary, "operationId": name}
+def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]:
+    name = operation.path.strip("/").removesuffix(".json").replace("/", "_")
+    text = operation.answer == "text"
+    named = name if text else f"{operation.method.lower()}_{name}"
+    described: dict[str, Any] = {"summary": operation.summary, "operationId": named}
     if operation.token:
         described["security"] = [{_TOKEN: []}]
     if operation.body is not None:
         described["requestBody"] = {"required": True, "content": _json(operation.body)}
-    elif operation.path == "/v1/similar":
-        described["parameters"] = [
-            {"name": name, "in": "query", "required": required, "description": told, "schema": schema}
-            for name, schema, told, required in _PARAMETERS
-        ]
-    good = {"description": "Done", "content": _json(operation.answer)}
-    described["responses"] = {"200": good, **_problems(operation.errors)}
+    if operation.parameters is not None:
+        described["parameters"] = _parameters(operation.parameters, models)
+    content = _TEXT if isinstance(operation.answer, str) else _json(operation.answer)
+    bad = _problems(operation.errors)
+    if text and operation.path != "/metrics":
+        del bad["421"]
+        bad["503"]["content"] |= _TEXT
+    described["responses"] = {"200": {"description": "Done", "content": content}, **bad}
+    return described
+
+
+def _parameters(model: type[schemas.SimilarRequest], models: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Those of the address, with the schemas that the fields have in a body; left out means not given."""
+    described = []
+    for name, required in model.IN_ADDRESS.items():
+        field = dict(models[model.__name__]["properties"][name])
+        about = {"name": name, "in": "query", "required": required, "description": field.pop("description")}
+        schema = field["anyOf"][0] if "anyOf" in field else {k: v for k, v in field.items() if k != "title"}
+        described.append({**about, "schema": schema})
     return described
 
 
@@ -183,13 +171,13 @@ def _problems(statuses: Sequence[int]) -> dict[str, dict[str, Any]]:
 
 def _json(model: type[BaseModel] | None) -> dict[str, Any]:
     schema = {"type": "object"} if model is None else {"$ref": _PLACE.format(model=model.__name__)}
-    return {"application/json": {"schema": schema}}
+    return {JSON: {"schema": schema}}
 
 
-def _schemas(limits: HttpLimits) -> Mapping[str, Any]:
+def _schemas(limits: HttpLimits) -> dict[str, Any]:
     """All models by name, with the bounds that are settings."""
-    bodies = [one.body for one in OPERATIONS if one.body is not None]
-    answers = [one.answer for one in OPERATIONS if one.answer is not None]
+    bodies = dict.fromkeys(one.body for one in OPERATIONS if one.body is not None)
+    answers = dict.fromkeys(one.answer for one in OPERATIONS if isinstance(one.answer, type))
     wanted = [
         *((model, "validation") for model in bodies),
         *((model, "serialization") for model in (*answers, schemas.ErrorAnswer)),

@@ -1,19 +1,41 @@
-"""Reading a request's body, bounded in size and time, alone and together with all others."""
+"""Reading a request: its body, bounded in size and time, alone and together with all others; and the
+parameters of its address. Both are checked by the same models, from which the OpenAPI document is made too.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from daemon.serve.http.errors import Problem, from_validation
+from daemon.serve.http.errors import RETRY_AFTER_S, Problem, from_validation
 from daemon.serve.http.metrics import HttpLimits, HttpMetrics
 
 AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
+
+
+def from_address(request: Request, model: type[AnyRequest], names: Collection[str] = ()) -> AnyRequest:
+    """The parameters of the address as `model`. Raises Problem 422 naming the parameter.
+
+    names: the only ones there may be, each once; without them the model decides what it ignores.
+    """
+    pairs = request.query_params.multi_items()
+    if names:
+        for name, count in Counter(name for name, _ in pairs).items():
+            if name not in names:
+                known = f"{', '.join(names)} are known"
+                raise Problem(422, "unknown_field", "unknown parameter", name[:80], known)
+            if count > 1:
+                raise Problem(422, "bad_value", f"{name} is given {count} times", name, "give it once")
+    try:
+        return model.model_validate_strings(dict(pairs), strict=False)
+    except ValidationError as error:
+        raise from_validation(error) from None
 
 
 class RequestBodies:
@@ -62,7 +84,9 @@ class RequestBodies:
             if self._held > self._limits.bodies_bytes and self._held > len(body):
                 message = "the bodies of all requests together are too large"
                 remedy = "come again in a moment"
-                raise Problem(503, "bodies_too_large", message, "body", remedy, retry_after=True, close=True)
+                raise Problem(
+                    503, "bodies_too_large", message, "body", remedy, retry_after=RETRY_AFTER_S, close=True
+                )
 
 
 def _parse(body: bytes, model: type[AnyRequest]) -> AnyRequest:

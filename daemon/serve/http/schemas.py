@@ -7,7 +7,8 @@ settings (how large k may be) is checked in `similar.py`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -45,8 +46,8 @@ def _key_fits(text: str) -> str:
     return text
 
 
-Id = Annotated[str, AfterValidator(_id_fits)]
-Key = Annotated[str, AfterValidator(_key_fits)]
+Id = Annotated[str, Field(min_length=1), AfterValidator(_id_fits)]
+Key = Annotated[str, Field(min_length=1), AfterValidator(_key_fits)]
 Ids = Annotated[list[Id], Field(max_length=MAX_LIST, fail_fast=True)]
 AliasName = Annotated[str, Field(min_length=1, max_length=64)]
 
@@ -107,7 +108,10 @@ class Question(Request):
 
 
 class SimilarRequest(Question):
-    """Body of POST /v1/similar, and the parameters id, k, key, alias of GET."""
+    """Body of POST /v1/similar, and the parameters of GET."""
+
+    IN_ADDRESS: ClassVar[Mapping[str, bool]] = {"id": True, "k": False, "key": False, "alias": False}
+    """The fields that GET takes, each with whether it must be given."""
 
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
 

@@ -21,7 +21,6 @@ from typing import Any, NoReturn
 import httptools
 import structlog
 import uvicorn
-from pydantic_core import to_json
 from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -204,7 +203,7 @@ class LimitedConnection(TimedWriting):
 
 def _raw(problem: Problem) -> bytes:
     """A whole answer as bytes, for what never becomes a request."""
-    body = to_json({"error": problem.body()})
+    body = problem.content()
     status = HTTPStatus(problem.status)
     lines = [f"HTTP/1.1 {status.value} {status.phrase}", f"content-type: {JSON}"]
     lines += [f"content-length: {len(body)}", "connection: close"]

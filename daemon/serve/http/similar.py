@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 
 from daemon.serve.http.batching import Batcher
-from daemon.serve.http.errors import JSON, Problem, from_refusal, from_validation
+from daemon.serve.http.errors import JSON, Problem, from_refusal
 from daemon.serve.http.metrics import HttpLimits
-from daemon.serve.http.ports import Watching
-from daemon.serve.http.request import RequestBodies
+from daemon.serve.http.request import RequestBodies, from_address
 from daemon.serve.http.schemas import BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
-from daemon.serve.query import Answers, KeyChoice, Query, QueryError, ScoredId
+from daemon.serve.query import AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
 
 _NO_FILTER = Filter()
 
@@ -78,23 +75,26 @@ def _too_many(field: str, found: int, most: int, what: str, key: str) -> Problem
 
 
 class SimilarEndpoints:
-    """Questions in, nearest objects out; the first of `aliases` answers where none is named."""
+    """Queries in, nearest objects out; the first of `aliases` answers where none is named.
+
+    answered: called with the alias and the model of every answer; it must be quick.
+    """
 
     def __init__(
         self,
         batcher: Batcher,
-        watching: Watching,
+        answered: Callable[[str, AnsweringModel], None],
         aliases: Sequence[str],
         bodies: RequestBodies,
         limits: HttpLimits,
     ) -> None:
-        self._batcher, self._watching, self._aliases = batcher, watching, aliases
+        self._batcher, self._answered, self._aliases = batcher, answered, aliases
         self._bodies, self._limits = bodies, limits
 
     async def single(self, request: Request) -> Response:
         """GET /v1/similar?id=&k=&key=&alias= and POST /v1/similar"""
         if request.method != "POST":
-            return await self._answer(_from_parameters(request))
+            return await self._answer(from_address(request, SimilarRequest, SimilarRequest.IN_ADDRESS))
         async with self._bodies.read(request, SimilarRequest) as wanted:
             return await self._answer(wanted)
 
@@ -124,7 +124,7 @@ class SimilarEndpoints:
             raise from_refusal(refused) from None
         model = answers.model
         if not all(isinstance(result, QueryError) for result in answers.results):
-            self._watching.answered(alias, model)
+            self._answered(alias, model)
         return answers, {
             "version": str(model),
             "base": model.version,
@@ -134,20 +134,6 @@ class SimilarEndpoints:
             "alias": alias,
             "took_ms": round((time.perf_counter() - start) * 1e3, 3),
         }
-
-
-def _from_parameters(request: Request) -> SimilarRequest:
-    pairs = request.query_params.multi_items()
-    for name, count in Counter(name for name, _ in pairs).items():
-        if name not in ("id", "k", "key", "alias"):
-            known = "id, k, key and alias are known"
-            raise Problem(422, "unknown_field", "unknown parameter", name[:80], known)
-        if count > 1:
-            raise Problem(422, "bad_value", f"{name} is given {count} times", name, "give it once")
-    try:
-        return SimilarRequest.model_validate_strings(dict(pairs), strict=False)
-    except ValidationError as error:
-        raise from_validation(error) from None
 
 
 def _entry(
@@ -160,10 +146,10 @@ def _entry(
 
 def _answered(hits: Sequence[ScoredId], exact: bool, by: KeyChoice | None) -> dict[str, Any]:
     found = [{"id": hit.id, "score": hit.score} for hit in hits]
-    told = (
-        {} if by is None else {"key": {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}}
-    )
-    return {"results": found, "exact": exact, **told}
+    if by is None:
+        return {"results": found, "exact": exact}
+    key = {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}
+    return {"results": found, "exact": exact, "key": key}
 
 
 def _json(content: dict[str, Any]) -> Response:

@@ -1,4 +1,4 @@
-"""How the page's data is answered: JSON with an ETag, errors with a code, headers for browsers."""
+"""How the page's data is asked for and answered: parameters, JSON with an ETag, headers for browsers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
 from starlette.responses import Response
 
-RETRY_AFTER_S = "2"
+from daemon.serve.http.errors import JSON, Problem
+
+LOOK_AGAIN_S = 2
 POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -19,6 +22,27 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+_STATUS = {
+    "unknown_version": HTTPStatus.NOT_FOUND,
+    "unknown_object": HTTPStatus.NOT_FOUND,
+    "not_serving": HTTPStatus.SERVICE_UNAVAILABLE,
+    "busy": HTTPStatus.SERVICE_UNAVAILABLE,
+}
+
+
+class Asked(BaseModel):
+    """Parameters of a request for data; the page may send others, such as those of a later release."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+class CannotAnswer(Problem):
+    """What the page asks for has no answer now: 404 and 503 by its code, else 422."""
+
+    def __init__(self, code: str, message: str, field: str = "") -> None:
+        status = _STATUS.get(code, HTTPStatus.UNPROCESSABLE_ENTITY)
+        again = LOOK_AGAIN_S if status == HTTPStatus.SERVICE_UNAVAILABLE else 0
+        super().__init__(status, code, message, field or None, retry_after=again)
 
 
 def tag_of(body: bytes) -> str:
@@ -27,7 +51,7 @@ def tag_of(body: bytes) -> str:
 
 
 def answer(request: Request, body: bytes, content_type: str, tag: str | None = None) -> Response:
-    """`body`, or 304 without it when the asker has it already."""
+    """`body`, or 304 without it when the browser has it already."""
     tag = tag or tag_of(body)
     headers = {**HEADERS, "ETag": tag}
     if request.headers.get("if-none-match") == tag:
@@ -45,13 +69,5 @@ def answer_json(request: Request, value: Any, status: HTTPStatus = HTTPStatus.OK
     """`value` as JSON, by `json_of`."""
     body = json_of(value)
     if status != HTTPStatus.OK:  # not yet what was asked for: never the same twice
-        return Response(body, status_code=status, media_type="application/json", headers=HEADERS)
-    return answer(request, body, "application/json")
-
-
-def refuse(status: HTTPStatus, code: str, message: str, field: str = "", remedy: str = "") -> Response:
-    """`{"error": {code, message, field, remedy}}`; with 503 when to come again."""
-    told = {"code": code, "message": message, "field": field, "remedy": remedy}
-    body = json.dumps({"error": told}, ensure_ascii=False).encode("utf-8", "replace")
-    later = {"Retry-After": RETRY_AFTER_S} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-    return Response(body, status_code=status, media_type="application/json", headers={**HEADERS, **later})
+        return Response(body, status_code=status, media_type=JSON, headers=HEADERS)
+    return answer(request, body, JSON)

@@ -4,13 +4,15 @@ neighbours.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from http import HTTPStatus
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,10 +20,13 @@ from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore
 from daemon.look.charts import to_csv
 from daemon.look.curves import LOSS_TITLE, TITLES, CurveLine, CurveReader, Curves, Point
 from daemon.look.overview import Readable, VersionRow, read_all, version_rows
-from daemon.serve.page.answers import answer, answer_json, json_of, refuse
-from daemon.serve.page.asked import BadField, moment, number_or_none, text, whole
-from daemon.serve.page.objects import kind_of
-from daemon.serve.page.sources import CannotAnswer, NearestObjects, PageSources, ShownObject
+from daemon.serve.http.errors import JSON, Problem
+from daemon.serve.http.request import from_address
+from daemon.serve.page.answers import Asked, CannotAnswer, answer, answer_json, json_of
+from daemon.serve.page.explore import NearestObjects
+from daemon.serve.page.objects import ShownObject, kind_of
+from daemon.serve.page.sources import PageSources
+from daemon.serve.store import alias_answers
 
 T = TypeVar("T")
 
@@ -208,10 +213,61 @@ MOST_HITS = 50
 MOST_TEXT = 512
 MOST_DIGITS = 18
 MOST_KEY = 64
+Side = Annotated[str, Field(max_length=64)]
+ObjectName = Annotated[str, Field(max_length=MOST_TEXT)]
+
+
+class SeriesAsked(Asked):
+    """Live numbers later than `after`, Unix seconds."""
+
+    after: float = -math.inf
+
+
+class VersionsAsked(Asked):
+    """At most `limit` versions below `before`."""
+
+    before: int | None = Field(None, ge=0, lt=10**MOST_DIGITS)
+    limit: int = Field(25, ge=1, le=MOST_VERSIONS)
+
+
+class KeysAsked(Asked):
+    """At most `limit` models of single keys."""
+
+    limit: int = Field(50, ge=1, le=MOST_KEYS)
+
+
+class ObjectsAsked(Asked):
+    """At most `limit` objects whose id or text contains `text`."""
+
+    text: ObjectName = ""
+    limit: int = Field(12, ge=1, le=MOST_OBJECTS)
+
+
+class ExploreAsked(Asked):
+    """The `k` nearest of the object `id` under `left` and `right`, by the models of `key`."""
+
+    id: ObjectName = ""
+    left: Side = ""
+    right: Side = ""
+    k: int = Field(10, ge=1, le=MOST_HITS)
+    key: str = Field("", max_length=MOST_KEY)
+
+
+class DiffAsked(Asked):
+    """Two aliases or versions."""
+
+    left: Side = ""
+    right: Side = ""
+
+
+class ImageAsked(Asked):
+    """The object of a picture."""
+
+    id: ObjectName = ""
 
 
 class PageData:
-    """The endpoints; each is called in a thread. They raise BadField, CannotAnswer and CheckpointError."""
+    """The endpoints; each is called in a thread. They raise Problem and CheckpointError."""
 
     def __init__(self, sources: PageSources) -> None:
         self._sources = sources
@@ -229,7 +285,7 @@ class PageData:
                 "every": sources.series.every,
                 "roles": [asdict(state) for state in sources.series.states()],
                 "numbers": dict(sources.series.newest()),
-                "served": [asdict(one) for one in sources.served()],
+                "served": [_served(alias_answers(one)) for one in sources.statuses()],
                 "objects": sources.objects.count(),
                 "aliases": list(sources.aliases),
             },
@@ -237,7 +293,7 @@ class PageData:
 
     def curves(self, request: Request) -> Response:
         """Learning curves, as `curves_data`."""
-        return answer(request, self._curves(self._history.get()), "application/json")
+        return answer(request, self._curves(self._history.get()), JSON)
 
     def curves_csv(self, request: Request) -> Response:
         """The same as a table, every version and measure."""
@@ -247,54 +303,59 @@ class PageData:
         return response
 
     def series(self, request: Request) -> Response:
-        """Live numbers of the newest hour; `after` leaves out what the asker has."""
-        return answer_json(request, asdict(self._sources.series.after(moment(request.query_params, "after"))))
+        """Live numbers of the newest hour; `after` leaves out what the browser has."""
+        asked = from_address(request, SeriesAsked)
+        return answer_json(request, asdict(self._sources.series.after(asked.after)))
 
     def versions(self, request: Request) -> Response:
         """Versions below `before`, newest first, at most `limit`; verdicts and moves of aliases."""
-        before = number_or_none(request.query_params, "before")
-        most = whole(request.query_params, "limit", 25, MOST_VERSIONS)
-        return answer_json(request, versions_data(self._history.get(), before, most))
+        asked = from_address(request, VersionsAsked)
+        return answer_json(request, versions_data(self._history.get(), asked.before, asked.limit))
 
     def keys(self, request: Request) -> Response:
         """The models of single keys with their verdicts, at most `limit`; `model` is null without any."""
-        most = whole(request.query_params, "limit", 50, MOST_KEYS)
+        most = from_address(request, KeysAsked).limit
         found = self._sources.keys()
         if found is None:
             return answer_json(request, {"model": None, "slots": 0, "used": 0, "keys": [], "more": 0})
         rows = [asdict(row) for row in found.rows[:most]]
-        told = {"model": found.model, "slots": found.slots, "used": found.used, "keys": rows}
-        return answer_json(request, told | {"more": max(0, len(found.rows) - most)})
+        shown = {"model": found.model, "slots": found.slots, "used": found.used, "keys": rows}
+        return answer_json(request, shown | {"more": max(0, len(found.rows) - most)})
 
     def objects(self, request: Request) -> Response:
         """Objects whose id or text contains `text`, at most `limit`; random ones without it."""
-        wanted = text(request.query_params, "text", MOST_TEXT)
-        found = self._sources.objects.some(wanted, whole(request.query_params, "limit", 12, MOST_OBJECTS))
+        asked = from_address(request, ObjectsAsked)
+        found = self._sources.objects.some(asked.text, asked.limit)
         return answer_json(request, {"objects": [asdict(one) for one in found]})
 
     def explore(self, request: Request) -> Response:
         """The nearest objects of `id` (by the models of `key`) under `left` and `right`, and what moved."""
-        params = request.query_params
-        query, k = text(params, "id", MOST_TEXT), whole(params, "k", 10, MOST_HITS)
-        sides = [text(params, name, 64) for name in ("left", "right")]
-        key = text(params, "key", MOST_KEY) or None
-        found = [self._side(side, query, k, key) for side in sides]
+        asked = from_address(request, ExploreAsked)
+        sides = [asked.left, asked.right]
+        found = [self._side(side, asked.id, asked.k, asked.key or None) for side in sides]
         hits = [one.hits if isinstance(one, NearestObjects) else () for one in found]
-        known = {one.id: one for one in self._sources.objects.shown(_ids(query, *hits))}
+        known = {one.id: one for one in self._sources.objects.shown(_ids(asked.id, *hits))}
         answers = [
             _side_data(side, one, hits[place], hits[1 - place], known)
             for place, (side, one) in enumerate(zip(sides, found, strict=True))
         ]
         return answer_json(
             request,
-            {"query": asdict(known[query]), "shared": shared(*hits), "left": answers[0], "right": answers[1]},
+            {
+                "query": asdict(known[asked.id]),
+                "shared": shared(*hits),
+                "left": answers[0],
+                "right": answers[1],
+            },
         )
 
     def diff(self, request: Request) -> Response:
         """What changed from `left` to `right`, aliases or versions; 202 while it is made: ask again."""
-        before, after = (self._number(request, name) for name in ("left", "right"))
+        asked = from_address(request, DiffAsked)
+        before, after = self._number(asked.left, "left"), self._number(asked.right, "right")
         if before == after:
-            raise BadField("right", f"both are version {before}: name another one")
+            message = f"both are version {before}: name another one"
+            raise Problem(422, "bad_value", message, "right", "name two different versions")
         found = self._sources.comparer.difference(before, after)
         if found is None:
             return answer_json(
@@ -307,26 +368,26 @@ class PageData:
 
     def image(self, request: Request) -> Response:
         """The picture of the object `id`."""
-        body = self._sources.objects.image(text(request.query_params, "id", MOST_TEXT))
+        body = self._sources.objects.image(from_address(request, ImageAsked).id)
         kind = None if body is None else kind_of(body)
         if body is None or kind is None:
-            return refuse(HTTPStatus.NOT_FOUND, "no_image", "this object has no picture that is shown", "id")
+            raise Problem(404, "no_image", "this object has no picture that is shown", "id")
         return answer(request, body, kind)
 
-    def _number(self, request: Request, name: str) -> int:
-        """The kept version that a side means; of an alias the one it goes on from."""
-        side = text(request.query_params, name, 64)
+    def _number(self, side: str, name: str) -> int:
+        """The kept version that a side means; of an alias the one it is based on."""
         if side.isascii() and side.isdecimal() and len(side) <= MOST_DIGITS:
             if int(side) not in self._history.get().rows:
                 raise CannotAnswer("unknown_version", f"there is no version {int(side)}, or it was pruned")
             return int(side)
-        served = {one.alias: one.base for one in self._sources.served()}
-        if side not in served:
-            raise BadField(name, "expected a version number or a name that is served")
-        number = served[side]
-        if number is None:
+        models = {one.alias: one.model for one in self._sources.statuses()}
+        if side not in models:
+            message = "expected a version number or a name that is served"
+            raise Problem(422, "bad_value", message, name, "correct the field")
+        model = models[side]
+        if model is None:
             raise CannotAnswer("not_serving", f"{side} answers with no version yet")
-        return number
+        return model.version
 
     def _curves(self, history: PageHistory) -> bytes:
         """The curves as JSON, put into words once per history: there may be a megabyte of them."""
@@ -334,11 +395,16 @@ class PageData:
             self._drawn = history, json_of(curves_data(history.curves))
         return self._drawn[1]
 
-    def _side(self, side: str, query: str, k: int, key: str | None) -> NearestObjects | CannotAnswer:
+    def _side(self, side: str, query: str, k: int, key: str | None) -> NearestObjects | Problem:
         try:
             return self._sources.explorer.neighbours(side, query, k, key)
-        except CannotAnswer as error:
-            return error
+        except Problem as problem:
+            return problem
+
+
+def _served(answers: dict[str, Any]) -> dict[str, Any]:
+    """What one alias answers with, as `/v1/versions` has it, but for `model` in place of `version`."""
+    return {"model": answers.pop("version"), **answers}
 
 
 def _ids(query: str, *lists: tuple[tuple[str, float], ...]) -> list[str]:
@@ -347,12 +413,12 @@ def _ids(query: str, *lists: tuple[tuple[str, float], ...]) -> list[str]:
 
 def _side_data(
     side: str,
-    found: NearestObjects | CannotAnswer,
+    found: NearestObjects | Problem,
     own: tuple[tuple[str, float], ...],
     other: tuple[tuple[str, float], ...],
     known: dict[str, ShownObject],
 ) -> dict[str, Any]:
-    if isinstance(found, CannotAnswer):
+    if isinstance(found, Problem):
         return {"side": side, "model": None, "problem": str(found), "code": found.code, "hits": []}
     hits = [hit | {"shown": asdict(known[hit["id"]])} for hit in ranked(own, other)]
     return {"side": side, "model": found.model, "problem": "", "code": "", "hits": hits}

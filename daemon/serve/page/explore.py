@@ -10,19 +10,20 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 
 from daemon.exits import UserError
-from daemon.look.overview import key_rows
+from daemon.look.overview import KeyRow, key_rows
 from daemon.models.compare import CompareOptions, diff_of, form_of_key, matrix_of, what_is_compared
 from daemon.models.diff import Diff, K, Queries, moved_queries
 from daemon.replica.model import NotServing
 from daemon.replica.view import View
+from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
 from daemon.serve.live import Live, OpenedServing
-from daemon.serve.offload import Busy, LowPriorityExecutor, TimeBudget
+from daemon.serve.page.answers import CannotAnswer
 from daemon.serve.page.objects import sample_ids
-from daemon.serve.page.sources import CannotAnswer, KeysShown, NearestObjects
 from daemon.serve.query import Answers, Query, QueryError
 from daemon.versions.forms import KeyedForm
 from learners.block import Int64s
@@ -34,23 +35,44 @@ LOOK_SECONDS = 55.0
 """Longest look, with a large version that is loaded for it."""
 
 
-class PageExplorer:
-    """Looks beside the compute thread: one at a time in `apart`, loading within `allowance`."""
+@dataclass(frozen=True, slots=True)
+class NearestObjects:
+    """Nearest objects of one query under one model, best first; `model` is what answered."""
 
-    def __init__(self, live: Live, apart: LowPriorityExecutor, allowance: TimeBudget) -> None:
-        self._live, self._apart, self._allowance = live, apart, allowance
+    model: str
+    hits: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeysShown:
+    """The models of single keys in `model`: `used` of `slots`, those with most events first."""
+
+    model: str
+    slots: int
+    used: int
+    rows: tuple[KeyRow, ...]
+
+
+class PageExplorer:
+    """Searches off the compute thread: one at a time in `executor`, loading versions within `budget`."""
+
+    def __init__(self, live: Live, executor: LowPriorityExecutor, budget: TimeBudget) -> None:
+        self._live, self._executor, self._budget = live, executor, budget
 
     def neighbours(self, side: str, query: str, k: int, key: str | None) -> NearestObjects:
-        """See `sources.Explorer`."""
+        """Top `k` of the object `query` under `side`, an alias or a version number written out; by the model
+        of `key`, where one is learned per key.
+
+        The query itself is left out. Raises CannotAnswer: unknown object, unknown version, not serving yet;
+        Busy.
+        """
         opened = opened_of(self._live)
 
         def look() -> Answers:
             return self._asked(opened, side, [Query(id=query, k=k, key=key)])
 
         try:
-            answers = self._apart.call(look, TURN_SECONDS, LOOK_SECONDS)
-        except Busy as busy:
-            raise busy_answer(busy) from None
+            answers = self._executor.call(look, TURN_SECONDS, LOOK_SECONDS)
         except NotServing as error:
             raise CannotAnswer("not_serving", str(error)) from None
         except QueryError as refused:
@@ -68,7 +90,7 @@ class PageExplorer:
         number = int(side)
         spending: AbstractContextManager[None] = nullcontext()
         if not opened.explorer.is_open(number):
-            spending = self._allowance.spending()
+            spending = self._budget.spending()
         with spending, opened.explorer.read(number) as view:
             return opened.searcher.search_view(view, queries)
 
@@ -80,11 +102,6 @@ def opened_of(live: Live) -> OpenedServing:
     return live.opened
 
 
-def busy_answer(busy: Busy) -> CannotAnswer:
-    """The same in the page's words."""
-    return CannotAnswer("busy", f"{busy}; ask again in {busy.seconds:.0f} s")
-
-
 ASKED = CompareOptions(entries=12, directions=4, queries=100, moved=12)
 KEPT = 8
 PASS = 16
@@ -94,20 +111,23 @@ Pair = tuple[int, int]
 
 
 class PageComparer:
-    """See `sources.Comparer`: in a thread of its own, within `allowance`; the newest KEPT ones are kept.
+    """What changed between two versions, made in a thread within `budget`; the newest KEPT are kept.
 
-    Versions never change, so what was told of two stays right but for the objects, which come and go.
+    Versions never change, so a comparison of two stays right but for the objects, which come and go.
     """
 
-    def __init__(self, live: Live, allowance: TimeBudget) -> None:
-        self._live, self._allowance = live, allowance
-        self._apart = LowPriorityExecutor("tripletd-comparing", waiting=1)
+    def __init__(self, live: Live, budget: TimeBudget) -> None:
+        self._live, self._budget = live, budget
+        self._executor = LowPriorityExecutor("tripletd-comparing", waiting=1)
         self._lock = threading.Lock()
         self._kept: OrderedDict[Pair, Diff] = OrderedDict()
         self._running: tuple[Pair, Future[Diff]] | None = None
 
     def difference(self, before: int, after: int) -> Diff | None:
-        """See `sources.Comparer`."""
+        """The same as `tripletd models diff` says, of the objects that are served; None while it is made.
+
+        Raises CannotAnswer: `busy` while two others are compared, or what went wrong; Busy.
+        """
         pair = before, after
         with self._lock:
             self._settle(pair)
@@ -116,7 +136,7 @@ class PageComparer:
                 return self._kept[pair]
             if self._running is None:
                 opened = opened_of(self._live)
-                self._running = pair, self._apart.start(lambda: self._made(opened, pair))
+                self._running = pair, self._executor.start(lambda: self._made(opened, pair))
             elif self._running[0] != pair:
                 raise CannotAnswer("busy", "two other versions are being compared; ask again in a moment")
         return None
@@ -137,7 +157,7 @@ class PageComparer:
     def _made(self, opened: OpenedServing, pair: Pair) -> Diff:
         try:
             with (
-                self._allowance.spending(),
+                self._budget.spending(),
                 opened.explorer.read_state(pair[0]) as (old, A),
                 opened.explorer.read_state(pair[1]) as (new, B),
             ):
@@ -149,8 +169,6 @@ class PageComparer:
                 )
                 left_out = what_is_compared(A, matrices)
                 return diff_of(pair, matrices, opened.fitted, asked=ASKED, queries=queries, skipped=left_out)
-        except Busy as busy:
-            raise busy_answer(busy) from None
         except NotServing as error:
             raise CannotAnswer("not_serving", str(error)) from None
         except QueryError as refused:

@@ -9,14 +9,14 @@ import random
 import stat
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from daemon.serve.http.offload import LowPriorityExecutor
 from daemon.serve.items.snapshot import IndexPart, IndexSnapshot
 from daemon.serve.live import Live
-from daemon.serve.offload import Busy, LowPriorityExecutor
-from daemon.serve.page.sources import CannotAnswer, ShownObject
 from streams.ids import Packed
 from streams.items import Display
 
@@ -28,7 +28,7 @@ SLICE_BY_ROW = 64
 
 def matching(snapshot: IndexSnapshot, text: str) -> Iterator[str | None]:
     """Ids of living objects whose id, title or text contains `text`, some of them twice; and None after each
-    slice, so that whoever asks can rest or stop.
+    slice, so that the caller can rest or stop.
 
     Any case: ASCII is looked for in the bytes as they are; another text has every object unpacked, which is
     a hundred times slower, and compared casefolded.
@@ -37,7 +37,7 @@ def matching(snapshot: IndexSnapshot, text: str) -> Iterator[str | None]:
     for number, part in enumerate(snapshot.parts):
         for rows in _candidates((part.ids.packed, part.texts), wanted):
             for row in rows:
-                if _lives(part, row) and _says(part.ids[row], snapshot.display_at(number, row), wanted):
+                if _is_alive(part, row) and _says(part.ids[row], snapshot.display_at(number, row), wanted):
                     yield part.ids[row]
             yield None
     ids, packed = snapshot.shown.ids, snapshot.shown.packed
@@ -76,7 +76,7 @@ def _containing(column: Packed, start: int, stop: int, wanted: bytes) -> Iterato
         at = told.find(wanted, max(at + 1, int(column.bounds[row + 1]) - offset))
 
 
-def _lives(part: IndexPart, row: int) -> bool:
+def _is_alive(part: IndexPart, row: int) -> bool:
     return part.alive is None or bool(part.alive[row])
 
 
@@ -101,6 +101,16 @@ def kind_of(body: bytes) -> str | None:
         if body.startswith(head):
             return kind
     return "image/webp" if body[:4] == b"RIFF" and body[8:12] == b"WEBP" else None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownObject:
+    """What people see of an object: any of a title or text, a picture by `has_image`, tags."""
+
+    id: str
+    text: str = ""
+    has_image: bool = False
+    tags: tuple[str, ...] = ()
 
 
 class ImageFolder:
@@ -139,16 +149,16 @@ SEARCH_SECONDS = 2.0
 TURN_SECONDS = 3.0
 """Longest wait for another search."""
 PAUSE_SECONDS = 0.0005
-"""After each slice: the interpreter is left to who answers sooner than it would be taken away."""
+"""Sleep after each slice, so that the search thread gets the GIL before the switch interval expires."""
 TRIES = 4
 """Random rows drawn per object wanted: some are dead."""
 
 
 class PageObjects:
-    """The objects that are served, as people see them. Searching texts is done in `apart`."""
+    """The objects that are served, as people see them. Texts are searched in `executor`."""
 
-    def __init__(self, live: Live, images: ImageFolder | None, apart: LowPriorityExecutor) -> None:
-        self._live, self._images, self._apart = live, images, apart
+    def __init__(self, live: Live, images: ImageFolder | None, executor: LowPriorityExecutor) -> None:
+        self._live, self._images, self._executor = live, images, executor
 
     def count(self) -> int:
         """Objects that are served now."""
@@ -156,19 +166,19 @@ class PageObjects:
         return 0 if snapshot is None else len(snapshot)
 
     def some(self, text: str, most: int) -> Sequence[ShownObject]:
-        """See `sources.Objects`."""
+        """At most `most` objects whose id or text contains `text` (any case); drawn at random for "".
+
+        Raises Busy.
+        """
         snapshot = self._snapshot()
         if snapshot is None or not len(snapshot):
             return []
         if not text:
             chosen = sample_ids(snapshot, most, random.Random())  # noqa: S311  no secret
         else:
-            try:
-                chosen = self._apart.call(
-                    lambda: search_texts(snapshot, text, most), TURN_SECONDS, 2 * SEARCH_SECONDS
-                )
-            except Busy as busy:
-                raise CannotAnswer("busy", f"{busy}; ask again in {busy.seconds:.0f} s") from None
+            chosen = self._executor.call(
+                lambda: search_texts(snapshot, text, most), TURN_SECONDS, 2 * SEARCH_SECONDS
+            )
         return [self._shown(snapshot, one) for one in chosen]
 
     def shown(self, ids: Sequence[str]) -> Sequence[ShownObject]:
@@ -231,7 +241,3 @@ def search_texts(snapshot: IndexSnapshot, text: str, most: int) -> list[str]:
         if object_id is None or len(found) >= most:
             break
     return list(found)
-
-
-def _is_alive(part: IndexPart, row: int) -> bool:
-    return part.alive is None or bool(part.alive[row])

@@ -1,133 +1,77 @@
-"""What the page is told from: narrow ports, so that it knows neither the replica nor the index.
-
-The role fills them in (`daemon/serve/start.py`); the page asks them from the server's threads, never from its
-event loop, so an implementation may block for a moment.
-"""
+"""What the page is made of: live numbers of every role, what is served, the explorer, objects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, generate_latest
 
 from checkpoints import Ledger, VersionStore
-from daemon.look.overview import KeyRow
-from daemon.look.series import Series
-from daemon.models.diff import Diff
-
-
-@dataclass(frozen=True, slots=True)
-class AliasAnswers:
-    """What one alias answers with. `model`: "12" or "12+3400", None while it answers nothing, `why` says why.
-
-    `since`: Unix seconds of the flip that brought it; `watermark`: newest event time in it, ms.
-    """
-
-    alias: str
-    model: str | None
-    base: int | None
-    records: int | None
-    watermark: int | None
-    since: float | None
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownObject:
-    """What people see of an object: any of a title or text, a picture by `has_image`, tags."""
-
-    id: str
-    text: str = ""
-    has_image: bool = False
-    tags: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class KeysShown:
-    """The models of single keys in `model`: `used` of `slots`, those with most events first."""
-
-    model: str
-    slots: int
-    used: int
-    rows: tuple[KeyRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NearestObjects:
-    """Nearest objects of one query under one model, best first; `model` is what answered."""
-
-    model: str
-    hits: tuple[tuple[str, float], ...]
-
-
-class CannotAnswer(Exception):
-    """A side of the explorer has no answer: `code` for programs, the message for people."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class Explorer(Protocol):
-    """Nearest objects under an alias or any kept version."""
-
-    def neighbours(self, side: str, query: str, k: int, key: str | None) -> NearestObjects:
-        """Top `k` of the object `query` under `side`, an alias or a version number written out; by the
-        model of `key`, where one is learned per key.
-
-        The query itself is left out. Raises CannotAnswer: unknown object, unknown version, not serving yet.
-        """
-        ...
-
-
-class Comparer(Protocol):
-    """What changed between two kept versions, made in the background."""
-
-    def difference(self, before: int, after: int) -> Diff | None:
-        """The same as `tripletd models diff` tells, of the objects that are served; None while it is made.
-
-        Raises CannotAnswer: `busy` while two others are compared, or what went wrong.
-        """
-        ...
-
-
-class Objects(Protocol):
-    """The objects that are served, as people see them."""
-
-    def count(self) -> int:
-        """Objects that are served now."""
-        ...
-
-    def some(self, text: str, most: int) -> Sequence[ShownObject]:
-        """At most `most` objects whose id or text contains `text` (any case); drawn at random for "".
-
-        Raises CannotAnswer `busy`.
-        """
-        ...
-
-    def shown(self, ids: Sequence[str]) -> Sequence[ShownObject]:
-        """One per id, in order; an unknown id has nothing but itself."""
-        ...
-
-    def image(self, object_id: str) -> bytes | None:
-        """The picture's bytes (JPEG, PNG, WebP or GIF); None for one without, or that may not be shown."""
-        ...
+from daemon.config.schema import Config
+from daemon.look.live import BUCKETS, Reading, is_role, live_metrics, not_ready, parsed
+from daemon.look.series import Series, Target
+from daemon.replica.model import ReplicaStatus
+from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
+from daemon.serve.live import Live
+from daemon.serve.page.explore import KeysShown, PageComparer, PageExplorer, keys_shown
+from daemon.serve.page.objects import ImageFolder, PageObjects
+from daemon.telemetry.server import Health
 
 
 @dataclass(frozen=True)
 class PageSources:
-    """Everything the page shows.
+    """Everything the page shows; asked from the server's threads, never from its event loop.
 
-    `series` is the ring of live numbers, `served` says what each alias answers with, `aliases` are the names
-    that the explorer offers beside version numbers. `keys`: None where one model answers all.
+    series: the ring of live numbers. statuses: how each alias stands. aliases: the names that the explorer
+    offers besides version numbers. keys: None where one model answers all.
     """
 
     versions: VersionStore
     ledger: Ledger
     series: Series
-    served: Callable[[], Sequence[AliasAnswers]]
-    explorer: Explorer
-    comparer: Comparer
-    objects: Objects
+    statuses: Callable[[], Sequence[ReplicaStatus]]
+    explorer: PageExplorer
+    comparer: PageComparer
+    objects: PageObjects
     aliases: Sequence[str]
     keys: Callable[[], KeysShown | None] = lambda: None
+
+
+def page_sources(
+    config: Config, versions: VersionStore, ledger: Ledger, live: Live, series: Series
+) -> PageSources:
+    """Everything the page shows. Pictures are below the folder of `serve.display`, else of the catalog."""
+    beside = config.serve.display or config.serve.catalog or config.catalog.path
+    executor, budget = LowPriorityExecutor("tripletd-looking"), TimeBudget()
+    objects = PageObjects(live, ImageFolder(Path(beside).parent) if beside else None, executor)
+    explorer = PageExplorer(live, executor, budget)
+    return PageSources(
+        versions,
+        ledger,
+        series,
+        live.statuses,
+        explorer,
+        PageComparer(live, budget),
+        objects,
+        config.serve.aliases,
+        partial(keys_shown, live),
+    )
+
+
+def live_series(config: Config, registry: CollectorRegistry, health: Health) -> Series:
+    """The live numbers of every role: of the others by their ports, of this one from its registry."""
+    http, place = config.http, config.checkpoints.path
+
+    def other(role: str, port: int) -> Reading | None:
+        page = live_metrics(http.host, port, BUCKETS)
+        return page if is_role(page, role, place) else None
+
+    targets = [
+        Target(role, partial(other, role, port), partial(not_ready, http.host, port))
+        for role, port in (("learn", http.learn_port), ("validate", http.validate_port))
+    ]
+    own = Target("serve", lambda: parsed(generate_latest(registry).decode(), BUCKETS), health.readiness)
+    return Series([*targets, own])

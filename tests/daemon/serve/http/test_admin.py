@@ -51,7 +51,7 @@ def test_without_the_token_nothing_happens(
         status, answer, sent = served.ask("POST", path, body, headers)
         assert (status, answer["error"]["code"], answer["error"]["field"]) == (401, code, "Authorization")
         assert sent["www-authenticate"] == "Bearer"
-    assert served.administration.done == []
+    assert served.store.done == []
 
 
 def test_two_tokens_are_not_one(served: Served) -> None:
@@ -76,7 +76,7 @@ def test_without_a_configured_token_nobody_is_let_in(path: str) -> None:
         for headers in ({}, {"Authorization": "Bearer "}, RIGHT):
             status, answer = change(served, path, {}, headers)
             assert (status, answer["error"]["code"]) == (403, "no_token_configured")
-        assert served.administration.done == []
+        assert served.store.done == []
 
 
 def test_with_the_token_each_change_is_made_and_told() -> None:
@@ -91,7 +91,7 @@ def test_with_the_token_each_change_is_made_and_told() -> None:
         lower = {"authorization": f"bearer {TOKEN}"}
         assert change(served, PATHS[3], {}, lower)[0] == 200
         said = "asked for over HTTP"
-        assert served.administration.done == [
+        assert served.store.done == [
             ("promote", 7, "stable", said, False),
             ("promote", "best", "canary", said, True),
             ("rollback", None, "stable", "worse", False),
@@ -129,7 +129,7 @@ def test_what_may_not_be_done_is_409_with_the_remedy(served: Served) -> None:
 def test_bad_changes_are_named(served: Served, path: str, body: Any, field: str) -> None:
     status, answer = change(served, path, body)
     assert (status, answer["error"]["field"]) == (422, field)
-    assert served.administration.done == []
+    assert served.store.done == []
 
 
 def test_the_token_is_compared_in_constant_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkpoints import resolve
-from daemon.serve.store import Administration
+from daemon.serve.store import StoreActions
 from tests.daemon.models.shelf import Shelf
 from tests.daemon.serve.http.toy import TOKEN, Served, running
 
@@ -23,7 +23,7 @@ def shelf(tmp_path: Path) -> Shelf:
 
 @pytest.fixture
 def served(shelf: Shelf) -> Iterator[Served]:
-    with running(changes=Administration(shelf.versions, shelf.ledger, keep=2)) as one:
+    with running(store=StoreActions(shelf.versions, shelf.ledger, 2, list)) as one:
         yield one
 
 

@@ -80,7 +80,7 @@ def test_that_holds_for_every_path(named: Served, path: str) -> None:
 def test_with_the_token_too(named: Served) -> None:
     right = {"Authorization": f"Bearer {TOKEN}", "Host": "rebound.example.com"}
     assert named.ask("POST", "/v1/models/gc", {}, right)[0] == 421
-    assert named.administration.done == []
+    assert named.store.done == []
 
 
 def test_whoever_runs_us_may_ask_for_health_by_any_name(named: Served) -> None:
@@ -128,7 +128,7 @@ def test_a_page_of_another_origin_changes_nothing(named: Served, verb: str, kind
     body = {"version": 3, "alias": "stable", "token": TOKEN}
     status, answer, _ = named.ask("POST", f"/v1/models/{verb}", body, headers)
     assert (status, answer["error"]["code"]) == (401, "missing_token")
-    assert named.administration.done == []
+    assert named.store.done == []
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/v1/models/promote", "/livez"])

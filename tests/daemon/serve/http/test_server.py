@@ -14,13 +14,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
-from daemon.serve.http import HttpLimits, Parts, Ports, create_app, serve
+from daemon.serve.http import HttpLimits, Parts, create_app, serve
 from daemon.telemetry.server import Health
 from tests.daemon.serve.http.toy import (
     HOST,
-    ToyAdministration,
-    ToyOverviews,
     ToySearcher,
+    ToyStore,
     Watched,
     error_of,
     read_all,
@@ -30,8 +29,8 @@ from tests.waiting import until
 
 
 def parts(**more: object) -> Parts:
-    ports = Ports(ToySearcher(), ToyOverviews(), ToyAdministration(), Watched())
-    return Parts(ports, ("latest",), Health(), CollectorRegistry(), **more)  # type: ignore[arg-type]
+    toys = ToySearcher(), Watched().answered, ToyStore()
+    return Parts(*toys, ("latest",), Health(), CollectorRegistry(), **more)  # type: ignore[arg-type]
 
 
 def test_a_taken_port_is_named_with_the_remedy() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from checkpoints import Damaged
-from tests.daemon.serve.http.toy import Served, ToyOverviews, running
+from tests.daemon.serve.http.toy import Served, ToyStore, running
 from tests.waiting import until
 
 ORIGIN = {"version": "12+7", "base": 12, "records": 1234, "formed": 1230, "watermark": 1_700_000_000_000}
@@ -116,10 +116,10 @@ def test_versions_are_listed(served: Served) -> None:
 
 
 def test_versions_that_cannot_be_listed_are_503(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreadable(self: ToyOverviews) -> dict[str, Any]:
+    def unreadable(self: ToyStore) -> dict[str, Any]:
         raise Damaged("unreadable", "checkpoints/versions", "cannot be read: Input/output error", "the disk")
 
-    monkeypatch.setattr(ToyOverviews, "versions", unreadable)
+    monkeypatch.setattr(ToyStore, "overview", unreadable)
     with running() as served:
         status, answer, headers = served.ask("GET", "/v1/versions")
         assert (status, answer["error"]["code"], answer["error"]["remedy"]) == (

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import UserError
-from daemon.serve.http import HttpLimits, HttpServer, Parts, Ports, create_app, serve
+from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
+from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
-from daemon.serve.http.ports import Administration, Searching
 from daemon.serve.query import OWN, AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
 from daemon.telemetry.server import Health
 from tests.daemon.serve.http.contract import Contract
@@ -93,15 +93,15 @@ class ToySearcher:
         return [ScoredId(self.ids[n], float(scores[n])) for n in allowed[: query.k]]
 
 
-class ToyOverviews:
-    def versions(self) -> Mapping[str, Any]:
+@dataclass
+class ToyStore:
+    """In the place of `StoreActions`: one version, and a list of what was done."""
+
+    done: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def overview(self) -> Mapping[str, Any]:
         alias = {"alias": "latest", "version": "12+7", "base": 12, "records": 1234, "watermark": None}
         return {"aliases": [{**alias, "since": 1.0, "why": ""}], "versions": [{"version": 12, "names": []}]}
-
-
-@dataclass
-class ToyAdministration:
-    done: list[tuple[Any, ...]] = field(default_factory=list)
 
     def promote(self, version: int | str, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
         if version == 99:
@@ -147,7 +147,7 @@ class Served:
 
     server: HttpServer
     searcher: ToySearcher
-    administration: ToyAdministration
+    store: ToyStore
     watched: Watched
     health: Health
     registry: CollectorRegistry
@@ -195,15 +195,17 @@ class Served:
 def running(
     limits: HttpLimits | None = None,
     token: str = TOKEN,
-    changes: Administration | None = None,
+    store: Any = None,
     searching: Searching | None = None,
     hosts: Sequence[str] = (),
 ) -> Iterator[Served]:
-    """A server on a free port; `changes` and `searching` in the places of the toys."""
-    toy, administration, watched = ToySearcher(), ToyAdministration(), Watched()
+    """A server on a free port; `store` and `searching` in the places of the toys."""
+    toy, toy_store, watched = ToySearcher(), ToyStore(), Watched()
     health, registry = Health(), CollectorRegistry()
     parts = Parts(
-        Ports(searching or toy, ToyOverviews(), changes or administration, watched),
+        searching or toy,
+        watched.answered,
+        store or toy_store,  # type: ignore[arg-type]
         ("stable", "latest"),
         health,
         registry,
@@ -214,7 +216,7 @@ def running(
     server = serve(create_app(parts), HOST, 0)
     try:
         contract = Contract(document(limits or HttpLimits()))
-        yield Served(server, toy, administration, watched, health, registry, contract)
+        yield Served(server, toy, toy_store, watched, health, registry, contract)
     finally:
         toy.gate.set()
         server.close()

@@ -21,8 +21,12 @@ from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.look.live import Reading
 from daemon.look.series import Series, Target
 from daemon.models.diff import Diff, DirectionChange, FeatureChange, MovedQuery, Queries
+from daemon.replica.model import ModelId, ReplicaStatus
+from daemon.serve.page.answers import CannotAnswer
+from daemon.serve.page.explore import NearestObjects
+from daemon.serve.page.objects import ShownObject
 from daemon.serve.page.routes import page_routes
-from daemon.serve.page.sources import AliasAnswers, CannotAnswer, NearestObjects, PageSources, ShownObject
+from daemon.serve.page.sources import PageSources
 from learners.spectrum import Spectrum
 
 OBJECTS = 40
@@ -120,7 +124,7 @@ class Scene:
     folder: Path
     objects: Things = field(default_factory=Things)
     roles: dict[str, Reading | None] = field(default_factory=lambda: dict.fromkeys(("learn", "validate")))
-    served: list[AliasAnswers] = field(default_factory=list)
+    served: list[ReplicaStatus] = field(default_factory=list)
     compared: Compared = field(default_factory=Compared)
 
     def __post_init__(self) -> None:
@@ -137,7 +141,7 @@ class Scene:
             versions=self.versions,
             ledger=self.ledger,
             series=self.series,
-            served=lambda: self.served,
+            statuses=lambda: self.served,
             explorer=Lists(),
             comparer=self.compared,
             objects=self.objects,
@@ -174,7 +178,7 @@ class Scene:
             self.roles = self.roles | _pages(turn)
             self.series.sample(now - 2.0 * (samples - turn))
         moment = int(now * 1000)
-        self.served = [AliasAnswers("latest", "5+340", 5, 3140, moment - 300, now - 4.0)]
+        self.served = [ReplicaStatus("latest", ModelId(5, 340, moment - 300, 3140), now - 4.0, "", "steps")]
 
     @contextmanager
     def page(self, sources: PageSources | None = None) -> Iterator[str]:

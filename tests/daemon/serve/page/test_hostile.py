@@ -11,7 +11,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from checkpoints import VersionMeta
-from daemon.serve.page.sources import AliasAnswers, NearestObjects, ShownObject
+from daemon.replica.model import ModelId, ReplicaStatus
+from daemon.serve.page.explore import NearestObjects
+from daemon.serve.page.objects import ShownObject
 from tests.daemon.serve.page.opening import WIDTHS, fits, opened, photograph
 from tests.daemon.serve.page.scene import MARKUP, Scene, Things
 
@@ -77,8 +79,8 @@ def attacked(tmp_path: Path) -> Scene:
     letters = {f'tripletd_dead_letters_total{{reason="{"y" * 200}<b>"}}': 7e12}
     scene.roles["learn"] = dict(scene.roles["learn"] or {}) | lag | letters
     scene.series.sample((scene.series.sampled() or 0) + 2)
-    told = AliasAnswers(words, None, None, None, None, None, words)
-    scene.served = [*scene.served, told, replace(told, alias=LONG, model="30+99999999999999", base=30)]
+    told = ReplicaStatus(words, None, None, words, "versions")
+    scene.served = [*scene.served, told, replace(told, alias=LONG, model=ModelId(30, 99999999999999))]
     return scene
 
 

@@ -16,8 +16,9 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from daemon.look.overview import KeyRow
+from daemon.replica.model import ReplicaStatus
+from daemon.serve.page.explore import KeysShown, NearestObjects
 from daemon.serve.page.routes import MOST_WAITING
-from daemon.serve.page.sources import AliasAnswers, KeysShown, NearestObjects
 from tests.daemon.serve.page.scene import OBJECTS, Lists, Scene
 
 
@@ -221,7 +222,7 @@ def test_what_changed_is_made_once_asked_for_and_then_told(address: str, scene: 
 def test_versions_that_are_not_there_are_not_compared(address: str, scene: Scene) -> None:
     status, _, body = ask(address, "/v1/page/diff?left=0&right=99")
     assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_version")
-    scene.served = [AliasAnswers("latest", None, None, None, None, None)]
+    scene.served = [ReplicaStatus("latest", None, None, "", "versions")]
     status, headers, body = ask(address, "/v1/page/diff?left=0&right=latest")
     assert (status, json.loads(body)["error"]["code"]) == (503, "not_serving")
     assert headers["retry-after"] == "2"

@@ -11,7 +11,7 @@ from PIL import Image
 from playwright.sync_api import Browser, expect
 
 from daemon.models.diff import Diff
-from daemon.serve.page.sources import CannotAnswer
+from daemon.serve.page.answers import CannotAnswer
 from tests.daemon.serve.page.opening import fits, opened, points
 from tests.daemon.serve.page.scene import Compared, Scene
 

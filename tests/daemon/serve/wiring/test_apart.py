@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from daemon.serve.offload import Busy, LowPriorityExecutor, TimeBudget
+from daemon.serve.http.offload import Busy, LowPriorityExecutor, TimeBudget
 
 LONG = 60.0
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from daemon.models.diff import Diff
+from daemon.serve.http.offload import Busy, TimeBudget
 from daemon.serve.live import Live
-from daemon.serve.offload import TimeBudget
+from daemon.serve.page.answers import CannotAnswer
 from daemon.serve.page.explore import KEPT, PageComparer
-from daemon.serve.page.sources import CannotAnswer
 from tests.daemon.client.test_client import DIM, Shop
 from tests.daemon.serve.wiring.test_live import serving
 from tests.waiting import until
@@ -77,6 +77,6 @@ def test_what_went_wrong_is_told_once_to_who_asked_for_it(live: Live) -> None:
     assert comparer.difference(0, 999) is None, "it is tried again"
     with pytest.raises(CannotAnswer, match="999"):
         made(comparer, 0, 999)
-    with pytest.raises(CannotAnswer, match="limited") as refused:
+    with pytest.raises(Busy, match="limited") as refused:
         made(PageComparer(live, TimeBudget(most=0.0)), 0, 1)
     assert refused.value.code == "busy"
