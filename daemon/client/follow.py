@@ -7,15 +7,15 @@ from pathlib import Path
 
 import structlog
 
-from checkpoints import Ledger, LocalStore, VersionStore
+from checkpoints import VersionStore
 from checkpoints.errors import CheckpointError
 from daemon.client.model import Model
 from daemon.config import Config, load_config
 from daemon.config.schema import ServingConfig
-from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.model import NotServing
 from daemon.replica.settings import VersionSource, read_space, step_log_of
 from daemon.versions.restore import DERIVED
+from daemon.versions.storage import open_existing
 
 LOOK_S = 0.05
 """Between two looks while waiting for a first answer."""
@@ -32,16 +32,21 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
     _log_as_libraries_do()
     deadline = time.monotonic() + wait_s
     config = _config(Path(place))
-    store = _store(Path(place) if config is None else Path(config.checkpoints.path))
-    versions = VersionStore(store)
+    folder = place if config is None else config.checkpoints.path
+    stored = open_existing(
+        folder,
+        ", so there are no versions to follow",
+        "name the learner's checkpoint folder, or its configuration file",
+    )
+    versions = stored.versions
     while (found := read_space(versions)) is None:
         if time.monotonic() > deadline:
-            raise NotServing(f"{store.root}: no version yet; start `tripletd learn`")
+            raise NotServing(f"{folder}: no version yet; start `tripletd learn`")
         time.sleep(LOOK_S)
     space, fitted = found
     serving = _settings(versions) if config is None else config.serving
     steps = None if config is None else step_log_of(config, alias)
-    model = Model(VersionSource(versions, Ledger(store), space, serving), fitted, alias, steps)
+    model = Model(VersionSource(versions, stored.ledger, space, serving), fitted, alias, steps)
     while model.status().model is None:
         if time.monotonic() > deadline:
             why = model.status().why_not_newer
@@ -66,16 +71,6 @@ def _log_as_libraries_do() -> None:
 
 def _config(place: Path) -> Config | None:
     return load_config(place, {}) if place.is_file() else None
-
-
-def _store(folder: Path) -> LocalStore:
-    if not folder.is_dir():
-        raise UserError(
-            f"{folder}: no such folder, so there are no versions to follow",
-            "name the learner's checkpoint folder, or its configuration file",
-            EX_UNAVAILABLE,
-        )
-    return LocalStore(folder)
 
 
 def _settings(versions: VersionStore) -> ServingConfig:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
-from daemon.exits import EX_OK, EX_UNAVAILABLE, EX_USAGE, UserError
+from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import number_runs, size
 
 if TYPE_CHECKING:
@@ -278,19 +278,14 @@ def export(
 
 def _sources(config: Config, names: Sequence[str]) -> Iterator[AverageSource]:
     """Where each named version lies. Raises UserError."""
-    from checkpoints import Ledger, LocalStore, VersionStore
     from daemon.look.overview import read_entries
     from daemon.models.decide import number_of
     from daemon.models.derive import AverageSource
+    from daemon.versions.storage import open_existing
 
     for told in names:
         folder, _, name = told.rpartition(":")
-        path = Path(folder or config.checkpoints.path)
-        if not path.is_dir():
-            raise UserError(
-                f"{path}: no such folder of checkpoints", "name a source as FOLDER:VERSION", EX_UNAVAILABLE
-            )
-        store = LocalStore(path)
-        versions = VersionStore(store)
-        number = number_of(name, versions.versions(), read_entries(Ledger(store))[0])
-        yield AverageSource(versions, number, f"{path}:{number}")
+        path = folder or config.checkpoints.path
+        stored = open_existing(path, " of checkpoints", "name a source as FOLDER:VERSION")
+        number = number_of(name, stored.versions.versions(), read_entries(stored.ledger)[0])
+        yield AverageSource(stored.versions, number, f"{path}:{number}")

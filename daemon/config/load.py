@@ -43,7 +43,7 @@ def resolve_paths(config: Config) -> Config:
         for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
     }
     catalog_path = resolved("catalog.path", catalog.path, _split_plain)
-    folder = resolved("checkpoints.path", checkpoints.path, _split_plain)
+    folder = resolved("checkpoints.path", checkpoints.path, _split_folder)
     serve = {
         name: resolved(f"serve.{name}", getattr(config.serve, name), _split_plain)
         for name in ("catalog", "display")
@@ -57,6 +57,11 @@ def resolve_paths(config: Config) -> Config:
         validate=validate.model_copy(update={"judgments": judgments}),
         serve=config.serve.model_copy(update=serve),
     )
+
+
+def _split_folder(value: str) -> tuple[str, str, str]:
+    """The address of another store than a folder, `scheme://...`, is left as it is."""
+    return (value, "", "") if "://" in value else ("", value, "")
 
 
 def _split_plain(value: str) -> tuple[str, str, str]:

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from checkpoints import Ledger, LocalStore, VersionStore
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_TEMPFAIL, UserError
 from daemon.look.curves import CurveReader, Curves
 from daemon.up.role_process import RoleProcess
+from daemon.versions.storage import open_store
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
@@ -72,9 +72,9 @@ class DemoRun:
     """
 
     def __init__(self, folder: Path, settings: Path, seed: int) -> None:
-        self.store = LocalStore(folder / "checkpoints")
-        self.versions = VersionStore(self.store)
-        self._curves = CurveReader(self.versions, Ledger(self.store))
+        stored = open_store(folder / "checkpoints")
+        self.versions = stored.versions
+        self._curves = CurveReader(self.versions, stored.ledger)
         self._folder = folder
         self._settings = settings
         self._seed = seed

@@ -9,7 +9,6 @@ from functools import partial
 
 import structlog
 
-from checkpoints import Ledger, VersionStore
 from checkpoints.ledger import LedgerEntry
 from checkpoints.publisher import AsyncPublisher
 from daemon.config.schema import Config
@@ -31,6 +30,7 @@ from daemon.runtime.runtime import RoleRuntime, open_runtime
 from daemon.runtime.watchdog import Pulse
 from daemon.telemetry import LearnMetrics
 from daemon.telemetry.build import add_place
+from daemon.versions.storage import open_store
 from learners.block import TripletBatch
 from learners.keyed import Keyed
 from streams.decode import DecodedBatch
@@ -112,9 +112,10 @@ def _parts(
 def _housekeeping(
     config: Config, inputs: Inputs, fence: Fence, steps: StepLog, pulse: Pulse
 ) -> VersionCleanup:
-    store, keep = inputs.store, config.checkpoints.keep
-    versions, ledger = VersionStore(store), Ledger(store)
-    return VersionCleanup(versions, ledger, fence, inputs.address, keep, config.stream, steps.retain, pulse)
+    own, keep = open_store(config.checkpoints.path), config.checkpoints.keep  # of the thread that cleans up
+    return VersionCleanup(
+        own.versions, own.ledger, fence, inputs.address, keep, config.stream, steps.retain, pulse
+    )
 
 
 def _halts(config: Config, inputs: Inputs, origin: RunOrigin) -> Halts:

@@ -20,13 +20,14 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints import Damaged, LocalStore, Manifest, Version, VersionMeta, VersionStore
+from checkpoints import Damaged, Manifest, Version, VersionMeta, VersionStore
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog
 from daemon.versions.algorithms import ALGORITHMS
 from daemon.versions.contents import average_entry, learner_arrays
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import learner_of
+from daemon.versions.storage import open_store
 from learners import average_states
 from learners.block import row_blocks, times
 from learners.errors import LearnerError
@@ -86,7 +87,7 @@ def _write_average(
 ) -> AverageResult:
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise UserError(f"{into} is there and not empty", "name a folder that is to be made", EX_CANTCREAT)
-    versions = VersionStore(LocalStore(into))
+    versions = open_store(into).versions
     epoch = versions.claim()
     versions.publish(epoch, first.arrays, _meta(first.manifest))
     told = {

@@ -10,12 +10,9 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
-from checkpoints import Ledger, VersionStore
-from checkpoints.local import LocalStore
 from daemon.config.schema import Config
 from daemon.config.serve import ServeConfig
 from daemon.exits import EX_OK, EX_SOFTWARE, UserError
@@ -28,6 +25,7 @@ from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.store import StoreActions
 from daemon.telemetry.build import add_place
 from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
+from daemon.versions.storage import open_store
 
 DRAIN_S = 1.0
 """How long open requests may take when the role ends."""
@@ -88,8 +86,8 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     """Everything, listening; it answers 503 until there is a version. `stack` ends it: first the server, so
     that open requests are answered, then what answers them. UserError: the port, the folder or a file.
     """
-    store = LocalStore(Path(config.checkpoints.path))
-    versions, ledger = VersionStore(store), Ledger(store)
+    stored = open_store(config.checkpoints.path)
+    versions, ledger = stored.versions, stored.ledger
     watcher = FreshnessWatcher(config.serve.aliases, metrics.record_freshness, FRESHNESS_EDGES[-1])
     guarded, keys = GuardMetrics(metrics.registry).record, KeyAnswerMetrics(metrics.registry)
     live = Live(config, versions, ledger, watcher, guarded, keys=keys)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
 
 from checkpoints import CheckpointError, Manifest, VersionStore
 from daemon.config.schema import Config
@@ -110,8 +109,6 @@ def _is_of(manifest: Manifest, address: Address) -> bool:
 
 def _learned(config: Config, address: Address) -> dict[int, int] | None:
     """What the versions in the checkpoint folder have learned of this topic; None without one of it."""
-    if not Path(config.checkpoints.path).is_dir():
-        return None
     try:
         versions, _ = open_for_reading(config)
         newest = versions.newest_manifest()

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from checkpoints.errors import Damaged
 from checkpoints.ledger import Ledger
-from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
@@ -25,6 +24,7 @@ from daemon.validate.evaluator import AnyEvaluator, Evaluator, KeyedEvaluator
 from daemon.validate.holdout import Holdout
 from daemon.validate.judge import Judge
 from daemon.validate.judgments import Judgments, load_judgments
+from daemon.versions.storage import open_store
 from streams.catalog import load_catalog
 from streams.event import ObjectRef
 from streams.open import open_source, prepare_topic
@@ -100,14 +100,13 @@ def open_inputs(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> V
     training, source, dead = open_source(address), open_source(address.holdout), open_dead(address.dead)
     for opened in (training, source, dead):
         stack.callback(opened.close)
-    store = LocalStore(Path(config.checkpoints.path))
-    versions = VersionStore(store)
+    stored = open_store(config.checkpoints.path)
     return ValidatorInputs(
         holdout=Holdout(source, dead, space=space, catalog=catalog, size=config.validate.window, keyed=keyed),
         training=training,
-        versions=versions,
-        ledger=Ledger(store),
-        shelf=CandidateCache(versions, space, catalog, config.serving),
+        versions=stored.versions,
+        ledger=stored.ledger,
+        shelf=CandidateCache(stored.versions, space, catalog, config.serving),
         judgments=judgments,
         has_catalog=catalog is not None,
         is_holdout=holdout_rule(config),

@@ -5,15 +5,14 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import learners.kernels.cpu  # noqa: F401  fixes the processor level before the decoder brings numba in
 from checkpoints.ledger import Ledger
-from checkpoints.local import LocalStore
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
 from daemon.objects import space_of
+from daemon.versions.storage import open_store
 from streams.address import Address
 from streams.catalog import Catalog, load_catalog
 from streams.decode import BatchDecoder
@@ -24,7 +23,9 @@ from streams.source import Sink, Source, TopicIdentity
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Opened once per run. `control` is for the start, and the errands thread's own afterwards."""
+    """Opened once per run. `control` is for the start, and the errands thread's own afterwards. `place`: the
+    checkpoint folder.
+    """
 
     address: Address
     identity: TopicIdentity
@@ -32,7 +33,7 @@ class Inputs:
     dead: Sink
     catalog: Catalog | None
     decoder: BatchDecoder
-    store: LocalStore
+    place: str
     versions: VersionStore
     ledger: Ledger
 
@@ -67,7 +68,7 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
         control = open_source(address)
         stack.callback(control.close)
         dead = opening.result()
-    store = LocalStore(Path(config.checkpoints.path))
+    stored = open_store(config.checkpoints.path)
     largest, keyed = config.stream.max_record_size, config.keys.slots > 0
     decoder = BatchDecoder(space, catalog, address.topic, largest, keyed)
     return Inputs(
@@ -77,9 +78,9 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
         dead,
         catalog,
         decoder,
-        store,
-        VersionStore(store),
-        Ledger(store),
+        config.checkpoints.path,
+        stored.versions,
+        stored.ledger,
     )
 
 

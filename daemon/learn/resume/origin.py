@@ -7,7 +7,7 @@ branch or a change of the log is made once: after a restart the same command lin
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from checkpoints import Epoch, Ledger, Version, VersionStore, resolve
+from checkpoints import Epoch, Ledger, Version, VersionStore
 from checkpoints.errors import CheckpointError
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
 from daemon.config.schema import Config
@@ -36,7 +36,7 @@ from daemon.learn.resume.fitting import Fitted
 from daemon.learn.resume.inputs import Inputs
 from daemon.learn.resume.options import LearnOptions, Start, choose_offsets, parse_start
 from daemon.learn.state import LearnState, Progress
-from daemon.text import number_runs
+from daemon.models.decide import no_such_version, number_of
 from daemon.versions.algorithms import columns_of, untrained
 from daemon.versions.lineage import ancestry
 from streams.source import Source
@@ -46,19 +46,8 @@ def resolve_name(options: LearnOptions, versions: VersionStore, ledger: Ledger) 
     """The options with the number of a version asked for by name. UserError (usage) for no such name."""
     if options.restart_name is None:
         return options
-    kept = versions.versions()
-    number = resolve(options.restart_name, kept, ledger.entries(report=lambda error: None))
-    if number is None:
-        raise no_such_version(options.restart_name, kept)
+    number = number_of(options.restart_name, versions.versions(), ledger.entries(report=lambda error: None))
     return replace(options, restart_from=number)
-
-
-def no_such_version(name: int | str, kept: Sequence[int]) -> UserError:
-    """For a number that was never written, or only taken by a writer, or is pruned; or an unknown name."""
-    known = number_runs(kept) or "none yet"
-    return UserError(
-        f"there is no version {name}", f"versions: {known}; see `tripletd models list`", EX_USAGE
-    )
 
 
 def without_what_was_made(options: LearnOptions, newest: Manifest, versions: VersionStore) -> LearnOptions:
@@ -342,7 +331,7 @@ def _load(number: int | None, inputs: Inputs) -> Version:
         )
     if version is None:
         raise UserError(
-            f"no version in {inputs.store.root} can be loaded: each is damaged",
+            f"no version in {inputs.place} can be loaded: each is damaged",
             "restore the folder from a copy, or set checkpoints.path to an empty one",
             EX_DATAERR,
         )
