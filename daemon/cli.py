@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import typer
 
@@ -65,8 +65,14 @@ def check_ownership() -> None:
         )
 
 
-# Typer brings its own copy of click: its errors are not those of an installed click.
-_Refused = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+@runtime_checkable
+class _CommandLineError(Protocol):
+    """What is raised for a wrong command line: by click, or by the copy of it that a newer typer brings."""
+
+    ctx: Any
+
+    def format_message(self) -> str: ...
+
 
 _EPILOG = (
     "Exit codes: 0 done, 64 usage, 65 data, 69 not available, 70 bug, "
@@ -77,7 +83,6 @@ app = typer.Typer(
     name="tripletd",
     help="Learn similarity from clicks, one event at a time.",
     epilog=_EPILOG,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -138,7 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EX_OK
     except Exception as error:  # noqa: BLE001  the one place where every error becomes a message
-        return _usage(error) if isinstance(error, _Refused) else report(error, debug="--debug" in words)
+        return (
+            _usage(error) if isinstance(error, _CommandLineError) else report(error, debug="--debug" in words)
+        )
     return result if isinstance(result, int) else EX_OK
 
 
@@ -157,7 +164,7 @@ def _standard_streams() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def _usage(error: Any) -> int:
+def _usage(error: _CommandLineError) -> int:
     """What was wrong with the command line; without any command the help is out already."""
     message = error.format_message()
     if message:

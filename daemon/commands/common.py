@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -39,20 +40,19 @@ SetOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="One JSON document instead of text.")]
 
 
-def load(path: Path | None, settings: Sequence[str] | None) -> Config:
-    """The effective configuration of a command; UserError when it is not valid."""
-    from daemon.config import load_config, parse_setting
-
-    return load_config(config_file(path), dict(parse_setting(text) for text in settings or ()))
-
-
-def load_with(path: Path | None, settings: Sequence[str] | None, typed: Mapping[str, Any]) -> Config:
-    """The configuration with what was typed in options of its own on top of it; None was not typed."""
+def load(
+    path: Path | None, settings: Sequence[str] | None, options: Mapping[str, Any] | None = None
+) -> Config:
+    """The effective configuration of a command; `options` ("section.key" -> value, None where it was not
+    given) win over `settings`. Keys under former names are noted on stderr. UserError: it is not valid.
+    """
     from daemon.config import load_config, parse_setting
 
     overrides = dict(parse_setting(text) for text in settings or ())
-    overrides |= {key: value for key, value in typed.items() if value is not None}
-    return load_config(config_file(path), overrides)
+    overrides |= {key: value for key, value in (options or {}).items() if value is not None}
+    config = load_config(config_file(path), overrides)
+    write_notes(config.notes)
+    return config
 
 
 def config_file(path: Path | None) -> Path | None:
@@ -85,12 +85,24 @@ def write_notes(notes: Iterable[str]) -> None:
         tell(f"tripletd: note: {note}\n")
 
 
+class _Trimmed:
+    """Standard output without the spaces that pad the last column of a table."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
 def console() -> Console:
     """A console on stdout: as wide as the terminal, plain when it is not one or NO_COLOR is set.
 
-    Where nobody looks, a line is as long as what it tells, unless COLUMNS says how long.
+    In a file or a pipe a line is as long as its text, unless COLUMNS says how long, and ends without spaces.
     """
     from rich.console import Console
 
-    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
-    return Console(width=wide, highlight=False, soft_wrap=False, emoji=False)
+    shown = sys.stdout.isatty()
+    width = None if shown or "COLUMNS" in os.environ else WIDE
+    file = None if shown else cast(IO[str], _Trimmed())
+    return Console(file=file, width=width, highlight=False, soft_wrap=False, emoji=False)

@@ -26,7 +26,7 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> 
     from daemon.demo.pack_files import load_pack
     from daemon.demo.page import asking, free_ports, stay, write_photos
     from daemon.demo.report import Reporter, print_report
-    from daemon.demo.run import DemoRun, ended_by_sigterm
+    from daemon.demo.run import LIMIT_SECONDS, DemoRun, ended_by_sigterm
     from daemon.demo.screen import Screen
     from daemon.demo.settings import write_settings
 
@@ -51,7 +51,9 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> 
                 screen.show(look)
         curves = run.look().curves
         reporter = Reporter(load_config(settings), run.versions, load_pack())
-        report = reporter.report(curves)
+        if run.out_of_time:
+            notes.print(f"\nLearning did not stop by itself in {LIMIT_SECONDS:.0f} s: here is what it has.")
+        report = reporter.report(curves, "time limit" if run.out_of_time else "end of clicks")
         print_report(report, reporter.pictures(curves, report, out), results)
         sys.stdout.write(report.to_json() + "\n")
         sys.stdout.flush()

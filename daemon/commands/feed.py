@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from daemon.commands import feedoptions as o
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, load_with, write_json
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, load, write_json
 from daemon.exits import EX_USAGE, UserError
 
 
@@ -51,7 +51,7 @@ def feed(
         "feed.random_negatives": random_negatives,
         "feed.holdout_share": holdout_share,
     }
-    effective = load_with(config, set_, typed)
+    effective = load(config, set_, typed)
     from daemon.feed.feeding import FeedJob, run_feed
     from daemon.feed.report import FeedReport, stderr_console
     from streams.feed.options import ReaderOptions, RelevanceOptions, UbiOptions

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load_with, write_json
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
 from daemon.exits import EX_OK, EX_USAGE, UserError, tell
 from daemon.text import moment, safe
 
@@ -43,7 +43,7 @@ def put(
     from daemon.objects import space_of
     from daemon.serve.items.files import records_to_put, send_items
 
-    effective = load_with(config, set_, {"stream.address": to})
+    effective = load(config, set_, {"stream.address": to})
     address = effective.stream.to_address()
     with _progress(file) as read:
         records = records_to_put(file, space_of(effective), read)
@@ -64,7 +64,7 @@ def remove(
     """Remove objects from the catalog that serve answers with; one that is not there is no error."""
     from daemon.serve.items.files import removals, send_items
 
-    effective = load_with(config, set_, {"stream.address": to})
+    effective = load(config, set_, {"stream.address": to})
     address, records = effective.stream.to_address(), removals(ids)
     count = len(records) if dry_run else send_items(address, records, _note)
     return _told({"remove": count, "to": str(address.items), "dry_run": dry_run}, json)
@@ -82,7 +82,7 @@ def list_(
     """The newest objects put or removed, and how many there are. Those of the catalog file are not listed."""
     from daemon.serve.items.files import read_items
 
-    found = read_items(load_with(config, set_, {"stream.address": to}).stream.to_address())
+    found = read_items(load(config, set_, {"stream.address": to}).stream.to_address())
     newest = list(found.newest.items())[-last:]
     if json:
         counts = {"records": found.records, "put": found.there, "removed": len(found.newest) - found.there}
@@ -105,7 +105,7 @@ def show(
     """What the topic says last of one object: features, tags, what people see."""
     from daemon.serve.items.files import read_items
 
-    address = load_with(config, set_, {"stream.address": to}).stream.to_address()
+    address = load(config, set_, {"stream.address": to}).stream.to_address()
     entry = read_items(address, object_id).newest.get(object_id)
     if entry is None:
         remedy = "it may be in the catalog file; `tripletd items list` shows what the topic has"

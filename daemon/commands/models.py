@@ -26,6 +26,7 @@ app = typer.Typer(help="Look at the versions, and say which are served.", no_arg
 _SHOWN = ("map_full", "p10_full", "balanced_hop", "map_shown", "clicked_vs_random")
 
 KNOWN_IDS = "dedupe.ids"
+_ALWAYS = ("version", "events", "names")
 _JUDGED = ("events", "impressions", "decision_measure", "guarded")
 
 
@@ -98,26 +99,53 @@ app.command("export")(modelderive.export)
 def _print_list(rows: list[VersionRow]) -> None:
     from rich.table import Table
 
-    wide = console().width >= 80
-    wanted = _SHOWN if wide else _SHOWN[:3]
-    shown = [key for key in wanted if any(row.measures.get(key) is not None for row in rows)]
+    out = console()
+    columns = _columns(rows)
+    dropped = [*reversed([title for title in columns if title not in _ALWAYS]), "events"]
+    widths = _widths(columns, wrapped=False)
+    if _total(widths) > out.width:
+        widths = _widths(columns, wrapped=True)
+    while dropped and _total(widths) > out.width:
+        del columns[dropped[0]], widths[dropped.pop(0)]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("version", justify="right", no_wrap=True)
-    table.add_column("events", justify="right", no_wrap=True)
-    if wide:
-        table.add_column("written", justify="right", no_wrap=True)
-        table.add_column("size", justify="right", no_wrap=True)
-    for key in shown:
-        table.add_column(key.replace("_", " ", 1), justify="right")
-    table.add_column("names")
-    for row in rows:
-        cells = [str(row.number), "damaged" if row.damaged else f"{row.events:,}"]
-        if wide:
-            cells += ["-", "-"] if row.damaged else [ago(row.created), size(row.size)]
-        cells += [measure(row.measures.get(key)) for key in shown]
-        best = "best" in row.aliases
-        table.add_row(*cells, ", ".join(row.aliases), style="bold green" if best else None)
-    console().print(table if rows else "no version yet")
+    for title in columns:
+        if title == "names":  # whole, however narrow it is: wrapped between names before one is cut
+            table.add_column(title, overflow="fold")
+        else:
+            table.add_column(title, justify="right", width=widths[title])
+    for place, row in enumerate(rows):
+        cells = [cells[place] for cells in columns.values()]
+        table.add_row(*cells, style="bold green" if "best" in row.aliases else None)
+    out.print(table if rows else "no version yet")
+
+
+def _columns(rows: list[VersionRow]) -> dict[str, list[str]]:
+    """Title -> a cell per version; measures that no version has are left out."""
+    columns = {
+        "version": [str(row.number) for row in rows],
+        "events": ["damaged" if row.damaged else f"{row.events:,}" for row in rows],
+        "written": ["-" if row.damaged else ago(row.created) for row in rows],
+        "size": ["-" if row.damaged else size(row.size) for row in rows],
+    }
+    for key in _SHOWN:
+        values = [row.measures.get(key) for row in rows]
+        if any(value is not None for value in values):
+            columns[key.replace("_", " ")] = [measure(value) for value in values]
+    return columns | {"names": [", ".join(row.aliases) for row in rows]}
+
+
+def _widths(columns: Mapping[str, Sequence[str]], *, wrapped: bool) -> dict[str, int]:
+    """Title -> width of the column; `wrapped`: with titles and the names of a version in several lines."""
+    widths = {}
+    for title, cells in columns.items():
+        texts = [title, *cells] if title == "names" else [title]
+        texts = [word for text in texts for word in text.split()] if wrapped else texts
+        widths[title] = max(map(len, texts if title == "names" else [*texts, *cells]))
+    return widths
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    return sum(widths.values()) + 2 * (len(widths) - 1)
 
 
 def _print_one(manifest: Manifest, row: VersionRow) -> None:

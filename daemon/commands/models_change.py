@@ -237,14 +237,15 @@ def export(
     ],
     *,
     factor: Annotated[
-        Path, typer.Option(metavar="FILE.npy", help="A with A^T A = the PSD part of W, float32 [rank, dim].")
+        Path,
+        typer.Option(metavar="FILE.npy", help="A with A^T A = PSD part of W, float32 \\[rank, dim]."),
     ],
     embed: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.npy",
             show_default=False,
-            help="Also A x of every catalog object, float32 [n, rank].",
+            help="Also A x of every catalog object, float32 \\[n, rank].",
         ),
     ] = None,
     config: ConfigOption = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load_with, write_json
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def create(
     """Create what is missing of the five topics, with safe settings; existing ones are left as they are."""
     from daemon.topics.topics import create_missing
 
-    effective = load_with(config, set_, {"stream.address": to, "stream.partitions": partitions})
+    effective = load(config, set_, {"stream.address": to, "stream.partitions": partitions})
     new, topics = create_missing(effective, replication, dry_run)
     word = "would be created" if dry_run else "created"
     return _show(effective, topics, dict.fromkeys(new, word), json, missing_is_fine=dry_run)
@@ -61,7 +61,7 @@ def describe(
     """The five topics: records, copies, and each setting that is not safe."""
     from daemon.topics.topics import look_at_topics
 
-    effective = load_with(config, set_, {"stream.address": to})
+    effective = load(config, set_, {"stream.address": to})
     return _show(effective, look_at_topics(effective), {}, json, missing_is_fine=False)
 
 

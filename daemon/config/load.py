@@ -21,6 +21,9 @@ from daemon.config.stream import KafkaConfig, StreamConfig
 from daemon.config.values import Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 
+RENAMED: Mapping[tuple[str, ...], tuple[str, ...]] = {("serve", "patience"): ("serve", "request_timeout")}
+"""Keys under their former names, which are still taken, with a note."""
+
 
 def resolve_paths(config: Config) -> Config:
     """The configuration with every path absolute.
@@ -106,13 +109,18 @@ def load_config(
     ]
     merged: Flat = {}
     origins: dict[str, Origin] = {}
+    notes: list[str] = []
     for origin, layer in layers:
         for key, value in layer.items():
-            merged[key] = value
-            origins[".".join(key)] = origin
+            now = RENAMED.get(key, key)
+            if now != key:
+                notes.append(f"{_place(key, {'.'.join(key): origin}, path)}: is called {'.'.join(now)} now")
+            if now == key or now not in layer:  # the new name wins over the old one beside it
+                merged[now] = value
+                origins[".".join(now)] = origin
     _refuse_clashes(merged, origins, path)
     sections = _validated(nest(merged), origins, path)
-    config = resolve_paths(Config(**sections, file=path, origins=origins))  # type: ignore[arg-type]
+    config = resolve_paths(Config(**sections, file=path, origins=origins, notes=tuple(notes)))  # type: ignore[arg-type]
     _refuse_unfit_kafka(config.stream, origins, path)
     return config
 

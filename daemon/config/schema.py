@@ -13,7 +13,7 @@ from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKey
 from daemon.config.serve import HttpConfig, ServeConfig, StepsConfig
 from daemon.config.space import ViewKeys
 from daemon.config.stream import StreamConfig
-from daemon.config.values import Judgments, PositiveDuration, Section, parse_duration
+from daemon.config.values import Judgments, Seconds, Section
 from daemon.exits import UserError
 from streams.limits import MAX_MAP_ENTRIES, MAX_TEXT_BYTES
 
@@ -47,14 +47,15 @@ class CheckpointsConfig(Section):
     """[checkpoints]: where versions are written and how often."""
 
     path: str = Field("checkpoints", min_length=1, description="folder of the versions and the ledger")
-    every: PositiveDuration = Field("30s", description="time between versions")
+    every: Seconds = Field(30.0, description="time between versions; 0s by every_events alone")
     every_events: int = Field(0, ge=0, description="also after this many events; 0 by time alone")
     keep: int = Field(20, ge=2, description="newest versions kept; aliases and version 0 stay in addition")
 
-    @property
-    def every_s(self) -> float:
-        """`every` in seconds."""
-        return parse_duration(self.every)
+    @model_validator(mode="after")
+    def _written_at_some_time(self) -> CheckpointsConfig:
+        if not self.every and not self.every_events:
+            raise ValueError('every = "0s" without every_events writes no version; set one of the two')
+        return self
 
 
 class FeedConfig(Section):
@@ -131,9 +132,11 @@ class Config:
     log: LogConfig
     file: Path | None
     origins: Mapping[str, Origin]
+    notes: tuple[str, ...] = ()
+    """What was accepted and should be written otherwise, a sentence each."""
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """The effective configuration as nested plain data, keys as in the file; secrets are stars."""
+        """The effective configuration as nested plain data, written as in the file; secrets are stars."""
         return {name: getattr(self, name).model_dump(mode="json") for name in SECTIONS}
 
     def origin_of(self, key: str) -> Origin:

@@ -9,16 +9,13 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from daemon.config.values import (
+    Bytes,
     Names,
-    OptionalDuration,
-    OptionalSize,
+    OptionalBytes,
+    OptionalSeconds,
     Port,
-    PositiveDuration,
-    PositiveSize,
-    Retained,
+    PositiveSeconds,
     Section,
-    parse_duration,
-    parse_size,
 )
 
 ROLE_PORTS = ("learn_port", "validate_port", "serve_port")
@@ -72,33 +69,23 @@ SHORTEST_CADENCE_S, LONGEST_CADENCE_S = 0.01, 10.0
 _ALIAS = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
-class StepsConfig(Retained, Section):
+class StepsConfig(Section):
     """[steps]: the applied steps that the learner publishes, from which a replica follows it."""
 
     enabled: bool = Field(True, description="publish applied steps; false: replicas see whole versions alone")
-    every: PositiveDuration = Field("100ms", description="time between two segments, 10ms to 10s")
-    max_rate: PositiveSize = Field("32MiB", description="most bytes per second; more is left out, as a break")
-    retention: OptionalDuration = Field("1h", description="drop segments older than this; empty keeps all")
-    retention_bytes: OptionalSize = Field(
-        "1GiB", description="drop the oldest segments above this size; most bytes between two versions"
+    every: PositiveSeconds = Field(0.1, description="time between two segments, 10ms to 10s")
+    max_rate: Bytes = Field(32 << 20, description="most bytes per second; more is left out, as a break")
+    retention: OptionalSeconds = Field(3600.0, description="drop segments older than this; empty keeps all")
+    retention_bytes: OptionalBytes = Field(
+        1 << 30, description="drop the oldest segments above this size; most bytes between two versions"
     )
 
     @field_validator("every")
     @classmethod
-    def _a_cadence(cls, text: str) -> str:
-        if not SHORTEST_CADENCE_S <= parse_duration(text) <= LONGEST_CADENCE_S:
+    def _a_cadence(cls, seconds: float) -> float:
+        if not SHORTEST_CADENCE_S <= seconds <= LONGEST_CADENCE_S:
             raise ValueError("expected a duration from 10ms to 10s")
-        return text
-
-    @property
-    def every_s(self) -> float:
-        """`every` in seconds."""
-        return parse_duration(self.every)
-
-    @property
-    def max_rate_bytes(self) -> int:
-        """`max_rate` in bytes per second."""
-        return parse_size(self.max_rate)
+        return seconds
 
 
 class ServeConfig(Section):
@@ -107,9 +94,9 @@ class ServeConfig(Section):
     aliases: Names = Field(
         ["stable", "latest"], description="names of versions to follow; the first answers where none is named"
     )
-    look_every: PositiveDuration = Field("250ms", description="how often versions and verdicts are looked at")
-    refine_every: PositiveDuration = Field(
-        "1s", description="how often the form of a followed version is computed anew"
+    look_every: PositiveSeconds = Field(0.25, description="how often versions and verdicts are looked at")
+    refine_every: PositiveSeconds = Field(
+        1.0, description="how often the form of a followed version is computed anew"
     )
     refine_share: float = Field(
         0.25, gt=0, le=1, allow_inf_nan=False, description="most of one core that computing it may take"
@@ -135,8 +122,8 @@ class ServeConfig(Section):
     batch_max: int = Field(256, ge=1, le=10_000, description="most queries per request")
     queue: int = Field(512, ge=1, le=100_000, description="most queries waiting; more are told to come again")
     connections: int = Field(512, ge=1, le=100_000, description="most open connections")
-    body: PositiveSize = Field("4MiB", description="largest body of a request")
-    patience: PositiveDuration = Field("10s", description="longest time for a request's header and body")
+    body: Bytes = Field(4 << 20, description="largest body of a request")
+    request_timeout: PositiveSeconds = Field(10.0, description="longest time for a request's header and body")
 
     @field_validator("aliases")
     @classmethod
@@ -146,23 +133,3 @@ class ServeConfig(Section):
         if len(names) > 4:
             raise ValueError("expected at most 4 names: each takes two buffers of the size of W")
         return names
-
-    @property
-    def look_every_s(self) -> float:
-        """`look_every` in seconds."""
-        return parse_duration(self.look_every)
-
-    @property
-    def refine_every_s(self) -> float:
-        """`refine_every` in seconds."""
-        return parse_duration(self.refine_every)
-
-    @property
-    def body_bytes(self) -> int:
-        """`body` in bytes."""
-        return parse_size(self.body)
-
-    @property
-    def patience_s(self) -> float:
-        """`patience` in seconds."""
-        return parse_duration(self.patience)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, SecretStr, TypeAdapter, ValidationError
 
 from daemon.config.learners import LearnerConfig, all_keys, owner
 from daemon.config.schema import SECTIONS
@@ -131,12 +131,15 @@ def is_secret(path: tuple[str, ...]) -> bool:
 
 
 def coerce(path: tuple[str, ...], text: str) -> Any:
-    """A value written as text (environment, --set) in its key's type; left as text when it does not fit."""
+    """A value written as text (environment, --set) in its key's type; left as text when it does not fit, and
+    where the key has a reader of texts of its own (durations, sizes, lists).
+    """
     found = field_of(path)
-    if found is None:
+    field = None if found is None else found[0].model_fields[found[1]]
+    if field is None or any(isinstance(one, BeforeValidator) for one in field.metadata):
         return text
-    annotation: Any = found[0].model_fields[found[1]].annotation
     try:
+        annotation: Any = field.annotation
         return TypeAdapter[Any](annotation).validate_strings(text)
     except ValidationError:
         return text

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr
 
 from daemon.config.values import (
-    OptionalDuration,
-    OptionalSize,
-    PositiveDuration,
-    RecordSize,
-    Retained,
+    OptionalBytes,
+    OptionalSeconds,
+    PositiveSeconds,
+    RecordBytes,
     Section,
     StreamAddress,
-    parse_duration,
-    parse_size,
 )
 from streams.address import Address, KafkaSettings, parse_address
 
@@ -87,25 +84,18 @@ class KafkaConfig(Section):
         return problems
 
     def to_settings(self) -> KafkaSettings:
-        """The same for `streams`; an empty text is None there."""
-        return KafkaSettings(
-            client=self.client,
-            security_protocol=self.security_protocol,
-            sasl_mechanism=self.sasl_mechanism or None,
-            sasl_username=self.sasl_username or None,
-            sasl_password=self.sasl_password.get_secret_value() or None,
-            ssl_cafile=self.ssl_cafile or None,
-            ssl_certfile=self.ssl_certfile or None,
-            ssl_keyfile=self.ssl_keyfile or None,
-            ssl_key_password=self.ssl_key_password.get_secret_value() or None,
-            ssl_check_hostname=self.ssl_check_hostname,
-            timeout_s=self.timeout_s,
-            client_id=self.client_id,
-        )
+        """The same for `streams`; an empty text is left out."""
+        values: dict[str, Any] = {name: _plain(getattr(self, name)) for name in type(self).model_fields}
+        given = {name: value for name, value in values.items() if value != ""}
+        return KafkaSettings(**given)
+
+
+def _plain(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
 def _is_set(value: str | SecretStr) -> bool:
-    return bool(value.get_secret_value() if isinstance(value, SecretStr) else value)
+    return bool(_plain(value))
 
 
 def _listed(names: list[str]) -> str:
@@ -116,7 +106,7 @@ CALLS_WITHIN_A_CALL = 6
 """How many answers of a broker one call to the stream may wait for, twice over."""
 
 
-class StreamConfig(Retained, Section):
+class StreamConfig(Section):
     """[stream]: where events come from."""
 
     address: StreamAddress = Field(
@@ -124,14 +114,14 @@ class StreamConfig(Retained, Section):
     )
     partitions: int = Field(1, ge=1, le=4096, description="partitions of a topic that is created")
     poll_records: int = Field(4096, ge=1, le=1_000_000, description="most records per poll and kernel call")
-    max_record_bytes: RecordSize = Field(
-        "1MiB", description="a larger training record is a dead letter; at most 1MiB"
+    max_record_bytes: RecordBytes = Field(
+        1 << 20, description="a larger training record is a dead letter; at most 1MiB"
     )
-    retention: OptionalDuration = Field(
-        "", description="drop learned records older than this; empty keeps all"
+    retention: OptionalSeconds = Field(
+        None, description="drop learned records older than this; empty keeps all"
     )
-    retention_bytes: OptionalSize = Field(
-        "", description="drop the oldest learned records above this size per topic; empty keeps all"
+    retention_bytes: OptionalBytes = Field(
+        None, description="drop the oldest learned records above this size per topic; empty keeps all"
     )
     pause_poison_share: float = Field(
         0.5, gt=0, le=1, allow_inf_nan=False, description="pause above this share of dead letters; 1 never"
@@ -139,8 +129,8 @@ class StreamConfig(Retained, Section):
     pause_poison_window: int = Field(
         10_000, ge=1, description="newest records whose share of dead letters counts"
     )
-    stuck_after: PositiveDuration = Field(
-        "60s", description="a stream call or loop turn this long is a bug: stacks to stderr, exit 70"
+    stuck_after: PositiveSeconds = Field(
+        60.0, description="a stream call or loop turn this long is a bug: stacks to stderr, exit 70"
     )
     kafka: KafkaConfig = Field(
         default_factory=lambda: KafkaConfig.model_validate({}),
@@ -151,7 +141,7 @@ class StreamConfig(Retained, Section):
         """What does not fit together where a broker is reached; empty when all does."""
         problems = self.kafka.problems()
         needed = CALLS_WITHIN_A_CALL * self.kafka.timeout_s
-        if self.stuck_after_s < needed:
+        if self.stuck_after < needed:
             problems.append(
                 f"timeout_s = {self.kafka.timeout_s:g} needs stream.stuck_after of at least {needed:g}s: "
                 "else a slow broker is taken for a bug"
@@ -162,13 +152,3 @@ class StreamConfig(Retained, Section):
         """The stream to open, with how to reach it; raises AddressError where it cannot be read."""
         address = parse_address(self.address)
         return replace(address, kafka=self.kafka.to_settings()) if address.scheme == "kafka" else address
-
-    @property
-    def max_record_size(self) -> int:
-        """`max_record_bytes` in bytes."""
-        return parse_size(self.max_record_bytes)
-
-    @property
-    def stuck_after_s(self) -> float:
-        """`stuck_after` in seconds."""
-        return parse_duration(self.stuck_after)

@@ -1,13 +1,24 @@
-"""Values of the configuration: durations ("30s", "1h30m"), sizes ("64MiB"), lists, ports, addresses and
-judgments; and the base class of every section.
+"""Values of the configuration (durations, sizes, lists, addresses), and the base class of every section.
+
+Durations ("30s", "1h30m") and sizes ("64MiB") are read once, here: a configuration holds seconds and bytes,
+and writes them as text again where it is shown.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    field_validator,
+)
 
 from streams.limits import MAX_VALUE_BYTES
 
@@ -57,6 +68,26 @@ def parse_size(text: str) -> int:
     return int(size)
 
 
+def duration_text(seconds: float | None) -> str:
+    """5400.0 -> "90m": in the largest unit that needs no fraction. None -> ""."""
+    if seconds is None:
+        return ""
+    for unit in ("d", "h", "m", "s"):
+        count = seconds / _SECONDS[unit]
+        if (count >= 1 or unit == "s") and count == int(count):
+            return f"{count:.0f}{unit}"
+    return f"{seconds * 1000:.15g}ms"
+
+
+def size_text(count: int | None) -> str:
+    """1048576 -> "1MiB": the shortest number that needs no fraction. None -> ""."""
+    if count is None:
+        return ""
+    exact = [(count // step, unit) for unit, step in _BYTES.items() if count % step == 0 and unit != "KB"]
+    number, unit = min(exact)
+    return f"{number}{unit}"
+
+
 class Section(BaseModel):
     """A frozen table of the file; unknown keys and wrong types are errors."""
 
@@ -71,30 +102,34 @@ class Section(BaseModel):
         return value
 
 
-def _positive_duration(text: str) -> str:
-    if parse_duration(text) <= 0:
+def _seconds(value: Any) -> float:
+    if not isinstance(value, str):
+        raise ValueError(f"expected {DURATION_HELP}")
+    return parse_duration(value)
+
+
+def _bytes(value: Any) -> int:
+    if not isinstance(value, str):
+        raise ValueError(f"expected {SIZE_HELP}")
+    return parse_size(value)
+
+
+def _duration_above_zero(seconds: float) -> float:
+    if seconds <= 0:
         raise ValueError("expected a duration above zero")
-    return text
+    return seconds
 
 
-def _optional_duration(text: str) -> str:
-    return text if text == "" else _positive_duration(text)
-
-
-def _size(text: str) -> str:
-    if parse_size(text) <= 0:
+def _size_above_zero(count: int) -> int:
+    if count <= 0:
         raise ValueError("expected a size above zero")
-    return text
+    return count
 
 
-def _record_size(text: str) -> str:
-    if parse_size(_size(text)) > MAX_VALUE_BYTES:
+def _fits_the_wire(count: int) -> int:
+    if count > MAX_VALUE_BYTES:
         raise ValueError("expected at most 1MiB: the format of events and impressions has no larger ones")
-    return text
-
-
-def _optional_size(text: str) -> str:
-    return text if text == "" else _size(text)
+    return count
 
 
 def _training_topic(text: str) -> str:
@@ -130,32 +165,25 @@ def _split_numbers(value: Any) -> Any:
         raise ValueError("expected numbers such as 1.2,1.4") from None
 
 
-PositiveDuration = Annotated[str, AfterValidator(_positive_duration)]
-OptionalDuration = Annotated[str, AfterValidator(_optional_duration)]
-RecordSize = Annotated[str, AfterValidator(_record_size)]
-PositiveSize = Annotated[str, AfterValidator(_size)]
-OptionalSize = Annotated[str, AfterValidator(_optional_size)]
+_AsDuration = PlainSerializer(duration_text, return_type=str, when_used="json")
+_AsSize = PlainSerializer(size_text, return_type=str, when_used="json")
+
+Seconds = Annotated[float, BeforeValidator(_seconds), _AsDuration]
+PositiveSeconds = Annotated[Seconds, AfterValidator(_duration_above_zero)]
+OptionalSeconds = Annotated[
+    float | None,
+    BeforeValidator(lambda value: None if value == "" else _duration_above_zero(_seconds(value))),
+    _AsDuration,
+]
+Bytes = Annotated[int, BeforeValidator(_bytes), AfterValidator(_size_above_zero), _AsSize]
+RecordBytes = Annotated[Bytes, AfterValidator(_fits_the_wire)]
+OptionalBytes = Annotated[
+    int | None,
+    BeforeValidator(lambda value: None if value == "" else _size_above_zero(_bytes(value))),
+    _AsSize,
+]
 Names = Annotated[list[str], BeforeValidator(_split)]
 Numbers = Annotated[list[float], BeforeValidator(_split_numbers)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 StreamAddress = Annotated[str, Field(min_length=1), AfterValidator(_training_topic)]
 Judgments = Annotated[str, AfterValidator(_judgments)]
-
-
-class _Keys(Protocol):
-    retention: str
-    retention_bytes: str
-
-
-class Retained:
-    """The numbers of `retention` and `retention_bytes`, for a section that has both keys."""
-
-    @property
-    def retention_s(self: _Keys) -> float | None:
-        """`retention` in seconds; None keeps records for ever."""
-        return parse_duration(self.retention) if self.retention else None
-
-    @property
-    def retention_size(self: _Keys) -> int | None:
-        """`retention_bytes` in bytes; None is no limit."""
-        return parse_size(self.retention_bytes) if self.retention_bytes else None

@@ -194,8 +194,10 @@ class Reporter:
         _, fitted = read_map(versions, 0)
         self._catalog: Block = map_catalog(pack.catalog, fitted)
 
-    def report(self, curves: Curves) -> Report:
-        """Figures of version 0 and of the best version, counts and rates of the run."""
+    def report(self, curves: Curves, ended_by: str) -> Report:
+        """Figures of version 0 and of the best version, counts, rates; `ended_by`: why the run ended,
+        where learning did not stop by itself.
+        """
         best = 0 if curves.best is None else curves.best
         rows = self.holdout_rows()
         before, after = (
@@ -212,7 +214,7 @@ class Reporter:
             events / max(seconds, 1e-9),
             numbers[-1] + 1,
             best,
-            curves.stopped_by or "end of clicks",
+            curves.stopped_by or ended_by,
         )
 
     def holdout_rows(self) -> npt.NDArray[np.int64]:
@@ -227,14 +229,15 @@ class Reporter:
     def pictures(self, curves: Curves, report: Report, folder: Path) -> list[Path]:
         """Draw learning curve and contact sheet into `folder`; their paths."""
         curve, sheet = folder / CURVES_PICTURE, folder / CONTACT_SHEET
-        save_picture(curves, curve)
+        if curves.drawn():
+            save_picture(curves, curve)
         title = (
             "Nearest neighbours of photos never used as a query in training (the first of each class, by id)"
         )
         draw_contact_sheet(
             self._rows(report.best_version), title, f"version {report.best_version} (learned)", sheet
         )
-        return [curve, sheet]
+        return [path for path in (curve, sheet) if path.exists()]
 
     def _rows(self, best: int) -> list[Neighbours]:
         labels, thumbnails = self._pack.labels, load_thumbnails()

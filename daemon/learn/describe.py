@@ -39,7 +39,7 @@ def learner_settings(config: Config) -> dict[str, Any]:
     """Every setting that W depends on; a version learned with others is refused."""
     settings = config.learner.model_dump()
     settings.pop("algorithm")
-    settings["max_record_bytes"] = config.stream.max_record_size  # decides which records are poison
+    settings["max_record_bytes"] = config.stream.max_record_bytes  # decides which records are poison
     if config.caps.as_learned.any:
         settings[CAPS] = asdict(config.caps.as_learned)
     if config.keys.slots:

@@ -80,7 +80,7 @@ def _parts(
     origin: RunOrigin,
 ) -> LearnLoop:
     clock, watch = time.monotonic, outside.watchdog.watch
-    cadence = Cadence(config.checkpoints.every_s, config.checkpoints.every_events)
+    cadence = Cadence(config.checkpoints.every, config.checkpoints.every_events)
     size = PollSize(config.stream.poll_records, cadence, origin.progress.records)
     reader = _reader(inputs, origin, size, outside)
     fence, pulse = Fence(inputs.versions, origin.epoch), watch("the errands thread")

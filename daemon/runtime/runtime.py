@@ -122,7 +122,7 @@ def open_runtime_without_server(
     # Two BLAS threads on two shared cores make small products many times slower, and their bits vary.
     stack.enter_context(threadpool_limits(limits=1))
     signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
-    watchdog = stack.enter_context(Watchdog(config.stream.stuck_after_s, notifier.alive))
+    watchdog = stack.enter_context(Watchdog(config.stream.stuck_after, notifier.alive))
     reloading = ConfigReloader(config, load, notifier)
     health = Health(watchdog.silent)
     return RoleRuntime(signals, health, watchdog, notifier, reloading, watchdog.watch("the loop"))

@@ -129,7 +129,7 @@ class Live:
             ann,
             self._guarded,
             shortlist=serve.shortlist,
-            keys=KeySettings(serve.key_models, serve.refine_every_s, verdicts.now, self._of_keys),
+            keys=KeySettings(serve.key_models, serve.refine_every, verdicts.now, self._of_keys),
         )
         looked = verdicts.take if space.keys.slots else None
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, looked)
@@ -203,4 +203,4 @@ class Live:
 
     def _following(self) -> FollowSettings:
         serve = self._config.serve
-        return FollowSettings(serve.look_every_s, serve.refine_every_s, serve.refine_share)
+        return FollowSettings(serve.look_every, serve.refine_every, serve.refine_share)

@@ -127,12 +127,12 @@ def _leave(live: Live, series: Series) -> None:
 def limits_of(serve: ServeConfig) -> HttpLimits:
     """[serve] as the limits of the HTTP side."""
     return HttpLimits(
-        body_bytes=serve.body_bytes,
+        body_bytes=serve.body,
         connections=serve.connections,
         k_max=serve.k_max,
         batch_max=serve.batch_max,
         queue=serve.queue,
-        head_s=serve.patience_s,
-        body_s=serve.patience_s,
+        head_s=serve.request_timeout,
+        body_s=serve.request_timeout,
         drain_s=DRAIN_S,
     )

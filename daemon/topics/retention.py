@@ -30,7 +30,7 @@ def retain_topics(
     whatever the limits say. `retention_bytes` is for each topic. Never raises for a stream that
     cannot be reached: `warn` is told, and the next call makes up for it.
     """
-    age, size = limits.retention_s, limits.retention_size
+    age, size = limits.retention, limits.retention_bytes
     removed: dict[str, int] = {}
     if (age is None and size is None) or address.scheme == "kafka":
         return removed
@@ -51,7 +51,7 @@ def retain_steps(address: Address, limits: StepsConfig, floor: int, warn: Warn) 
 
     None from offset `floor` on goes, whatever the limits say. Never raises, as `retain_topics`.
     """
-    age, size = limits.retention_s, limits.retention_size
+    age, size = limits.retention, limits.retention_bytes
     if (age is None and size is None) or address.scheme == "kafka":
         return 0
     try:
@@ -88,7 +88,7 @@ def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str,
     Without a version of this topic there, all training records stay, and `warn` is told.
     """
     limits = config.stream
-    if (limits.retention_s is None and limits.retention_size is None) or address.scheme == "kafka":
+    if (limits.retention is None and limits.retention_bytes is None) or address.scheme == "kafka":
         return {}
     learned = _learned(config, address)
     if learned is None:

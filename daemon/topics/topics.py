@@ -76,8 +76,8 @@ def topics_of(config: Config) -> list[Wanted]:
         message = f"{address} lives inside one process: it has no topics to look at from outside"
         raise UserError(message, "give a log: or kafka:// address", EX_USAGE)
     partitions = config.stream.partitions
-    kept = TopicLimits(config.stream.retention_s, config.stream.retention_size)
-    steps = TopicLimits(config.steps.retention_s, config.steps.retention_size)
+    kept = TopicLimits(config.stream.retention, config.stream.retention_bytes)
+    steps = TopicLimits(config.steps.retention, config.steps.retention_bytes)
     return [
         Wanted(address, partitions, kept, as_configured=True),
         Wanted(address.holdout, partitions, kept, as_configured=True),

@@ -12,9 +12,12 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
+import typer
+from rich.text import Text
+from typer.testing import CliRunner
 
 import daemon
-from daemon.cli import PACKAGES, foreign_packages
+from daemon.cli import PACKAGES, app, foreign_packages
 from daemon.exits import (
     EX_CANTCREAT,
     EX_CONFIG,
@@ -88,6 +91,49 @@ def test_help_lists_every_command_and_needs_no_heavy_import(tmp_path: Path) -> N
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert loaded.stdout == "[]\n"
+
+
+def every_command() -> list[tuple[str, object]]:
+    """(words, click command) of every command and group."""
+    found = []
+    todo = [("tripletd", typer.main.get_command(app))]
+    while todo:
+        words, command = todo.pop()
+        found.append((words, command))
+        todo += [(f"{words} {name}", one) for name, one in getattr(command, "commands", {}).items()]
+    return found
+
+
+def test_no_bracket_of_a_help_text_is_taken_for_markup() -> None:
+    for words, command in every_command():
+        for text in (command.help, *(getattr(one, "help", None) for one in command.params)):
+            brackets = (text or "").replace("\\[", "[").count("[")
+            assert Text.from_markup(text or "").plain.count("[") == brackets, (words, text)
+    assert "float32 [rank, dim]" in " ".join(help_of("models", "export").replace("│", " ").split())
+
+
+def help_of(*words: str) -> str:
+    return CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "120"}, prog_name="tripletd").stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(tmp_path: Path, shell: str) -> None:
+    named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1", "HOME": str(tmp_path)}
+    script = tripletd("--show-completion", shell, cwd=tmp_path, env=named)
+    assert (script.returncode, f"_TRIPLETD_COMPLETE=complete_{shell}" in script.stdout) == (EX_OK, True)
+    asked = {"_TRIPLETD_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    for words, expected in (("tripletd mod", "models"), ("tripletd models promote --ali", "--alias")):
+        typed = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_TYPER_COMPLETE_ARGS": words}
+        ended = tripletd(cwd=tmp_path, env=asked | typed)
+        assert (ended.returncode, expected in ended.stdout) == (EX_OK, True), ended.stderr
+    installed = tripletd("--install-completion", shell, cwd=tmp_path, env=named)
+    assert (installed.returncode, "completion installed" in installed.stdout) == (EX_OK, True)
+
+
+def test_lines_in_a_pipe_end_without_spaces(tmp_path: Path) -> None:
+    ended = tripletd("check", *UNFITTED, "--set", "space.views.x.dim=3", cwd=tmp_path, env={"COLUMNS": "220"})
+    assert max(map(len, ended.stdout.splitlines())) > 60
+    assert [line for line in ended.stdout.splitlines() if line != line.rstrip()] == []
 
 
 def test_version(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import learners.kernels.checks
 import learners.keyed
-from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size
+from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size, values
 from daemon.config.sources import flatten
 from daemon.config.stream import KafkaConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
@@ -119,7 +119,10 @@ def test_a_space_without_views_says_what_to_add() -> None:
         ("[checkpoints]\nkeep = true\n", "checkpoints.keep: found true; expected a whole number"),
         ("[checkpoints]\nkeep = 2.5\n", "checkpoints.keep: found 2.5; expected a whole number"),
         ('[checkpoints]\nevery = "30"\n', 'checkpoints.every: found "30"; expected a duration such as'),
-        ('[checkpoints]\nevery = "0s"\n', 'checkpoints.every: found "0s"; expected a duration above zero'),
+        ('[checkpoints]\nevery = "0s"\n', 'every = "0s" without every_events writes no version'),
+        ('[steps]\nmax_rate = "0B"\n', 'steps.max_rate: found "0B"; expected a size above zero'),
+        ('[serve]\nlook_every = "0s"\n', 'found "0s"; expected a duration above zero'),
+        ("[serve]\nlook_every = 3\n", "found 3; expected a duration such as"),
         ('[stream]\nmax_record_bytes = "1 parsec"\n', 'found "1 parsec"; expected a size such as'),
         ('[stream]\nmax_record_bytes = "2MiB"\n', 'found "2MiB"; expected at most 1MiB'),
         ('[stream]\naddress = "log:a.log#t.dead"\n', "names a topic that goes with another one"),
@@ -289,9 +292,43 @@ def test_units_never_fail_otherwise(text: str) -> None:
 def test_durations_and_sizes_are_numbers_where_they_are_used() -> None:
     overrides = {"stream.retention": "7d", "stream.retention_bytes": "2GiB", "checkpoints.every": "5s"}
     config = load_config(None, overrides, NO_ENV)
-    assert (config.stream.retention_s, config.stream.retention_size) == (604_800.0, 2 << 30)
-    assert (config.checkpoints.every_s, config.stream.max_record_size) == (5.0, 1 << 20)
-    assert load_config(None, environ=NO_ENV).stream.retention_s is None
+    assert (config.stream.retention, config.stream.retention_bytes) == (604_800.0, 2 << 30)
+    assert (config.checkpoints.every, config.stream.max_record_bytes) == (5.0, 1 << 20)
+    assert load_config(None, environ=NO_ENV).stream.retention is None
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("30s", "30s"), ("1h30m", "90m"), ("60s", "1m"), ("1.5s", "1500ms"), ("2w", "14d"), ("0s", "0s")],
+)
+def test_a_duration_is_shown_in_the_largest_unit_that_needs_no_fraction(text: str, shown: str) -> None:
+    assert values.duration_text(parse_duration(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["64MiB", "1kB", "1536MiB", "7B", "64MB", "1GiB"])
+def test_a_size_is_shown_as_it_is_written(text: str) -> None:
+    assert values.size_text(parse_size(text)) == text
+
+
+@given(st.integers(0, int(values.LONGEST_SECONDS) * 1000), st.integers(0, values.MOST_BYTES))
+def test_what_is_shown_of_a_number_is_read_as_that_number(ms: int, count: int) -> None:
+    assert parse_duration(values.duration_text(ms / 1000)) == pytest.approx(ms / 1000, rel=1e-14)
+    assert parse_size(values.size_text(count)) == pytest.approx(count, rel=1e-15)
+
+
+def test_versions_may_be_cut_by_events_alone() -> None:
+    config = load_config(None, {"checkpoints.every": "0s", "checkpoints.every_events": 500}, NO_ENV)
+    assert (config.checkpoints.every, config.checkpoints.every_events) == (0.0, 500)
+
+
+def test_a_key_under_its_former_name_is_taken_with_a_note(tmp_path: Path) -> None:
+    path = write(tmp_path, '[serve]\npatience = "3s"\n')
+    config = load_config(path, environ=NO_ENV)
+    assert (config.serve.request_timeout, config.origin_of("serve.request_timeout")) == (3.0, "file")
+    assert config.notes == (f"{path}: serve.patience: is called serve.request_timeout now",)
+    config = load_config(path, environ={"TRIPLETD_SERVE__REQUEST_TIMEOUT": "5s"})
+    assert config.serve.request_timeout == 5.0
+    assert load_config(None, environ=NO_ENV).notes == ()
 
 
 def test_set_arguments() -> None:

@@ -15,9 +15,11 @@ import pytest
 from checkpoints import Ledger, LedgerEntry, PartitionPosition, VersionMeta, VersionStore
 from checkpoints.local import LocalStore
 from daemon.cli import main
+from daemon.commands import models
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
 from daemon.look.charts import to_csv
 from daemon.look.curves import curves_of
+from daemon.look.overview import VersionRow
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.telemetry.build import add_place
 from streams.address import parse_address
@@ -209,6 +211,26 @@ def test_one_damaged_manifest_and_one_damaged_verdict_hide_nothing_else(
     assert len(noted) == 3
     assert noted[2].startswith("stable is in doubt: ledger entries that cannot be read (1)")
     assert "best is in doubt" not in ask(capsys, "status")  # it was moved after the lost entry
+
+
+@pytest.mark.parametrize("columns", [34, 50, 80, 100, 200])
+def test_a_list_of_versions_has_whole_names_and_headings_at_any_width(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    names = ("best", "monday-before-the-sale", "latest")
+    measures = {"map_full": 0.5, "p10_full": 0.25, "balanced_hop": 0.5, "clicked_vs_random": 0.125}
+    written = "2026-01-31T12:00:00+00:00"
+    models._print_list([VersionRow(12, 11, written, 1, 1_234_567, 3 << 20, None, names, measures)])
+    out = capsys.readouterr().out
+    assert {"version", "names", *(f"{name}," for name in names[:2]), "latest"} <= set(out.split())
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= columns
+    assert ("1,234,567" in out, "0.500" in out, "written" in out) == (
+        columns >= 50,
+        columns >= 80,
+        columns >= 80,
+    )
 
 
 def test_models_list_and_show(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

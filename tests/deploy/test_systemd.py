@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from daemon.config import parse_duration
 from daemon.config.stream import StreamConfig
 from daemon.up.supervisor import FATAL, LEAVES
 from tests.deploy.programs import DEPLOY, program
@@ -74,7 +73,7 @@ def test_every_service_is_closed(here: Path, name: str) -> None:
 def test_services_fit_the_roles(name: str) -> None:
     found = dict(re.findall(r"(?m)^(\w+)=(.*)$", (UNITS / name).read_text()))
     assert {int(code) for code in found["RestartPreventExitStatus"].split()} == FATAL | LEAVES
-    stuck = parse_duration(StreamConfig.model_validate({}).stuck_after)
+    stuck = StreamConfig.model_validate({}).stuck_after
     assert float(found["WatchdogSec"]) >= 2 * stuck  # the role's own watchdog is the first to act
     assert float(found["TimeoutStartSec"]) >= 600  # a first start compiles, perhaps on a busy machine
     role = name.removeprefix("tripletd-").removesuffix("@.service")

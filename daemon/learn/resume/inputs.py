@@ -69,7 +69,7 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
         stack.callback(control.close)
         dead = opening.result()
     stored = open_store(config.checkpoints.path)
-    largest, keyed = config.stream.max_record_size, config.keys.slots > 0
+    largest, keyed = config.stream.max_record_bytes, config.keys.slots > 0
     decoder = BatchDecoder(space, catalog, address.topic, largest, keyed)
     return Inputs(
         address,

@@ -292,7 +292,7 @@ def step_log(
     dim, told = origin.state.learner.dim, origin.state.learner.taken
 
     def journal(max_record_bytes: int) -> Journal:
-        allowance = ByteAllowance(settings.max_rate_bytes, clock(), settings.retention_size)
+        allowance = ByteAllowance(settings.max_rate, clock(), settings.retention_bytes)
         place = ChainPosition(origin.epoch.number, 0, base.number, origin.epoch.writer)
         return Journal(place, base, dim, max_record_bytes, allowance, told=told)
 
@@ -301,7 +301,7 @@ def step_log(
         inbox,
         lambda: open_steps(address.steps),
         journal,
-        every_s=settings.every_s,
+        every_s=settings.every,
         metrics=numbers,
         clock=clock,
     )

@@ -268,6 +268,6 @@ def build_catalog(config: Config, fitted: FittedSpaceMap, sizes: Sizes | None = 
         return index
 
     topic = ItemTopic(lambda: open_source(address.items), lambda: compact(address.items))
-    decoder = ItemDecoder(space, fitted, address.items.topic, shown, config.stream.max_record_size)
+    decoder = ItemDecoder(space, fitted, address.items.topic, shown, config.stream.max_record_bytes)
     letters = ItemDeadLetters(lambda: open_dead(address.dead))
     return ServingCatalog(space, fitted, making, ItemFeed(topic, decoder, letters))

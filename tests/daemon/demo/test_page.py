@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from daemon.commands.demo import demo
 from daemon.config import load_config
 from daemon.demo.pack_files import load_pack
 from daemon.demo.page import DISPLAY, DemoPorts, free_ports, visitor, write_photos
@@ -114,6 +115,21 @@ def test_what_is_being_started_is_noted_before_the_demo_ends(number: signal.Sign
     with pytest.raises((SystemExit, KeyboardInterrupt)):
         start()
     assert noted == ["started"]
+
+
+def test_a_demo_that_runs_out_of_time_draws_what_it_has_and_keeps_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = []
+    monkeypatch.setattr("daemon.demo.run.LIMIT_SECONDS", 0.0)
+    monkeypatch.setattr("daemon.demo.page.stay", lambda url, serve, log, notes: kept.append(serve.poll()))
+    assert demo(out=tmp_path / "run", seed=0, keep=True) == EX_OK
+    told = capsys.readouterr()
+    assert "did not stop by itself" in told.err
+    assert json.loads(told.out.splitlines()[-1])["stopped_by"] == "time limit"
+    assert (tmp_path / "run" / "neighbours.png").stat().st_size
+    assert kept == [None]  # serve was running then
+    assert _running(tmp_path) == []
 
 
 def test_a_demo_that_does_not_keep_serves_nothing(tmp_path: Path) -> None:

@@ -236,5 +236,5 @@ def test_a_slow_broker_must_not_be_taken_for_a_stuck_client() -> None:
     broker = {"stream.address": "kafka://h/t", "stream.kafka.timeout_s": 20.0}
     with pytest.raises(UserError, match="stuck_after of at least 120s"):
         load_config(None, broker, {})
-    assert load_config(None, {**broker, "stream.stuck_after": "2m"}, {}).stream.stuck_after_s == 120
-    assert load_config(None, {"stream.kafka.timeout_s": 20.0}, {}).stream.stuck_after_s == 60
+    assert load_config(None, {**broker, "stream.stuck_after": "2m"}, {}).stream.stuck_after == 120
+    assert load_config(None, {"stream.kafka.timeout_s": 20.0}, {}).stream.stuck_after == 60

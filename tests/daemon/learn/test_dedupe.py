@@ -175,7 +175,7 @@ class TestFirstRelease:
         shutil.copytree(GOLDEN / "0.1", tmp_path / "site")
         site = Site(tmp_path / "site", f"log:{tmp_path}/site/clicks.sqlite")
         config = load_config(tmp_path / "site" / "tripletd.toml", {}, {})
-        assert (config.learner.dedupe_window, config.checkpoints.every_s) == (100_000, 3600.0)
+        assert (config.learner.dedupe_window, config.checkpoints.every) == (100_000, 3600.0)
         site.settings |= {"space.views.x.map": "standardise", "space.warmup_objects": 30}
         return site
 

@@ -1,7 +1,7 @@
 // What changed between the two versions that are compared: made by the server on request, one at a time.
 
 import { get, Refused } from "./api.js";
-import { picture } from "./compare.js";
+import { named, picture } from "./compare.js";
 import { find, make } from "./dom.js";
 import { count, figure, share } from "./format.js";
 
@@ -76,7 +76,7 @@ export class Changes {
     return make("div", {}, make("h4", {}, "Queries whose nearest objects moved most"),
       make("ol", { class: "moved" }, ...moved.map((query) => {
         const one = objects[query.id];
-        const button = make("button", { type: "button", title: `Compare ${query.id}` }, picture(one), make("span", { class: "label" }, one.text || one.id));
+        const button = make("button", { type: "button", title: `Compare ${query.id}` }, picture(one), make("span", { class: "label" }, ...named(one)));
         button.addEventListener("click", () => { this.choose(query.id); find("query").scrollIntoView({ block: "center" }); });
         return make("li", {}, button, make("p", {}, make("strong", {}, `${query.shared} of ${k} stay`)),
           some("came in", query.entered, objects), some("went out", query.left, objects));
@@ -89,7 +89,7 @@ function some(what, ids, objects) {
   return make("div", { class: "some" }, make("span", { class: "quiet" }, what),
     ...(ids.length ? ids.slice(0, FEW).map((id) => picture(objects[id])
       ? make("span", { class: "small", title: objects[id].text || id }, picture(objects[id]), make("span", { class: "unseen" }, objects[id].text || id))
-      : make("span", { class: "label", title: id }, objects[id].text || id)) : [make("span", {}, "none")]), more);
+      : make("span", { class: "label", title: id }, ...named(objects[id]))) : [make("span", {}, "none")]), more);
 }
 
 function steps({ steps: found }, names) {

@@ -62,7 +62,7 @@ export class Compare {
   }
 
   choice(one, pictures) {
-    const button = make("button", { type: "button", "aria-pressed": String(one.id === this.chosen), title: one.id }, picture(one) ?? (pictures ? noPicture() : null), make("span", {}, one.text || one.id));
+    const button = make("button", { type: "button", "aria-pressed": String(one.id === this.chosen), title: one.id }, picture(one) ?? (pictures ? noPicture() : null), make("span", {}, ...named(one)));
     button.addEventListener("click", () => this.choose(one.id));
     button.dataset.id = one.id;
     return make("li", {}, button);
@@ -110,7 +110,7 @@ function item(hit, other, pictures) {
   const move = other.hits.length === 0 ? ["", "", ""] : moved(hit);
   const facts = make("span", { class: "facts" }, make("span", {}, `${hit.rank}.`), make("span", {}, measure(hit.score)), move[1] ? make("span", { class: "move", title: move[2] }, move[1]) : null,
     move[2] ? make("span", { class: "unseen" }, move[2]) : null);
-  return make("li", { class: "hit", title: hit.id, data: { move: move[0], id: hit.id } }, picture(hit.shown) ?? (pictures ? noPicture() : null), make("span", { class: "label" }, hit.shown.text || hit.id), facts);
+  return make("li", { class: "hit", title: hit.id, data: { move: move[0], id: hit.id } }, picture(hit.shown) ?? (pictures ? noPicture() : null), make("span", { class: "label" }, ...named(hit.shown)), facts);
 }
 
 /** [kind, mark, words] of where a hit stands in the other list. */
@@ -119,6 +119,12 @@ function moved(hit) {
   if (hit.other_rank === hit.rank) return ["same", "", ""];
   const by = hit.other_rank - hit.rank;
   return by > 0 ? ["up", `▲ ${by}`, `${by} higher than in the other list`] : ["down", `▼ ${-by}`, `${-by} lower than in the other list`];
+}
+
+/** What names an object: its text, and its id too where no picture tells objects of one text apart. */
+export function named(one) {
+  if (!one.text) return [one.id];
+  return one.has_image ? [one.text] : [one.text, " ", make("small", { class: "id" }, one.id)];
 }
 
 /** The picture of an object, null without one. Its text stands beside it, so it has no other. */

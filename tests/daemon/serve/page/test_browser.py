@@ -142,6 +142,8 @@ def test_texts_without_pictures_are_lists(chromium: Browser, tmp_path: Path) -> 
         expect(page.locator(".side .hits.texts .hit")).to_have_count(20)
         expect(page.locator("img")).to_have_count(0)
         expect(page.locator(".choices .thumb")).to_have_count(0)
+        named = "all => all.every(one => one.querySelector('.label').textContent.includes(one.dataset.id))"
+        assert page.locator(".side .hit").evaluate_all(named)  # ten objects of one text can be told apart
         narrowest = "all => Math.min(...all.map(one => one.getBoundingClientRect().width))"
         assert page.locator(".side .hit .label").evaluate_all(narrowest) > 60
         assert fits(page, "phone")
