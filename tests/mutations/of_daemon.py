@@ -125,12 +125,12 @@ REPLICA_AND_SERVE = (
 )
 
 HTTP = (
-    _m("http.parameter-twice", "def _from_parameters(", "if count > 1:", "if count > 2:", SIMILAR),
-    _m("http.unknown-parameter", "def _from_parameters(", "if name not in (\"id\", \"k\", \"key\", \"alias\"):", "if False:", SIMILAR),
+    _m("http.parameter-twice", "def _from_parameters(", "if count > 1:", "if count > 2:", SIMILAR, ("def from_address(", "if count > 1:", "if count > 2:")),
+    _m("http.unknown-parameter", "def _from_parameters(", "if name not in (\"id\", \"k\", \"key\", \"alias\"):", "if False:", SIMILAR, ("def from_address(", "if name not in names:", "if False:")),
     _m("http.status-of-bug", "def _bug(self", "500, \"bug\"", "400, \"bug\"", "daemon/serve/http"),
     _m("http.bug-not-counted", "def _bug(self", "self._metrics.bugs.inc()", "pass", "daemon/serve/http"),
     _m("http.aside-slot-free", "def _start(self, function", "self._turn.release()", "pass", "daemon/serve/http/test_aside.py"),
-    _m("http.aside-no-limit", "", "async with asyncio.timeout(self._patience_s):", "async with asyncio.timeout(None):", "daemon/serve/http/test_aside.py"),
+    _m("http.aside-no-limit", "", "async with asyncio.timeout(self._patience_s):", "async with asyncio.timeout(None):", "daemon/serve/http/test_aside.py", ("", "async with asyncio.timeout(self._timeout_s):", "async with asyncio.timeout(None):")),
     _m("http.k-max", "", "if question.k > limits.k_max:", "if question.k > limits.k_max + 1:", SIMILAR),
     _m("http.queue", "", "self._count + len(job.queries) > self._limits.queue", "self._count + len(job.queries) > self._limits.queue + 1", BATCHING),
     _m("auth.compare", "", "hmac.compare_digest(token.strip().encode(\"latin-1\"), self._token)", "token.strip().encode(\"latin-1\")[:3] == self._token[:3]", ADMIN),
