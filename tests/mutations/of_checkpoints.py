@@ -26,7 +26,7 @@ WRITING = (
     _m("claim.orphans-stay", "def claim(store", "_sweep_orphans(store, number)", "pass", f"{VERSIONS} {LOCAL} {DURABLE}"),
     _m("claim.sweeps-the-living", "def _sweep_orphans(", "number not in committed or all(", "number not in committed or any(", f"{VERSIONS} {LOCAL} {DURABLE}"),
     _m("commit.number-stays", "def commit(store", "epoch.next_number += 1", "pass", VERSIONS),
-    _m("commit.other-writer-passes", "def check_writer(", "if number >= after and not _is_own(", "if number > after and not _is_own(", VERSIONS),
+    _m("commit.other-writer-passes", "def check_writer(", "if number >= after and not _is_own(", "if number > after and not _is_own(", VERSIONS + " daemon/learn/writing/test_fence.py checkpoints/test_retention.py"),
     _m("commit.own-is-strange", "def _is_own(", ".writer == epoch.writer", ".writer != epoch.writer", VERSIONS),
     _m("commit.takes-strange-number", "def _skip_own(", "if not _is_own(store, epoch.next_number, epoch):", "if False:", VERSIONS),
     _m("staging.no-fsync-of-file", "digest = sha256 or self._hash(told)", "self._fs.files.fsync(self._fd)", "pass", DURABLE),

@@ -182,7 +182,8 @@ MODELS_AND_REST = (
     _m("config.env-over-file", "node = child", "node.setdefault(path[-1], value)", "node[path[-1]] = value", CONFIG),
     _m("config.secret-newline", "def read_secret(", "text.removesuffix(\"\\n\").removesuffix(\"\\r\")", "text", CONFIG + " daemon/kafka/test_config.py"),
     _m("config.secret-twice", "def _refuse_both(", "if plain in environ:", "if False:", CONFIG + " daemon/kafka/test_config.py"),
-    _m("config.record-size", "def _record_size(", "> MAX_RECORD_BYTES", "> 2 * MAX_RECORD_BYTES", CONFIG),
+    _m("config.record-size", "def _record_size(", "> MAX_RECORD_BYTES", "> 2 * MAX_RECORD_BYTES", CONFIG,
+       ("def _record_size(", "> MAX_VALUE_BYTES", "> 2 * MAX_VALUE_BYTES")),
     _m("exit.stream-error", "", "\"StreamUnavailable\": EX_UNAVAILABLE", "\"StreamUnavailable\": EX_DATAERR", "daemon/test_cli.py daemon/test_resume.py daemon/test_feed_command.py"),
     _m("exit.write-failed", "", "\"WriteFailed\": EX_CANTCREAT", "\"WriteFailed\": EX_DATAERR", "daemon/test_cli.py daemon/models"),
 )

@@ -26,19 +26,28 @@ def changed_functions(path: Path, before: str, after: str) -> dict[tuple[str, in
     return found if _compare(old, new, found) else None
 
 
-def swap(path: Path, changed: dict[tuple[str, int], CodeType]) -> bool:
+Functions = dict[tuple[str, str, int], list[FunctionType]]
+
+
+def loaded_functions() -> Functions:
+    """All functions there are, by file, qualified name and first line."""
+    found: Functions = {}
+    for one in gc.get_objects():
+        if isinstance(one, FunctionType):
+            code = one.__code__
+            found.setdefault((code.co_filename, code.co_qualname, code.co_firstlineno), []).append(one)
+    return found
+
+
+def swap(path: Path, changed: dict[tuple[str, int], CodeType], functions: Functions) -> bool:
     """Give the loaded functions of a file their new code; whether every one was found and could take it."""
-    left = set(changed)
-    for function in [one for one in gc.get_objects() if isinstance(one, FunctionType)]:
-        code = function.__code__
-        new = changed.get((code.co_qualname, code.co_firstlineno))
-        if new is None or code.co_filename != str(path):
-            continue
-        if len(new.co_freevars) != len(code.co_freevars):
+    for (name, line), code in changed.items():
+        loaded = functions.get((str(path), name, line), ())
+        if not loaded or any(len(one.__code__.co_freevars) != len(code.co_freevars) for one in loaded):
             return False
-        function.__code__ = new
-        left.discard((code.co_qualname, code.co_firstlineno))
-    return not left
+        for one in loaded:
+            one.__code__ = code
+    return True
 
 
 def _compare(old: CodeType, new: CodeType, found: dict[tuple[str, int], CodeType]) -> bool:
