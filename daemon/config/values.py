@@ -165,22 +165,22 @@ def _split_numbers(value: Any) -> Any:
         raise ValueError("expected numbers such as 1.2,1.4") from None
 
 
-_AsDuration = PlainSerializer(duration_text, return_type=str, when_used="json")
-_AsSize = PlainSerializer(size_text, return_type=str, when_used="json")
+AsDuration = PlainSerializer(duration_text, return_type=str, when_used="json")
+AsSize = PlainSerializer(size_text, return_type=str, when_used="json")
 
-Seconds = Annotated[float, BeforeValidator(_seconds), _AsDuration]
+Seconds = Annotated[float, BeforeValidator(_seconds), AsDuration]
 PositiveSeconds = Annotated[Seconds, AfterValidator(_duration_above_zero)]
 OptionalSeconds = Annotated[
     float | None,
     BeforeValidator(lambda value: None if value == "" else _duration_above_zero(_seconds(value))),
-    _AsDuration,
+    AsDuration,
 ]
-Bytes = Annotated[int, BeforeValidator(_bytes), AfterValidator(_size_above_zero), _AsSize]
+Bytes = Annotated[int, BeforeValidator(_bytes), AfterValidator(_size_above_zero), AsSize]
 RecordBytes = Annotated[Bytes, AfterValidator(_fits_the_wire)]
 OptionalBytes = Annotated[
     int | None,
     BeforeValidator(lambda value: None if value == "" else _size_above_zero(_bytes(value))),
-    _AsSize,
+    AsSize,
 ]
 Names = Annotated[list[str], BeforeValidator(_split)]
 Numbers = Annotated[list[float], BeforeValidator(_split_numbers)]

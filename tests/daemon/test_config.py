@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import learners.kernels.checks
 import learners.keyed
 from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size, values
+from daemon.config.learners import LEARNERS
+from daemon.config.reference import reference
 from daemon.config.sources import flatten
 from daemon.config.stream import KafkaConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
@@ -359,6 +361,15 @@ def nested(flat: dict[tuple[str, ...], object]) -> dict[str, object]:
 def plain(section: str) -> dict[str, object]:
     """Defaults before their paths are made absolute."""
     return SECTIONS[section]().model_dump(mode="json")
+
+
+def test_the_reference_is_that_of_the_schema_and_has_every_key() -> None:
+    page = (TEMPLATE.parents[1] / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == reference(), "run `python -m daemon.config.reference > docs/configuration.md`"
+    known = {
+        name for model in (*SECTIONS.values(), *LEARNERS.values(), KafkaConfig) for name in model.model_fields
+    }
+    assert known - {"kafka", "views"} <= set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
 
 
 def test_every_key_of_the_template_has_a_comment_above_it() -> None:
