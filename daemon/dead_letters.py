@@ -1,5 +1,7 @@
-"""Dead letters of the roles: durable before a position passes them, written by a thread while the loop
-hears signals.
+"""Dead letters: records that could not be learned from, durable in their topic before a position passes them.
+
+Which records those are is decided where they are decoded (`streams`) and where they are learned
+(`daemon.learn.step`).
 """
 
 from __future__ import annotations
@@ -8,8 +10,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+from daemon.retries import RETRY_SECONDS, until_available
 from daemon.runtime.background import BackgroundThread
 from daemon.runtime.watchdog import Pulse
 from streams.address import Address
@@ -18,9 +21,11 @@ from streams.open import open_sink, prepare_topic
 from streams.poison import DeadLetter, dead_letter_record
 from streams.source import Sink
 
-RETRY_SECONDS = 0.5
 ROOM_FOR_HEADERS = 64 * 1024
 """What a dead letter adds to the refused record: its place, reason and detail, all of bounded length."""
+LOOK_SECONDS = 0.05
+ANSWER_SECONDS = 10.0  # a write that takes longer is worth a word
+STOP_SECONDS = 0.3  # what dead letters get to become durable after a stop
 
 
 def open_dead(address: Address) -> Sink:
@@ -46,36 +51,30 @@ def fitted(letter: DeadLetter, max_record_bytes: int) -> DeadLetter:
 def send_durably(sink: Sink, letters: Sequence[DeadLetter], wait: Callable[[float, Exception], bool]) -> bool:
     """Write the letters in order; True once durable. After a restart some may be written twice.
 
-    While the storage is unavailable `wait(seconds, error)` is called between attempts; it returns True to
-    give up, and then so does this, with False: the caller must not let its position pass the letters.
+    While the storage is unavailable `wait(seconds, error)` is called between attempts. When it returns True,
+    so that no further attempt is made, this returns False: the position must not pass the letters.
     """
     records = [dead_letter_record(fitted(letter, sink.max_record_bytes)) for letter in letters]
-    while records:
-        try:
-            sink.send(records)
-        except StreamUnavailable as error:
-            if wait(RETRY_SECONDS, error):
-                return False
-        else:
-            break
+    try:
+        if records:
+            until_available(lambda: sink.send(records), lambda error: wait(RETRY_SECONDS, error))
+    except StreamUnavailable:
+        return False
     return True
 
 
-LOOK_SECONDS = 0.05
-
-
+@dataclass(slots=True, eq=False)
 class Delivery:
-    """Letters on their way. `done` is set when they are durable, or when `error` says why they cannot be."""
+    """Letters on their way. `done` is set once they are durable, or once `error` says why they cannot be."""
 
-    def __init__(self, letters: Sequence[DeadLetter]) -> None:
-        self.letters = letters
-        self.done = threading.Event()
-        self.error: BaseException | None = None
-        self.trouble: Exception | None = None  # why they are not written yet
+    letters: Sequence[DeadLetter]
+    done: threading.Event = field(default_factory=threading.Event)
+    error: BaseException | None = None
+    trouble: Exception | None = None  # why they are not written yet
 
 
 class DeadLetterWriter(BackgroundThread):
-    """Writes dead letters, one delivery at a time. Owns its sink, and closes it in its thread.
+    """Writes dead letters in a thread of its own, so that the waiting loop hears signals. Owns its sink.
 
     `fence` raises when another learner has taken over: nothing is sent then.
     """
@@ -91,21 +90,31 @@ class DeadLetterWriter(BackgroundThread):
         self._closing = threading.Event()
 
     def deliver(
-        self, letters: Sequence[DeadLetter], give_up: Callable[[Exception | None, float], bool]
+        self,
+        letters: Sequence[DeadLetter],
+        report: Callable[[str | None], None],
+        stopping: Callable[[], bool],
     ) -> bool:
         """Write the letters in order; True once they are durable.
 
-        `give_up(trouble, seconds waited)` is asked every `LOOK_SECONDS`; when it says so, this is False: some
-        may have been written, and the position must not pass any. Raises what makes writing them impossible.
+        While they are not, `report` is called every `LOOK_SECONDS` with the reason, None while there is none.
+        False when they are not durable `STOP_SECONDS` after `stopping` became true: some may have been
+        written, and the position must not pass any. Raises what makes writing them impossible.
         """
         if not letters:
             return True
         self._fence()
         delivery = Delivery(letters)
         self._orders.put(delivery)
-        began = time.monotonic()
+        began, stop_at = time.monotonic(), float("inf")
         while not delivery.done.wait(LOOK_SECONDS):
-            if give_up(delivery.trouble, time.monotonic() - began):
+            now = time.monotonic()
+            late = f"no answer within {ANSWER_SECONDS:.0f} s" if now - began > ANSWER_SECONDS else None
+            why = delivery.trouble or late
+            report(f"dead letters cannot be written: {why}" if why else None)
+            if stopping():
+                stop_at = min(stop_at, now + STOP_SECONDS)
+            if now >= stop_at:
                 return False
         if delivery.error is not None:
             raise delivery.error
@@ -121,7 +130,7 @@ class DeadLetterWriter(BackgroundThread):
         while (delivery := self._orders.get()) is not None and not self._closing.is_set():
             try:
                 self._write(delivery)
-            except BaseException as error:  # noqa: BLE001 - carried to the main loop, which raises it
+            except BaseException as error:  # noqa: BLE001 - raised in the main loop
                 delivery.error = error
             self._pulse.rest()
             delivery.done.set()

@@ -1,15 +1,36 @@
-"""Writing through a stream's short absences: what could not be written is sent again until it is."""
+"""Waiting through a stream's short absences: what failed while it was unavailable is tried again.
+
+Written by hand, because every wait here must end early: at a stop, at Ctrl-C, or with a sign of life for the
+watchdog. Retry libraries sleep between attempts and hear none of these.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from streams.errors import StreamUnavailable
 from streams.source import OutRecord, Sink, TopicIdentity
 
+Result = TypeVar("Result")
+
 RETRY_SECONDS = 0.5
+"""Pause between two attempts."""
 GIVE_UP_SECONDS = 120.0
-"""Longer than a broker takes to restart; then the command ends and tells how to go on."""
+"""Longer than a broker takes to restart; then the command ends and says how to continue."""
+
+
+def until_available(call: Callable[[], Result], give_up: Callable[[StreamUnavailable], bool]) -> Result:
+    """What `call` returns, tried again as long as it raises StreamUnavailable.
+
+    `give_up(error)` waits between two attempts; when it returns True, the error is raised.
+    """
+    while True:
+        try:
+            return call()
+        except StreamUnavailable as error:
+            if give_up(error):
+                raise
 
 
 class RetryingSink:
@@ -22,7 +43,7 @@ class RetryingSink:
         sink: where to write; closed by whoever opened it.
         wait: waits for some seconds; raises to give up at once.
         clock: monotonic, in seconds.
-        tell: is told once per absence what is waited for.
+        report: called once per absence with a line that says what is waited for.
     """
 
     def __init__(
@@ -30,13 +51,13 @@ class RetryingSink:
         sink: Sink,
         wait: Callable[[float], None],
         clock: Callable[[], float],
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self.sent_again = 0
         self._sink = sink
         self._wait = wait
         self._clock = clock
-        self._tell = tell
+        self._report = report
 
     @property
     def max_record_bytes(self) -> int:
@@ -50,17 +71,19 @@ class RetryingSink:
     def send(self, records: Sequence[OutRecord]) -> list[tuple[int, int]]:
         """Write all records; StreamUnavailable when that did not succeed for GIVE_UP_SECONDS."""
         began: float | None = None
-        while True:
-            try:
-                return self._sink.send(records)
-            except StreamUnavailable as error:
-                if began is None:
-                    began = self._clock()
-                    self._tell(f"{error}; trying again for {GIVE_UP_SECONDS:.0f} s")
-                elif self._clock() - began >= GIVE_UP_SECONDS:
-                    raise
-                self._wait(RETRY_SECONDS)
-                self.sent_again += len(records)
+
+        def give_up(error: StreamUnavailable) -> bool:
+            nonlocal began
+            if began is None:
+                began = self._clock()
+                self._report(f"{error}; trying again for {GIVE_UP_SECONDS:.0f} s")
+            elif self._clock() - began >= GIVE_UP_SECONDS:
+                return True
+            self._wait(RETRY_SECONDS)
+            self.sent_again += len(records)
+            return False
+
+        return until_available(lambda: self._sink.send(records), give_up)
 
     def close(self) -> None:
         """Close the sink."""

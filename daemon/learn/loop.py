@@ -1,215 +1,200 @@
 """The learning loop: one batch after another, in a commit order that keeps every version consistent with its
-position; and the threads that work for it.
+position.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
 import structlog
 
-from checkpoints.errors import CheckpointError
 from checkpoints.ledger import LedgerEntry
-from checkpoints.publisher import Published
 from daemon.dead_letters import DeadLetterWriter
-from daemon.learn.halts import Halts
+from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, UserError
+from daemon.learn.halts import Halts, is_pause
 from daemon.learn.housekeeping import Housekeeper
-from daemon.learn.observe import STALL_SECONDS, Observer
+from daemon.learn.observe import Observer
 from daemon.learn.publishing import Publishing
 from daemon.learn.reader import Reader
 from daemon.learn.resume.origin import RunOrigin
-from daemon.learn.state import Snapshot
 from daemon.learn.step import ReadyBatch, StepResult, step
-from daemon.learn.steplog.publisher import Handover
-from daemon.runtime.background import BackgroundThread
+from daemon.learn.steplog.publisher import StepPublisher
+from daemon.runtime.background import BackgroundThread, end_all
 from daemon.runtime.runtime import RoleRuntime
-from daemon.versions.contents import RECORDS, counted
 from streams.poison import DeadLetter
 
-STOP_SECONDS = 0.4  # what they get to end after a stop: one of them may wait for a broker that is dead
+WAIT_SECONDS = 0.1  # how soon an idle loop hears signals and verdicts
+STOP_SECONDS = 0.4  # what the threads get to end after a stop: one of them may wait for a broker that is dead
 END_SECONDS = 10.0  # and after the end of the stream, when nobody is in a hurry
 STEPS_SECONDS = 2.0  # but no longer for the step log alone: replicas can do without its end
-SLICE_SECONDS = 0.02
 
 log = structlog.get_logger("tripletd.learn")
 
 
 @dataclass(frozen=True, slots=True)
-class Threads:
-    """Each owns what it talks to, and closes it. `steps`: what nobody waits for, however slow it is."""
-
-    reader: Reader
-    errands: Housekeeper
-    letters: DeadLetterWriter
-    steps: BackgroundThread | None = None
-
-    def start(self) -> None:
-        """Begin to read, to ask, to write dead letters and steps."""
-        for part in (self.letters, self.steps, self.errands, self.reader):
-            if part is not None:
-                part.start()
-
-    def leave(self, in_a_hurry: Callable[[], bool]) -> None:
-        """Let them end, but wait for none for long: what matters is durable, nothing of theirs is needed."""
-        began = time.monotonic()
-        left: list[BackgroundThread] = [
-            part for part in (self.reader, self.errands, self.letters, self.steps) if part
-        ]
-        for part in left:
-            part.stop()
-        while left := [part for part in left if not part.ended(SLICE_SECONDS)]:
-            waited = time.monotonic() - began
-            patience = STEPS_SECONDS if left == [self.steps] else END_SECONDS
-            if waited > (STOP_SECONDS if in_a_hurry() else patience):
-                log.info("left behind: the stream did not answer", threads=[part.name for part in left])
-                return
-
-
-LETTER_SECONDS = 0.3  # what dead letters get to become durable after a stop
-
-
-@dataclass(frozen=True, slots=True)
-class LoopSettings:
-    """The topic that is learned, and what a STOP means: "park" or "exit"."""
-
-    topic: str
-    on_stop: str
-
-
-@dataclass(frozen=True, slots=True)
 class LearnLoop:
-    """One learning loop's parts. Only this thread touches the state, the progress and the publishing."""
+    """Events in, versions out. Only the thread in `run` touches the state, the progress and the publishing.
 
-    outside: RoleRuntime
-    settings: LoopSettings
+    steps: writes the step log, None where there is none. topic: what is learned, as dead letters name it.
+    exits_on_stop: whether a STOP of the validator ends the run; otherwise it waits for a RESUME.
+    """
+
+    runtime: RoleRuntime
     origin: RunOrigin
-    threads: Threads
+    reader: Reader
+    housekeeper: Housekeeper
+    letters: DeadLetterWriter
+    steps: StepPublisher | None
     publishing: Publishing
     halts: Halts
     observer: Observer
-    handover: Handover
+    topic: str
+    exits_on_stop: bool
 
     def start(self) -> None:
-        """Begin to read, to ask and to write dead letters."""
-        self.threads.start()
-        self.outside.started()
+        """Start the threads that read, ask, and write dead letters and steps."""
+        for thread in (self.letters, self.steps, self.housekeeper, self.reader):
+            if thread is not None:
+                thread.start()
+        self.runtime.started()
 
-    def look_around(self, halt: LedgerEntry | None = None) -> None:
-        """Once per turn, `halt` in force. Raises what the errands thread found to be the end: another topic,
-        another learner.
+    def run(self, until_caught_up: bool) -> int:
+        """One batch after another; the exit code. The order keeps every version consistent with its position:
+
+        1 what cannot be decoded is durable as dead letters; 2 the rest is applied, up to an event boundary;
+        3 what the step refused is durable as dead letters; 4 the position advances; 5 a version is captured
+        when one is due; 6 it is written off the loop; 7 what has become durable is acknowledged.
+
+        If a stop comes while 1 cannot be done, the batch is left out, and the last version stands before it.
+        While 3 cannot be done there is no event boundary to write a last version at: the one before stands.
         """
-        self.observer.beat(halt)
-        self.outside.reloading.when(self.outside.signals.take_reload_request())
-        self.threads.errands.check()
-        self.observer.lag(self.threads.errands.seen, stands(self.origin, self.threads.reader))
-
-    def next_batch(self, timeout_s: float) -> ReadyBatch | None:
-        """What was read ahead, or None when nothing came within `timeout_s`."""
-        with self.observer.idle():
-            ready = self.threads.reader.get(timeout_s)
-        self.observer.readiness.turned(ready is not None)
-        return ready
-
-    def deliver(self, letters: list[DeadLetter]) -> bool:
-        """Make dead letters durable; False when told to end before they were.
-
-        Raises UserError when another learner has taken over.
-        """
-        stop_at = float("inf")
-
-        def give_up(trouble: Exception | None, waited_s: float) -> bool:
-            nonlocal stop_at
-            late = f"no answer within {STALL_SECONDS:.0f} s" if waited_s > STALL_SECONDS else None
-            why = trouble or late
-            self.observer.beat(trouble=f"dead letters cannot be written: {why}" if why else None)
-            if self.outside.signals.stopping:
-                stop_at = min(stop_at, waited_s + LETTER_SECONDS)
-            return waited_s >= stop_at
-
-        return self.threads.letters.deliver(letters, give_up)
-
-    def apply(self, ready: ReadyBatch) -> StepResult:
-        """Run the step over a batch: as long as it takes, but the next batch is made to take less."""
-        began = time.perf_counter()
-        with self.outside.pulse.patient("the learner's step"):
-            done = step(self.origin.state, ready, self.settings.topic)
-        seconds = time.perf_counter() - began
-        self.threads.reader.learned(ready, seconds)
-        self.observer.stepped(done, seconds)
-        return done
-
-    def learned(self, ready: ReadyBatch, done: StepResult) -> None:
-        """A batch is applied and its dead letters are durable: the position moves."""
-        progress = self.origin.progress
-        first = progress.records
-        progress.advance(done.applied)
-        self.handover.applied(first, progress.records, progress.watermark, done)
-        self.halts.passed(ready, len(ready.decoded.poison) + done.damaged)
-        self.observer.applied(ready, done, self.halts.poison_share)
-
-    def write_version_when_due(self, asked: bool) -> None:
-        """Once per turn, at an event boundary; see `Publishing.tick`."""
-        with self.outside.pulse.patient("capturing a version"):
-            self.publishing.tick(asked)
-
-    def write_last_version(self) -> None:
-        """Make everything applied so far durable; see `Publishing.finish`."""
-        with self.outside.pulse.patient("writing a version"):
-            self.publishing.finish()
-
-    def caught_up(self) -> bool:
-        """Whether every record now in the log is applied, asked when there was nothing more to learn."""
-        reached, seen, idle_since = (
-            self.threads.reader.reached(),
-            self.threads.errands.seen,
-            self.observer.readiness.idle_since,
-        )
-        if reached is None or idle_since is None:
-            return False
-        if seen is None or seen.at < idle_since:
-            self.threads.errands.hurry()
-            return False
-        return all(reached[partition] >= end for partition, (_, end) in seen.bounds.items())
+        signals, all_learned = self.runtime.signals, False
+        while not signals.stopping:
+            self._look_around()
+            halt = self.halts.in_force()
+            if halt is not None:
+                self._write_last_version()
+                if self._should_exit(halt, until_caught_up) or not self._hold(halt):
+                    break
+            ready = self._next_batch()
+            if ready is not None:
+                if not self._deliver(ready.decoded.poison):  # 1
+                    break
+                done = self._apply(ready)  # 2
+                if not self._deliver(done.letters):  # 3
+                    log.error("no last version: dead letters cannot be written, so the one before stands")
+                    return EX_TEMPFAIL
+                self._advance(ready, done)  # 4
+            with self.runtime.pulse.patient("capturing a version"):
+                self.publishing.tick(asked=signals.take_checkpoint_request())  # 5, 6, 7
+            all_learned = ready is None and until_caught_up and self.observer.readiness.caught_up()
+            if all_learned:
+                break
+        self.runtime.notifier.stopping()
+        self._write_last_version()
+        if all_learned:
+            records, version = self.origin.progress.records, self.publishing.parent
+            log.info("everything is learned", records=records, version=version)
+        return EX_OK
 
     def leave(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let the threads end; the way out of an ExitStack."""
-        self.threads.leave(lambda: kind is not None or self.outside.signals.stopping)
+        """End the threads; the way out of an ExitStack."""
+        threads = [thread for thread in (self.reader, self.housekeeper, self.letters, self.steps) if thread]
+        end_threads(threads, self.steps, lambda: kind is not None or self.runtime.signals.stopping)
+
+    def _look_around(self, halt: LedgerEntry | None = None) -> None:
+        """Once per turn, `halt` in force. Raises what ended the housekeeper."""
+        self.observer.beat(halt)
+        self.runtime.reloading.when(self.runtime.signals.take_reload_request())
+        self.housekeeper.check()
+        self.observer.lag()
+
+    def _next_batch(self) -> ReadyBatch | None:
+        """What was read ahead, or None when nothing came in time."""
+        with self.observer.idle():
+            ready = self.reader.get(WAIT_SECONDS)
+        self.observer.readiness.turned(ready is not None)
+        return ready
+
+    def _deliver(self, letters: list[DeadLetter]) -> bool:
+        """Make dead letters durable; False when they are not although a stop came.
+
+        Raises UserError when another learner has taken over.
+        """
+        signals, report = self.runtime.signals, self.observer.in_trouble
+        return self.letters.deliver(letters, report, lambda: signals.stopping)
+
+    def _apply(self, ready: ReadyBatch) -> StepResult:
+        """Run the step over a batch, however long it takes; the reader adapts the size of the next ones."""
+        began = time.perf_counter()
+        with self.runtime.pulse.patient("the learner's step"):
+            done = step(self.origin.state, ready, self.topic)
+        seconds = time.perf_counter() - began
+        self.reader.learned(ready, seconds)
+        self.observer.stepped(done, seconds)
+        return done
+
+    def _advance(self, ready: ReadyBatch, done: StepResult) -> None:
+        """A batch is applied and its dead letters are durable: the position moves."""
+        progress = self.origin.progress
+        first = progress.records
+        progress.advance(done.applied)
+        if self.steps is not None:
+            self.steps.applied(first, progress.records, progress.watermark, done)
+        self.halts.passed(ready, len(ready.decoded.poison) + done.damaged)
+        self.observer.applied(ready, done, self.halts.poison_share)
+
+    def _write_last_version(self) -> None:
+        with self.runtime.pulse.patient("writing a version"):
+            self.publishing.finish()
+
+    def _should_exit(self, halt: LedgerEntry, until_caught_up: bool) -> bool:
+        """Whether a halt ends the run: a batch run does not wait, and a STOP may be set to end any learner.
+
+        Raises UserError for a paused batch run, which must not look finished.
+        """
+        if is_pause(halt) and until_caught_up:
+            raise UserError(
+                f"paused, the position is kept: {halt.reason}",
+                "`tripletd deadletters` shows the newest; `tripletd resume` lets the next run go on",
+                EX_DATAERR,
+            )
+        return not is_pause(halt) and (until_caught_up or self.exits_on_stop)
+
+    def _hold(self, halt: LedgerEntry) -> bool:
+        """Keep the position while a halt is in force. True when a RESUME lifted it, False at a stop."""
+        self._look_around(halt)
+        state = "paused" if is_pause(halt) else "parked"
+        positions = self.origin.progress.next_offsets()
+        message = f"{state}, the position is kept; `tripletd resume` lets it go on"
+        log.warning(message, reason=halt.reason, positions=positions)
+        while not self.runtime.signals.wait(WAIT_SECONDS):
+            now = self.halts.in_force()
+            self._look_around(now)
+            if now is None:
+                log.info("resumed")
+                return True
+        return False
 
 
-def stands(origin: RunOrigin, reader: Reader) -> dict[int, int]:
-    """Per partition, the offset below which nothing is left to learn, gaps without records included."""
-    applied = origin.progress.next_offsets()
-    reached = reader.reached() or {}
-    return {partition: max(at, reached.get(partition, at)) for partition, at in applied.items()}
+def end_threads(
+    threads: Sequence[BackgroundThread], steps: BackgroundThread | None, in_a_hurry: Callable[[], bool]
+) -> None:
+    """End the threads, but wait for none for long: what matters is durable, nothing of theirs is needed.
 
+    `steps`: the one that is not worth a long wait, however slow it is.
+    """
 
-@dataclass(frozen=True, slots=True)
-class Acknowledger:
-    """A version is durable before it is acknowledged, and stands whatever happens then."""
+    def limit_s(running: list[BackgroundThread]) -> float:
+        if in_a_hurry():
+            return STOP_SECONDS
+        return STEPS_SECONDS if running == [steps] else END_SECONDS
 
-    observer: Observer
-    errands: Housekeeper
-    handover: Handover
-
-    def captured(self, snapshot: Snapshot) -> None:
-        """The step log is cut here, so that replicas of the version go on from it."""
-        self.handover.captured(counted(snapshot.counters, RECORDS), snapshot.watermark)
-
-    def published(self, result: Published) -> None:
-        """Show it; have its position noted, old versions pruned, learned records retained."""
-        self.observer.published(result)
-        self.errands.published(result.manifest)
-        self.handover.published(result.manifest)
-
-    def failed(self, error: CheckpointError) -> None:
-        """A version could not be written."""
-        self.observer.failed(error)
-
-    def skipped(self) -> None:
-        """A version was due too soon."""
-        self.observer.skipped()
+    left = end_all(threads, limit_s)
+    if left:
+        log.info("left behind: the stream did not answer", threads=[thread.name for thread in left])

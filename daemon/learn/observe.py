@@ -28,37 +28,58 @@ STALL_SECONDS = 10.0
 
 
 class StreamReadiness:
-    """Told of every turn of the loop. `stands`: next offset per partition, see `parts.stands`."""
+    """Whether the stream answers and learning keeps up with it. Hears of every turn of the loop.
+
+    Args:
+        reader, housekeeper: the two threads that talk to the stream.
+        learned_up_to: per partition, the offset below which nothing is left to learn.
+        clock: monotonic, in seconds.
+    """
 
     def __init__(
         self,
         reader: Reader,
-        errands: Housekeeper,
-        stands: Callable[[], Mapping[int, int]],
+        housekeeper: Housekeeper,
+        learned_up_to: Callable[[], Mapping[int, int]],
         clock: Callable[[], float],
     ) -> None:
         self._reader = reader
-        self._errands = errands
-        self._stands = stands
+        self._housekeeper = housekeeper
+        self.learned_up_to = learned_up_to
         self._clock = clock
         self._began = clock()
-        self.idle_since: float | None = None  # since when the loop has had nothing to learn
+        self._idle_since: float | None = None  # since when the loop has had nothing to learn
         self._waiting_since: float | None = None  # since when, meanwhile, records have been seen to wait
+
+    @property
+    def seen(self) -> LogBounds | None:
+        """What the log held when it was last asked."""
+        return self._housekeeper.seen
 
     def turned(self, busy: bool) -> None:
         """The loop went round, with or without something to learn."""
         if busy:
-            self.idle_since = self._waiting_since = None
-        elif self.idle_since is None:
-            self.idle_since = self._clock()
+            self._idle_since = self._waiting_since = None
+        elif self._idle_since is None:
+            self._idle_since = self._clock()
+
+    def caught_up(self) -> bool:
+        """Whether every record now in the log is applied. Asks the log again where its answer is too old."""
+        reached, seen = self._reader.reached(), self.seen
+        if reached is None or self._idle_since is None:
+            return False
+        if seen is None or seen.at < self._idle_since:
+            self._housekeeper.hurry()
+            return False
+        return all(reached[partition] >= end for partition, (_, end) in seen.bounds.items())
 
     def trouble(self) -> str | None:
-        """Why not ready, None when ready; what stands before the colon stays while the trouble lasts.
+        """Why not ready, None when ready; the part before the colon stays while the trouble lasts.
 
-        To be asked again and again: how long records wait is counted from the first time they are seen.
+        To be called again and again: how long records wait is counted from the first time they are seen.
         """
         away = self._away()
-        waiting = 0 if away or self.idle_since is None else self._waiting()
+        waiting = 0 if away or self._idle_since is None else self._waiting()
         if not waiting:
             self._waiting_since = None
             return away
@@ -72,20 +93,19 @@ class StreamReadiness:
     def _away(self) -> str | None:
         if self._reader.trouble is not None:
             return f"the stream is unavailable: {self._reader.trouble}"
-        if self._errands.trouble is not None:
-            return f"the stream does not answer: {self._errands.trouble}"
-        seen = self._errands.seen
-        asked = self._began if seen is None else seen.at
+        if self._housekeeper.trouble is not None:
+            return f"the stream does not answer: {self._housekeeper.trouble}"
+        asked = self._began if self.seen is None else self.seen.at
         if self._clock() - asked > STALL_SECONDS:
-            return f"the stream does not answer: not a word for more than {STALL_SECONDS:.0f} s"
+            return f"the stream does not answer: no reply for more than {STALL_SECONDS:.0f} s"
         return None
 
     def _waiting(self) -> int:
         """Records of the last answer that are not learned."""
-        seen, stands = self._errands.seen, self._stands()
+        seen, learned = self.seen, self.learned_up_to()
         if seen is None:
             return 0
-        return sum(max(0, end - stands[p]) for p, (_, end) in seen.bounds.items() if p in stands)
+        return sum(max(0, end - learned[p]) for p, (_, end) in seen.bounds.items() if p in learned)
 
 
 DEAD_LINE_EVERY_S = 5.0
@@ -95,27 +115,27 @@ log = structlog.get_logger("tripletd.learn")
 
 
 class Observer:
-    """Hears of every batch and version and keeps metrics and health true."""
+    """Hears of every batch and version, and keeps metrics, health and log lines up to date."""
 
     def __init__(
         self,
-        outside: RoleRuntime,
+        runtime: RoleRuntime,
         metrics: LearnMetrics,
         readiness: StreamReadiness,
         arrays: Callable[[], Arrays],
         clock: Callable[[], float],
     ) -> None:
         self._metrics = metrics
-        self._outside = outside
+        self._runtime = runtime
         self.readiness = readiness
         self._arrays = arrays
         self._clock = clock
         self._newest: dict[int, int] = {}
-        self._before = 0  # newest event time, ms, in the version that learning went on from
+        self._before = 0  # newest event time, ms, in the version that the run began from
         self._shown: LogBounds | None = None
         self._norm_at = self._dead_at = float("-inf")
         self._dead_unsaid = 0
-        self._standing = ReadinessReporter(outside.health, outside.notifier, log, "learning")
+        self._reporter = ReadinessReporter(runtime.health, runtime.notifier, log, "learning")
         self._skipped = Counter(
             "tripletd_checkpoint_skipped",
             "Versions due while the one before was still being written",
@@ -123,7 +143,7 @@ class Observer:
         )
 
     def resumed(self, version: int, watermark: int | None) -> None:
-        """Show where learning goes on from: a version, and the newest event time (ms) in it."""
+        """Show where the run begins: a version, and the newest event time (ms) in it."""
         self._metrics.version.set(version)
         if watermark is not None:
             self._before = watermark
@@ -132,14 +152,18 @@ class Observer:
 
     def beat(self, halt: LedgerEntry | None = None, *, trouble: str | None = None) -> None:
         """Once per turn: the loop moves; ready unless halted, in trouble, or without its stream."""
-        self._outside.pulse.beat("a turn of the loop")
+        self._runtime.pulse.beat("a turn of the loop")
         if halt is not None:
             self.readiness.turned(busy=True)  # nothing is learned on purpose: no stall begins here
         paused = halt is not None and is_pause(halt)
         self._metrics.parked.set(halt is not None and not paused)
         self._metrics.paused.set(paused)
         reason = halt_reason(halt) if halt is not None else trouble or self.readiness.trouble()
-        self._standing.now(reason)
+        self._reporter.now(reason)
+
+    def in_trouble(self, reason: str | None) -> None:
+        """While the loop waits for dead letters: it moves, and this is why it is not ready."""
+        self.beat(trouble=reason)
 
     def idle(self) -> AbstractContextManager[None]:
         """Around the wait for a batch: its time is the loop's idle time."""
@@ -169,14 +193,15 @@ class Observer:
             metrics.watermark.set(max(self._before, *self._newest.values()) / 1000)
         self._weight_norm()
 
-    def lag(self, seen: LogBounds | None, stands: Mapping[int, int]) -> None:
-        """Whenever the log was asked again: records and seconds behind, per partition."""
+    def lag(self) -> None:
+        """Show records and seconds behind, per partition, once for every answer of the log."""
+        seen = self.readiness.seen
         if seen is None or seen is self._shown:
             return
         self._shown = seen
-        now_ms = time.time() * 1000
+        learned, now_ms = self.readiness.learned_up_to(), time.time() * 1000
         for partition, (_, end) in seen.bounds.items():
-            waiting = max(0, end - stands.get(partition, 0))
+            waiting = max(0, end - learned.get(partition, 0))
             newest = self._newest.get(partition)
             behind = max(0.0, (now_ms - newest) / 1000) if waiting and newest is not None else 0.0
             self._metrics.record_lag(partition, waiting, behind)
@@ -196,7 +221,7 @@ class Observer:
         )
 
     def failed(self, error: CheckpointError) -> None:
-        """A version could not be written; learning goes on."""
+        """A version could not be written; learning continues."""
         self._metrics.checkpoint_failed()
         log.error("version could not be written; learning goes on", error=str(error))
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
-
-import structlog
 
 from checkpoints import Epoch, VersionStore
 from checkpoints.commit import check_writer
@@ -19,6 +16,8 @@ from checkpoints.publisher import AsyncPublisher, Failed, Published
 from daemon.exits import EX_CANTCREAT, UserError
 from daemon.learn.state import Progress, Snapshot
 from daemon.versions.contents import Arrays
+
+FINAL_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,9 @@ class Cadence:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A learner that was frozen for long finds out here, before it prunes or sends, that it was succeeded."""
+    """Whether this learner is still the one that writes. Asked before what no create-only put guards, pruning
+    and sending: the learner may have been frozen for long.
+    """
 
     versions: VersionStore
     epoch: Epoch
@@ -63,13 +64,13 @@ class Fence:
             raise taken_over(error) from error
 
     def check_if_readable(self) -> None:
-        """The same for what may go on while the folder cannot be read: it is harmless when repeated."""
+        """Like `check`, but passes while the folder cannot be read: for work that is harmless when repeated."""
         with suppress(CheckpointError):
             self.check()
 
 
 def taken_over(error: CheckpointError) -> UserError:
-    """How a learner that was succeeded ends."""
+    """The error that ends a learner after another one has taken over."""
     return UserError(
         f"another learner has taken over these checkpoints: {error.place}: {error.problem}",
         "this one stops without writing and is not restarted; run one learner per checkpoint folder: "
@@ -78,39 +79,22 @@ def taken_over(error: CheckpointError) -> UserError:
     )
 
 
-FINAL_ATTEMPTS = 3
-
-log = structlog.get_logger("tripletd.learn")
-
-
-class Describe(Protocol):
-    """What a version records beside its arrays, for a snapshot and its parent's number."""
-
-    def __call__(self, snapshot: Snapshot, parent: int | None) -> VersionMeta: ...
-
-
-class VersionListener(Protocol):
-    """Who hears of versions: metrics, retention, lag dashboards."""
-
-    def captured(self, snapshot: Snapshot) -> None:
-        """The state of a version is taken; it may still fail to become durable."""
-        ...
-
-    def published(self, result: Published) -> None:
-        """A version is durable."""
-        ...
-
-    def failed(self, error: CheckpointError) -> None:
-        """A version could not be written."""
-        ...
-
-    def skipped(self) -> None:
-        """A version was due while the one before was still being written."""
-        ...
-
-
 class Publishing:
-    """Decides when versions are due and follows each until it is durable. `parent`: the newest durable."""
+    """Decides when versions are due and follows each until it is durable. `parent`: the newest durable one.
+
+    Args:
+        publisher: writes a version in a thread of its own.
+        progress: what a version is a snapshot of.
+        arrays: the state's arrays now.
+        describe: what a version records besides its arrays, for a snapshot and its parent's number.
+        cadence: when versions are due.
+        on_captured: the state of a version is taken; it may still fail to become durable.
+        on_published: a version is durable.
+        on_failed: a version could not be written.
+        on_skipped: a version was due while the one before was still being written.
+        parent: number of the version that the run began from.
+        clock: monotonic, in seconds.
+    """
 
     def __init__(
         self,
@@ -118,9 +102,12 @@ class Publishing:
         progress: Progress,
         *,
         arrays: Callable[[], Arrays],
-        describe: Describe,
+        describe: Callable[[Snapshot, int | None], VersionMeta],
         cadence: Cadence,
-        listener: VersionListener,
+        on_captured: Callable[[Snapshot], None],
+        on_published: Callable[[Published], None],
+        on_failed: Callable[[CheckpointError], None],
+        on_skipped: Callable[[], None],
         parent: int | None,
         clock: Callable[[], float],
     ) -> None:
@@ -129,7 +116,10 @@ class Publishing:
         self._arrays = arrays
         self._describe = describe
         self._cadence = cadence
-        self._listener = listener
+        self._on_captured = on_captured
+        self._on_published = on_published
+        self._on_failed = on_failed
+        self._on_skipped = on_skipped
         self.parent = parent
         self._clock = clock
         self._in_flight: Snapshot | None = None
@@ -145,7 +135,7 @@ class Publishing:
         if self._cadence.due(since, records, self._last_records, self._progress.moved):
             self._last_at, self._last_records = self._clock(), records
             if not self._begin():
-                self._listener.skipped()
+                self._on_skipped()
         elif self._asked and self._begin():
             self._asked = False
 
@@ -177,7 +167,7 @@ class Publishing:
         if not self._publisher.begin(self._arrays(), self._describe(snapshot, self.parent)):
             return False
         self._in_flight = snapshot
-        self._listener.captured(snapshot)
+        self._on_captured(snapshot)
         return True
 
     def _take(self, result: Published | Failed | None) -> CheckpointError | None:
@@ -188,9 +178,9 @@ class Publishing:
         if isinstance(result, Published):
             self._progress.published(snapshot)
             self.parent = result.manifest.number
-            self._listener.published(result)
+            self._on_published(result)
             return None
         if result.superseded:
             raise taken_over(result.error)
-        self._listener.failed(result.error)
+        self._on_failed(result.error)
         return result.error

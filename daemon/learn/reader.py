@@ -11,10 +11,10 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
 
 from daemon.learn.publishing import Cadence
 from daemon.learn.step import ReadyBatch
+from daemon.retries import RETRY_SECONDS
 from daemon.runtime.background import BackgroundThread
 from daemon.runtime.watchdog import Pulse
 from learners.block import TripletBatch
@@ -22,15 +22,18 @@ from streams.decode import DecodedBatch
 from streams.errors import StreamUnavailable
 from streams.source import UNKNOWN, RecordBatch, Source
 
+QUEUED_BATCHES = 3
+POLL_SECONDS = 0.2
 POLL_BYTES = 16 << 20  # read-ahead memory stays near the queued batches times this, however long the records
 FIRST_POLL = 64  # records; neither their lengths nor the learner's speed are known, so begin small
 BATCH_SECONDS = 0.25  # a stop waits for the batch in hand; larger batches are no faster
 
 
 class PollSize:
-    """Bounded by the setting, by bytes, by the time a batch takes to learn, by the next exact event count.
+    """How many records the next poll asks for. Bounded by the setting, by bytes, by the time a batch takes to
+    learn, and by the next exact event count.
 
-    Used by the reader, but for `learned`, which the loop calls: it writes one number.
+    The reader's thread uses it; the loop calls `learned` alone, which writes one number.
     """
 
     def __init__(self, most: int, cadence: Cadence, records: int) -> None:
@@ -56,19 +59,18 @@ class PollSize:
         self._by_time = max(1, min(within, self._by_time * 4, self._most))
 
 
-QUEUED_BATCHES = 3
-POLL_SECONDS = 0.2
-RETRY_SECONDS = 0.5
-
-
-class Prepare(Protocol):
-    """Decode and assemble one polled batch."""
-
-    def __call__(self, batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]: ...
-
-
 class Reader(BackgroundThread):
-    """Reads ahead in a thread of its own. `get` hands over batches in the order they must be applied."""
+    """Reads ahead in a thread of its own. `get` hands over batches in the order they must be applied.
+
+    Args:
+        open_source: opens the stream; called in the thread, again after the stream was unavailable.
+        positions: next offset per partition.
+        assemble: decodes and assembles one polled batch.
+        size: how many records a poll asks for.
+        pulse: of this thread.
+        clock: monotonic, in seconds.
+        known: sha256 (hex) of the record right before each position, where it is known.
+    """
 
     name = "reader"
 
@@ -76,7 +78,7 @@ class Reader(BackgroundThread):
         self,
         open_source: Callable[[], Source],
         positions: Mapping[int, int],
-        prepare: Prepare,
+        assemble: Callable[[RecordBatch], tuple[DecodedBatch, TripletBatch | None]],
         size: PollSize,
         *,
         pulse: Pulse,
@@ -86,8 +88,8 @@ class Reader(BackgroundThread):
         super().__init__()
         self._open_source = open_source
         self._positions = dict(positions)
-        self._known = dict(known)  # sha256 of the records right before them
-        self._prepare = prepare
+        self._known = dict(known)
+        self._assemble = assemble
         self._size = size
         self._pulse = pulse
         self._clock = clock
@@ -132,7 +134,7 @@ class Reader(BackgroundThread):
                 self._pulse.beat("opening the stream")
                 with self._retrying():
                     self._read(self._open_source())
-        except BaseException as error:  # noqa: BLE001 - carried to the main loop, which raises it
+        except BaseException as error:  # noqa: BLE001 - raised in the main loop
             self._error = error
         finally:
             self._pulse.rest()
@@ -150,7 +152,7 @@ class Reader(BackgroundThread):
 
     @contextmanager
     def _retrying(self) -> Iterator[None]:
-        """Around a call that fails while the stream is unavailable: tell of it, and wait a little."""
+        """Around a call that fails while the stream is unavailable: note the trouble, and wait a little."""
         try:
             yield
         except StreamUnavailable as error:
@@ -167,7 +169,7 @@ class Reader(BackgroundThread):
             polled = self._clock()
             self._size.polled(batch)
             with self._pulse.patient("decode"):
-                decoded, triplets = self._prepare(batch)
+                decoded, triplets = self._assemble(batch)
             if not self._offer(ReadyBatch(batch, decoded, triplets, polled - began, self._clock() - polled)):
                 return
         self._stands = (self._queued, reached)

@@ -24,7 +24,7 @@ from learners.maps import FittedSpaceMap
 from learners.outcome import Outcome, Reason, StepInfo
 from streams.catalog import Catalog
 from streams.compiled.hashing import hash_each
-from streams.decode import DecodedBatch
+from streams.decode import BatchDecoder, DecodedBatch
 from streams.event import Column, DenseColumn
 from streams.poison import DeadLetter
 from streams.resolve import RoleColumns
@@ -48,16 +48,19 @@ class ReadyBatch:
 
 
 class Assembler:
-    """Turns decoded batches into triplets. Holds the mapped catalog, float32."""
+    """Turns records into triplets. Holds the mapped catalog, float32."""
 
-    def __init__(self, fitted: FittedSpaceMap, catalog: Catalog | None) -> None:
+    def __init__(self, decoder: BatchDecoder, fitted: FittedSpaceMap, catalog: Catalog | None) -> None:
+        self._decoder = decoder
         self._map = fitted
         self._catalog = None if catalog is None else map_catalog(catalog, fitted)
 
-    def triplets(self, decoded: DecodedBatch) -> TripletBatch | None:
-        """The batch's events in order; None when it has none (every record is poison)."""
-        if len(decoded.offsets) == 0:
-            return None
+    def __call__(self, batch: RecordBatch) -> tuple[DecodedBatch, TripletBatch | None]:
+        """The decoded batch and its events in order; None for those when every record is poison."""
+        decoded = self._decoder.decode(batch)
+        return decoded, self._triplets(decoded) if len(decoded.offsets) else None
+
+    def _triplets(self, decoded: DecodedBatch) -> TripletBatch:
         roles = (self._role(role) for role in (decoded.query, decoded.clicked, decoded.skipped))
         return TripletBatch(*roles, keys=decoded.keys)
 

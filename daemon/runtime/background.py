@@ -1,15 +1,26 @@
-"""Work in background threads, with a bounded end."""
+"""Work in background threads, with a name, a bound and an end.
+
+Every thread is a daemon: a disk or broker that never answers does not hold the process when it ends.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+SLICE_SECONDS = 0.02
 
 
 class BackgroundThread(ABC):
-    """A thread of its own, and a daemon: a process that ends does not wait for it."""
+    """A named thread that runs `_run` from `start` on and ends soon after `stop`."""
 
     name: str
 
@@ -17,12 +28,12 @@ class BackgroundThread(ABC):
         self._thread = threading.Thread(target=self._run, name=f"tripletd-{self.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     @abstractmethod
     def stop(self) -> None:
-        """Begin to end; returns at once."""
+        """Ask the thread to end; returns at once."""
 
     def ended(self, timeout_s: float) -> bool:
         """Wait for the thread up to `timeout_s`; whether it has ended."""
@@ -32,7 +43,44 @@ class BackgroundThread(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """What the thread does, to its end."""
+        """The work of the thread, to its end."""
+
+
+def end_all(
+    threads: Sequence[BackgroundThread], limit_s: Callable[[list[BackgroundThread]], float]
+) -> list[BackgroundThread]:
+    """Stop all threads, then wait for them; those that did not end in time.
+
+    `limit_s` gives the longest wait in seconds since the stop, for the threads that are still running. It is
+    asked every `SLICE_SECONDS`, so it may shrink meanwhile.
+    """
+    began, running = time.monotonic(), list(threads)
+    for thread in running:
+        thread.stop()
+    while running := [thread for thread in running if not thread.ended(SLICE_SECONDS)]:
+        if time.monotonic() - began > limit_s(running):
+            break
+    return running
+
+
+def in_background(function: Callable[[], Result], name: str) -> Future[Result]:
+    """Run the function in a thread of its own; what it returns or raises comes with the future.
+
+    Whoever waits sets the bound (`Future.result(timeout)`, or `asyncio.wrap_future` in a timeout); a function
+    that takes longer runs on in its thread.
+    """
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=work, name=f"tripletd-{name}", daemon=True).start()
+    return future
 
 
 def give_way(nice: int) -> None:

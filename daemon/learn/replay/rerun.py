@@ -23,7 +23,6 @@ from daemon.versions.algorithms import learner_config_of
 from daemon.versions.contents import AVERAGE
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
-from streams.decode import BatchDecoder
 from streams.errors import OffsetAhead, OffsetExpired, StreamUnavailable
 from streams.poison import CORRUPT_BATCH, DeadLetter
 from streams.source import RecordBatch, Source
@@ -181,8 +180,7 @@ class Rerun:
     def __init__(self, start: Version, target: Manifest, catalog: Catalog | None, runs: Runs) -> None:
         self.state = LearnState.of_version(start, learner_config_of(start.manifest))
         self.progress = Progress.of_version(start.manifest)
-        self._assembler = Assembler(self.state.fitted, catalog)
-        self._decoder: BatchDecoder = decoder_of(target, catalog)
+        self._assemble = Assembler(decoder_of(target, catalog), self.state.fitted, catalog)
         self._topic = target.stream["topic"]
         self._runs = runs
 
@@ -212,8 +210,7 @@ class Rerun:
                 f"the run [{start:,}, {stop:,}) of partition {partition} begins elsewhere than at {stands}"
             )
         for batch in self._runs.read(partition, start, stop):
-            decoded = self._decoder.decode(batch)
-            yield ReadyBatch(batch, decoded, self._assembler.triplets(decoded), 0.0, 0.0)
+            yield ReadyBatch(batch, *self._assemble(batch), 0.0, 0.0)
 
     def pass_over(self, ready: ReadyBatch) -> None:
         """Move the position past a batch that was learned otherwise."""

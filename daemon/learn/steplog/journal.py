@@ -39,6 +39,10 @@ from streams.steps.segment import (
     Triplets,
 )
 
+CUTS_KEPT = 64
+"""Captured versions that may still become durable; more would mean that none did for long."""
+BASES_KEPT = 2
+"""Should the newest version be damaged, replicas begin at the one before."""
 BURST_SECONDS = 2.0
 """Unused rate is saved up for this long: a batch read ahead comes at once."""
 
@@ -74,10 +78,6 @@ class ByteAllowance:
         return True
 
 
-CUTS_KEPT = 64
-"""Captured versions that may still become durable; more would mean that none did for long."""
-
-
 @dataclass(frozen=True, slots=True)
 class Written:
     """One segment as record values. `before`: the chain's value that it hangs on."""
@@ -94,10 +94,10 @@ class Written:
 
 
 class Journal:
-    """The segments of one writer epoch, from its beginning. `lost`: the reason told when batches are missing.
+    """The segments of one writer epoch, from its beginning. `lost`: why batches are missing, when they are.
 
     place: of segment 0; base: the version that the writer begins from; dim: of the vectors; max_record_bytes:
-    of the sink; told: the learner's `taken`.
+    of the sink; taken: the learner's method of that name.
     """
 
     def __init__(
@@ -108,12 +108,12 @@ class Journal:
         max_record_bytes: int,
         allowance: ByteAllowance,
         *,
-        told: TakenSteps,
+        taken: TakenSteps,
     ) -> None:
         self.lost = QUEUE
         self.whole = True  # nothing is being left out
         self._base = base
-        self._dim, self._told = dim, told
+        self._dim, self._steps_of = dim, taken
         self._max_record_bytes = max_record_bytes
         self._allowance = allowance
         self._place = place
@@ -139,8 +139,8 @@ class Journal:
             return []
         self._cuts = {records: at for records, at in self._cuts.items() if records > item.records}
         self._allowance.version()
-        told = Base(item.number, item.records, chain, item.digest, item.writer)
-        return [*self.flush(), self._write(told)]
+        base = Base(item.number, item.records, chain, item.digest, item.writer)
+        return [*self.flush(), self._write(base)]
 
     def flush(self) -> list[Written]:
         """Everything taken so far."""
@@ -166,7 +166,7 @@ class Journal:
             return []
         if batch.first != self._records:
             return self.leave_out(self.lost)
-        steps = list(as_steps(batch, self._dim, self._told))
+        steps = list(as_steps(batch, self._dim, self._steps_of))
         if not self._allowance.take(sum(map(size_of, steps)), now):
             return self.leave_out(RATE)
         written = []
@@ -225,14 +225,8 @@ def _records_before(body: Body) -> int:
     return body.first if isinstance(body, Steps | Triplets) else body.records
 
 
-BASES_KEPT = 2
-"""Should the newest version be damaged, replicas begin at the one before."""
-FLOOR_CUTS_KEPT = 64
-"""Captured versions that may still become durable, as the journal keeps them."""
-
-
 class Floor:
-    """Told of every segment sent; knows where the last version but one was cut."""
+    """Hears of every segment sent, and knows where the last version but one was cut."""
 
     def __init__(self) -> None:
         self._cuts: dict[int, int] = {}
@@ -242,7 +236,7 @@ class Floor:
         """A segment was written, its first record at `offset`."""
         if isinstance(body, Steps | Triplets) and body.cut:
             self._cuts[body.last] = offset
-            while len(self._cuts) > FLOOR_CUTS_KEPT:
+            while len(self._cuts) > CUTS_KEPT:
                 self._cuts.pop(next(iter(self._cuts)))
         elif isinstance(body, Base):
             self._bases.append(self._cuts.pop(body.records, offset))

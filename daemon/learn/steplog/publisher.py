@@ -10,22 +10,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 
 from checkpoints.manifest import Manifest
 from daemon.config.schema import Config
 from daemon.learn.resume.origin import RunOrigin
+from daemon.learn.state import Snapshot
 from daemon.learn.step import StepResult
 from daemon.learn.steplog.journal import ByteAllowance, Floor, Journal, Written
 from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable, Item
+from daemon.retries import RETRY_SECONDS
 from daemon.runtime.background import BackgroundThread
 from daemon.telemetry import LearnMetrics
 from daemon.telemetry.learn_metrics import StepLogMetrics
-from daemon.topics.retention import retain_steps
 from daemon.versions.algorithms import by_steps, digest_of
-from daemon.versions.contents import records_of
+from daemon.versions.contents import RECORDS, counted, records_of
 from streams.address import Address
 from streams.errors import RecordRefused, StreamError, StreamUnavailable
 from streams.open import open_sink, prepare_topic
@@ -36,6 +36,10 @@ MAX_BYTES = 64 << 20
 """Vectors that may wait; a batch above it is still taken when none waits."""
 MAX_BATCHES = 10_000
 MAX_MARKS = 1_000
+SEND_BYTES = 8 << 20
+REOPEN_SECONDS = 2.0
+
+log = structlog.get_logger("tripletd.learn")
 
 
 class Inbox:
@@ -78,22 +82,16 @@ def _batch_bytes(batch: AppliedBatch) -> int:
     return triplets.query.nbytes + triplets.clicked.nbytes + triplets.skipped.nbytes
 
 
-SEND_BYTES = 8 << 20
-RETRY_SECONDS = 0.5
-REOPEN_SECONDS = 2.0
-
-log = structlog.get_logger("tripletd.learn")
-
-
 class StepPublisher(BackgroundThread):
-    """Runs in a thread of its own and owns its sink.
+    """Writes the step log in a thread of its own, and owns its sink. The loop calls `applied`, `captured` and
+    `published`, which never wait.
 
     Args:
         inbox: what the loop hands over.
         open_sink: opens the topic, making it where it may; called in the thread, again after errors.
         make_journal: from the most bytes of one record.
         every_s: time between two writes, seconds.
-        metrics: told of everything.
+        metrics: of the step log.
         clock: monotonic, in seconds.
     """
 
@@ -128,6 +126,19 @@ class StepPublisher(BackgroundThread):
     def floor(self) -> int:
         """The offset below which no replica needs the step log."""
         return self._floor.offset
+
+    def applied(self, first: int, last: int, watermark: int | None, step: StepResult) -> None:
+        """A batch was learned: `first`, `last` records before and after it."""
+        learned = (step.learned, step.info, step.timestamps, step.weights)
+        self._inbox.offer(AppliedBatch(first, last, watermark, *learned))
+
+    def captured(self, snapshot: Snapshot) -> None:
+        """A version was captured: the step log is cut here, so that its replicas can follow from it."""
+        self._inbox.offer(Captured(counted(snapshot.counters, RECORDS), snapshot.watermark))
+
+    def published(self, version: Manifest) -> None:
+        """A version is durable."""
+        self._inbox.offer(durable(version))
 
     def stop(self) -> None:
         """Write what was handed over, once, then end; returns at once."""
@@ -225,8 +236,8 @@ class StepPublisher(BackgroundThread):
             self._journal.lost = SINK
         self._metrics.unavailable.set(1)
         if self._trouble is None:
-            told = "the step log cannot be written; learning goes on, replicas see whole versions"
-            log.warning(told, error=str(error))
+            message = "the step log cannot be written; learning continues, replicas see whole versions"
+            log.warning(message, error=str(error))
         self._trouble = str(error)
 
     def _out_of_trouble(self) -> None:
@@ -244,78 +255,39 @@ class StepPublisher(BackgroundThread):
                 log.info("closing the step log", error=repr(error))
 
 
-@dataclass(frozen=True, slots=True)
-class Handover:
-    """Tells the publishing thread what happened, in order; nobody where there is no step log."""
-
-    inbox: Inbox | None
-
-    def applied(self, first: int, last: int, watermark: int | None, step: StepResult) -> None:
-        """A batch was learned: `first`, `last` records before and after it."""
-        if self.inbox is not None:
-            learned = (step.learned, step.info, step.timestamps, step.weights)
-            self.inbox.offer(AppliedBatch(first, last, watermark, *learned))
-
-    def captured(self, records: int, watermark: int | None) -> None:
-        """A version was captured here."""
-        if self.inbox is not None:
-            self.inbox.offer(Captured(records, watermark))
-
-    def published(self, version: Manifest) -> None:
-        """A version is durable."""
-        if self.inbox is not None:
-            self.inbox.offer(durable(version))
-
-
 def durable(version: Manifest) -> Durable:
-    """What the step log says of a version."""
+    """What the step log records of a version."""
     return Durable(version.number, records_of(version), digest_of(version), version.writer)
 
 
-@dataclass(frozen=True, slots=True)
-class StepLog:
-    """What the loop tells, the thread that publishes it (None: off), and what the errands thread does."""
-
-    handover: Handover
-    publisher: StepPublisher | None
-    retain: Callable[[], None]
-
-
-def step_log(
+def step_publisher(
     config: Config, address: Address, origin: RunOrigin, metrics: LearnMetrics, clock: Callable[[], float]
-) -> StepLog:
-    """The step log that `[steps]` asks for. Opens nothing: its thread does, once it is started."""
+) -> StepPublisher | None:
+    """The writer of the step log that `[steps]` asks for, None for none. Its thread opens the topic."""
     settings = config.steps
     if not (settings.enabled and by_steps(config.learner.algorithm, config.keys)):
-        return StepLog(Handover(None), None, lambda: None)
-    inbox, base = Inbox(), durable(origin.base)
-    dim, told = origin.state.learner.dim, origin.state.learner.taken
+        return None
+    base, learner = durable(origin.base), origin.state.learner
 
     def journal(max_record_bytes: int) -> Journal:
         allowance = ByteAllowance(settings.max_rate, clock(), settings.retention_bytes)
         place = ChainPosition(origin.epoch.number, 0, base.number, origin.epoch.writer)
-        return Journal(place, base, dim, max_record_bytes, allowance, told=told)
+        return Journal(place, base, learner.dim, max_record_bytes, allowance, taken=learner.taken)
 
-    numbers = StepLogMetrics(metrics.registry, BREAK_REASONS)
-    publisher = StepPublisher(
-        inbox,
+    return StepPublisher(
+        Inbox(),
         lambda: open_steps(address.steps),
         journal,
         every_s=settings.every,
-        metrics=numbers,
+        metrics=StepLogMetrics(metrics.registry, BREAK_REASONS),
         clock=clock,
     )
-
-    def retain() -> None:
-        retain_steps(address, settings, publisher.floor, log.warning)
-
-    return StepLog(Handover(inbox), publisher, retain)
 
 
 def open_steps(address: Address) -> Sink:
     """The topic of applied steps; made with one partition where an embedded log has none.
 
-    Not synced with every write: a replica that has seen more than a power cut left begins anew.
+    Not synced with every write: a replica that has seen more than a power cut left begins again.
     """
     prepare_topic(address, 1, "write")
     return open_sink(address, durable=False)

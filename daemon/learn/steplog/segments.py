@@ -79,13 +79,13 @@ def nothing(records: int, watermark: int | None, dim: int) -> Steps:
     return Steps(records, records, watermark, np.zeros(0, np.int64), none, empty, empty)
 
 
-def as_steps(batch: AppliedBatch, dim: int, told: TakenSteps) -> Iterator[Taken]:
+def as_steps(batch: AppliedBatch, dim: int, steps_of: TakenSteps) -> Iterator[Taken]:
     """What a batch did, in pieces of about `SEGMENT_BYTES`, each ending where W is projected.
 
     All but the last piece stand before the batch in records; the event times come with the first.
     """
     timestamps = batch.timestamps[batch.info.outcome != Outcome.REJECTED]
-    taken = () if batch.triplets is None else told(batch.triplets, batch.info, batch.weights)
+    taken = () if batch.triplets is None else steps_of(batch.triplets, batch.info, batch.weights)
     pieces = list(_pieces(taken))
     if not pieces:
         empty = nothing(batch.first, batch.watermark, dim)
