@@ -98,7 +98,7 @@ class Housekeeper(BackgroundThread):
         clock: monotonic, in seconds.
     """
 
-    name = "errands"
+    name = "housekeeping"
 
     def __init__(
         self,

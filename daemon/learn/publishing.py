@@ -64,7 +64,7 @@ class Fence:
             raise taken_over(error) from error
 
     def check_if_readable(self) -> None:
-        """Like `check`, but passes while the folder cannot be read: for work that is harmless when repeated."""
+        """Like `check`, but passes while the folder cannot be read: for what is harmless when repeated."""
         with suppress(CheckpointError):
             self.check()
 

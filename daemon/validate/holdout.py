@@ -17,7 +17,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from daemon.dead_letters import RETRY_SECONDS, send_durably
+from daemon.dead_letters import send_durably
+from daemon.retries import RETRY_SECONDS
 from daemon.validate.scorer import check_impression
 from streams.catalog import Catalog
 from streams.codec import decode_impression

@@ -110,7 +110,7 @@ class Learning:
             inbox,
             lambda: open_steps(address),
             lambda most: Journal(
-                PLACE, BASE, DIM, most, ByteAllowance(1 << 40, 0.0), told=self._learner.taken
+                PLACE, BASE, DIM, most, ByteAllowance(1 << 40, 0.0), taken=self._learner.taken
             ),
             every_s=EVERY_S,
             metrics=StepLogMetrics(registry, BREAK_REASONS),

@@ -39,7 +39,7 @@ PLACES = (
     Frozen("before fsync temporary", 2),
     Frozen("before link manifest", 2),
     Frozen("after link state"),
-    Frozen("before Housekeeping _prune"),
+    Frozen("before VersionCleanup _prune"),
     Frozen("before open_append history"),
     Frozen("after fsync history"),
     Frozen("before unlink manifest", versions_lost=1),  # between the look at who writes and the deletion

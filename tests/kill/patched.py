@@ -74,7 +74,7 @@ def stuck_loop() -> None:
     Observer.lag = from_the_nth(Observer.lag, never)  # type: ignore[method-assign]
 
 
-def stuck_errands() -> None:
+def stuck_housekeeping() -> None:
     """The stream's answer to the second question for its bounds never comes."""
     from streams.log.source import LogSource
 
@@ -156,7 +156,7 @@ PATCHES = {
     for patch in (
         stuck_poll,
         stuck_loop,
-        stuck_errands,
+        stuck_housekeeping,
         silent_source,
         silent_sink,
         slow_step,

@@ -19,10 +19,9 @@ from typing import Any, Literal
 
 from checkpoints.files import Files, Folders, Fs
 from checkpoints.publisher import AsyncPublisher
-from daemon import dead_letters as letters
-from daemon.learn import loop as parts
-from daemon.learn.housekeeping import VersionCleanup
-from daemon.learn.loop import Acknowledger
+from daemon import dead_letters
+from daemon.learn import loop
+from daemon.learn.housekeeping import Housekeeper, VersionCleanup
 from daemon.learn.state import Progress
 from streams.ids import IdWindow
 from streams.kafka.sink import KafkaSink
@@ -134,13 +133,13 @@ def put_fuse_in(fuse: Fuse) -> None:
     seams.put(AsyncPublisher, "begin", fuse.around("capture", AsyncPublisher.begin))
     seams.write_each_version()
     seams.put_disk(fused_disk(fuse))
-    for module, name in ((letters, "send_durably"), (parts, "step")):
+    for module, name in ((dead_letters, "send_durably"), (loop, "step")):
         seams.put(module, name, fuse.around(name.replace("_", " "), getattr(module, name)))
     for owner, name in (
         (IdWindow, "admit"),
         (IdWindow, "arrays"),
         (Progress, "advance"),
-        (Acknowledger, "published"),
+        (Housekeeper, "published"),
         (VersionCleanup, "_prune"),
     ):
         seams.put(owner, name, fuse.around(f"{owner.__name__} {name}", getattr(owner, name)))

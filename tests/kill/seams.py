@@ -9,9 +9,7 @@ from checkpoints.files import Fs
 from checkpoints.local import LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import AsyncPublisher
-from daemon.learn import reader
-from daemon.learn import start as build
-from daemon.learn import start as role
+from daemon.learn import loop, reader, start
 from daemon.learn.housekeeping import Housekeeper
 from daemon.learn.resume import inputs
 
@@ -30,7 +28,7 @@ class Seams:
     def put_disk(self, fs: Fs) -> None:
         """Let the learner of this process write through `fs`, small states in the way of large ones."""
         self.put(inputs, "LocalStore", functools.partial(LocalStore, fs=fs))
-        self.put(build, "AsyncPublisher", functools.partial(AsyncPublisher, copy_below=0))
+        self.put(start, "AsyncPublisher", functools.partial(AsyncPublisher, copy_below=0))
 
     def write_each_version(self) -> None:
         """Let the loop wait for each version, and for what is done after it: else it would pass over some of
@@ -44,9 +42,9 @@ class Seams:
                 publisher._thread.join()
             return began
 
-        def published_and_settled(errands: Housekeeper, version: Manifest) -> None:
-            published(errands, version)
-            errands.settle(30.0)
+        def published_and_settled(housekeeper: Housekeeper, version: Manifest) -> None:
+            published(housekeeper, version)
+            housekeeper.settle(30.0)
 
         self.put(AsyncPublisher, "begin", begin_and_wait)
         self.put(Housekeeper, "published", published_and_settled)
@@ -54,7 +52,7 @@ class Seams:
     def wait_briefly(self) -> None:
         """Let idle waits be short: a life of a learner is lived hundreds of times."""
         self.put(reader, "POLL_SECONDS", 0.01)
-        self.put(role, "WAIT_SECONDS", 0.01)
+        self.put(loop, "WAIT_SECONDS", 0.01)
 
     def undo(self) -> None:
         """Put back everything, the last first."""

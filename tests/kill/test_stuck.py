@@ -49,7 +49,7 @@ def patched(site: Site, what: str, *arguments: str) -> Iterator[Process]:
     [
         ("stuck_poll", "the reader thread has not moved for 2 s (poll)"),
         ("stuck_loop", "the loop has not moved for 2 s (a turn of the loop)"),
-        ("stuck_errands", "the errands thread has not moved for 2 s (noting the position)"),
+        ("stuck_housekeeping", "the housekeeping thread has not moved for 2 s (noting the position)"),
     ],
 )
 def test_what_hangs_ends_the_process_with_its_stacks(tmp_path: Path, what: str, who: str) -> None:

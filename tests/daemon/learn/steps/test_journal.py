@@ -40,7 +40,7 @@ class Bench:
         self.learner = Oasis(DIM, OasisConfig(**config))  # type: ignore[arg-type]
         self.kind, self.records, self.seed = kind, 0, 0
         self.journal = Journal(
-            PLACE, BASE, DIM, room, ByteAllowance(rate, 0.0, between), told=Oasis(DIM).taken
+            PLACE, BASE, DIM, room, ByteAllowance(rate, 0.0, between), taken=Oasis(DIM).taken
         )
         self.written: list[Written] = [self.journal.begin()]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daemon.learn.steplog.journal import BURST_SECONDS, FLOOR_CUTS_KEPT, ByteAllowance, Floor
+from daemon.learn.steplog.journal import BURST_SECONDS, CUTS_KEPT, ByteAllowance, Floor
 from daemon.learn.steplog.publisher import MAX_MARKS, Inbox
 from daemon.learn.steplog.segments import Captured, Durable
 from streams.steps.segment import Base
@@ -37,8 +37,8 @@ def test_cuts_of_versions_that_never_become_durable_are_not_kept_for_ever() -> N
         bench.capture()
     for offset, written in enumerate(bench.written):
         floor.sent(written.body, offset)
-    assert len(floor._cuts) <= FLOOR_CUTS_KEPT
-    assert len(bench.journal._cuts) <= FLOOR_CUTS_KEPT
+    assert len(floor._cuts) <= CUTS_KEPT
+    assert len(bench.journal._cuts) <= CUTS_KEPT
     bench.durable(5)
     floor.sent(bench.written[-1].body, len(bench.written))
     bench.durable(5, records=2)

@@ -75,7 +75,7 @@ class Running(Bench):
         self.publisher = StepPublisher(
             self.inbox,
             self.log.open,
-            lambda most: Journal(PLACE, BASE, DIM, most, ByteAllowance(PLENTY, 0.0), told=Oasis(DIM).taken),
+            lambda most: Journal(PLACE, BASE, DIM, most, ByteAllowance(PLENTY, 0.0), taken=Oasis(DIM).taken),
             every_s=0.01,
             metrics=StepLogMetrics(self.registry, BREAK_REASONS),
             clock=time.monotonic,

@@ -11,7 +11,7 @@ import pytest
 
 from daemon.dead_letters import DeadLetterWriter
 from daemon.learn.housekeeping import Housekeeper
-from daemon.learn.loop import Threads
+from daemon.learn.loop import end_threads
 from daemon.learn.observe import STALL_SECONDS, StreamReadiness
 from daemon.runtime.watchdog import Pulse
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable
@@ -35,29 +35,29 @@ class Asked:
         self.closed.set()
 
 
-def errands_of(source: Any, tidy: Callable[..., None] = lambda *_: None) -> Housekeeper:
-    errands = Housekeeper(source, tidy, Pulse("errands"), time.monotonic)
-    errands.start()
-    return errands
+def housekeeper_of(source: Any, tidy: Callable[..., None] = lambda *_: None) -> Housekeeper:
+    housekeeper = Housekeeper(source, tidy, Pulse("housekeeper"), time.monotonic)
+    housekeeper.start()
+    return housekeeper
 
 
-def end(errands: Housekeeper) -> None:
-    errands.stop()
-    assert errands.ended(30.0)
+def end(housekeeper: Housekeeper) -> None:
+    housekeeper.stop()
+    assert housekeeper.ended(30.0)
 
 
 def test_bounds_are_asked_for_at_once_and_again_when_hurried() -> None:
     source = Asked(lambda number: {0: (0, number)})
-    errands = errands_of(source)
-    until(lambda: errands.seen is not None)
-    first = errands.seen
+    housekeeper = housekeeper_of(source)
+    until(lambda: housekeeper.seen is not None)
+    first = housekeeper.seen
     assert first is not None
-    errands.hurry()
-    until(lambda: errands.seen is not first)
-    assert errands.seen is not None
-    assert errands.seen.at > first.at
-    assert errands.seen.bounds == {0: (0, 2)}
-    end(errands)
+    housekeeper.hurry()
+    until(lambda: housekeeper.seen is not first)
+    assert housekeeper.seen is not None
+    assert housekeeper.seen.at > first.at
+    assert housekeeper.seen.bounds == {0: (0, 2)}
+    end(housekeeper)
     assert source.closed.is_set()
 
 
@@ -67,24 +67,24 @@ def test_a_stream_that_is_away_is_told_of_and_asked_again() -> None:
             raise StreamUnavailable("away")
         return {0: (0, 9)}
 
-    errands = errands_of(Asked(bounds))
-    until(lambda: errands.trouble is not None)
-    assert errands.seen is None
-    errands.check()
-    errands.hurry()
-    until(lambda: errands.trouble is None)
-    assert errands.seen is not None
-    end(errands)
+    housekeeper = housekeeper_of(Asked(bounds))
+    until(lambda: housekeeper.trouble is not None)
+    assert housekeeper.seen is None
+    housekeeper.check()
+    housekeeper.hurry()
+    until(lambda: housekeeper.trouble is None)
+    assert housekeeper.seen is not None
+    end(housekeeper)
 
 
 def test_another_topic_is_carried_to_the_loop() -> None:
     def bounds(number: int) -> dict[int, tuple[int, int]]:
         raise LogMismatch("re-created")
 
-    errands = errands_of(Asked(bounds))
-    assert errands.ended(30.0)
+    housekeeper = housekeeper_of(Asked(bounds))
+    assert housekeeper.ended(30.0)
     with pytest.raises(LogMismatch):
-        errands.check()
+        housekeeper.check()
 
 
 def test_only_the_newest_version_is_tidied_up_after_and_the_last_one_before_the_end() -> None:
@@ -94,18 +94,18 @@ def test_only_the_newest_version_is_tidied_up_after_and_the_last_one_before_the_
         tidied.append(version)
         gate.wait(30)
 
-    errands = errands_of(Asked(lambda _: {}), tidy)
+    housekeeper = housekeeper_of(Asked(lambda _: {}), tidy)
     versions: list[Any] = ["1", "2", "3", "4"]
-    errands.published(versions[0])
+    housekeeper.published(versions[0])
     until(lambda: tidied)
     for version in versions[1:]:
-        errands.published(version)
-    assert not errands.settle(0.01)
-    errands.stop()
+        housekeeper.published(version)
+    assert not housekeeper.settle(0.01)
+    housekeeper.stop()
     gate.set()
-    assert errands.ended(30.0)
+    assert housekeeper.ended(30.0)
     assert tidied == ["1", "4"]
-    assert errands.settle(0.0)
+    assert housekeeper.settle(0.0)
 
 
 class Writes:
@@ -140,17 +140,13 @@ def test_letters_are_delivered_once_durable_however_often_they_are_refused() -> 
         if number < 3:
             raise StreamUnavailable(f"busy {number}")
 
-    sink, told = Writes(refuse_twice), set()
+    sink, reported = Writes(refuse_twice), set[str | None]()
     letters = letters_to(sink)
-
-    def give_up(trouble: Exception | None, waited_s: float) -> bool:
-        told.add(str(trouble))
-        return False
-
-    assert letters.deliver([LETTER], give_up)
+    assert letters.deliver([LETTER], reported.add, lambda: False)
     assert sink.sends == 3
-    assert {"busy 1", "busy 2"} <= told
-    assert letters.deliver([], give_up)  # nothing to do, nobody is asked
+    assert {f"dead letters cannot be written: busy {n}" for n in (1, 2)} <= reported
+    assert letters.deliver([], reported.add, lambda: False)  # nothing to do
+    assert sink.sends == 3
     letters.stop()
     assert letters.ended(30.0)
     assert sink.closed.is_set()
@@ -162,7 +158,7 @@ def test_letters_that_can_never_be_written_end_the_loop() -> None:
 
     letters = letters_to(Writes(refuse))
     with pytest.raises(RecordRefused):
-        letters.deliver([LETTER], lambda *_: False)
+        letters.deliver([LETTER], lambda _: None, lambda: False)
 
 
 def test_nothing_is_sent_once_another_learner_has_taken_over() -> None:
@@ -171,14 +167,14 @@ def test_nothing_is_sent_once_another_learner_has_taken_over() -> None:
 
     sink = Writes(lambda _: None)
     with pytest.raises(PermissionError):
-        letters_to(sink, taken_over).deliver([LETTER], lambda *_: False)
+        letters_to(sink, taken_over).deliver([LETTER], lambda _: None, lambda: False)
     assert sink.sends == 0
 
 
 def test_a_sink_that_never_answers_is_left_behind() -> None:
     release = threading.Event()
     letters = letters_to(Writes(lambda _: bool(release.wait(30)) and None))
-    assert not letters.deliver([LETTER], lambda trouble, waited_s: waited_s > 0.1)
+    assert not letters.deliver([LETTER], lambda _: None, lambda: True)
     letters.stop()
     assert not letters.ended(0.05)
     release.set()
@@ -201,9 +197,9 @@ class Stays:
 
 
 def test_all_are_told_before_any_is_waited_for_and_none_is_waited_for_long() -> None:
-    parts: list[Any] = [Stays("reader", False), Stays("errands", True), Stays("letters", False)]
+    parts: list[Any] = [Stays("reader", False), Stays("housekeeper", True), Stays("letters", False)]
     began = time.monotonic()
-    Threads(*parts).leave(lambda: True)
+    end_threads(parts, None, lambda: True)
     assert time.monotonic() - began < 10.0
     assert all(part.stopped for part in parts)
 
@@ -211,14 +207,14 @@ def test_all_are_told_before_any_is_waited_for_and_none_is_waited_for_long() -> 
 def test_nobody_waits_for_the_step_log_alone_even_without_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daemon.learn.loop.END_SECONDS", 1e6)
     monkeypatch.setattr("daemon.learn.loop.STEPS_SECONDS", 0.01)
-    parts: list[Any] = [Stays(name, True) for name in ("reader", "errands", "letters")]
+    parts: list[Any] = [Stays(name, True) for name in ("reader", "housekeeper", "letters")]
     steps: Any = Stays("steps", False)
-    Threads(*parts, steps).leave(lambda: False)
+    end_threads([*parts, steps], steps, lambda: False)
     assert steps.stopped
 
 
 class Told:
-    """Reader and errands as far as readiness looks at them."""
+    """Reader and housekeeper as far as readiness looks at them."""
 
     def __init__(self, seen: Any = None, trouble: Exception | None = None) -> None:
         self.seen, self.trouble = seen, trouble
@@ -249,28 +245,28 @@ def test_what_waits_while_nothing_moves_is_told(
 ) -> None:
     now = [0.0]
     reader: Any = Told()
-    errands: Any = Told()
-    readiness = StreamReadiness(reader, errands, lambda: {0: stands}, lambda: now[0])
+    housekeeper: Any = Told()
+    readiness = StreamReadiness(reader, housekeeper, lambda: {0: stands}, lambda: now[0])
     readiness.turned(busy=True)
     if waits_s is not None:
         readiness.turned(busy=False)
-        errands.seen = Seen(now[0], {0: 100, 5: 1000})
+        housekeeper.seen = Seen(now[0], {0: 100, 5: 1000})
         assert readiness.trouble() is None
         now[0] += waits_s
         readiness.turned(busy=False)
-    errands.seen = Seen(now[0] - answer_age_s, {0: 100, 5: 1000})  # partition 5 is not ours
+    housekeeper.seen = Seen(now[0] - answer_age_s, {0: 100, 5: 1000})  # partition 5 is not ours
     told = readiness.trouble()
     assert (told is None) if reason is None else (told is not None and told.startswith(reason))
 
 
 def test_records_that_come_after_a_long_silence_are_no_stall() -> None:
-    now, reader, errands = [0.0], Told(), Told()
-    readiness = StreamReadiness(reader, errands, lambda: {0: 100}, lambda: now[0])  # type: ignore[arg-type]
+    now, reader, housekeeper = [0.0], Told(), Told()
+    readiness = StreamReadiness(reader, housekeeper, lambda: {0: 100}, lambda: now[0])  # type: ignore[arg-type]
     told = []
     for end in (100, 110, 110, 110):
         now[0] += LATE
         readiness.turned(busy=False)
-        errands.seen = Seen(now[0], {0: end})
+        housekeeper.seen = Seen(now[0], {0: end})
         told.append(readiness.trouble())
     assert told[:2] == [None, None]
     assert told[2] == told[3] == "stalled: 10 records wait and none came within 10 s"
@@ -282,12 +278,12 @@ def test_records_that_come_after_a_long_silence_are_no_stall() -> None:
 def test_why_the_stream_is_away_comes_first() -> None:
     now = [0.0]
     reader: Any = Told(trouble=StreamUnavailable("poll"))
-    errands: Any = Told(trouble=StreamUnavailable("bounds"))
-    readiness = StreamReadiness(reader, errands, lambda: {0: 0}, lambda: now[0])
+    housekeeper: Any = Told(trouble=StreamUnavailable("bounds"))
+    readiness = StreamReadiness(reader, housekeeper, lambda: {0: 0}, lambda: now[0])
     assert readiness.trouble() == "the stream is unavailable: poll"
     reader.trouble = None
     assert readiness.trouble() == "the stream does not answer: bounds"
-    errands.trouble = None
+    housekeeper.trouble = None
     assert readiness.trouble() is None
     now[0] = LATE
     told = readiness.trouble()

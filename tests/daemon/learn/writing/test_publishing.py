@@ -38,16 +38,13 @@ class FailingStore(MemoryStore):
 
 
 class Heard:
-    """Counts what the listener is told."""
+    """Counts what it hears of versions."""
 
     def __init__(self) -> None:
         self.versions: list[int] = []
         self.captures: list[Snapshot] = []
         self.failures = 0
         self.skips = 0
-
-    def captured(self, snapshot: Snapshot) -> None:
-        self.captures.append(snapshot)
 
     def published(self, result: Published) -> None:
         self.versions.append(result.manifest.number)
@@ -84,7 +81,10 @@ class Bench:
             arrays=lambda: arrays,
             describe=describe,
             cadence=Cadence(30.0, every_events),
-            listener=self.heard,
+            on_captured=self.heard.captures.append,
+            on_published=self.heard.published,
+            on_failed=self.heard.failed,
+            on_skipped=self.heard.skipped,
             parent=first.number,
             clock=lambda: self.now,
         )
