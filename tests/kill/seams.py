@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 from checkpoints.files import Fs
@@ -11,7 +12,7 @@ from checkpoints.manifest import Manifest
 from checkpoints.publisher import AsyncPublisher
 from daemon.learn import loop, reader, start
 from daemon.learn.housekeeping import Housekeeper
-from daemon.learn.resume import inputs
+from daemon.versions import storage
 
 
 class Seams:
@@ -27,7 +28,8 @@ class Seams:
 
     def put_disk(self, fs: Fs) -> None:
         """Let the learner of this process write through `fs`, small states in the way of large ones."""
-        self.put(inputs, "LocalStore", functools.partial(LocalStore, fs=fs))
+        stores = {**storage.STORES, "file": lambda place: LocalStore(Path(place), fs=fs)}
+        self.put(storage, "STORES", stores)
         self.put(start, "AsyncPublisher", functools.partial(AsyncPublisher, copy_below=0))
 
     def write_each_version(self) -> None:
