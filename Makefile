@@ -7,6 +7,8 @@ STAMP := $(VENV)/.installed
 # One BLAS thread per process: on few shared cores two threads turn a 50 us product into milliseconds.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
+# Hundreds of processes are started by the tests: each would compile the same sources again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test bench soak lint unit kafka chromium prometheus setup setup-photos clean help
 
@@ -34,7 +36,8 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 unit: $(STAMP) kafka chromium prometheus
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+	$(BIN)/python -m tests.harness.warm
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=30 tests
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.
 kafka: $(STAMP)

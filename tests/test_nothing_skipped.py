@@ -11,8 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 _CONFTEST = """
-from tests.nothing_skipped import pytest_make_collect_report, pytest_runtest_makereport
-from tests.nothing_skipped import pytest_terminal_summary
+from tests.harness.nothing_skipped import pytest_make_collect_report, pytest_runtest_makereport
+from tests.harness.nothing_skipped import pytest_terminal_summary
 """
 _TESTS = """
 import pytest

@@ -28,8 +28,8 @@ from streams.open import TopicLimits, create_topic, create_topics
 from tests.benchmarks.harness import Figure
 from tests.benchmarks.load import Asked, Load, beside, summary
 from tests.benchmarks.places import Kind, Place, environment
-from tests.kafka.cluster import Cluster
-from tests.kafka.missing import KafkaMissing
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.missing import KafkaMissing
 
 RATE = 2_000.0
 ASKED_RATE = 50.0

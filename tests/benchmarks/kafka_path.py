@@ -23,8 +23,8 @@ from streams.open import TopicLimits, create_topics, open_source
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import random_triplets
 from tests.benchmarks.whole_path import DISTINCT, EVENTS, FOLDER, bare_kernel, whole_path, write_events
-from tests.kafka.cluster import Cluster
-from tests.kafka.missing import KafkaMissing
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.missing import KafkaMissing
 
 POLL = 4096
 CLIENTS: tuple[Client, ...] = ("kafka-python", "confluent")

@@ -17,8 +17,8 @@ from tests.benchmarks.harness import Figure, paired_ratio
 from tests.benchmarks.kafka_path import bare_confluent, bare_kafka_python, with_client
 from tests.benchmarks.soml_speed import LARGE, NON_ZEROS, SHARED, overlapping_triplets
 from tests.benchmarks.whole_path import DISTINCT, FOLDER, whole_path, write_events
-from tests.kafka.cluster import Cluster
-from tests.kafka.missing import KafkaMissing
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.missing import KafkaMissing
 
 LEARNER = 'algorithm = "soml-da"'
 REPEATS = 5

@@ -26,7 +26,7 @@ from daemon.exits import (
 from daemon.runtime.signals import Signals
 from daemon.up.role_process import TRIPLETD, RoleProcess
 from daemon.up.supervisor import Finished, GiveUp, Leave, Restart, RestartPolicy, RoleSpec, Supervisor, decide
-from tests.waiting import until
+from tests.harness.waiting import until
 
 PYTHON = (sys.executable,)
 ROOT = Path(__file__).parents[2]

@@ -26,7 +26,7 @@ from learners.block import Block
 from learners.forms.quadratic import ServedForm
 from streams.catalog import load_catalog
 from tests.daemon.serve.test_role import Place, Role
-from tests.waiting import until
+from tests.harness.waiting import until
 
 SHAPES = COLOURS = 4
 EACH = 4

@@ -19,7 +19,7 @@ from daemon.exits import EX_OK, EX_UNAVAILABLE
 from daemon.up.supervisor import RoleSpec
 from tests.daemon.serve.test_role import Role
 from tests.daemon.test_supervise import supervise
-from tests.waiting import until
+from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[2]
 CONFIG = """

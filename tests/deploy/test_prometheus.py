@@ -19,7 +19,7 @@ from tests.benchmarks.places import free_port
 from tests.daemon.serve.test_role import Place
 from tests.deploy.expressions import RULES, expressions, rules
 from tests.deploy.programs import DEPLOY, program
-from tests.waiting import until
+from tests.harness.waiting import until
 
 PROMETHEUS = DEPLOY / "prometheus"
 PATIENCE_S = 60.0

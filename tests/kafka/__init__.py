@@ -1,1 +1,0 @@
-"""A real Apache Kafka for tests: `with Cluster() as cluster: ...` needs no pytest."""

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 from streams.address import Address, KafkaSettings
 from streams.kafka.probe import ANSWER_LIMIT_S, answering
-from tests.kafka.cluster import Cluster
-from tests.kafka.ports import free_ports
-from tests.kafka.strangers import listener
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.ports import free_ports
+from tests.harness.kafka.strangers import listener
 
 
 def test_only_those_that_answer_are_taken(kafka: Cluster) -> None:

@@ -12,11 +12,11 @@ from daemon.exits import EX_OK
 from streams.open import open_sink, open_source
 from streams.poison import parse_dead_letter
 from streams.source import OutRecord
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import create_topic, fresh_topic
-from tests.kafka.traffic import event
-from tests.kill.learners import Process
-from tests.kill.site import Site, make_site
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import create_topic, fresh_topic
+from tests.harness.kafka.traffic import event
+from tests.harness.kill.learners import Process
+from tests.harness.kill.site import Site, make_site
 
 MIB = 1 << 20
 RECORDS = 100

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.fixtures import ONE_AT_A_TIME
-from tests.kafka.missing import KafkaMissing
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.missing import KafkaMissing
 
 pytestmark = ONE_AT_A_TIME
 
 _ABANDON = """
 import os, signal
-from tests.kafka.cluster import Cluster
+from tests.harness.kafka.cluster import Cluster
 cluster = Cluster().start()
 cluster.nodes[1].freeze()
 print(cluster.folder, cluster.nodes[1].pid, flush=True)
@@ -38,7 +38,7 @@ def test_brokers_and_their_data_go_when_the_process_that_started_them_is_killed(
 def test_a_machine_without_java_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from tests.kafka import java
+    from tests.harness.kafka import java
 
     old = tmp_path / "bin" / "java"
     old.parent.mkdir()

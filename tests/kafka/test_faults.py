@@ -8,11 +8,11 @@ from time import monotonic
 
 import pytest
 
-from tests.kafka.broker_faults import all_faults, readers_of, site_on
-from tests.kafka.cluster import Cluster
-from tests.kafka.fixtures import ONE_AT_A_TIME
-from tests.kafka.learning import Learning
-from tests.kafka.scene import Scene
+from tests.harness.kafka.broker_faults import all_faults, readers_of, site_on
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.learning import Learning
+from tests.harness.kafka.scene import Scene
 
 pytestmark = ONE_AT_A_TIME
 

@@ -17,8 +17,8 @@ from streams.errors import LogMismatch, OffsetAhead
 from streams.kafka.topics import delete_topic
 from streams.open import TopicLimits, create_topics, open_sink
 from streams.source import OutRecord
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import (
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import (
     await_in_sync,
     await_leader,
     create_topic,
@@ -26,12 +26,12 @@ from tests.kafka.control import (
     elect_unclean,
     fresh_topic,
 )
-from tests.kafka.fixtures import ONE_AT_A_TIME
-from tests.kafka.onlookers import Reader
-from tests.kafka.traffic import event
-from tests.kill.forks import Forks
-from tests.kill.learners import Learner, wait_until
-from tests.kill.site import Site, make_site
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.onlookers import Reader
+from tests.harness.kafka.traffic import event
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.learners import Learner, wait_until
+from tests.harness.kill.site import Site, make_site
 
 pytestmark = ONE_AT_A_TIME
 

@@ -11,12 +11,12 @@ import pytest
 from streams.address import Address, KafkaSettings
 from streams.errors import StreamRefused
 from streams.kafka.preflight import preflight
-from tests.kafka.certificates import lock_key
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import create_topic, fresh_topic
-from tests.kafka.fixtures import ONE_AT_A_TIME
-from tests.kafka.refusals import assert_words, fault
-from tests.kafka.secured import PASSWORD, Secured
+from tests.harness.kafka.certificates import lock_key
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import create_topic, fresh_topic
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.refusals import assert_words, fault
+from tests.harness.kafka.secured import PASSWORD, Secured
 
 pytestmark = ONE_AT_A_TIME
 

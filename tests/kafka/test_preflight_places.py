@@ -7,14 +7,14 @@ import pytest
 from streams.address import Address, KafkaSettings
 from streams.errors import StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.preflight import preflight
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import create_topic
-from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
-from tests.kafka.ports import free_ports
-from tests.kafka.properties import Listener
-from tests.kafka.refusals import assert_fault, assert_words, fault
-from tests.kafka.secured import Secured
-from tests.kafka.strangers import listener, web_server
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import create_topic
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.harness.kafka.ports import free_ports
+from tests.harness.kafka.properties import Listener
+from tests.harness.kafka.refusals import assert_fault, assert_words, fault
+from tests.harness.kafka.secured import Secured
+from tests.harness.kafka.strangers import listener, web_server
 
 pytestmark = ONE_AT_A_TIME
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import fresh_topic
-from tests.kill.forks import Forks
-from tests.kill.site import embedded
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import fresh_topic
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.site import embedded
 
 StreamIn = Callable[[Path], str]
 """Gives the address of a new stream for a test's folder."""

@@ -16,12 +16,12 @@ from daemon.look.overview import events_of
 from streams.errors import StreamUnavailable
 from streams.open import open_sink
 from streams.source import OutRecord
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import fresh_topic
-from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
-from tests.kill.events import NOT_AN_EVENT, POISON_EVERY, event_bytes
-from tests.kill.learners import Learner, Process, catch_up, wait_until
-from tests.kill.site import DENSE, Site, make_site
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import fresh_topic
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.harness.kill.events import NOT_AN_EVENT, POISON_EVERY, event_bytes
+from tests.harness.kill.learners import Learner, Process, catch_up, wait_until
+from tests.harness.kill.site import DENSE, Site, make_site
 
 pytestmark = [pytest.mark.kill, ONE_AT_A_TIME]
 

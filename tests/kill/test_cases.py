@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 
 from daemon.config.learners import LEARNERS
-from tests.kill.site import CASES
+from tests.harness.kill.site import CASES
 
 
 def test_no_learner_is_left_out() -> None:

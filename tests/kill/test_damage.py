@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kill.damage import altered_bytes, learning_on
+from tests.harness.kill.damage import altered_bytes, learning_on
 
 pytestmark = pytest.mark.kill
 

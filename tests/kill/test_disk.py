@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kill.failing_disk import failing_calls
-from tests.kill.forks import Forks
-from tests.kill.full_disk import full_disk
-from tests.kill.power_loss import power_lost
-from tests.kill.site import embedded
-from tests.kill.slow_disk import slow_fsync
+from tests.harness.kill.failing_disk import failing_calls
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.full_disk import full_disk
+from tests.harness.kill.power_loss import power_lost
+from tests.harness.kill.site import embedded
+from tests.harness.kill.slow_disk import slow_fsync
 
 pytestmark = pytest.mark.kill
 

@@ -15,11 +15,11 @@ from daemon.learn.replay.rerun import Rerun, Runs
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space
 from streams.open import open_source
-from tests.kill.events import Feeder, Pace
-from tests.kill.forks import Forks
-from tests.kill.learners import catch_up, wait_until
-from tests.kill.site import DENSE, SPARSE, SPARSE_VIEW, SYMMETRIC, Case, Site, make_site
-from tests.waiting import until
+from tests.harness.kill.events import Feeder, Pace
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.learners import catch_up, wait_until
+from tests.harness.kill.site import DENSE, SPARSE, SPARSE_VIEW, SYMMETRIC, Case, Site, make_site
+from tests.harness.waiting import until
 
 KILLS = 5
 OTHER = Case("other", "C = 0.01", SPARSE_VIEW)

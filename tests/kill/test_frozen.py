@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.frozen import PLACES, Frozen, frozen_and_succeeded, started_together
+from tests.harness.kill.site import embedded
 from tests.kill.conftest import StreamIn
-from tests.kill.forks import Forks
-from tests.kill.frozen import PLACES, Frozen, frozen_and_succeeded, started_together
-from tests.kill.site import embedded
 
 pytestmark = pytest.mark.kill
 

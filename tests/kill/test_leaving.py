@@ -15,9 +15,9 @@ import pytest
 from daemon.exits import EX_OK, EX_TEMPFAIL
 from streams.open import open_sink
 from streams.source import OutRecord
-from tests.kill.events import MARK, NAN, NOT_AN_EVENT, POISON_EVERY, event_bytes
-from tests.kill.learners import Learner, Process, catch_up, wait_until
-from tests.kill.site import DENSE, Site, make_site
+from tests.harness.kill.events import MARK, NAN, NOT_AN_EVENT, POISON_EVERY, event_bytes
+from tests.harness.kill.learners import Learner, Process, catch_up, wait_until
+from tests.harness.kill.site import DENSE, Site, make_site
 
 pytestmark = pytest.mark.kill
 
@@ -40,7 +40,7 @@ def site_with(folder: Path, values: list[bytes]) -> Site:
 
 
 def patched(site: Site, what: str) -> Learner:
-    return Process(site, program=("-m", "tests.kill.patched", what))
+    return Process(site, program=("-m", "tests.harness.kill.patched", what))
 
 
 def told_to_leave(learner: Learner) -> int:

@@ -8,11 +8,11 @@ import pytest
 
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
+from tests.harness.kill.deaths import Deaths, deaths, points
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.points import KILLED
+from tests.harness.kill.site import DENSE, SYMMETRIC, embedded
 from tests.kill.conftest import StreamIn
-from tests.kill.deaths import Deaths, deaths, points
-from tests.kill.forks import Forks
-from tests.kill.points import KILLED
-from tests.kill.site import DENSE, SYMMETRIC, embedded
 
 pytestmark = pytest.mark.kill
 

@@ -6,15 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.cluster import Cluster
-from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
-from tests.kill.brokers import OneNode
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.harness.kill.brokers import OneNode
+from tests.harness.kill.events import Feeder, Pace
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.learners import Process, catch_up
+from tests.harness.kill.random_kills import Plan, random_kills
+from tests.harness.kill.site import (
+    CAPPED,
+    DENSE,
+    KEYED,
+    OTHERS,
+    PROJECTED,
+    SPARSE,
+    SYMMETRIC,
+    embedded,
+    make_site,
+)
 from tests.kill.conftest import StreamIn
-from tests.kill.events import Feeder, Pace
-from tests.kill.forks import Forks
-from tests.kill.learners import Process, catch_up
-from tests.kill.random_kills import Plan, random_kills
-from tests.kill.site import CAPPED, DENSE, KEYED, OTHERS, PROJECTED, SPARSE, SYMMETRIC, embedded, make_site
 
 SEED = 1
 

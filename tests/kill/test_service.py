@@ -17,9 +17,9 @@ from daemon.exits import EX_OK
 from daemon.runtime.watchdog import SOCKET, WATCHDOG_USEC
 from streams.open import open_sink
 from streams.source import OutRecord
-from tests.kill.events import NOT_AN_EVENT, Feeder, event_bytes
-from tests.kill.learners import Learner, Process, catch_up, wait_until
-from tests.kill.site import DENSE, Site, make_site
+from tests.harness.kill.events import NOT_AN_EVENT, Feeder, event_bytes
+from tests.harness.kill.learners import Learner, Process, catch_up, wait_until
+from tests.harness.kill.site import DENSE, Site, make_site
 
 pytestmark = pytest.mark.kill
 
@@ -97,7 +97,10 @@ class Up(Process):
 def test_a_clock_that_jumps_changes_nothing_but_timestamps(tmp_path: Path) -> None:
     """Forward by a day and back by two: versions go on to come as often, and follow their numbers."""
     site = make_site(tmp_path, every="50ms", poll_records=20, case=DENSE)
-    with Feeder(site, 4), Process(site, program=("-m", "tests.kill.patched", "jumping_clock")) as learner:
+    with (
+        Feeder(site, 4),
+        Process(site, program=("-m", "tests.harness.kill.patched", "jumping_clock")) as learner,
+    ):
         wait_until(lambda: len(site.versions.versions()) > 40, learner, seconds=60)
         learner.signal(signal.SIGTERM)
         assert learner.wait() == EX_OK, learner.said()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from daemon.exits import EX_OK
-from tests.kill.events import Feeder
-from tests.kill.forks import Forks
-from tests.kill.learners import Process, catch_up, wait_until
-from tests.kill.site import make_site
+from tests.harness.kill.events import Feeder
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.learners import Process, catch_up, wait_until
+from tests.harness.kill.site import make_site
 
 pytestmark = pytest.mark.kill
 

@@ -15,9 +15,9 @@ from daemon.exits import EX_OK, EX_SOFTWARE
 from daemon.up.supervisor import Restart, RestartPolicy, decide
 from streams.open import open_sink
 from streams.source import OutRecord
-from tests.kill.events import event_bytes
-from tests.kill.learners import Process, catch_up, wait_until
-from tests.kill.site import DENSE, Site, make_site
+from tests.harness.kill.events import event_bytes
+from tests.harness.kill.learners import Process, catch_up, wait_until
+from tests.harness.kill.site import DENSE, Site, make_site
 
 pytestmark = pytest.mark.kill
 
@@ -40,7 +40,7 @@ def feed(site: Site, count: int, first: int = 0) -> None:
 @contextmanager
 def patched(site: Site, what: str, *arguments: str) -> Iterator[Process]:
     limit = ("--set", f"stream.stuck_after={LIMIT}s")
-    with Process(site, *limit, *arguments, program=("-m", "tests.kill.patched", what)) as learner:
+    with Process(site, *limit, *arguments, program=("-m", "tests.harness.kill.patched", what)) as learner:
         yield learner
 
 

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import learners.kernels.cpu  # noqa: F401 - before numba: the processor level that kernels are compiled for
-from tests.kafka.cluster import Cluster
-from tests.kill.forks import Forks
-from tests.kill.tally import Tally
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.tally import Tally
 from tests.soak.arguments import parse
 from tests.soak.rows import Place, Row, rows, stream_in
 from tests.soak.table import Line, line_of, text, write

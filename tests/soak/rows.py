@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.kafka import broker_faults, scene
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import fresh_topic
-from tests.kill.brokers import OneNode
-from tests.kill.damage import altered_bytes, learning_on
-from tests.kill.deaths import Deaths, deaths
-from tests.kill.events import Pace
-from tests.kill.failing_disk import failing_calls
-from tests.kill.forks import Forks
-from tests.kill.frozen import frozen_and_succeeded, started_together
-from tests.kill.full_disk import full_disk
-from tests.kill.learners import Process
-from tests.kill.power_loss import power_lost
-from tests.kill.random_kills import Plan, random_kills
-from tests.kill.site import CASES, DENSE, OTHERS, PROJECTED, SPARSE, SYMMETRIC, Case, embedded
-from tests.kill.slow_disk import slow_fsync
-from tests.kill.stops import BROKER_DOWN, MOMENTS, Moment, restarts, stops
-from tests.kill.tally import Tally
+from tests.harness.kafka import broker_faults, scene
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import fresh_topic
+from tests.harness.kill.brokers import OneNode
+from tests.harness.kill.damage import altered_bytes, learning_on
+from tests.harness.kill.deaths import Deaths, deaths
+from tests.harness.kill.events import Pace
+from tests.harness.kill.failing_disk import failing_calls
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.frozen import frozen_and_succeeded, started_together
+from tests.harness.kill.full_disk import full_disk
+from tests.harness.kill.learners import Process
+from tests.harness.kill.power_loss import power_lost
+from tests.harness.kill.random_kills import Plan, random_kills
+from tests.harness.kill.site import CASES, DENSE, OTHERS, PROJECTED, SPARSE, SYMMETRIC, Case, embedded
+from tests.harness.kill.slow_disk import slow_fsync
+from tests.harness.kill.stops import BROKER_DOWN, MOMENTS, Moment, restarts, stops
+from tests.harness.kill.tally import Tally
 from tests.soak.arguments import Arguments
 
 MEMORY = "memory"  # a stream in the test's own process

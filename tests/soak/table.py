@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.harness import commit, machine
-from tests.kill.tally import Tally
+from tests.harness.kill.tally import Tally
 from tests.soak.arguments import Arguments
 
 RESULTS = Path(__file__).parent / "results.json"

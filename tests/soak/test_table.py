@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kill.forks import Forks
-from tests.kill.site import embedded
-from tests.kill.tally import Tally
+from tests.harness.kill.forks import Forks
+from tests.harness.kill.site import embedded
+from tests.harness.kill.tally import Tally
 from tests.soak import table
 from tests.soak.__main__ import _make
 from tests.soak.arguments import GROUPS, parse

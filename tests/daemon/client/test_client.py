@@ -28,7 +28,7 @@ from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps.space import ViewConfig
 from tests.daemon.oasis_versions import OASIS, state_of
-from tests.waiting import until
+from tests.harness.waiting import until
 
 DIM = 6
 ITEMS = 40

@@ -18,7 +18,7 @@ from learners.block import against
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import inverse_roots
 from tests.daemon.learn.conftest import DIM, Site, make_events
-from tests.waiting import until
+from tests.harness.waiting import until
 
 HOW = {"steps__every": "10ms"}
 

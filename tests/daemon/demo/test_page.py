@@ -26,7 +26,7 @@ from daemon.demo.settings import write_settings
 from daemon.exits import EX_OK, UserError
 from daemon.serve.items.display import load_display
 from daemon.serve.page.objects import ImageFolder
-from tests.waiting import until
+from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[3]
 WAIT_SECONDS = 60.0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.kafka.shop import Shop
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import fresh_topic
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import fresh_topic
 
 
 @pytest.fixture

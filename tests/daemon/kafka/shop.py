@@ -22,8 +22,8 @@ from daemon.validate.role import run as run_validate
 from streams.address import parse_address
 from streams.open import open_source
 from tests.daemon.kept import Kept
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import fresh_topic
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import fresh_topic
 
 DIM, CLASSES, PER_CLASS = 8, 5, 12
 OBJECTS = CLASSES * PER_CLASS

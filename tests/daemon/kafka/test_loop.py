@@ -20,7 +20,7 @@ from streams.errors import TopicMissing
 from streams.event import Event, Impression, ObjectRef
 from streams.kafka.topics import inspect_topic
 from tests.daemon.kafka.shop import DIM, Shop
-from tests.kafka.control import create_topic
+from tests.harness.kafka.control import create_topic
 
 ROOT = Path(__file__).parents[3]
 Capture = pytest.CaptureFixture[str]

@@ -14,10 +14,10 @@ import pytest
 from daemon.exits import EX_OK
 from streams.codec import decode_event, decode_impression
 from tests.daemon.kafka.shop import Shop
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import fresh_topic
-from tests.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
-from tests.waiting import until
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import fresh_topic
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.harness.waiting import until
 
 pytestmark = ONE_AT_A_TIME
 

@@ -10,9 +10,9 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
-from tests.kafka.control import fresh_topic
-from tests.kafka.fixtures import ONE_AT_A_TIME
-from tests.kafka.secured import MECHANISM, PASSWORD, USER, Secured
+from tests.harness.kafka.control import fresh_topic
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.secured import MECHANISM, PASSWORD, USER, Secured
 
 pytestmark = ONE_AT_A_TIME
 

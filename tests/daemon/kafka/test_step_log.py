@@ -9,7 +9,7 @@ from streams.open import delete_topic
 from streams.steps.segment import Steps
 from tests.daemon.kafka.shop import Shop
 from tests.daemon.learn.steps.following import bodies, followed, segments, values_of
-from tests.kafka.control import create_topic
+from tests.harness.kafka.control import create_topic
 
 
 def assert_every_version_told(shop: Shop) -> None:

@@ -19,7 +19,7 @@ from daemon.versions.restore import learner_of
 from learners import as_block
 from learners.forms.carried import CarriedForm
 from tests.daemon.learn.conftest import DIM, Site, make_events
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .world import QUICK
 

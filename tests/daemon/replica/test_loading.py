@@ -11,7 +11,7 @@ import pytest
 from daemon.replica.loading import BufferArrays, VersionRejected, check_finite, load_form, load_state
 from daemon.replica.settings import FollowSettings, Hooks
 from daemon.versions.forms import MatrixForms
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .watching import formed_at
 from .world import World, serves

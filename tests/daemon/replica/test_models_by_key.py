@@ -13,7 +13,7 @@ from daemon.versions.restore import learner_of
 from learners.keyed import CLOCK, Keyed
 from tests.daemon.learn.conftest import Site
 from tests.daemon.learn.test_keys import KEYS, clicks, drawn
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .test_any_learner import replica_of
 

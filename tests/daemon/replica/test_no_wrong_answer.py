@@ -16,7 +16,7 @@ from daemon.replica.settings import FollowSettings, Hooks
 from daemon.versions.restore import settings_digest
 from learners.block import Block, against
 from learners.forms.quadratic import inverse_roots
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .world import World, serves
 

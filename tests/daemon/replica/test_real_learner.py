@@ -12,7 +12,7 @@ from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, Hooks, VersionSource, read_space
 from streams.open import open_source
 from tests.daemon.learn.conftest import Site, make_events, with_nan
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .world import QUICK
 

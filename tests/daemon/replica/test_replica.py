@@ -19,7 +19,7 @@ from daemon.versions.contents import pack
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import settings_digest
 from learners import SpaceMap, ViewConfig, as_block
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .world import SPACE, World, serves
 

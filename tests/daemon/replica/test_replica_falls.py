@@ -13,7 +13,7 @@ from daemon.replica.settings import Hooks
 from learners import as_block
 from streams import memory
 from streams.steps.segment import Break, Steps
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .watching import W_of, formed_at, goes_on, in_two, lost
 from .world import World, column_of, serves

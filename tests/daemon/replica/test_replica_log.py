@@ -5,7 +5,7 @@ from __future__ import annotations
 from daemon.replica import replica as follower
 from daemon.replica import steplog_reader as listener
 from streams import memory
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .watching import W_of, goes_on, lost
 from .world import serves

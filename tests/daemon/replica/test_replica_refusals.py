@@ -15,7 +15,7 @@ from checkpoints.records import seal
 from daemon.replica import loading as refusals
 from daemon.replica.loading import REASONS, RejectedVersions, VersionRejected
 from daemon.replica.settings import Hooks
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .world import World, serves
 

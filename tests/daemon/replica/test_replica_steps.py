@@ -13,7 +13,7 @@ from learners.psd import project_psd
 from streams import memory
 from streams.source import OutRecord
 from streams.steps.segment import Steps
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .watching import W_of, formed_at, in_two
 from .world import column_of, serves

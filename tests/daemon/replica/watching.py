@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from daemon.objects import as_blocks
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .world import column_of, serves
 

@@ -27,7 +27,7 @@ from streams.event import Column, DenseColumn, SparseColumn
 from streams.source import OutRecord
 from streams.steps.codec import encode_segment
 from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, Steps
-from tests.waiting import until
+from tests.harness.waiting import until
 
 SPACE, MAP = "things", "m" * 64
 QUICK = FollowSettings(look_every_s=0.02, refine_every_s=0.05, refine_share=1.0, drain_s=0.2)

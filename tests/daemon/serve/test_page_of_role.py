@@ -11,11 +11,11 @@ from playwright.sync_api import expect
 
 from daemon.cli import main
 from daemon.exits import EX_OK
-from tests.browser.chromium import PATIENCE_MS, ChromiumMissing, browser
 from tests.daemon.serve.page.opening import wait_for_pictures
 from tests.daemon.serve.page.scene import picture
 from tests.daemon.serve.test_role import OBJECTS, Place, Role
-from tests.waiting import until
+from tests.harness.chromium import PATIENCE_MS, ChromiumMissing, browser
+from tests.harness.waiting import until
 
 
 @pytest.fixture(scope="module")

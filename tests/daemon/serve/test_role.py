@@ -21,7 +21,7 @@ import pytest
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 from tests.daemon.kept import Kept
-from tests.waiting import until
+from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[3]
 OBJECTS, DIM = 40, 6

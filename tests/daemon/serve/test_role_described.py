@@ -15,7 +15,7 @@ import pytest
 from daemon.exits import EX_OK
 from tests.daemon.serve.http.contract import Contract
 from tests.daemon.serve.test_role import Place, Role
-from tests.waiting import until
+from tests.harness.waiting import until
 
 TOKEN = "correct-horse-battery-staple"
 NAME = "tripletd.example.org"

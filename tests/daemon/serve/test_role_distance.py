@@ -13,7 +13,7 @@ from daemon.exits import EX_OK
 from learners.forms.quadratic import by_distance, folds
 from tests.daemon.serve.test_role import Place
 from tests.daemon.serve.test_role_supports import asked, offline
-from tests.waiting import until
+from tests.harness.waiting import until
 
 RAW = """
 [learner]

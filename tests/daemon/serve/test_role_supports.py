@@ -25,7 +25,7 @@ from learners.hedge import HedgeConfig, first_standing
 from learners.multikernel import Omks
 from streams.catalog import load_catalog
 from tests.daemon.serve.test_role import OBJECTS, Place
-from tests.waiting import until
+from tests.harness.waiting import until
 
 LEARNER = """
 [learner]

@@ -13,8 +13,8 @@ from streams.address import Address, KafkaSettings, parse_address
 from streams.errors import TopicMissing
 from streams.open import delete_topic, ensure_topic, open_sink, open_source, retain
 from streams.source import Sink, Source, TopicIdentity
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import delete_records
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import delete_records
 
 EMBEDDED = ("memory", "log")
 CLIENTS = {"kafka": "kafka-python", "confluent": "confluent"}

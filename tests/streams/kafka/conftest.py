@@ -16,8 +16,8 @@ from streams.kafka.sink import KafkaSink
 from streams.kafka.source import KafkaSource
 from streams.open import ensure_topic
 from streams.source import OutRecord
-from tests.kafka.cluster import Cluster
-from tests.kafka.fixtures import start_or_skip
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.fixtures import start_or_skip
 
 PATIENCE_S = 20.0
 ENOUGH_S = 15.0

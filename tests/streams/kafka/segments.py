@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kafka.cluster import Cluster
+from tests.harness.kafka.cluster import Cluster
 
 _HEADER = struct.Struct(
     ">qiibIhi"

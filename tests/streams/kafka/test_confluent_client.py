@@ -16,8 +16,8 @@ from streams.kafka.clients.confluent import ConfluentProducer
 from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange
 from streams.source import OutRecord
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import create_topic, delete_records, delete_topic
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import create_topic, delete_records, delete_topic
 
 PER_BATCH = 10
 

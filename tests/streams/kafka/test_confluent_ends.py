@@ -14,9 +14,9 @@ from streams.errors import StreamUnavailable
 from streams.kafka.clients.confluent import ConfluentProducer
 from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 from streams.source import OutRecord
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import create_topic
-from tests.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import create_topic
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME
 
 
 def test_without_a_broker_it_says_so() -> None:

@@ -11,9 +11,9 @@ from streams.errors import StreamRefused, StreamUnavailable
 from streams.kafka.clients.confluent import ConfluentProducer
 from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 from streams.source import OutRecord
-from tests.kafka.control import create_topic
-from tests.kafka.fixtures import ONE_AT_A_TIME
-from tests.kafka.secured import Secured
+from tests.harness.kafka.control import create_topic
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.secured import Secured
 
 pytestmark = ONE_AT_A_TIME
 

@@ -14,7 +14,7 @@ from kafka.record import default_records, legacy_records
 from streams.kafka.clients import patches as inflate
 from streams.kafka.source import KafkaSource
 from streams.source import OutRecord
-from tests.kafka.control import create_topic
+from tests.harness.kafka.control import create_topic
 from tests.streams.kafka.conftest import PATIENCE_S, drain
 from tests.streams.kafka.segments import batches, damage
 

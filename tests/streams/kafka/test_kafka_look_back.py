@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from streams.errors import LogMismatch, StreamUnavailable
-from tests.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME
 from tests.streams.kafka.conftest import drain
 from tests.streams.kafka.segments import cut
 

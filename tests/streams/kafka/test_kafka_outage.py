@@ -18,10 +18,10 @@ from streams.kafka.source import KafkaSource
 from streams.kafka.topics import find_topic
 from streams.open import delete_topic, ensure_topic
 from streams.source import OutRecord
-from tests.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.waiting import until
 from tests.streams.kafka.conftest import ENOUGH_S, PATIENCE_S, drain, leave, sockets, within
 from tests.streams.kafka.segments import cut
-from tests.waiting import until
 
 pytestmark = ONE_AT_A_TIME
 

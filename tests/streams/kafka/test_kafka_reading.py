@@ -16,7 +16,7 @@ from streams.kafka.clients import python as python_client
 from streams.kafka.clients.python import PythonConsumer
 from streams.open import delete_topic, ensure_topic
 from streams.source import OutRecord
-from tests.kafka.control import delete_records
+from tests.harness.kafka.control import delete_records
 from tests.streams.kafka.conftest import PATIENCE_S, drain, poll_in_vain
 
 

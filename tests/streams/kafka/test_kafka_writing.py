@@ -9,7 +9,7 @@ from streams.errors import LogMismatch, RecordRefused, TopicMissing
 from streams.kafka.topics import safe_settings
 from streams.open import TopicLimits, create_topics, delete_topic, prepare_topic
 from streams.source import OutRecord
-from tests.kafka.control import create_topic
+from tests.harness.kafka.control import create_topic
 from tests.streams.kafka.conftest import PATIENCE_S, drain
 from tests.streams.kafka.segments import batches
 

@@ -17,8 +17,8 @@ from streams.memory import MemorySource
 from streams.open import TopicLimits, create_topics, open_source
 from streams.source import RecordBatch
 from tests.daemon.learn.conftest import Site, make_events
-from tests.kafka.cluster import Cluster
-from tests.kafka.control import fresh_topic
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import fresh_topic
 
 LEAVE = LearnOptions(exit_when_caught_up=True)
 BROKEN = range(12, 17)

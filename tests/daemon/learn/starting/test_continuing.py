@@ -18,7 +18,7 @@ from daemon.learn.resume.options import LearnOptions
 from streams.open import TopicLimits, create_topics, delete_topic, open_source, retain
 from tests.daemon.learn.altered import alter_manifest
 from tests.daemon.learn.conftest import Site, make_events
-from tests.kafka.control import delete_records, fresh_topic
+from tests.harness.kafka.control import delete_records, fresh_topic
 
 LEAVE = LearnOptions(exit_when_caught_up=True)
 

@@ -18,7 +18,7 @@ from learners import Oasis
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable, TopicMissing
 from streams.source import OutRecord, TopicIdentity
 from streams.steps.segment import BREAK_REASONS, Steps
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .following import bodies, segments
 from .test_journal import BASE, DIM, MINE, PLACE, PLENTY, ROOMY, Bench, summary

@@ -26,7 +26,7 @@ from streams.open import open_sink, open_source
 from streams.source import OutRecord
 from streams.steps.segment import Base, Segment, Steps
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
-from tests.waiting import until
+from tests.harness.waiting import until
 
 from .following import bodies, followed, segments, values_of
 

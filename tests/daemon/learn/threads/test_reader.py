@@ -18,7 +18,7 @@ from streams.errors import OffsetExpired, StreamUnavailable
 from streams.event import SpaceSpec, ViewSpec
 from streams.source import RecordBatch, Source
 from tests.daemon.learn.conftest import DIM, Site, make_events
-from tests.waiting import until
+from tests.harness.waiting import until
 
 DECODER = BatchDecoder(SpaceSpec("default", (ViewSpec("x", "dense", DIM),)), None, "triplets")
 

@@ -16,7 +16,7 @@ from daemon.learn.observe import STALL_SECONDS, StreamReadiness
 from daemon.runtime.watchdog import Pulse
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable
 from streams.poison import DeadLetter
-from tests.waiting import until
+from tests.harness.waiting import until
 
 
 class Asked:

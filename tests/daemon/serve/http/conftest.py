@@ -10,7 +10,7 @@ import pytest
 
 from tests.daemon.serve.http.clients import QUESTION, SMALL
 from tests.daemon.serve.http.toy import Served, running
-from tests.waiting import until
+from tests.harness.waiting import until
 
 LIMITED = ("strict", "no_time_for_heads", "no_time_for_bodies")
 

@@ -20,7 +20,7 @@ from daemon.serve.http.errors import Problem
 from daemon.serve.http.metrics import HttpMetrics
 from daemon.serve.query import Answers, Query, QueryError
 from tests.daemon.serve.http.toy import Served, ToySearcher, read_all, running
-from tests.waiting import until
+from tests.harness.waiting import until
 
 QUESTION = {"x": [1, 2, 3, 4]}
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.daemon.serve.http.clients import QUESTION, SMALL, healthy, is_ended, post
 from tests.daemon.serve.http.toy import HOST, Served, error_of, read_all, running
-from tests.waiting import until
+from tests.harness.waiting import until
 
 pytestmark = pytest.mark.usefixtures("others")
 

@@ -25,7 +25,7 @@ from tests.daemon.serve.http.toy import (
     read_all,
     running,
 )
-from tests.waiting import until
+from tests.harness.waiting import until
 
 
 def parts(**more: object) -> Parts:

@@ -9,7 +9,7 @@ import pytest
 
 from checkpoints import Damaged
 from tests.daemon.serve.http.toy import Served, ToyStore, running
-from tests.waiting import until
+from tests.harness.waiting import until
 
 ORIGIN = {"version": "12+7", "base": 12, "records": 1234, "formed": 1230, "watermark": 1_700_000_000_000}
 

@@ -24,8 +24,8 @@ from streams.open import TopicLimits, create_topic, delete_topic, ensure_topic, 
 from streams.poison import parse_dead_letter
 from streams.source import OutRecord
 from tests.daemon.serve.items.objects import DENSE, contents, dense, identity, put, remove
-from tests.kafka.control import create_topic as create_kafka_topic
-from tests.waiting import until
+from tests.harness.kafka.control import create_topic as create_kafka_topic
+from tests.harness.waiting import until
 
 CATALOG = """\
 {"id": "file 1", "x": [1, 1, 2, 3]}

@@ -22,7 +22,7 @@ from streams.open import delete_topic, open_sink, open_source
 from streams.source import OutRecord
 from tests.daemon.serve.items.objects import DENSE, contents, identity
 from tests.daemon.serve.items.test_catalog import numbers
-from tests.waiting import until
+from tests.harness.waiting import until
 
 CONFIG = """
 [stream]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.chromium import ChromiumMissing, browser
 from tests.daemon.serve.page.scene import Scene
+from tests.harness.chromium import ChromiumMissing, browser
 
 
 @pytest.fixture(scope="module")

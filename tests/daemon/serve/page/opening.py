@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.chromium import PATIENCE_MS
+from tests.harness.chromium import PATIENCE_MS
 
 PICTURES = Path(__file__).parents[4] / ".cache" / "page"
 """Where screenshots are left to be looked at."""

@@ -10,7 +10,7 @@ import pytest
 
 from daemon.exits import EX_OK, EX_UNAVAILABLE
 from tests.daemon.serve.test_role import ROOT, Place
-from tests.waiting import until
+from tests.harness.waiting import until
 
 ON = ("--set", "serve.ann=on")
 

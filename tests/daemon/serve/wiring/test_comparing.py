@@ -17,7 +17,7 @@ from daemon.serve.page.answers import CannotAnswer
 from daemon.serve.page.explore import KEPT, PageComparer
 from tests.daemon.client.test_client import DIM, Shop
 from tests.daemon.serve.wiring.test_live import serving
-from tests.waiting import until
+from tests.harness.waiting import until
 
 PATIENCE_S = 30.0
 

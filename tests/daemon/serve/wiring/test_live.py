@@ -16,7 +16,7 @@ from learners.block import DenseBlock
 from learners.maps import SpaceMap
 from learners.maps.space import ViewConfig
 from tests.daemon.client.test_client import DIM, Shop, vectors
-from tests.waiting import until
+from tests.harness.waiting import until
 
 ALIASES = ["stable", "latest"]
 

@@ -1,1 +1,0 @@
-"""A real browser for tests of the page."""

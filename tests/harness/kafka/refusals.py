@@ -1,0 +1,41 @@
+"""What preflight raises, checked for what all its faults have in common."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from streams.address import Address, KafkaSettings
+from streams.errors import StreamError
+from streams.kafka.preflight import preflight
+from tests.harness.kafka.secured import PASSWORD
+
+PROMISED_S = 5.0
+
+
+def fault(path: str, settings: KafkaSettings, topic: str = "clicks", *needs: str) -> tuple[type, str]:
+    """The kind and the words of what preflight raises, which is in time and tells no password."""
+    began = time.monotonic()
+    with pytest.raises(StreamError) as raised:
+        preflight(Address("kafka", path, topic, settings), *(needs or ("read",)))
+    assert time.monotonic() - began < PROMISED_S
+    told = str(raised.value)
+    assert path.split(":", maxsplit=1)[0] in told
+    error: BaseException | None = raised.value
+    while error is not None:  # the causes may be logged as well
+        assert PASSWORD not in f"{error!r}"
+        error = error.__cause__
+    return type(raised.value), told
+
+
+def assert_fault(path: str, settings: KafkaSettings, kind: type, words: str) -> None:
+    found, told = fault(path, settings)
+    assert (found, told) == (kind, told)
+    assert_words(told, words)
+
+
+def assert_words(told: str, words: str) -> None:
+    __tracebackhide__ = True
+    assert re.search(words, told), told

@@ -1,0 +1,138 @@
+"""A learner as a process, whether started as `tripletd learn` or forked from one that has all loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from checkpoints.manifest import Manifest
+from daemon.exits import EX_OK
+from tests.harness.kill.site import Site
+
+START_SECONDS = 120.0
+CATCH_UP_SECONDS = 240.0
+
+
+class Learner(ABC):
+    """A running learner of a site; a context manager that leaves no process behind."""
+
+    pid: int
+
+    def __init__(self, site: Site) -> None:
+        self._log = site.stderr
+        self._log.touch()
+        self._from = self._log.stat().st_size
+
+    def __enter__(self) -> Learner:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+    @property
+    @abstractmethod
+    def running(self) -> bool:
+        """Whether the process is there."""
+
+    @abstractmethod
+    def wait(self, timeout_s: float = START_SECONDS) -> int:
+        """Its exit code; negative for a signal. AssertionError when it does not end in time."""
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL where it still runs, and gone."""
+        if self.running:
+            self.signal(signal.SIGKILL)
+            self.wait()
+
+    def said(self) -> str:
+        """What it wrote to stderr."""
+        with self._log.open("rb") as log:
+            log.seek(self._from)
+            return log.read().decode(errors="replace")
+
+    def frozen(self) -> bool:
+        """Whether it is stopped (SIGSTOP), not merely waiting."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    def url(self) -> str:
+        """Where it serves metrics and health, once it has said so."""
+        wait_until(lambda: '"url"' in self.said(), self)
+        lines = (json.loads(line) for line in self.said().splitlines() if line.startswith("{"))
+        return next(line["url"] for line in lines if "url" in line)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and text of a page."""
+        try:
+            with urllib.request.urlopen(f"{self.url()}/{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        lines = [line.split(" ") for line in self.get("metrics")[1].splitlines()]
+        return sum(float(line[1]) for line in lines if line[0].partition("{")[0] == name)
+
+
+class Process(Learner):
+    """`tripletd learn` as a user starts it."""
+
+    command = "learn"
+
+    def __init__(self, site: Site, *arguments: str, program: Sequence[str] = ("-m", "daemon")) -> None:
+        super().__init__(site)
+        command = [sys.executable, *program, self.command, "--config", str(site.config), *arguments]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        with self._log.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                command, stderr=stderr, stdin=subprocess.DEVNULL, env=environment
+            )
+        self.pid = self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self, timeout_s: float = START_SECONDS) -> int:
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"it did not end within {timeout_s} s: {self.said()}") from None
+
+
+Start = Callable[..., Learner]
+"""Starts a learner: (site, *arguments of `tripletd learn`)."""
+
+
+def wait_until(
+    what: Callable[[], object], learner: Learner | None = None, seconds: float = START_SECONDS
+) -> None:
+    """Wait for a condition; the deadline only keeps a broken test from hanging."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        told = learner.said() if learner else "waited in vain"
+        assert time.monotonic() < deadline, told
+        assert learner is None or learner.running, told
+        time.sleep(0.01)
+
+
+def catch_up(site: Site, start: Start = Process) -> Manifest:
+    """Learn everything that is in the log, uninterrupted; the last version."""
+    with start(site, "--exit-when-caught-up") as learner:
+        assert learner.wait(CATCH_UP_SECONDS) == EX_OK, learner.said()
+    return site.newest()

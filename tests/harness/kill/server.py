@@ -1,0 +1,93 @@
+"""Learners forked from a process that has everything loaded: they start in milliseconds.
+
+`python -m tests.harness.kill.server` reads one JSON order per line and answers each with one line:
+{"fork": "learn" | "judge", ...} with the new process's id, {"wait": id, "seconds": s} with its exit code (or
+"none" when time is up).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import sklearn.preprocessing  # noqa: F401 - what the forks would otherwise each import
+
+from checkpoints.ledger import Ledger
+from checkpoints.local import LocalStore
+from daemon.cli import main
+from daemon.learn import start as role  # noqa: F401
+from learners.oasis import Oasis
+from streams.ids import IdWindow
+from tests.harness.kill.points import Fuse, fused_disk, put_fuse_in
+
+
+def serve() -> None:
+    """Obey orders until stdin ends; then nothing that was forked is left."""
+    Oasis.warm_up()
+    IdWindow(1)
+    alive: set[int] = set()
+    for line in sys.stdin:
+        order = json.loads(line)
+        if "wait" in order:
+            code = wait(order["wait"], order["seconds"])
+            alive -= {order["wait"]} if code is not None else set()
+            print("none" if code is None else code, flush=True)
+            continue
+        child = os.fork()
+        if child == 0:
+            obey(order)
+        alive.add(child)
+        print(child, flush=True)
+    for child in alive:
+        os.kill(child, signal.SIGKILL)
+
+
+def wait(pid: int, seconds: float) -> int | None:
+    """Its exit code, once it has ended; None when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.001)
+
+
+def obey(order: dict[str, Any]) -> None:
+    """Carry out one order and end the process."""
+    code = 1
+    try:
+        stdin = os.open(os.devnull, os.O_RDONLY)
+        said = os.open(order["stderr"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for target, source in ((0, stdin), (1, said), (2, said)):
+            os.dup2(source, target)
+        os.setpgid(0, 0)
+        fuse = Fuse(*order["fuse"]) if order["fuse"] else None
+        if order["fork"] == "judge":
+            assert fuse is not None
+            judge(Path(order["path"]), fuse)
+            code = 0
+        else:
+            if fuse is not None:
+                put_fuse_in(fuse)
+            code = main(["learn", "--config", order["path"], *order["arguments"]])
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def judge(folder: Path, fuse: Fuse) -> None:
+    """One verdict into the ledger."""
+    Ledger(LocalStore(folder, fused_disk(fuse))).append({"kind": "KEEP", "version": 0})
+
+
+if __name__ == "__main__":
+    serve()
