@@ -11,8 +11,25 @@ under way ends with the model it began with, and every answer names its version 
 configuration file in place of the folder, `latest` is followed event by event.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from daemon.client.follow import follow
-from daemon.client.model import Items, Model, Similar
-from daemon.replica.model import NotServing
+
+if TYPE_CHECKING:
+    from daemon.client.model import Items, Model, Similar
+    from daemon.replica.model import NotServing
 
 __all__ = ["Items", "Model", "NotServing", "Similar", "follow"]
+
+
+def __getattr__(name: str) -> Any:
+    """The other names, imported when they are first used: to import `follow` loads next to nothing."""
+    if name == "NotServing":
+        from daemon.replica.model import NotServing
+
+        return NotServing
+    if name in __all__:
+        from daemon.client import model
+
+        return getattr(model, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,21 +1,18 @@
-"""Beginning to follow: from a checkpoint folder alone, or by the learner's configuration."""
+"""Beginning to follow: from a checkpoint folder alone, or by the learner's configuration.
+
+What it takes to follow is imported by the first call, so that a program that only may follow starts at once.
+"""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import structlog
-
-from checkpoints import VersionStore
-from checkpoints.errors import CheckpointError
-from daemon.client.model import Model
-from daemon.config import Config, load_config
-from daemon.config.schema import ServingConfig
-from daemon.replica.model import NotServing
-from daemon.replica.settings import VersionSource, read_space, step_log_of
-from daemon.versions.restore import DERIVED
-from daemon.versions.storage import open_existing
+if TYPE_CHECKING:
+    from checkpoints import VersionStore
+    from daemon.client.model import Model
+    from daemon.config.schema import Config, ServingConfig
 
 LOOK_S = 0.05
 """Between two looks while waiting for a first answer."""
@@ -29,6 +26,11 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
     itself, and where the steps are that `latest` is followed by. wait_s: longest wait for a first answer.
     Raises UserError where the place cannot be used, NotServing with the reason when the time is over.
     """
+    from daemon.client.model import Model
+    from daemon.replica.model import NotServing
+    from daemon.replica.settings import VersionSource, read_space, step_log_of
+    from daemon.versions.storage import open_existing
+
     _log_as_libraries_do()
     deadline = time.monotonic() + wait_s
     config = _config(Path(place))
@@ -61,6 +63,8 @@ def _log_as_libraries_do() -> None:
 
     A program that has configured structlog gets them its own way.
     """
+    import structlog
+
     if not structlog.is_configured():
         structlog.configure(
             processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
@@ -70,12 +74,20 @@ def _log_as_libraries_do() -> None:
 
 
 def _config(place: Path) -> Config | None:
-    return load_config(place, {}) if place.is_file() else None
+    if not place.is_file():
+        return None
+    from daemon.config import load_config
+
+    return load_config(place, {})
 
 
 def _settings(versions: VersionStore) -> ServingConfig:
     """[serving] as the validator has it, by the newest form that it put beside a version; else the
     defaults."""
+    from checkpoints.errors import CheckpointError
+    from daemon.config.schema import ServingConfig
+    from daemon.versions.restore import DERIVED
+
     for number in reversed(versions.versions()):
         try:
             meta = versions.attached_meta(number, DERIVED)

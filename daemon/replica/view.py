@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from daemon.replica.model import ModelId
@@ -35,37 +35,35 @@ class View:
     form: ServedForm
     formed: int
     prepared: Any = None
+    search: FoldingForm = field(init=False, repr=False)
+    """What items are searched by: the form itself where it folds, else the cosine of their mapped vectors."""
+    rescored: bool = field(init=False, repr=False)
+    """Whether what a search finds is a shortlist, of which `form.scores` makes the answer: the form does not
+    fold."""
+    normalised: bool = field(init=False, repr=False)
+    """Whether a search divides by sqrt(S(q, q) S(p, p))."""
+    by_distance: bool = field(init=False, repr=False)
+    """Whether a search ranks by minus a distance: see `learners.forms.quadratic.by_distance`."""
+    has_terms: bool = field(init=False, repr=False)
+    """Whether a search needs a number of each item besides its inner product with a folded query."""
+
+    def __post_init__(self) -> None:
+        """Ask the form once what every request needs to know of it."""
+        search = search_form(self.form)
+        known = {
+            "search": search,
+            "rescored": not folds(self.form),
+            "normalised": search.normalised,
+            "by_distance": by_distance(search),
+            "has_terms": has_terms(search),
+        }
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
 
     @property
     def dim(self) -> int:
         """Dimension of the mapped vectors."""
         return self.form.dim
-
-    @property
-    def rescored(self) -> bool:
-        """Whether what a search finds is a shortlist, of which `form.scores` makes the answer: where the form
-        does not fold. Items are then searched by the cosine of their mapped vectors."""
-        return not folds(self.form)
-
-    @property
-    def search(self) -> FoldingForm:
-        """What items are searched by: the form itself where it folds."""
-        return search_form(self.form)
-
-    @property
-    def normalised(self) -> bool:
-        """Whether a search divides by sqrt(S(q, q) S(p, p))."""
-        return self.search.normalised
-
-    @property
-    def by_distance(self) -> bool:
-        """Whether a search ranks by minus a distance: see `learners.forms.quadratic.by_distance`."""
-        return by_distance(self.search)
-
-    @property
-    def has_terms(self) -> bool:
-        """Whether a search needs a number of each item beside its inner product with a folded query."""
-        return has_terms(self.search)
 
     def terms(self, self_scores: Float32s) -> Float32s:
         """Those numbers, float32 [n], of the self scores of items: 1 / norm to multiply with where
