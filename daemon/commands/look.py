@@ -115,8 +115,7 @@ def _running(role: str, page: Mapping[str, float]) -> str:
     return f"running, {page.get('tripletd_judged_versions_total', 0):.0f} versions judged since its start"
 
 
-_HEIGHT = 7
-_LABEL = 7
+_HEIGHT = 10
 _CHARTS = 3
 """Charts on one screen; the picture and the CSV hold every measure."""
 
@@ -175,11 +174,11 @@ def _print_curves(found: Curves) -> None:
     from rich.text import Text
 
     terminal = console()
-    width = max(20, min(terminal.width, 100) - _LABEL - 2)
+    width = max(30, min(terminal.width, 100))
     for kind in [kind for kind in found.drawn() if found.current.series(kind).events][:_CHARTS]:
         terminal.print(_chart(found, kind, width))
     legend = Text()
-    legend.append("⣀⣀ ", style="cyan").append("versions   ").append("⣀ ⣀ ", style="dim").append("version 0")
+    legend.append("─●─ ", style="cyan").append("versions   ").append("••• ", style="dim").append("version 0")
     best = found.best_point()
     if best is not None:
         legend.append(f"   best: version {best.version} after {best.events:,} events", style="green")
@@ -191,27 +190,13 @@ def _print_curves(found: Curves) -> None:
 def _chart(found: Curves, kind: str, width: int) -> Text:
     from rich.text import Text
 
-    from daemon.look.charts import draw
+    from daemon.look.charts import terminal_chart
     from daemon.look.curves import LOSS_TITLE, TITLES
 
-    line = found.current.series(kind)
-    events = line.events
-    chart = draw(events, line.values, line.reference, width, _HEIGHT)
-    title = TITLES.get(kind, LOSS_TITLE)
-    text = Text(title, style="bold")
-    change = _change(found, kind)
-    fits = len(title) + 2 + len(change) <= width + _LABEL + 1
-    text.append(f"{'  ' if fits else chr(10)}{change}\n", style="not bold")
-    for number, row in enumerate(chart.rows):
-        label = {0: measure(chart.high), _HEIGHT - 1: measure(chart.low)}.get(number, "")
-        text.append(f"{label:>{_LABEL - 1}} ", style="not bold dim").append("│", style="not bold dim")
-        for column, cell in enumerate(row):
-            text.append(cell, style="not bold cyan" if chart.line[number, column] else "not bold dim")
-        text.append("\n")
-    first, last = f"{events[0]:,}", f"{events[-1]:,} events"
-    text.append(" " * _LABEL + "└" + "─" * width + "\n", style="not bold dim")
-    text.append(" " * (_LABEL + 1) + first + last.rjust(width - len(first)) + "\n", style="not bold dim")
-    return text
+    title, change = TITLES.get(kind, LOSS_TITLE), _change(found, kind)
+    gap = "  " if len(title) + 2 + len(change) <= width else "\n"
+    head = Text().append(title, style="bold").append(f"{gap}{change}\n")
+    return head.append_text(Text.from_ansi(terminal_chart(found.current.series(kind), width, _HEIGHT)))
 
 
 def _change(found: Curves, kind: str) -> str:

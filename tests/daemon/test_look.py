@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+
 from checkpoints import LedgerEntry
-from daemon.look.charts import draw
+from daemon.look.charts import terminal_chart
+from daemon.look.curves import CurveSeries
 from daemon.look.overview import summary
 from daemon.look.status import dropped, lags
 from daemon.text import ago, measure, number_runs, size, span
@@ -31,25 +34,26 @@ def test_records_that_are_gone_unlearned_are_told() -> None:
     assert "--accept-gap" in told
 
 
+def chart(events: list[int], values: list[float], before: list[float | None], width: int = 40) -> list[str]:
+    series = CurveSeries(list(range(len(events))), events, values, before, [None] * len(events))
+    return Text.from_ansi(terminal_chart(series, width, 9)).plain.splitlines()
+
+
 def test_the_chart_rises_where_the_values_rise() -> None:
-    chart = draw([0.0, 10.0], [0.0, 1.0], [0.0, None], width=10, height=4)
-    assert len(chart.rows) == 4
-    assert {len(row) for row in chart.rows} == {10}
-    assert chart.line[3, 0]
-    assert chart.line[0, 9]
-    assert not chart.line[0, 0]
-    assert not chart.line[3, 9]
+    rows = chart([0, 5000, 10_000], [0.1, 0.2, 0.4], [0.1, 0.1, None])
+    assert (len(rows), max(map(len, rows))) == (9, 40)
+    assert rows[0].startswith("0.400┤")
+    assert rows[0].rstrip().endswith("●")  # a dot at each version
+    assert rows[6].startswith("0.100┤●")
+    assert sum(row.count("●") for row in rows) == 3
+    assert "•••" in rows[6]  # version 0 beside it
+    assert (rows[-1].split()[0], rows[-1].rstrip().endswith("10,000 events")) == ("0", True)
 
 
-def test_the_chart_shows_the_reference_apart_from_the_line() -> None:
-    chart = draw([0.0, 10.0], [1.0, 1.0], [0.0, 0.0], width=10, height=4)
-    assert chart.line[0].all()
-    assert chart.reference[3].any()
-    assert not (chart.line & chart.reference).any()
-
-
-def test_one_point_is_a_chart_too() -> None:
-    assert draw([5.0], [0.3], [None], width=8, height=2).line.sum() == 1
+def test_one_point_and_a_level_line_are_charts_too() -> None:
+    assert sum(row.count("●") for row in chart([5], [0.3], [None])) == 1
+    assert sum(row.count("●") for row in chart([0, 9], [0.3, 0.3], [0.3, 0.3])) == 2
+    assert not any("●" in row for row in chart(list(range(50)), [0.5] * 50, [None] * 50))  # too many for dots
 
 
 def test_numbers_as_people_read_them() -> None:

@@ -117,6 +117,7 @@ def test_what_is_being_started_is_noted_before_the_demo_ends(number: signal.Sign
     assert noted == ["started"]
 
 
+@pytest.mark.timeout(600)  # processes of its own, whose kernels may have to be compiled first
 def test_a_demo_that_runs_out_of_time_draws_what_it_has_and_keeps_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
