@@ -89,3 +89,17 @@ def test_the_learners_in_a_few_lines() -> None:
     )
     assert isinstance(names["form"], ServingForm)
     assert names["scores"].shape == (2, 5)
+
+
+def test_an_export_ranks_as_the_server_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    chance = np.random.default_rng(1)
+    items = chance.standard_normal((40, 6)).astype(np.float32)
+    W = (np.eye(6) + 0.4 * chance.standard_normal((6, 6))).astype(np.float32)
+    values, vectors = np.linalg.eigh((W + W.T) / 2)
+    A = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    np.save("A.npy", A.astype(np.float32))
+    np.save("items.npy", (items @ A.T).astype(np.float32))
+    rows = run("docs/choosing-a-learner.md", "A.npy")["rows"]
+    served = ServingForm.from_matrix(W).scores(items, items)
+    np.testing.assert_allclose(rows @ rows.T, served, atol=1e-4)
