@@ -17,7 +17,7 @@ from daemon.client.follow import follow
 
 if TYPE_CHECKING:
     from daemon.client.model import Items, Model, Similar
-    from daemon.replica.model import NotServing
+    from daemon.replica.view import NotServing
 
 __all__ = ["Items", "Model", "NotServing", "Similar", "follow"]
 
@@ -25,7 +25,7 @@ __all__ = ["Items", "Model", "NotServing", "Similar", "follow"]
 def __getattr__(name: str) -> Any:
     """The other names, imported when they are first used: to import `follow` loads next to nothing."""
     if name == "NotServing":
-        from daemon.replica.model import NotServing
+        from daemon.replica.view import NotServing
 
         return NotServing
     if name in __all__:

@@ -27,8 +27,8 @@ def follow(place: str | Path, alias: str = "stable", *, wait_s: float = 30.0) ->
     Raises UserError where the place cannot be used, NotServing with the reason when the time is over.
     """
     from daemon.client.model import Model
-    from daemon.replica.model import NotServing
     from daemon.replica.settings import VersionSource, read_space, step_log_of
+    from daemon.replica.view import NotServing
     from daemon.versions.storage import open_existing
 
     _log_as_libraries_do()

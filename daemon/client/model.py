@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 from daemon.replica.keys import KeyModels, SeenVerdicts
-from daemon.replica.model import ModelId, ReplicaStatus
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Hooks, OpenStepLog, VersionSource
-from daemon.replica.view import View
+from daemon.replica.view import ModelId, ReplicaStatus, View
 from daemon.versions.forms import KeyedForm
 from learners.block import Block, Float32s, against, as_block
 from learners.forms.quadratic import apply_terms, featured

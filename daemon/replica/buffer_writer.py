@@ -15,10 +15,9 @@ from checkpoints.encoding import array_digest
 from checkpoints.manifest import Manifest
 from daemon.replica.buffers import LeftRight, ModelBuffer, trained_number
 from daemon.replica.loading import LoadedState, VersionRejected, load_form, load_state
-from daemon.replica.model import ModelId
 from daemon.replica.refine import RefineResult
 from daemon.replica.settings import Hooks, VersionSource
-from daemon.replica.view import View
+from daemon.replica.view import ModelId, View
 from daemon.versions.algorithms import state_digest
 from learners.forms.quadratic import ServedForm
 from learners.steps import Steps

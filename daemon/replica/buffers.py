@@ -20,8 +20,7 @@ import numpy as np
 
 from daemon.replica.form_updates import FormUpdater
 from daemon.replica.loading import Arrays, BufferArrays, LoadedState, VersionRejected
-from daemon.replica.model import ModelId
-from daemon.replica.view import View
+from daemon.replica.view import ModelId, View
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.errors import LearnerError
 from learners.forms.quadratic import ServedForm

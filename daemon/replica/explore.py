@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from daemon.replica.buffers import ModelBuffer
 from daemon.replica.form_updates import form_updater_of
 from daemon.replica.loading import Arrays, BufferArrays, VersionRejected, load_form, load_state
-from daemon.replica.model import NotServing
 from daemon.replica.settings import Hooks, VersionSource
-from daemon.replica.view import View
+from daemon.replica.view import NotServing, View
 
 HOOKS = Hooks()
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from daemon.config.schema import ServingConfig
 from daemon.replica.loading import BufferArrays
-from daemon.replica.model import ModelSpace
+from daemon.replica.view import ModelSpace
 from daemon.versions.algorithms import algorithm_of
 from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind, power_of
 from learners.forms.carried import CarriedForm, Tangent

@@ -19,8 +19,8 @@ from checkpoints.errors import CheckpointError, Damaged
 from checkpoints.manifest import ArraySpec, Manifest
 from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
-from daemon.replica.model import ModelSpace
 from daemon.replica.settings import VersionSource
+from daemon.replica.view import ModelSpace
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
 from daemon.versions.contents import records_of
 from daemon.versions.forms import CARRIED

@@ -13,9 +13,8 @@ import structlog
 from daemon.replica.buffers import LeftRight, ModelBuffer, copied, trained_number
 from daemon.replica.form_updates import FormUpdater
 from daemon.replica.loading import Arrays
-from daemon.replica.model import CarryError
 from daemon.replica.settings import FollowSettings, Hooks
-from daemon.replica.view import View
+from daemon.replica.view import CarryError, View
 from daemon.runtime.background import give_way
 from learners.block import Block, Float32s
 from learners.forms.carried import CarriedError, carried_error

@@ -25,12 +25,11 @@ from daemon.replica.choose import Keep, Load, ServedVersion, StoreListing, choos
 from daemon.replica.form_updates import form_updater_of
 from daemon.replica.line import REASONS, Lost
 from daemon.replica.loading import BufferArrays, RejectedVersions, VersionRejected, state_room
-from daemon.replica.model import CarryError, ModelId, NotServing, ReplicaStatus
 from daemon.replica.refine import NICE, Refiner, RefineResult
 from daemon.replica.settings import Flip, FollowSettings, Hooks, OpenStepLog, VersionSource
 from daemon.replica.step_applier import NO_TIMES, OnFlip, StepApplier
 from daemon.replica.steplog_reader import StepLogReader
-from daemon.replica.view import View
+from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
 from daemon.runtime.background import give_way
 from daemon.versions.contents import records_of
 

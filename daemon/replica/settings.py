@@ -14,8 +14,7 @@ from checkpoints.errors import CheckpointError, Report
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config, ServingConfig
-from daemon.replica.model import ModelId, ModelSpace
-from daemon.replica.view import View
+from daemon.replica.view import ModelId, ModelSpace, View
 from daemon.versions.algorithms import by_steps, columns_of
 from daemon.versions.restore import read_map
 from learners.block import Block

@@ -12,8 +12,8 @@ from checkpoints.manifest import Manifest
 from daemon.objects import as_block
 from daemon.replica.buffer_writer import DoubleBufferWriter
 from daemon.replica.line import Apply, Lost, Relabel
-from daemon.replica.model import ModelId
 from daemon.replica.steplog_reader import StepLogReader
+from daemon.replica.view import ModelId
 from daemon.versions.contents import records_of
 from learners.block import Block, TripletBatch
 from learners.errors import LearnerError

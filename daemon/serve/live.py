@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import structlog
@@ -17,11 +18,12 @@ from checkpoints import Ledger, VersionStore
 from daemon.config.schema import Config
 from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts
-from daemon.replica.model import ModelSpace, ReplicaStatus
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space, step_log_of
+from daemon.replica.view import ModelSpace, ReplicaStatus
 from daemon.serve.freshness import Freshness
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog, build_catalog
+from daemon.serve.items.queries import resolve
 from daemon.serve.query import AnsweringModel, Answers, Query, QueryError
 from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
 from learners.maps import FittedSpaceMap
@@ -124,8 +126,8 @@ class Live:
         verdicts = SeenVerdicts()
         searcher = Searcher(
             replicas,
-            catalog.snapshot,
-            catalog.lookup,
+            lambda: catalog.current,
+            partial(resolve, space=catalog.space, fitted=catalog.fitted),
             ann,
             self._guarded,
             shortlist=serve.shortlist,

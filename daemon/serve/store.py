@@ -10,7 +10,7 @@ from checkpoints import Ledger, VersionStore
 from daemon.look.overview import VersionRow, read_all, version_rows
 from daemon.models.actions import AliasMove, pin, promote, rollback, unpin
 from daemon.models.gc import gc
-from daemon.replica.model import ReplicaStatus
+from daemon.replica.view import ReplicaStatus
 
 BY = "HTTP"
 """Who moved an alias, in the ledger's words."""

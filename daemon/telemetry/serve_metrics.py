@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from daemon.replica.model import ReplicaStatus
+from daemon.replica.view import ReplicaStatus
 from daemon.telemetry.build import add_build_info
 from daemon.telemetry.histogram import ArrayHistograms
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from daemon.replica.model import ModelId
-from daemon.replica.view import View
+from daemon.replica.view import ModelId, View
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
 from daemon.serve.items.snapshot import Rows

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from daemon.replica.model import CarryError, ModelId, ReplicaStatus
+from daemon.replica.view import CarryError, ModelId, ReplicaStatus
 from daemon.serve.http.metrics import HttpMetrics
 from daemon.telemetry import LearnMetrics, ServeMetrics, ValidateMetrics
 from daemon.telemetry.learn_metrics import StepLogMetrics

@@ -125,8 +125,8 @@ REPLICA_AND_SERVE = (
 )
 
 HTTP = (
-    _m("http.parameter-twice", "def _from_parameters(", "if count > 1:", "if count > 2:", SIMILAR, ("def from_address(", "if count > 1:", "if count > 2:")),
-    _m("http.unknown-parameter", "def _from_parameters(", "if name not in (\"id\", \"k\", \"key\", \"alias\"):", "if False:", SIMILAR, ("def from_address(", "if name not in names:", "if False:")),
+    _m("http.parameter-twice", "def _from_parameters(", "if count > 1:", "if count > 2:", SIMILAR, ("def of_address(", "if count > 1:", "if count > 2:")),
+    _m("http.unknown-parameter", "def _from_parameters(", "if name not in (\"id\", \"k\", \"key\", \"alias\"):", "if False:", SIMILAR, ("def of_address(", "if name not in known:", "if False:")),
     _m("http.status-of-bug", "def _bug(self", "500, \"bug\"", "400, \"bug\"", "daemon/serve/http"),
     _m("http.bug-not-counted", "def _bug(self", "self._metrics.bugs.inc()", "pass", "daemon/serve/http"),
     _m("http.aside-slot-free", "def _start(self, function", "self._turn.release()", "pass", "daemon/serve/http/test_aside.py"),

@@ -11,11 +11,12 @@ from starlette.responses import Response
 
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError, as_user_error
 from daemon.models.decide import MoveRefused as NotMoved
-from daemon.serve.http.schemas import MARKS
 from daemon.serve.query import QueryError
 
 JSON = "application/json"
 RETRY_AFTER_S = 1
+DENSE, SPARSE, NUMBER, NAME = MARKS = ("<dense>", "<sparse>", "<number>", "<name>")
+"""In the places of errors, which form a value was read as; not part of a field's name."""
 _LONGEST = 200
 _MOST_ERRORS = 1000
 _SHAPES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}

@@ -47,7 +47,7 @@ class Operation:
     summary: str
     answer: type[BaseModel] | str | None = None
     body: type[BaseModel] | None = None
-    parameters: type[schemas.SimilarRequest] | None = None
+    parameters: type[schemas.Request] | None = None
     errors: tuple[int, ...] = _ANY
     token: bool = False
 
@@ -146,7 +146,7 @@ def _describe(operation: Operation, models: Mapping[str, Any]) -> dict[str, Any]
     return described
 
 
-def _parameters(model: type[schemas.SimilarRequest], models: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _parameters(model: type[schemas.Request], models: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Those of the address, with the schemas that the fields have in a body; left out means not given."""
     described = []
     for name, required in model.IN_ADDRESS.items():

@@ -1,12 +1,9 @@
-"""Reading a request: its body, bounded in size and time, alone and together with all others; and the
-parameters of its address. Both are checked by the same models, from which the OpenAPI document is made too.
-"""
+"""Reading the body of a request: bounded in size and time, alone and together with all others."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -17,25 +14,6 @@ from daemon.serve.http.errors import RETRY_AFTER_S, Problem, from_validation
 from daemon.serve.http.metrics import HttpLimits, HttpMetrics
 
 AnyRequest = TypeVar("AnyRequest", bound=BaseModel)
-
-
-def from_address(request: Request, model: type[AnyRequest], names: Collection[str] = ()) -> AnyRequest:
-    """The parameters of the address as `model`. Raises Problem 422 naming the parameter.
-
-    names: the only ones there may be, each once; without them the model decides what it ignores.
-    """
-    pairs = request.query_params.multi_items()
-    if names:
-        for name, count in Counter(name for name, _ in pairs).items():
-            if name not in names:
-                known = f"{', '.join(names)} are known"
-                raise Problem(422, "unknown_field", "unknown parameter", name[:80], known)
-            if count > 1:
-                raise Problem(422, "bad_value", f"{name} is given {count} times", name, "give it once")
-    try:
-        return model.model_validate_strings(dict(pairs), strict=False)
-    except ValidationError as error:
-        raise from_validation(error) from None
 
 
 class RequestBodies:

@@ -7,25 +7,52 @@ settings (how large k may be) is checked in `similar.py`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+from starlette.datastructures import QueryParams
 
+from daemon.serve.http.errors import DENSE, NAME, NUMBER, SPARSE, Problem, from_validation
 from streams.limits import MAX_INDEX, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_TEXT_BYTES
 
 MAX_LIST = 10_000
 """Entries of a list of ids or queries; serve.batch_max allows no more queries either."""
 MAX_VECTOR = 262_144
 """Numbers in one vector: as many as the largest event (1 MiB) has room for."""
-_DENSE, _SPARSE, NUMBER, NAME = MARKS = ("<dense>", "<sparse>", "<number>", "<name>")
-"""In the places of errors, which form a value was read as; not part of a field's name."""
 
 
 class Request(BaseModel):
-    """What is sent to us."""
+    """What clients send."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    IN_ADDRESS: ClassVar[Mapping[str, bool]] = {}
+    """The fields that may be parameters of an address, each once, with whether it must be there."""
+
+    @classmethod
+    def of_address(cls, parameters: QueryParams) -> Self:
+        """The request that the parameters of an address make. Raises Problem 422 naming the parameter."""
+        pairs, known = parameters.multi_items(), cls.IN_ADDRESS
+        for name, count in Counter(name for name, _ in pairs if known).items():
+            if name not in known:
+                message = f"{', '.join(known)} are known"
+                raise Problem(422, "unknown_field", "unknown parameter", name[:80], message)
+            if count > 1:
+                raise Problem(422, "bad_value", f"{name} is given {count} times", name, "give it once")
+        try:
+            return cls.model_validate_strings(dict(pairs), strict=False)
+        except ValidationError as error:
+            raise from_validation(error) from None
 
 
 class Answer(BaseModel):
@@ -68,12 +95,12 @@ class SparseNumbers(Request):
 
 
 def _form(raw: Any) -> str:
-    return _SPARSE if isinstance(raw, dict | SparseNumbers) else _DENSE
+    return SPARSE if isinstance(raw, dict | SparseNumbers) else DENSE
 
 
 Numbers = Annotated[
-    Annotated[list[float], Field(min_length=1, max_length=MAX_VECTOR, fail_fast=True), Tag(_DENSE)]
-    | Annotated[SparseNumbers, Tag(_SPARSE)],
+    Annotated[list[float], Field(min_length=1, max_length=MAX_VECTOR, fail_fast=True), Tag(DENSE)]
+    | Annotated[SparseNumbers, Tag(SPARSE)],
     Discriminator(_form),
 ]
 """A vector: a list of numbers, or a sparse one."""
@@ -111,7 +138,6 @@ class SimilarRequest(Question):
     """Body of POST /v1/similar, and the parameters of GET."""
 
     IN_ADDRESS: ClassVar[Mapping[str, bool]] = {"id": True, "k": False, "key": False, "alias": False}
-    """The fields that GET takes, each with whether it must be given."""
 
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from daemon.serve.http.batching import Batcher
 from daemon.serve.http.errors import JSON, Problem, from_refusal
 from daemon.serve.http.metrics import HttpLimits
-from daemon.serve.http.request import RequestBodies, from_address
+from daemon.serve.http.request import RequestBodies
 from daemon.serve.http.schemas import BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
 from daemon.serve.query import AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
 
@@ -94,7 +94,7 @@ class SimilarEndpoints:
     async def single(self, request: Request) -> Response:
         """GET /v1/similar?id=&k=&key=&alias= and POST /v1/similar"""
         if request.method != "POST":
-            return await self._answer(from_address(request, SimilarRequest, SimilarRequest.IN_ADDRESS))
+            return await self._answer(SimilarRequest.of_address(request.query_params))
         async with self._bodies.read(request, SimilarRequest) as wanted:
             return await self._answer(wanted)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -15,11 +15,8 @@ from daemon.objects import space_of
 from daemon.serve.items.decoding import ItemDecoder, catalog_rows
 from daemon.serve.items.display import DisplayFile, load_display
 from daemon.serve.items.index import ItemIndex, Sizes
-from daemon.serve.items.queries import resolve
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.items.topic import LOOK_SECONDS, ItemDeadLetters, ItemTopic
-from daemon.serve.query import Query, QueryError
-from learners.block import Block
 from learners.maps import FittedSpaceMap
 from streams.catalog import load_catalog
 from streams.event import SpaceSpec
@@ -98,7 +95,8 @@ class ServingCatalog:
         self._making = making
         self._following = following
         self._index = making()
-        self._snapshot = self._index.snapshot
+        self.current = self._index.snapshot
+        """The newest snapshot: one reference, whole, and immutable for as long as it is held."""
         self._listeners: list[OnSnapshot] = []
         self._puts = self._removes = 0
         self._rest_until = self._note_at = 0.0
@@ -108,16 +106,8 @@ class ServingCatalog:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tripletd-items", daemon=True)
 
-    def snapshot(self) -> IndexSnapshot:
-        """The newest snapshot: one reference, whole, and immutable for as long as it is held."""
-        return self._snapshot
-
-    def lookup(self, queries: Sequence[Query], snapshot: IndexSnapshot) -> list[Block | QueryError]:
-        """The mapped vector of each query, or why it has none (see `queries.resolve`)."""
-        return resolve(queries, snapshot, self.space, self.fitted)
-
     def listen(self, callback: OnSnapshot) -> None:
-        """Call `callback` with every new snapshot, in the indexing thread, after `snapshot()` gives it.
+        """Call `callback` with every new snapshot, in the indexing thread, after it has become `current`.
 
         A slow listener delays the catalog, not its readers; one that raises is logged and called again the
         next time.
@@ -130,7 +120,7 @@ class ServingCatalog:
 
     def status(self) -> CatalogStatus:
         """How it stands; cheap."""
-        snapshot, following = self._snapshot, self._following
+        snapshot, following = self.current, self._following
         topic = following.topic if following else None
         ready = self._ready
         trouble = self._bug or (topic.trouble if topic else None)
@@ -238,10 +228,10 @@ class ServingCatalog:
 
     def _publish(self) -> None:
         snapshot = self._index.snapshot
-        if snapshot is self._snapshot or (self._anew and not self._caught_up()):
+        if snapshot is self.current or (self._anew and not self._caught_up()):
             return
         self._anew = False
-        self._snapshot = snapshot
+        self.current = snapshot
         for callback in self._listeners:
             try:
                 callback(snapshot)

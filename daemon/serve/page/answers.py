@@ -7,10 +7,11 @@ from hashlib import blake2b
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 from starlette.requests import Request
 from starlette.responses import Response
 
+from daemon.serve.http import schemas
 from daemon.serve.http.errors import JSON, Problem
 
 LOOK_AGAIN_S = 2
@@ -30,10 +31,10 @@ _STATUS = {
 }
 
 
-class Asked(BaseModel):
+class Asked(schemas.Request):
     """Parameters of a request for data; the page may send others, such as those of a later release."""
 
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(extra="ignore")
 
 
 class CannotAnswer(Problem):

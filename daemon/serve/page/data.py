@@ -21,7 +21,6 @@ from daemon.look.charts import to_csv
 from daemon.look.curves import LOSS_TITLE, TITLES, CurveLine, CurveReader, Curves, Point
 from daemon.look.overview import Readable, VersionRow, read_all, version_rows
 from daemon.serve.http.errors import JSON, Problem
-from daemon.serve.http.request import from_address
 from daemon.serve.page.answers import Asked, CannotAnswer, answer, answer_json, json_of
 from daemon.serve.page.explore import NearestObjects
 from daemon.serve.page.objects import ShownObject, kind_of
@@ -304,17 +303,17 @@ class PageData:
 
     def series(self, request: Request) -> Response:
         """Live numbers of the newest hour; `after` leaves out what the browser has."""
-        asked = from_address(request, SeriesAsked)
+        asked = SeriesAsked.of_address(request.query_params)
         return answer_json(request, asdict(self._sources.series.after(asked.after)))
 
     def versions(self, request: Request) -> Response:
         """Versions below `before`, newest first, at most `limit`; verdicts and moves of aliases."""
-        asked = from_address(request, VersionsAsked)
+        asked = VersionsAsked.of_address(request.query_params)
         return answer_json(request, versions_data(self._history.get(), asked.before, asked.limit))
 
     def keys(self, request: Request) -> Response:
         """The models of single keys with their verdicts, at most `limit`; `model` is null without any."""
-        most = from_address(request, KeysAsked).limit
+        most = KeysAsked.of_address(request.query_params).limit
         found = self._sources.keys()
         if found is None:
             return answer_json(request, {"model": None, "slots": 0, "used": 0, "keys": [], "more": 0})
@@ -324,13 +323,13 @@ class PageData:
 
     def objects(self, request: Request) -> Response:
         """Objects whose id or text contains `text`, at most `limit`; random ones without it."""
-        asked = from_address(request, ObjectsAsked)
+        asked = ObjectsAsked.of_address(request.query_params)
         found = self._sources.objects.some(asked.text, asked.limit)
         return answer_json(request, {"objects": [asdict(one) for one in found]})
 
     def explore(self, request: Request) -> Response:
         """The nearest objects of `id` (by the models of `key`) under `left` and `right`, and what moved."""
-        asked = from_address(request, ExploreAsked)
+        asked = ExploreAsked.of_address(request.query_params)
         sides = [asked.left, asked.right]
         found = [self._side(side, asked.id, asked.k, asked.key or None) for side in sides]
         hits = [one.hits if isinstance(one, NearestObjects) else () for one in found]
@@ -351,7 +350,7 @@ class PageData:
 
     def diff(self, request: Request) -> Response:
         """What changed from `left` to `right`, aliases or versions; 202 while it is made: ask again."""
-        asked = from_address(request, DiffAsked)
+        asked = DiffAsked.of_address(request.query_params)
         before, after = self._number(asked.left, "left"), self._number(asked.right, "right")
         if before == after:
             message = f"both are version {before}: name another one"
@@ -368,7 +367,7 @@ class PageData:
 
     def image(self, request: Request) -> Response:
         """The picture of the object `id`."""
-        body = self._sources.objects.image(from_address(request, ImageAsked).id)
+        body = self._sources.objects.image(ImageAsked.of_address(request.query_params).id)
         kind = None if body is None else kind_of(body)
         if body is None or kind is None:
             raise Problem(404, "no_image", "this object has no picture that is shown", "id")

@@ -18,8 +18,7 @@ from daemon.exits import UserError
 from daemon.look.overview import KeyRow, key_rows
 from daemon.models.compare import CompareOptions, diff_of, form_of_key, matrix_of, what_is_compared
 from daemon.models.diff import Diff, K, Queries, moved_queries
-from daemon.replica.model import NotServing
-from daemon.replica.view import View
+from daemon.replica.view import NotServing, View
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
 from daemon.serve.live import Live, OpenedServing
 from daemon.serve.page.answers import CannotAnswer
@@ -181,7 +180,7 @@ class PageComparer:
 
 def _queries(opened: OpenedServing, old: View, new: View) -> Queries | None:
     """How the nearest objects of a sample of what is served moved; None where nothing is served."""
-    snapshot = opened.catalog.snapshot()
+    snapshot = opened.catalog.current
     ids = sorted(sample_ids(snapshot, ASKED.queries, random.Random(ASKED.seed)))  # noqa: S311  no secret
     if not ids:
         return None

@@ -196,7 +196,7 @@ class PageObjects:
 
     def _snapshot(self) -> IndexSnapshot | None:
         opened = self._live.opened
-        return None if opened is None else opened.catalog.snapshot()
+        return None if opened is None else opened.catalog.current
 
     def _shown(self, snapshot: IndexSnapshot, object_id: str) -> ShownObject:
         display = snapshot.display(object_id) or Display()

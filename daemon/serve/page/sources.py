@@ -13,7 +13,7 @@ from checkpoints import Ledger, VersionStore
 from daemon.config.schema import Config
 from daemon.look.live import BUCKETS, Reading, is_role, live_metrics, not_ready, parsed
 from daemon.look.series import Series, Target
-from daemon.replica.model import ReplicaStatus
+from daemon.replica.view import ReplicaStatus
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
 from daemon.serve.live import Live
 from daemon.serve.page.explore import KeysShown, PageComparer, PageExplorer, keys_shown

@@ -12,7 +12,8 @@ from daemon.replica.keys import HOLD_S, HeldModel, KeyModels
 from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import OWN, VERSION_0, KeyChoice, QueryError
-from daemon.serve.retrieve.norms import Norms, Preparer
+from daemon.serve.retrieve.norms import Preparer
+from daemon.serve.retrieve.part import Norms
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts
 

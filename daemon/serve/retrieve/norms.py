@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -21,6 +21,7 @@ from daemon.serve.retrieve.part import (
     AnnSettings,
     GuardResult,
     Indexed,
+    Norms,
     ReadyPart,
     choose_width,
     folded_queries,
@@ -106,25 +107,6 @@ def _gathered_features(part: IndexPart, before: Mapping[int, ReadyPart]) -> Floa
 
 SLICE = 1 << 16
 """Rows whose norms are computed at once, so that what it takes on the way stays small."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Norms:
-    """What `prepare` makes of a view: every part of `snapshot` by serial, for the form made at `formed`."""
-
-    formed: int
-    snapshot: IndexSnapshot
-    parts: Mapping[int, ReadyPart]
-
-    def cover(self, snapshot: IndexSnapshot) -> bool:
-        """Whether every part of the snapshot is ready."""
-        return all(part.serial in self.parts for part in snapshot.parts)
-
-    def within(self, snapshot: IndexSnapshot) -> Norms:
-        """Those of parts that the snapshot has too."""
-        serials = {part.serial for part in snapshot.parts}
-        parts = {serial: ready for serial, ready in self.parts.items() if serial in serials}
-        return Norms(self.formed, snapshot, parts)
 
 
 class Preparer:

@@ -13,7 +13,7 @@ before it answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from daemon.exits import EX_UNAVAILABLE, UserError
 from daemon.replica.view import View
+from daemon.serve.items.snapshot import IndexSnapshot
 from learners.block import Block, DenseBlock, Float32s, Int64s
 from learners.forms.quadratic import inverse_roots
 from learners.search import DenseItems, Items, TopK, topk, topk_dense
@@ -192,6 +193,25 @@ class ReadyPart:
     def terms(self) -> Float32s | None:
         """Scale or offset, whichever there is."""
         return self.offset if self.scale is None else self.scale
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Norms:
+    """What `prepare` makes of a view: every part of `snapshot` by serial, for the form made at `formed`."""
+
+    formed: int
+    snapshot: IndexSnapshot
+    parts: Mapping[int, ReadyPart]
+
+    def cover(self, snapshot: IndexSnapshot) -> bool:
+        """Whether every part of the snapshot is ready."""
+        return all(part.serial in self.parts for part in snapshot.parts)
+
+    def within(self, snapshot: IndexSnapshot) -> Norms:
+        """Those of parts that the snapshot has too."""
+        serials = {part.serial for part in snapshot.parts}
+        parts = {serial: ready for serial, ready in self.parts.items() if serial in serials}
+        return Norms(self.formed, snapshot, parts)
 
 
 def folded_queries(view: View, queries: Block) -> Float32s:

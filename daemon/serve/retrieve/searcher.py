@@ -17,14 +17,13 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from daemon.replica.model import NotServing
-from daemon.replica.view import View
+from daemon.replica.view import NotServing, View
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Answers, KeyChoice, Query, QueryError, ScoredId
 from daemon.serve.retrieve.finding import Finder, Rescoring, lowered
 from daemon.serve.retrieve.keys import KEY_SETTINGS, KeySearch, KeySettings
-from daemon.serve.retrieve.norms import Norms, Preparer
-from daemon.serve.retrieve.part import AnnSettings, GuardResult, folded_queries, own_scores
+from daemon.serve.retrieve.norms import Preparer
+from daemon.serve.retrieve.part import AnnSettings, GuardResult, Norms, folded_queries, own_scores
 from learners.block import Block, concatenate
 from learners.search import SHORTLIST
 

@@ -10,9 +10,9 @@ import pytest
 from daemon.config.learners import LEARNERS
 from daemon.exits import EX_OK
 from daemon.replica.buffers import trained_number
-from daemon.replica.model import ModelId
 from daemon.replica.replica import Replica
 from daemon.replica.settings import VersionSource, read_space, step_log_of
+from daemon.replica.view import ModelId
 from daemon.versions.algorithms import ALGORITHMS, by_steps
 from daemon.versions.forms import HELD
 from daemon.versions.restore import learner_of

@@ -10,8 +10,7 @@ import pytest
 
 from daemon.config.schema import ServingConfig
 from daemon.replica.keys import NOT_LEARNED, SHARE, UNKNOWN, ChosenModel, HeldModel, KeyModels
-from daemon.replica.model import ModelId
-from daemon.replica.view import View
+from daemon.replica.view import ModelId, View
 from daemon.versions.forms import FormKind, KeyedForms, MatrixForms, UnstoredForms
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict, KeyVerdicts
 from learners.block import DenseBlock, TripletBatch

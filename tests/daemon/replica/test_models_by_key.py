@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from daemon.exits import EX_OK
-from daemon.replica.model import ModelId
+from daemon.replica.view import ModelId
 from daemon.versions.algorithms import state_digest
 from daemon.versions.restore import learner_of
 from learners.keyed import CLOCK, Keyed

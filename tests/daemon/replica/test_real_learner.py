@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from daemon.exits import EX_OK
-from daemon.replica.model import ModelId
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, Hooks, VersionSource, read_space
+from daemon.replica.view import ModelId
 from streams.open import open_source
 from tests.daemon.learn.conftest import Site, make_events, with_nan
 from tests.harness.waiting import until

@@ -12,9 +12,9 @@ import pytest
 from checkpoints import MemoryStore, VersionStore
 from daemon.replica.explore import VersionCache
 from daemon.replica.loading import BufferArrays, load_form, load_state
-from daemon.replica.model import ModelId, NotServing
 from daemon.replica.refine import rest
 from daemon.replica.settings import Hooks, read_space
+from daemon.replica.view import ModelId, NotServing
 from daemon.versions.contents import pack
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import settings_digest

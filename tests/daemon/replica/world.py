@@ -14,9 +14,9 @@ from checkpoints.manifest import Manifest
 from checkpoints.store import BlobStore
 from daemon.config.learners import OasisKeys
 from daemon.config.schema import ServingConfig
-from daemon.replica.model import ModelId, ModelSpace
 from daemon.replica.replica import Replica
 from daemon.replica.settings import FollowSettings, Hooks, VersionSource
+from daemon.replica.view import ModelId, ModelSpace
 from daemon.versions.forms import make_form
 from learners import Oasis, OasisConfig, TripletBatch, as_block
 from learners.block import Block, DenseBlock

@@ -8,7 +8,7 @@ import numpy as np
 from prometheus_client import generate_latest
 
 from daemon.look.live import is_role, parsed, serving_lines
-from daemon.replica.model import CarryError, ModelId, ReplicaStatus
+from daemon.replica.view import CarryError, ModelId, ReplicaStatus
 from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
 
 AT = 1_800_000_000.0

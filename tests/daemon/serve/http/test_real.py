@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.replica.model import ModelId
+from daemon.replica.view import ModelId
 from daemon.serve.query import Answers, Query
 from daemon.serve.retrieve import Searcher
 from learners import ServingForm

@@ -17,6 +17,7 @@ from daemon.serve.items import catalog as catalog_module
 from daemon.serve.items import topic as topic_module
 from daemon.serve.items.catalog import ServingCatalog, build_catalog
 from daemon.serve.items.index import ItemIndex, Sizes
+from daemon.serve.items.queries import resolve
 from daemon.serve.query import Query, QueryError
 from streams.address import Address, parse_address
 from streams.errors import TopicMissing
@@ -89,7 +90,7 @@ class Shop:
 
 def numbers(catalog: ServingCatalog) -> dict[str, float]:
     """The first coordinate of every living object."""
-    return {one: row[0] for one, row in contents(catalog.snapshot()).items()}
+    return {one: row[0] for one, row in contents(catalog.current).items()}
 
 
 FILE = {"file 1": 1.0, "file 2": 2.0, "file 3": 3.0}
@@ -140,8 +141,10 @@ def test_files_then_the_whole_topic_then_what_comes(shop):
     assert (status.puts, status.removes, status.items, status.trouble) == (3, 3, 3, None)
     assert status.positions == {0: 6}
     assert status.map_id == identity(DENSE).id
-    assert catalog.snapshot().display("file 1").title == "One"
-    (found, missing) = catalog.lookup([Query(id="late"), Query(id="new")], catalog.snapshot())
+    assert catalog.current.display("file 1").title == "One"
+    (found, missing) = resolve(
+        [Query(id="late"), Query(id="new")], catalog.current, catalog.space, catalog.fitted
+    )
     assert found.values[0][0] == 30
     assert isinstance(missing, QueryError)
 
@@ -250,7 +253,7 @@ def test_listeners_hear_every_snapshot_and_may_fail(embedded):
 
     catalog = embedded.catalog(start=False)
     catalog.listen(broken)
-    catalog.listen(lambda snapshot: heard.append((snapshot, catalog.snapshot())))
+    catalog.listen(lambda snapshot: heard.append((snapshot, catalog.current)))
     catalog.start()
     embedded.send(put("a", dense(1)))
     until(lambda: len(heard) == 1)

@@ -70,11 +70,11 @@ def test_put_remove_list_and_show(folder, capsys):
     assert (code, told) == (0, {"put": 3, "to": f"log:{folder}/shop.log#triplets.items", "dry_run": False})
     catalog = served()
     assert numbers(catalog) == {"a": 1.0, "b": 5.0, "ä b": 0.5}
-    assert catalog.snapshot().display("b").image == "b.jpg"
+    assert catalog.current.display("b").image == "b.jpg"
 
     code, told, _ = run(capsys, "remove", "a", "nobody")
     assert (code, told) == (0, f"2 items removed from log:{folder}/shop.log#triplets.items\n")
-    assert set(contents(served().snapshot())) == {"b", "ä b"}
+    assert set(contents(served().current)) == {"b", "ä b"}
 
     code, told, _ = run(capsys, "list", "--json", "--last", "3")
     assert (told["records"], told["put"], told["removed"], told["refused"]) == (5, 2, 2, {})

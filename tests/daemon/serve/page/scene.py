@@ -21,7 +21,7 @@ from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.look.live import Reading
 from daemon.look.series import Series, Target
 from daemon.models.diff import Diff, DirectionChange, FeatureChange, MovedQuery, Queries
-from daemon.replica.model import ModelId, ReplicaStatus
+from daemon.replica.view import ModelId, ReplicaStatus
 from daemon.serve.page.answers import CannotAnswer
 from daemon.serve.page.explore import NearestObjects
 from daemon.serve.page.objects import ShownObject

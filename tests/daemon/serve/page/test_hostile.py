@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from checkpoints import VersionMeta
-from daemon.replica.model import ModelId, ReplicaStatus
+from daemon.replica.view import ModelId, ReplicaStatus
 from daemon.serve.page.explore import NearestObjects
 from daemon.serve.page.objects import ShownObject
 from tests.daemon.serve.page.opening import WIDTHS, fits, opened, photograph

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from daemon.look.overview import KeyRow
-from daemon.replica.model import ReplicaStatus
+from daemon.replica.view import ReplicaStatus
 from daemon.serve.page.explore import KeysShown, NearestObjects
 from daemon.serve.page.routes import MOST_WAITING
 from tests.daemon.serve.page.scene import OBJECTS, Lists, Scene

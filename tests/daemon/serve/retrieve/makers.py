@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.replica.model import ModelId, NotServing
-from daemon.replica.view import View
+from daemon.replica.view import ModelId, NotServing, View
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
 from daemon.serve.items.queries import resolve

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from daemon.config.schema import ServingConfig
-from daemon.replica.model import ModelId
-from daemon.replica.view import View
+from daemon.replica.view import ModelId, View
 from daemon.serve.query import OWN, VERSION_0, KeyChoice, Query, QueryError
 from daemon.serve.retrieve import AnnSettings, KeySettings, Searcher
 from daemon.versions.forms import KeyedForm, KeyedForms, MatrixForms

@@ -11,7 +11,7 @@ import pytest
 
 from daemon.serve.query import Query, QueryError, ScoredId
 from daemon.serve.retrieve.finding import FEW
-from daemon.serve.retrieve.norms import Norms
+from daemon.serve.retrieve.part import Norms
 from learners import ServingForm
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import Pieces

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from daemon.config import load_config
-from daemon.replica.model import ReplicaStatus
+from daemon.replica.view import ReplicaStatus
 from daemon.serve.live import FreshnessWatcher, Live
 from learners.block import DenseBlock
 from learners.maps import SpaceMap

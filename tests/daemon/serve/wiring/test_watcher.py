@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from daemon.replica.model import ModelId
 from daemon.replica.settings import Flip
+from daemon.replica.view import ModelId
 from daemon.serve.live import FreshnessWatcher
 
 NOW = 1_800_000_000_000
