@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -94,3 +95,13 @@ def test_decisions_are_numbered_and_listed() -> None:
         title = (DECISIONS / name).read_text().splitlines()[0].removeprefix("# ")
         assert title.startswith(name[:3])
         assert f"[{title}]({name})" in index
+
+
+@pytest.mark.parametrize("name", COMMANDED)
+def test_modules_and_targets_to_run_are_there(name: str) -> None:
+    text = (ROOT / name).read_text()
+    for module in re.findall(r"python3? -m ((?:daemon|tests)\.[\w.]+)", text):
+        assert importlib.util.find_spec(module) is not None, module
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"(?:^|`|&& )make ([a-z]+)", text, re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"

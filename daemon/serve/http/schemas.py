@@ -177,7 +177,7 @@ _EXACT = "whether every object was looked at; false where approximate search may
 class Origin(Answer):
     """Which model answered, and how long it took."""
 
-    version: str = Field(description='"12" at a version, "12+3400" that many records behind it')
+    version: str = Field(description='"12" at a version, "12+3400" that many records after it')
     base: int = Field(description="the newest version at or before the model's state")
     records: int = Field(description="records applied since version 0")
     formed: int = Field(
@@ -309,7 +309,7 @@ class Moved(Answer):
     by: str
     reason: str
     entry: int | None = Field(description="number of the ledger entry written")
-    notes: list[str] = Field(default_factory=list, description="what to know beside")
+    notes: list[str] = Field(default_factory=list, description="what else to know")
 
 
 class Collected(Answer):
