@@ -1,67 +1,174 @@
-"""Learners of similarity from triplets, as a plain numeric library."""
+"""Learners of similarity from triplets, as a plain numeric library.
 
-from learners.averaged import Averaged, average_states
-from learners.block import Block, DenseBlock, SparseBlock, TripletBatch, as_block, concatenate
-from learners.dissim import Dissim, DissimConfig
-from learners.errors import BlockError, ConfigError, LearnerError, MapError, StateError
-from learners.forms.diagonal import DiagonalForm
-from learners.forms.serving import ServingForm
-from learners.kernels import CPU_LEVEL
-from learners.lego import Lego, LegoConfig
-from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
-from learners.oasis import Oasis, OasisConfig
-from learners.outcome import DEGENERATE, PASSIVE, REJECTED, UPDATED, Outcome, Reason, StepInfo
-from learners.protocol import Learner
-from learners.psd import factor, lanczos_negative_pairs, project_psd
-from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
-from learners.spectrum import symmetry_index
-from learners.steps import StepBatch, Steps, TripletSteps, taken_steps, taken_triplets
+Every learner, form, map, setting and search can be imported from here; each is loaded when it is first
+asked for, so that `import learners` is quick. See docs/learners.md.
+"""
 
-__all__ = [
-    "CPU_LEVEL",
-    "DEGENERATE",
-    "PASSIVE",
-    "REJECTED",
-    "UPDATED",
-    "Averaged",
-    "Block",
-    "BlockError",
-    "ConfigError",
-    "DenseBlock",
-    "DiagonalForm",
-    "Dissim",
-    "DissimConfig",
-    "FittedSpaceMap",
-    "Learner",
-    "LearnerError",
-    "Lego",
-    "LegoConfig",
-    "MapError",
-    "Oasis",
-    "OasisConfig",
-    "Outcome",
-    "Reason",
-    "ServingForm",
-    "SomlDa",
-    "SomlDaConfig",
-    "SomlTg",
-    "SomlTgConfig",
-    "SpaceMap",
-    "SparseBlock",
-    "StateError",
-    "StepBatch",
-    "StepInfo",
-    "Steps",
-    "TripletBatch",
-    "TripletSteps",
-    "ViewConfig",
-    "as_block",
-    "average_states",
-    "concatenate",
-    "factor",
-    "lanczos_negative_pairs",
-    "project_psd",
-    "symmetry_index",
-    "taken_steps",
-    "taken_triplets",
-]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from learners.averaged import Averaged as Averaged
+    from learners.averaged import AveragedConfig as AveragedConfig
+    from learners.averaged import average_states as average_states
+    from learners.base import BaseLearner as BaseLearner
+    from learners.base import KnownAnswer as KnownAnswer
+    from learners.block import MAX_KEY_BYTES as MAX_KEY_BYTES
+    from learners.block import Block as Block
+    from learners.block import DenseBlock as DenseBlock
+    from learners.block import SparseBlock as SparseBlock
+    from learners.block import TripletBatch as TripletBatch
+    from learners.block import as_block as as_block
+    from learners.block import as_triplets as as_triplets
+    from learners.block import concatenate as concatenate
+    from learners.caps.window import CappedInfo as CappedInfo
+    from learners.caps.window import CapsConfig as CapsConfig
+    from learners.caps.window import StepWindow as StepWindow
+    from learners.caps.window import learn_capped as learn_capped
+    from learners.dissim import Dissim as Dissim
+    from learners.dissim import DissimConfig as DissimConfig
+    from learners.errors import BlockError as BlockError
+    from learners.errors import CompileNotice as CompileNotice
+    from learners.errors import ConfigError as ConfigError
+    from learners.errors import LearnerError as LearnerError
+    from learners.errors import MapError as MapError
+    from learners.errors import StateError as StateError
+    from learners.forms.blocks import BlocksForm as BlocksForm
+    from learners.forms.carried import CarriedForm as CarriedForm
+    from learners.forms.diagonal import DiagonalForm as DiagonalForm
+    from learners.forms.diagonal import IdentityForm as IdentityForm
+    from learners.forms.quadratic import FoldingForm as FoldingForm
+    from learners.forms.quadratic import ServedForm as ServedForm
+    from learners.forms.serving import ServingForm as ServingForm
+    from learners.hedge import HedgeConfig as HedgeConfig
+    from learners.kernels.cpu import CPU_LEVEL as CPU_LEVEL
+    from learners.kernels.kinds import KERNELS as KERNELS
+    from learners.kernels.kinds import MAP_KERNELS as MAP_KERNELS
+    from learners.keyed.directory import KeyedConfig as KeyedConfig
+    from learners.keyed.learner import Keyed as Keyed
+    from learners.lego import Lego as Lego
+    from learners.lego import LegoConfig as LegoConfig
+    from learners.maps.approximations import NystroemMap as NystroemMap
+    from learners.maps.approximations import RffMap as RffMap
+    from learners.maps.base import ViewConfig as ViewConfig
+    from learners.maps.base import ViewMap as ViewMap
+    from learners.maps.compose import KINDS as KINDS
+    from learners.maps.compose import ChainMap as ChainMap
+    from learners.maps.compose import KernelsMap as KernelsMap
+    from learners.maps.histograms import HikeMap as HikeMap
+    from learners.maps.histograms import SharesMap as SharesMap
+    from learners.maps.histograms import SqrtMap as SqrtMap
+    from learners.maps.identity import CosineMap as CosineMap
+    from learners.maps.identity import IdentityMap as IdentityMap
+    from learners.maps.identity import UnitMap as UnitMap
+    from learners.maps.scaling import StandardiseMap as StandardiseMap
+    from learners.maps.scaling import TfidfMap as TfidfMap
+    from learners.maps.scaling import WhitenMap as WhitenMap
+    from learners.maps.space import FittedSpaceMap as FittedSpaceMap
+    from learners.maps.space import SpaceMap as SpaceMap
+    from learners.multikernel.config import KernelConfig as KernelConfig
+    from learners.multikernel.config import OmksConfig as OmksConfig
+    from learners.multikernel.config import ViewKernels as ViewKernels
+    from learners.multikernel.config import one_kernel as one_kernel
+    from learners.multikernel.form import AsLearned as AsLearned
+    from learners.multikernel.form import SupportsForm as SupportsForm
+    from learners.multikernel.omks import Omks as Omks
+    from learners.oasis import Oasis as Oasis
+    from learners.oasis import OasisConfig as OasisConfig
+    from learners.omks_maps import OmksMaps as OmksMaps
+    from learners.omks_maps import OmksMapsConfig as OmksMapsConfig
+    from learners.outcome import DEGENERATE as DEGENERATE
+    from learners.outcome import PASSIVE as PASSIVE
+    from learners.outcome import REJECTED as REJECTED
+    from learners.outcome import UPDATED as UPDATED
+    from learners.outcome import Outcome as Outcome
+    from learners.outcome import Reason as Reason
+    from learners.outcome import StepInfo as StepInfo
+    from learners.protocol import Learner as Learner
+    from learners.psd import factor as factor
+    from learners.psd import lanczos_negative_pairs as lanczos_negative_pairs
+    from learners.psd import project_psd as project_psd
+    from learners.psd import psd_part as psd_part
+    from learners.search.index import SearchIndex as SearchIndex
+    from learners.search.items import DenseItems as DenseItems
+    from learners.search.items import SparseItems as SparseItems
+    from learners.search.items import as_items as as_items
+    from learners.search.topk import merge_topk as merge_topk
+    from learners.search.topk import score_rows as score_rows
+    from learners.search.topk import topk as topk
+    from learners.soml import DiagonalLearner as DiagonalLearner
+    from learners.soml import SomlDa as SomlDa
+    from learners.soml import SomlDaConfig as SomlDaConfig
+    from learners.soml import SomlTg as SomlTg
+    from learners.soml import SomlTgConfig as SomlTgConfig
+    from learners.spectrum import change as change
+    from learners.spectrum import spectrum as spectrum
+    from learners.spectrum import symmetry_index as symmetry_index
+    from learners.steps import StepBatch as StepBatch
+    from learners.steps import Steps as Steps
+    from learners.steps import TripletSteps as TripletSteps
+    from learners.steps import taken_steps as taken_steps
+    from learners.steps import taken_triplets as taken_triplets
+    from learners.tether import TetherConfig as TetherConfig
+    from learners.tether import Tethered as Tethered
+
+_MODULES = {
+    "averaged": "Averaged AveragedConfig average_states",
+    "base": "BaseLearner KnownAnswer",
+    "block": "Block DenseBlock MAX_KEY_BYTES SparseBlock TripletBatch as_block as_triplets concatenate",
+    "caps.window": "CappedInfo CapsConfig StepWindow learn_capped",
+    "dissim": "Dissim DissimConfig",
+    "errors": "BlockError CompileNotice ConfigError LearnerError MapError StateError",
+    "forms.blocks": "BlocksForm",
+    "forms.carried": "CarriedForm",
+    "forms.diagonal": "DiagonalForm IdentityForm",
+    "forms.quadratic": "FoldingForm ServedForm",
+    "forms.serving": "ServingForm",
+    "hedge": "HedgeConfig",
+    "kernels.cpu": "CPU_LEVEL",
+    "kernels.kinds": "KERNELS MAP_KERNELS",
+    "keyed.directory": "KeyedConfig",
+    "keyed.learner": "Keyed",
+    "lego": "Lego LegoConfig",
+    "maps.approximations": "NystroemMap RffMap",
+    "maps.base": "ViewConfig ViewMap",
+    "maps.compose": "ChainMap KINDS KernelsMap",
+    "maps.histograms": "HikeMap SharesMap SqrtMap",
+    "maps.identity": "CosineMap IdentityMap UnitMap",
+    "maps.scaling": "StandardiseMap TfidfMap WhitenMap",
+    "maps.space": "FittedSpaceMap SpaceMap",
+    "multikernel.config": "KernelConfig OmksConfig ViewKernels one_kernel",
+    "multikernel.form": "AsLearned SupportsForm",
+    "multikernel.omks": "Omks",
+    "oasis": "Oasis OasisConfig",
+    "omks_maps": "OmksMaps OmksMapsConfig",
+    "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",
+    "protocol": "Learner",
+    "psd": "factor lanczos_negative_pairs project_psd psd_part",
+    "search.index": "SearchIndex",
+    "search.items": "DenseItems SparseItems as_items",
+    "search.topk": "merge_topk score_rows topk",
+    "soml": "DiagonalLearner SomlDa SomlDaConfig SomlTg SomlTgConfig",
+    "spectrum": "change spectrum symmetry_index",
+    "steps": "StepBatch Steps TripletSteps taken_steps taken_triplets",
+    "tether": "TetherConfig Tethered",
+}
+"""Where each public name is defined."""
+
+_PLACES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted(_PLACES)  # noqa: PLE0605  (the names above)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -15,18 +15,21 @@ Averaged rankers: one state of several learners that were trained in parallel on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.base import BaseLearner, Doubles
 from learners.block import Float32s, TripletBatch, row_blocks
 from learners.dissim import Dissim, DissimConfig
-from learners.errors import BlockError, ConfigError, StateError
-from learners.matrix import as_state, checked_matrix, one_triplet, replay_rank_one, state_events, state_matrix
+from learners.errors import ConfigError, StateError
+from learners.forms.serving import DEFAULT_POWER, ServingForm
+from learners.matrix import form_of_matrix, replay_rank_one, saved_matrix, saved_square
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import REJECTED, UPDATED, StepInfo
-from learners.steps import StepBatch, Steps, TripletSteps, taken_triplets
+from learners.saved import read_only, saved_count
+from learners.steps import StepBatch
 
 AveragedConfig: TypeAlias = OasisConfig | DissimConfig
 """Settings of the learner whose W is averaged; `psd_every` must be 0: the mean is made PSD where it is
@@ -36,33 +39,39 @@ MAX_C = 1e6
 """Largest C: times a weight and the number of an event, a step size must stay within float32."""
 
 
-PLAIN = OasisConfig()
+class Averaged(BaseLearner[AveragedConfig]):
+    """OASIS or Dissim-OASIS, scoring by the running average of its W. It learns exactly as that does; passive
+    events count in the mean as well, so what is replayed are triplets.
 
-
-class Averaged:
-    """OASIS or Dissim-OASIS, scoring by the running average of its W. It learns exactly as that does.
-
-    learner: what learns. sums: U, float32 [dim, dim]. Not safe for two threads at once.
+    learner: what learns. sums: U, float32 [dim, dim].
     """
+
+    DEFAULT: ClassVar[AveragedConfig] = OasisConfig()
 
     learner: Oasis | Dissim
     sums: Float32s
 
-    def __init__(self, dim: int, config: AveragedConfig = PLAIN) -> None:
-        """Start from W = I. Raises ConfigError."""
-        _check(config)
-        self.learner = Oasis(dim, config) if isinstance(config, OasisConfig) else Dissim(dim, config)
+    def _start(self, dim: int) -> None:
+        self._check()
+        self.learner = self._class(dim, self.config)
         self.sums = np.zeros((dim, dim), np.float32)
+
+    @property
+    def _class(self) -> Any:
+        return Oasis if isinstance(self.config, OasisConfig) else Dissim
+
+    def _check(self) -> None:
+        if self.config.psd_every:
+            raise ConfigError(
+                "psd_every must be 0 with a running average, which is made PSD where it is served"
+            )
+        if self.config.C > MAX_C:
+            raise ConfigError(f"C must be at most {MAX_C:g} with a running average, not {self.config.C:g}")
 
     @property
     def dim(self) -> int:
         """Dimension of the vectors."""
         return self.learner.dim
-
-    @property
-    def config(self) -> AveragedConfig:
-        """Settings of the learner."""
-        return self.learner.config
 
     @property
     def events(self) -> int:
@@ -78,82 +87,43 @@ class Averaged:
             mean[rows] = last[rows] - self.sums[rows].astype(np.float64) / max(1, self.events)
         return mean
 
-    def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
-        """Apply one triplet, as the learner does."""
-        return self.learn_many(one_triplet(query, clicked, skipped))
-
-    def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
-        """Apply a batch in order, as the learner does; bit for bit as `learn_one` of each would."""
-        before = self.events
-        info = self.learner.learn_many(batch, weights)
+    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+        before, given = self.events, weights if len(weights) else None
+        info = self.learner.learn_many(batch, given)
         earlier = before + np.cumsum(info.outcome != REJECTED) - 1
         times = earlier[info.outcome == UPDATED]
-        for steps in self.learner.taken(batch, info, weights):
+        symmetric = isinstance(self.config, DissimConfig) or self.config.symmetric == "online"
+        for steps in self.learner.taken(batch, info, given):
+            assert isinstance(steps, StepBatch)
             later = StepBatch(steps.tau * times.astype(np.float64), steps.query, steps.error)
-            replay_rank_one(self.sums, self._symmetric, later)
+            replay_rank_one(self.sums, symmetric, later)
         return info
-
-    def taken(
-        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
-    ) -> list[TripletSteps]:
-        """The triplets that were accepted: passive ones count in the mean as well."""
-        return taken_triplets(batch, info, weights)
-
-    def replay(self, steps: Steps) -> None:
-        """Learn the triplets again: all arrays get the bits. Raises BlockError on steps of another kind or
-        dimension."""
-        if not isinstance(steps, TripletSteps):
-            raise BlockError("an averaged learner takes triplets again, not steps of rank one: take its own")
-        self.learn_many(steps.batch, steps.weights)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """As the learner scores, with the mean for W."""
-        arrays: dict[str, NDArray[Any]] = {"W": self.W, "events": np.array(self.events, np.int64)}
-        return _learner(arrays, self.config, copy=False).similarity(queries, items)
+        arrays = {"W": self.W, "events": np.array(self.events, np.int64)}
+        scores: Float32s = self._class.from_state(arrays, self.config, copy=False).similarity(queries, items)
+        return scores
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """{"W": the learner's, "sums": U, float32 [dim, dim] each, "events": int64 []}: read-only views."""
-        return as_state(self.events, W=self.learner.W, sums=self.sums)
+    def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
+        """What it is served as: the form of the mean, as that of the learner."""
+        return form_of_matrix(self.W, normalised, power, self.learner.DISTANCE)
+
+    def _live(self) -> dict[str, NDArray[Any]]:
+        return {"W": self.learner.W, "sums": self.sums, "events": np.array(self.events, np.int64)}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
+        self._check()
+        self.learner = self._class.from_state(arrays, self.config, copy)
+        self.sums = saved_matrix(arrays, "sums", copy)
+        if self.sums.shape != self.learner.W.shape:
+            raise StateError(f"array sums has shape {self.sums.shape}, W {self.learner.W.shape}")
 
     @classmethod
-    def from_state(
-        cls, arrays: Mapping[str, NDArray[Any]], config: AveragedConfig = PLAIN, copy: bool = True
-    ) -> Self:
-        """Go on from the arrays of `state`; copy=False takes them over. Raises StateError."""
-        _check(config)
-        averaged = cls.__new__(cls)
-        averaged.learner = _learner(arrays, config, copy)
-        averaged.sums = state_matrix(arrays, "sums", copy)
-        if averaged.sums.shape != averaged.learner.W.shape:
-            raise StateError(f"array sums has shape {averaged.sums.shape}, W {averaged.learner.W.shape}")
-        return averaged
-
-    def clone(self) -> Self:
-        """An independent copy."""
-        return self.from_state(self.state(), self.config)
-
-    @staticmethod
-    def warm_up() -> None:
+    def warm_up(cls) -> None:
         """Load and check the kernels. Raises RuntimeError."""
         Oasis.warm_up()
         Dissim.warm_up()
-
-    @property
-    def _symmetric(self) -> bool:
-        return isinstance(self.config, DissimConfig) or self.config.symmetric == "online"
-
-
-def _learner(arrays: Mapping[str, NDArray[Any]], config: AveragedConfig, copy: bool) -> Oasis | Dissim:
-    if isinstance(config, OasisConfig):
-        return Oasis.from_state(arrays, config, copy)
-    return Dissim.from_state(arrays, config, copy)
-
-
-def _check(config: AveragedConfig) -> None:
-    if config.psd_every:
-        raise ConfigError("psd_every must be 0 with a running average, which is made PSD where it is served")
-    if config.C > MAX_C:
-        raise ConfigError(f"C must be at most {MAX_C:g} with a running average, not {config.C:g}")
 
 
 def average_states(
@@ -180,7 +150,7 @@ def average_states(
     for number, state in enumerate(states):
         if set(state) != {"W", "events"}:
             raise StateError(f"state {number} has the arrays {sorted(state)}: only W and events are averaged")
-    matrices = [checked_matrix(state) for state in states]
+    matrices = [saved_square(state) for state in states]
     if len({matrix.shape for matrix in matrices}) > 1:
         raise StateError("the matrices have different shapes: " + ", ".join(str(m.shape) for m in matrices))
     mean = np.empty_like(matrices[0])
@@ -190,4 +160,5 @@ def average_states(
             for matrix, share in zip(matrices, shares / shares.sum(), strict=True)
         )
         mean[rows] = sum(parts, np.zeros(mean[rows].shape))
-    return as_state(sum(map(state_events, states)), W=mean)
+    events = np.array(sum(saved_count(state, "events") for state in states), np.int64)
+    return {"W": read_only(mean), "events": events}

@@ -329,3 +329,30 @@ def bilinear(W: Float32s, queries: Block, items: Block) -> Float32s:
     for part in row_blocks(len(queries), W.shape[0]):
         scores[part] = against(times(queries.slice(part.start, part.stop), W), items)
     return scores
+
+
+MAX_KEY_BYTES = 64
+"""Longest key of a model, bytes of UTF-8; none of them is 0."""
+
+
+def as_triplets(*triplets: Any, keys: Sequence[str] | None = None) -> TripletBatch:
+    """Read a batch: a `TripletBatch` itself, or queries, clicked and skipped, each anything that `as_block`
+    reads.
+
+    keys: of each triplet, at most MAX_KEY_BYTES bytes of UTF-8 without 0, "" for none. Raises BlockError.
+    """
+    if len(triplets) == 1 and isinstance(triplets[0], TripletBatch) and keys is None:
+        return triplets[0]
+    if len(triplets) != 3:
+        raise BlockError(
+            "give a TripletBatch with its own keys, or three arrays of rows: queries, clicked, skipped"
+        )
+    return TripletBatch(*map(as_block, triplets), keys=None if keys is None else _keys(keys))
+
+
+def _keys(keys: Sequence[str]) -> NDArray[np.bytes_]:
+    encoded = [key.encode() for key in keys]
+    for key in encoded:
+        if len(key) > MAX_KEY_BYTES or b"\0" in key:
+            raise BlockError(f"the key {key!r} has a byte 0 or more than {MAX_KEY_BYTES} bytes")
+    return np.array(encoded, f"S{MAX_KEY_BYTES}")

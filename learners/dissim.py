@@ -1,48 +1,49 @@
-"""Dissim-OASIS: online passive-aggressive learning of a distance, on sparse and dense vectors.
+"""Learners of a distance, and Dissim-OASIS: online passive-aggressive learning of one, dense and sparse.
 
-S'(a, b) = -(a - b)^T W (a - b); loss l = max(0, 1 - S'(q, c) + S'(q, s)), tau = min(C, l / ||V'||_F^2),
-W <- W + tau V', V' = v v^T - u u^T with u = q - c, v = q - s, from W = I (Chechik, Sharma, Shalit, Bengio:
-Large scale online learning of image similarity through ranking, JMLR 11 (2010), section 6, which prints V'
-with the opposite sign). W stays symmetric bit for bit; like OASIS it may become indefinite.
+S'(a, b) = -(a - b)^T W (a - b) with a symmetric W; loss l = max(0, 1 - S'(q, c) + S'(q, s)), tau = min(C, l
+/ ||V'||_F^2), W <- W + tau V', V' = v v^T - u u^T with u = q - c, v = q - s, from W = I (Chechik, Sharma,
+Shalit, Bengio: Large scale online learning of image similarity through ranking, JMLR 11 (2010), section 6,
+which prints V' with the opposite sign). W stays symmetric bit for bit; like OASIS it may become indefinite.
 
-What learners of a distance share: S'(a, b) = -(a - b)^T W (a - b) with a symmetric W.
-
-A triplet (q, c, s) comes to m = (q - c) + (q - s) and e = c - s: S'(q, c) - S'(q, s) = m^T W e, whose
-gradient in W is V' = (e m^T + m e^T)/2 = v v^T - u u^T with u = q - c, v = q - s (Chechik, Sharma, Shalit,
-Bengio, JMLR 11 (2010), section 6, with the sign that raises the margin). Its squared norm
-(||e||^2 ||m||^2 + (e^T m)^2)/2 is a sum of squares, where ||u||^4 + ||v||^4 - 2 (u^T v)^2 is a small
-difference of large numbers for objects that are nearly alike.
+A triplet comes to m = (q - c) + (q - s) and e = c - s: S'(q, c) - S'(q, s) = m^T W e, whose gradient in W is
+V' = (e m^T + m e^T)/2. Its squared norm (||e||^2 ||m||^2 + (e^T m)^2)/2 is a sum of squares, where
+||u||^4 + ||v||^4 - 2 (u^T v)^2 is a small difference of large numbers for objects that are nearly alike.
 """
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from learners.base import Config, Doubles, KnownAnswer, Weights
 from learners.block import Block, DenseBlock, Float32s, Int64s, SparseBlock, TripletBatch, as_block, bilinear
-from learners.errors import ConfigError
+from learners.errors import require_positive
 from learners.forms.quadratic import self_products
-from learners.kernels.distance_dense import pairs_dense, step_pairs_dense
-from learners.kernels.distance_sparse import pairs_sparse, step_pairs_sparse
-from learners.matrix import (
-    as_state,
-    checked_weights,
-    identity,
-    one_triplet,
-    replay_rank_one,
-    state_events,
-    symmetric_matrix,
-)
+from learners.kernels.distance import pairs_dense, pairs_sparse, step_pairs_dense, step_pairs_sparse
+from learners.matrix import MatrixLearner, StepArrays, replay_rank_one, require_period
 from learners.outcome import StepInfo
-from learners.psd import MAX_FULL_DIM, project_psd
-from learners.steps import StepBatch, Steps, taken_steps
+from learners.steps import Steps, sparse_room, taken_steps
+
+
+@dataclass(frozen=True, slots=True)
+class DissimConfig:
+    """Settings of Dissim-OASIS.
+
+    C: aggressiveness, > 0, an upper bound of tau. psd_every: project W onto the PSD matrices after each so
+    many accepted events; 0 never; refused above `MAX_FULL_DIM` dimensions. Raises ConfigError.
+    """
+
+    C: float = 0.1
+    psd_every: int = 0
+
+    def __post_init__(self) -> None:
+        require_positive("C", self.C)
+        require_period(self.psd_every)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,61 +70,32 @@ class Pairs:
 
 def pairs_of(batch: TripletBatch, reason: NDArray[np.uint8]) -> Pairs:
     """m and e of a batch; `reason` uint8 [n] gets why a triplet is refused, 0 where it is not."""
-    query, clicked, skipped = batch.query, batch.clicked, batch.skipped
+    blocks = (batch.query, batch.clicked, batch.skipped)
+    rows = tuple(block.kernel_rows() for block in blocks)
     norms = np.empty((len(batch), 3), np.float64)
-    if isinstance(query, DenseBlock):
-        m, e = np.empty_like(query.values), np.empty_like(query.values)
-        rows = (query.kernel_rows(), clicked.kernel_rows(), skipped.kernel_rows())
+    if isinstance(batch.query, DenseBlock):
+        m, e = np.empty_like(batch.query.values), np.empty_like(batch.query.values)
         pairs_dense(*rows, m, e, norms, reason)
         return Pairs(batch, DenseBlock(m), DenseBlock(e), norms)
-    entries = [int(block.indptr[-1] - block.indptr[0]) for block in _sparse(batch)]
-    sums, errors = _room(len(batch), sum(entries)), _room(len(batch), entries[1] + entries[2])
-    triplets = (block.kernel_rows() for block in _sparse(batch))
-    pairs_sparse(batch.dim, *triplets, sums, errors, norms, reason)
+    entries = [int(block.indptr[-1] - block.indptr[0]) for block in blocks if isinstance(block, SparseBlock)]
+    sums, errors = sparse_room(len(batch), sum(entries)), sparse_room(len(batch), entries[1] + entries[2])
+    pairs_sparse(batch.dim, *rows, sums, errors, norms, reason)
     return Pairs(batch, SparseBlock(*sums, batch.dim), SparseBlock(*errors, batch.dim), norms)
 
 
-class DistanceLearner(ABC):
-    """A learned distance of `dim`-dimensional vectors, from W = I on, where it is the Euclidean one.
+class DistanceLearner(MatrixLearner[Config]):
+    """A learned distance of `dim`-dimensional vectors; W = I gives the Euclidean one. A batch needs room
+    for m and e, about twice its own."""
 
-    W: float32 [dim, dim], symmetric to the bit. events: how many events were accepted so far, that is not
-    rejected. Not safe for two threads at once: a step writes W in place, with the GIL released.
-    """
-
-    W: Float32s
-    events: int
-
-    def __init__(self, dim: int) -> None:
-        """Start from W = I. Raises ConfigError."""
-        self.W, self.events = identity(dim), 0
+    DISTANCE: ClassVar[bool] = True
 
     @abstractmethod
-    def _apply(self, pairs: Pairs, weights: NDArray[np.float64], info: StepInfo, start: int) -> int:
-        """Take steps from row `start` on, as many as belong together; the rows consumed, at least one."""
+    def _learn_pairs(self, pairs: Pairs, weights: Doubles, info: StepInfo) -> None:
+        """Take the steps of a batch in order; `info` holds the reason of what was refused."""
 
-    @property
-    def dim(self) -> int:
-        """Dimension of the vectors."""
-        return int(self.W.shape[0])
-
-    def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
-        """Apply one triplet of vectors (anything `as_block` reads, one row each); the info holds one entry.
-
-        Raises BlockError when the vectors do not fit each other or the learner; a malformed row is no error
-        but an outcome.
-        """
-        return self.learn_many(one_triplet(query, clicked, skipped))
-
-    def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
-        """Apply a batch in order, bit for bit as `learn_one` of each would.
-
-        weights: [n] importance of each event; 0 makes it passive, negative or not finite rejects it. Needs
-        room for m and e, about twice the batch. Raises BlockError on another dimension or number of weights.
-        """
-        scale, info = checked_weights(batch, self.dim, weights), StepInfo.empty(len(batch))
-        pairs, done = pairs_of(batch, info.reason), 0
-        while done < len(batch):
-            done += self._apply(pairs, scale, info, done)
+    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+        info = StepInfo.empty(len(batch))
+        self._learn_pairs(pairs_of(batch, info.reason), weights, info)
         return info
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
@@ -138,79 +110,29 @@ class DistanceLearner(ABC):
         crossed -= self_products(self.W, right)
         return crossed.astype(np.float32)
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """{"W": float32 [dim, dim], "events": int64 []}: read-only views, which change with the next step."""
-        return as_state(self.events, W=self.W)
 
-    def _take_over(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> Self:
-        """Go on from the arrays of `state`. Raises StateError."""
-        self.W, self.events = symmetric_matrix(arrays, copy=copy), state_events(arrays)
-        return self
-
-
-def _sparse(batch: TripletBatch) -> list[SparseBlock]:
-    blocks = (batch.query, batch.clicked, batch.skipped)
-    return [block for block in blocks if isinstance(block, SparseBlock)]
-
-
-def _room(rows: int, entries: int) -> tuple[Any, Any, Any]:
-    return np.zeros(rows + 1, np.int64), np.empty(entries, np.int32), np.empty(entries, np.float32)
-
-
-UNBOUNDED = np.iinfo(np.int64).max
-
-
-@dataclass(frozen=True, slots=True)
-class DissimConfig:
-    """Settings of Dissim-OASIS.
-
-    C: aggressiveness, > 0, an upper bound of tau. psd_every: project W onto the PSD matrices after each so
-    many accepted events; 0 never; refused above `MAX_FULL_DIM` dimensions. Raises ConfigError.
-    """
-
-    C: float = 0.1
-    psd_every: int = 0
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.C) and self.C > 0):
-            raise ConfigError(f"C must be a finite number above 0, not {self.C}")
-        if self.psd_every < 0:
-            raise ConfigError(f"psd_every must be 0 (never) or a number of events, not {self.psd_every}")
-
-
-class Dissim(DistanceLearner):
+class Dissim(DistanceLearner[DissimConfig]):
     """Dissim-OASIS. An event is degenerate where e = 0 (c = s) or m = 0 (q lies midway between c and s)."""
 
-    config: DissimConfig
+    DEFAULT: ClassVar[DissimConfig] = DissimConfig()
+    # u = (1, -1), v = 0: V' = -u u^T, loss 3, tau = min(1/4, 3/4), W = [[3/4, 1/4], [1/4, 3/4]]
+    KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
+        DissimConfig(C=0.25), ((1, 0), (0, 1), (1, 0)), 3.0, ((0, -1), (-1, 0))
+    )
 
-    def __init__(self, dim: int, config: DissimConfig = DissimConfig()) -> None:
-        """Start from W = I. Raises ConfigError."""
-        _check(dim, config)
-        super().__init__(dim)
-        self.config = config
-
-    def _apply(self, pairs: Pairs, weights: NDArray[np.float64], info: StepInfo, start: int) -> int:
-        """Steps up to the next projection, which is done."""
-        every = self.config.psd_every
-        budget = every - self.events % every if every else UNBOUNDED
-        rest, part = slice(start, None), pairs.slice(start, len(info))
-        steps = (info.outcome[rest], info.loss[rest], info.tau[rest], info.reason[rest])
-        rows = (part.m.kernel_rows(), part.e.kernel_rows(), part.squares(), weights[rest], steps)
-        if isinstance(part.m, DenseBlock):
-            consumed, accepted = step_pairs_dense(self.W, self.config.C, budget, *rows)
-        else:
-            flat, batch = self.W.reshape(-1), part.batch
+    def _learn_pairs(self, pairs: Pairs, weights: Doubles, info: StepInfo) -> None:
+        def step(start: int, budget: int, steps: StepArrays) -> Any:
+            part = pairs.slice(start, len(info))
+            rows = (part.m.kernel_rows(), part.e.kernel_rows(), part.squares(), weights[start:], steps)
+            if isinstance(part.m, DenseBlock):
+                return step_pairs_dense(self.W, self.config.C, budget, *rows)
+            batch = part.batch
             triplets = tuple(block.kernel_rows() for block in (batch.query, batch.clicked, batch.skipped))
-            consumed, accepted = step_pairs_sparse(flat, self.dim, self.config.C, budget, triplets, *rows)
-        self.events += accepted
-        if accepted == budget:
-            self.W[...] = project_psd(self.W)
-            info.projected.append(start + int(consumed))
-        return int(consumed)
+            return step_pairs_sparse(self.W.reshape(-1), self.dim, self.config.C, budget, triplets, *rows)
 
-    def taken(
-        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
-    ) -> list[StepBatch]:
+        self._up_to_projections(info, step)
+
+    def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> Sequence[Steps]:
         """Step sizes, m as query and e as error of what updated; tau has taken the weights in already."""
         return taken_steps(batch, info, _sides)
 
@@ -222,45 +144,8 @@ class Dissim(DistanceLearner):
         """
         replay_rank_one(self.W, True, steps)
 
-    @classmethod
-    def from_state(
-        cls, arrays: Mapping[str, NDArray[Any]], config: DissimConfig = DissimConfig(), copy: bool = True
-    ) -> Self:
-        """Go on from the arrays of `state`. copy=False takes W over without a copy (it must be writable).
-
-        Raises StateError naming the array that is missing or does not fit.
-        """
-        learner = cls.__new__(cls)._take_over(arrays, copy)
-        _check(learner.dim, config)
-        learner.config = config
-        return learner
-
-    def clone(self) -> Self:
-        """An independent copy, with its own W."""
-        return self.from_state(self.state(), self.config)
-
-    @staticmethod
-    def warm_up() -> None:
-        """Load the kernels and check each on a known answer before the first event. Raises RuntimeError."""
-        rows = np.eye(2, dtype=np.float32)
-        for kind in (np.asarray, sparse.csr_array):
-            learner = Dissim(2, DissimConfig(C=0.25))
-            info = learner.learn_one(*(kind(rows[n : n + 1]) for n in (0, 1, 0)))
-            # u = (1, -1), v = 0: V' = -u u^T, loss 3, tau = min(1/4, 3/4)
-            if learner.W.tolist() != [[0.75, 0.25], [0.25, 0.75]] or info.loss.tolist() != [3.0]:
-                raise RuntimeError(
-                    "a compiled kernel gives a wrong answer: remove numba's cache (__pycache__/*.nb?)"
-                )
-
 
 def _sides(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
     """m and e of rows that were accepted."""
     pairs = pairs_of(batch.take(rows), np.empty(len(rows), np.uint8))
     return pairs.m, pairs.e
-
-
-def _check(dim: int, config: DissimConfig) -> None:
-    if config.psd_every and dim > MAX_FULL_DIM:
-        raise ConfigError(
-            f"psd_every needs dim <= {MAX_FULL_DIM}, not {dim}: set it to 0 and use the serving form"
-        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 class LearnerError(ValueError):
     """Anything the learners refuse. Never retriable: the same input is refused again."""
@@ -21,3 +23,13 @@ class StateError(LearnerError):
 
 class MapError(LearnerError):
     """A map cannot be fitted, loaded, or applied to the views it was given."""
+
+
+class CompileNotice(UserWarning):
+    """Kernels are not in the cache and are compiled now, which takes a while. Not an error."""
+
+
+def require_positive(name: str, value: float) -> None:
+    """Raises ConfigError naming a setting that is no finite number above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise ConfigError(f"{name} must be a finite number above 0, not {value}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import Block, DenseBlock, Float32s, TripletBatch
 from learners.kernels.checks import MAGNITUDE, MAX_MAGNITUDE, NONE, NOT_FINITE, fault_sparse
 from learners.kernels.omks_blocks import fault_dense, scatter_sparse
+from learners.outcome import StepInfo
 
 WEIGHT_FAULTS = [MAGNITUDE, NOT_FINITE, MAGNITUDE]
 """Of a weight below 0, one that is no number, one that is too large: the first that holds."""
@@ -49,3 +52,14 @@ def faults_of(batch: TripletBatch, weights: NDArray[np.float64]) -> NDArray[np.u
     if len(weights):
         fault_weights(weights, reason)
     return reason
+
+
+def spread_triplets(
+    batch: TripletBatch, weights: NDArray[np.float64], info: StepInfo, part: slice
+) -> tuple[list[Float32s], tuple[Any, ...]]:
+    """(the rows of a part of a batch, dense: queries, clicked, skipped; where kernels write of it in
+    `info`, with the faults of rows and weights already told). weights: float64, those of the part."""
+    reason = info.reason[part]
+    rows = [spread_rows(block, reason) for block in (batch.query, batch.clicked, batch.skipped)]
+    fault_weights(weights, reason)
+    return rows, (info.outcome[part], info.loss[part], info.tau[part], reason)

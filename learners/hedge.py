@@ -16,8 +16,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.errors import ConfigError, StateError
+from learners.errors import ConfigError, StateError, require_positive
 from learners.kernels.hedge import DISCOUNT, FIXED, HEDGE, MARGINS, SHARE
+from learners.saved import saved
 
 Rule: TypeAlias = Literal["hedge", "share", "discount", "margins", "uniform", "given"]
 
@@ -64,8 +65,7 @@ class HedgeConfig:
             raise ConfigError(f"share must lie in 0..1, not {self.share}")
         if not 0 < self.discount <= 1:
             raise ConfigError(f"discount must be above 0 and at most 1, not {self.discount}")
-        if not (math.isfinite(self.C) and self.C > 0):
-            raise ConfigError(f"C must be a finite number above 0, not {self.C}")
+        require_positive("C", self.C)
         if self.rule == "given" and not self.weights:
             raise ConfigError('"given" needs weights, one number per kernel, such as weights = [2.5, 2.4]')
         if self.weights and self.rule != "given":
@@ -117,13 +117,7 @@ def read_standing(
     arrays: Mapping[str, NDArray[Any]], config: HedgeConfig, kernels: int
 ) -> NDArray[np.float64]:
     """The array `standing` of a saved state, copied; StateError when it does not fit."""
-    standing = arrays.get("standing")
-    if standing is None:
-        raise StateError("array standing is missing")
-    if standing.dtype != np.float64 or standing.shape != (kernels,) or not np.isfinite(standing).all():
-        raise StateError(
-            f"array standing must be finite float64 ({kernels},), not {standing.dtype} {standing.shape}"
-        )
+    standing = saved(arrays, "standing", np.float64, (kernels,))
     if config.rule == "margins" and (standing < 0).any():
         raise StateError("array standing holds a weight below 0")
     return np.array(standing)

@@ -15,22 +15,16 @@ without a projection.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
-
-from learners.block import DenseBlock, TripletBatch
+from learners.base import Doubles, KnownAnswer
+from learners.block import DenseBlock
 from learners.dissim import DistanceLearner, Pairs
-from learners.errors import BlockError, ConfigError
+from learners.errors import ConfigError, require_positive
 from learners.kernels.lego import lego_dense, lego_sparse
 from learners.outcome import StepInfo
 from learners.psd import MAX_FULL_DIM
-from learners.steps import Steps, TripletSteps, taken_triplets
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,78 +36,29 @@ class LegoConfig:
     eta: float = 0.01
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.eta) and self.eta > 0):
-            raise ConfigError(f"eta must be a finite number above 0, not {self.eta}")
+        require_positive("eta", self.eta)
 
 
-class Lego(DistanceLearner):
+class Lego(DistanceLearner[LegoConfig]):
     """LEGO; its A is called W here as everywhere. `StepInfo.tau` is g.
 
-    An event is degenerate where c = s, where q lies midway between c and s, or where rounding has cost A its
-    positive definiteness along them. Each step changes all of W: O(dim^2), refused above `MAX_FULL_DIM`.
+    An event is degenerate where c = s, where q lies midway between c and s, or where rounding has cost A
+    its positive definiteness along them. Each step changes all of W: O(dim^2), refused above
+    `MAX_FULL_DIM`. So what is replayed are triplets: a step in two dense vectors would be longer.
     """
 
-    config: LegoConfig
+    DEFAULT: ClassVar[LegoConfig] = LegoConfig()
+    # u = (1, -1), v = 0: A' = I - g/(1 + 2g) u u^T, g = 1 + 2/(1 + 2g), so g = (1 + sqrt(24 + 1))/4
+    KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
+        LegoConfig(eta=1.0), ((1, 0), (0, 1), (1, 0)), 3.0, ((0, -0.5), (-0.5, 0))
+    )
 
-    def __init__(self, dim: int, config: LegoConfig = LegoConfig()) -> None:
-        """Start from W = I. Raises ConfigError."""
-        _check(dim)
-        super().__init__(dim)
-        self.config = config
+    def _check(self, dim: int) -> None:
+        if dim > MAX_FULL_DIM:
+            raise ConfigError(f"LEGO changes all of W at each step: dim must be <= {MAX_FULL_DIM}, not {dim}")
 
-    def _apply(self, pairs: Pairs, weights: NDArray[np.float64], info: StepInfo, start: int) -> int:
-        """All steps."""
+    def _learn_pairs(self, pairs: Pairs, weights: Doubles, info: StepInfo) -> None:
         steps = (info.outcome, info.loss, info.tau, info.reason)
-        rows = (pairs.m.kernel_rows(), pairs.e.kernel_rows(), weights, steps)
         step = lego_dense if isinstance(pairs.m, DenseBlock) else lego_sparse
-        self.events += step(self.W, self.config.eta, *rows)
-        return len(info)
-
-    def taken(
-        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
-    ) -> list[TripletSteps]:
-        """The triplets: a step in two dense vectors would be longer."""
-        return taken_triplets(batch, info, weights)
-
-    def replay(self, steps: Steps) -> None:
-        """Learn the triplets again: W and `events` get the bits. Raises BlockError on steps of another kind
-        or dimension."""
-        if not isinstance(steps, TripletSteps):
-            raise BlockError("LEGO takes triplets again, not steps of rank one: take its own")
-        self.learn_many(steps.batch, steps.weights)
-
-    @classmethod
-    def from_state(
-        cls, arrays: Mapping[str, NDArray[Any]], config: LegoConfig = LegoConfig(), copy: bool = True
-    ) -> Self:
-        """Go on from the arrays of `state`. copy=False takes W over without a copy (it must be writable).
-
-        Raises StateError naming the array that is missing or does not fit.
-        """
-        learner = cls.__new__(cls)._take_over(arrays, copy)
-        _check(learner.dim)
-        learner.config = config
-        return learner
-
-    def clone(self) -> Self:
-        """An independent copy, with its own W."""
-        return self.from_state(self.state(), self.config)
-
-    @staticmethod
-    def warm_up() -> None:
-        """Load the kernels and check each on a known answer before the first event. Raises RuntimeError."""
-        rows = np.eye(2, dtype=np.float32)
-        for kind in (np.asarray, sparse.csr_array):
-            learner = Lego(2, LegoConfig(eta=1.0))
-            learner.learn_one(*(kind(rows[n : n + 1]) for n in (0, 1, 0)))
-            # u = (1, -1), v = 0: A' = I - g/(1 + 2g) u u^T, g = 1 + 2/(1 + 2g), so g = (1 + sqrt(24 + 1))/4
-            expected = 1 - 1.5 / 4
-            if abs(learner.W[0, 0] - expected) > 1e-6 or abs(learner.W[0, 1] - 1 + expected) > 1e-6:
-                raise RuntimeError(
-                    "a compiled kernel gives a wrong answer: remove numba's cache (__pycache__/*.nb?)"
-                )
-
-
-def _check(dim: int) -> None:
-    if dim > MAX_FULL_DIM:
-        raise ConfigError(f"LEGO changes all of W at each step: dim must be <= {MAX_FULL_DIM}, not {dim}")
+        rows = (pairs.m.kernel_rows(), pairs.e.kernel_rows())
+        self.events += int(step(self.W, self.config.eta, *rows, weights, steps))

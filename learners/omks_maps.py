@@ -10,24 +10,24 @@ section 4.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.base import BaseLearner, Doubles, KnownAnswer, Weights
 from learners.block import Float32s, TripletBatch, as_block, row_blocks
-from learners.errors import BlockError, ConfigError, StateError
-from learners.faults import fault_weights, spread_rows
+from learners.errors import ConfigError, require_positive
+from learners.faults import spread_triplets
 from learners.forms.blocks import BlockLayout, BlocksForm, dense_part
 from learners.forms.serving import DEFAULT_POWER
 from learners.hedge import HedgeConfig, first_standing, read_standing, theta
 from learners.kernels.omks_blocks import step_blocks
-from learners.matrix import checked_weights, one_triplet, to_write
 from learners.outcome import UPDATED, StepInfo
-from learners.steps import Steps, TripletSteps, taken_triplets
+from learners.saved import saved, to_write
+from learners.steps import Steps, taken_triplets
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +45,37 @@ class OmksMapsConfig:
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
             raise ConfigError(f"widths must name one or more blocks of at least 1 column, not {self.widths}")
-        if not (math.isfinite(self.C) and self.C > 0):
-            raise ConfigError(f"C must be a finite number above 0, not {self.C}")
+        require_positive("C", self.C)
         first_standing(self.hedge, len(self.widths))
 
 
-class OmksMaps:
+class OmksMaps(BaseLearner[OmksMapsConfig]):
     """m similarities of the blocks of `sum(widths)`-dimensional vectors, and their weights.
 
     W: float32 [sum D_k^2], the matrices [D_k, D_k] one after another. standing: float64 [m], see
     `learners.hedge`. A block where a vector of the triplet is all zero (its view is missing) sleeps: neither
-    W_k nor theta_k changes. A round of Hedge is an event in which a block steps. Not safe for two threads at
-    once: a step writes in place, with the GIL released.
+    W_k nor theta_k changes. A round of Hedge is an event in which a block steps.
+
+    loss of a step's info: the hinge loss of f before the step, theta of sum 1 over the blocks awake; tau:
+    the largest of the blocks. Sparse rows are spread out a few at a time. A weight of 0 makes an event
+    passive; Hedge counts any other as one round.
     """
 
-    W: Float32s
-    standing: NDArray[np.float64]
-    config: OmksMapsConfig
+    KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
+        OmksMapsConfig((2,), C=0.25), ((1, 0), (0.5, 1), (1, 0.5)), 1.5, ((0.875, 0.125), (0, 1))
+    )
 
-    def __init__(self, dim: int, config: OmksMapsConfig) -> None:
-        """Start from W_k = I, where each similarity is its kernel, and from even weights. Raises ConfigError
-        when the blocks are not all of `dim` columns."""
-        self.config, self._layout = config, BlockLayout.of(config.widths)
+    W: Float32s
+    standing: Doubles
+
+    def _start(self, dim: int) -> None:
+        self._layout = BlockLayout.of(self.config.widths)
         if dim != self._layout.dim:
             raise ConfigError(f"the blocks have {self._layout.dim} columns together, the vectors {dim}")
         self.W = np.zeros(self._layout.entries, np.float32)
         for matrix in self._layout.matrices(self.W):
             np.fill_diagonal(matrix, 1.0)
-        self.standing = first_standing(config.hedge, len(config.widths))
+        self.standing = first_standing(self.config.hedge, len(self.config.widths))
 
     @property
     def dim(self) -> int:
@@ -80,53 +83,36 @@ class OmksMaps:
         return self._layout.dim
 
     @property
-    def theta(self) -> NDArray[np.float64]:
+    def matrices(self) -> list[Float32s]:
+        """W_k of each block, float32 [D_k, D_k], views."""
+        return self._layout.matrices(self.W)
+
+    @property
+    def theta(self) -> Doubles:
         """The weights of the kernels, float64 [m], of sum 1."""
         return theta(self.config.hedge, self.standing)
 
-    def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
-        """Apply one triplet of vectors (anything `as_block` reads, one row each); the info holds one entry.
-
-        Raises BlockError as `learn_many`, and for more than one row.
-        """
-        return self.learn_many(one_triplet(query, clicked, skipped))
-
-    def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
-        """Apply a batch in order, bit for bit as `learn_one` of each would.
-
-        loss of the info: the hinge loss of f before the step, theta of sum 1 over the blocks awake; tau: the
-        largest of the blocks. Sparse rows are spread out a few at a time. weights: [n] importance, scales C
-        per event; 0 makes an event passive (Hedge counts any other as one round), negative or not finite
-        rejects it. Raises BlockError on another dimension or number of weights.
-        """
-        every = np.ones(len(batch)) if weights is None else weights
-        scale = checked_weights(batch, self.dim, every)
-        info = StepInfo.empty(len(batch))
+    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+        info, scale = StepInfo.empty(len(batch)), weights if len(weights) else np.ones(len(batch))
+        layout, rule = self._layout, self.config.hedge.kernel_settings()
         for part in row_blocks(len(batch), 4 * self.dim):
-            self._apply(batch.slice(part.start, part.stop), scale[part], info, part)
+            rows, steps = spread_triplets(batch.slice(part.start, part.stop), scale[part], info, part)
+            step_blocks(
+                self.W,
+                layout.starts,
+                layout.places,
+                self.config.C,
+                rule,
+                self.standing,
+                *rows,
+                scale[part],
+                steps,
+            )
         return info
 
-    def _apply(self, batch: TripletBatch, weights: NDArray[np.float64], info: StepInfo, part: slice) -> None:
-        reason = info.reason[part]
-        rows = [spread_rows(block, reason) for block in (batch.query, batch.clicked, batch.skipped)]
-        fault_weights(weights, reason)
-        steps = (info.outcome[part], info.loss[part], info.tau[part], reason)
-        layout, rule = self._layout, self.config.hedge.kernel_settings()
-        step_blocks(
-            self.W, layout.starts, layout.places, self.config.C, rule, self.standing, *rows, weights, steps
-        )
-
-    def taken(
-        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
-    ) -> list[TripletSteps]:
+    def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> Sequence[Steps]:
         """The triplets that updated, with their weights. Raises BlockError on another number of events."""
         return taken_triplets(batch, info, weights, info.outcome == UPDATED)
-
-    def replay(self, steps: Steps) -> None:
-        """Learn again what another copy took. Raises BlockError on steps of another kind or dimension."""
-        if not isinstance(steps, TripletSteps):
-            raise BlockError("OMKS over maps takes triplets again, not single steps: take its own")
-        self.learn_many(steps.batch, steps.weights)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """f(q, p) = sum_k theta_k phi_k(q)^T W_k phi_k(p), float32 [queries, items]; theta of sum 1.
@@ -136,52 +122,18 @@ class OmksMaps:
         """
         left, right = as_block(queries, self.dim), as_block(items, self.dim)
         scores = np.zeros((len(left), len(right)), np.float32)
-        for weight, columns, matrix in zip(
-            self.theta, self._layout.columns, self._layout.matrices(self.W), strict=True
-        ):
+        for weight, columns, matrix in zip(self.theta, self._layout.columns, self.matrices, strict=True):
             scores += np.float32(weight) * (dense_part(left, columns) @ matrix @ dense_part(right, columns).T)
         return scores
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """{"W": float32 [sum D_k^2], "standing": float64 [m]}: read-only views, which change with the next
-        step."""
-        views: dict[str, NDArray[Any]] = {"W": self.W.view(), "standing": self.standing.view()}
-        for view in views.values():
-            view.flags.writeable = False
-        return views
+    def _live(self) -> dict[str, NDArray[Any]]:
+        return {"W": self.W, "standing": self.standing}
 
-    @classmethod
-    def from_state(
-        cls, arrays: Mapping[str, NDArray[Any]], config: OmksMapsConfig, copy: bool = True
-    ) -> Self:
-        """Go on from the arrays of `state`. copy=False takes W over without a copy (it must be writable).
-
-        Raises StateError naming the array that is missing or has another shape, dtype or value.
-        """
-        layout, W = BlockLayout.of(config.widths), arrays.get("W")
-        if W is None:
-            raise StateError("array W is missing")
-        if W.dtype != np.float32 or W.shape != (layout.entries,) or not np.isfinite(W).all():
-            raise StateError(f"array W must be finite float32 ({layout.entries},), not {W.dtype} {W.shape}")
-        learner = cls.__new__(cls)
-        learner.config, learner._layout, learner.W = config, layout, to_write(W, "W", copy)
-        learner.standing = read_standing(arrays, config.hedge, len(config.widths))
-        return learner
-
-    def clone(self) -> Self:
-        """An independent copy, with its own W and weights."""
-        return self.from_state(self.state(), self.config)
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
+        self._layout = BlockLayout.of(self.config.widths)
+        self.W = to_write(saved(arrays, "W", np.float32, (self._layout.entries,)), "W", copy)
+        self.standing = read_standing(arrays, self.config.hedge, len(self.config.widths))
 
     def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> BlocksForm:
         """What it is served as: see `BlocksForm.from_blocks`."""
         return BlocksForm.from_blocks(self.config.widths, self.W, self.theta, normalised, power)
-
-    @staticmethod
-    def warm_up() -> None:
-        """Load the kernels and check them on a known answer before the first event. Raises RuntimeError."""
-        learner = OmksMaps(2, OmksMapsConfig((2,), C=0.25))
-        info = learner.learn_one([1.0, 0.0], [0.5, 1.0], [1.0, 0.5])
-        if learner.W.tolist() != [0.875, 0.125, 0.0, 1.0] or info.loss.tolist() != [1.5]:
-            raise RuntimeError(
-                "a compiled kernel gives a wrong answer: remove numba's cache (__pycache__/*.nb?)"
-            )

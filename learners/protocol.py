@@ -1,4 +1,4 @@
-"""What every learner offers; the laws in the tests run over all of them.
+"""What every learner offers; the laws in the tests run over all of them. `learners.base` has what they share.
 
 A learner is named arrays (its state), settings, a step and what it is served as; who keeps, moves or serves
 it knows no more than this.
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import TripletBatch
+from learners.forms.quadratic import ServedForm
 from learners.outcome import StepInfo
 from learners.steps import Steps
 
@@ -30,7 +31,7 @@ class Learner(Protocol):
         """Apply one triplet; the info holds one entry."""
         ...
 
-    def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
+    def learn_many(self, batch: TripletBatch, /, weights: NDArray[Any] | None = None) -> StepInfo:
         """Apply a batch in order; bit for bit the same as `learn_one` for each, however it is cut.
 
         weights: [n] importance of each event, None for 1. A malformed row is an outcome, never a change.
@@ -55,6 +56,10 @@ class Learner(Protocol):
 
     def similarity(self, queries: Any, items: Any) -> NDArray[np.float32]:
         """Scores [queries, items], float32, by the paper's formula."""
+        ...
+
+    def form(self, normalised: bool = True) -> ServedForm:
+        """What it is served as, independent of what is learned later."""
         ...
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from learners.block import Block, DenseBlock, Float32s, Int32s, Int64s, SparseBlock, TripletBatch
 from learners.errors import BlockError
-from learners.kernels.oasis_sparse import take_sparse
+from learners.kernels.oasis import take_sparse
 from learners.outcome import REJECTED, UPDATED, StepInfo
 
 
@@ -138,7 +138,7 @@ def query_and_error(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
     assert isinstance(clicked, SparseBlock)
     assert isinstance(skipped, SparseBlock)
     room = _entries(clicked, rows) + _entries(skipped, rows)
-    q_rows, e_rows = _room(len(rows), _entries(query, rows)), _room(len(rows), room)
+    q_rows, e_rows = sparse_room(len(rows), _entries(query, rows)), sparse_room(len(rows), room)
     take_sparse(rows, query.kernel_rows(), clicked.kernel_rows(), skipped.kernel_rows(), q_rows, e_rows)
     return SparseBlock(*q_rows, query.dim), SparseBlock(*e_rows, query.dim)
 
@@ -173,5 +173,6 @@ def _entries(block: SparseBlock, rows: Int64s) -> int:
     return int((block.indptr[rows + 1] - block.indptr[rows]).sum())
 
 
-def _room(rows: int, entries: int) -> tuple[Int64s, Int32s, Float32s]:
+def sparse_room(rows: int, entries: int) -> tuple[Int64s, Int32s, Float32s]:
+    """CSR arrays with room for so many entries: pointers of 0, indices and values that hold nothing yet."""
     return np.zeros(rows + 1, np.int64), np.empty(entries, np.int32), np.empty(entries, np.float32)

@@ -24,26 +24,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.base import BaseLearner, Doubles
 from learners.block import Float32s, TripletBatch
 from learners.dissim import Dissim, DissimConfig
-from learners.errors import BlockError, ConfigError
-from learners.forms.blocks import BlockLayout
-from learners.kernels.compile import ROWS, kernel
+from learners.errors import ConfigError
+from learners.forms.quadratic import ServedForm
+from learners.kernels.fold import squared_distance_to_identity
 from learners.lego import Lego, LegoConfig
-from learners.matrix import checked_weights, one_triplet, state_events
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.outcome import REJECTED, StepInfo, joined
 from learners.protocol import Learner
+from learners.saved import saved_count
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
-from learners.steps import Steps, TripletSteps, taken_triplets
-
-from numba import types  # isort: skip
 
 
 def pull(W: Float32s, decay: float, radius: float) -> None:
@@ -51,7 +49,7 @@ def pull(W: Float32s, decay: float, radius: float) -> None:
     size; the same bits on every machine: elementwise in float32, the norm in float64 in a fixed order."""
     keep = np.float32(1.0 - decay)
     _towards_identity(W, keep)
-    distance = math.sqrt(_squared_distance(W)) if radius else 0.0
+    distance = math.sqrt(squared_distance_to_identity(W)) if radius else 0.0
     if distance > radius:
         _towards_identity(W, np.float32(radius / distance))
 
@@ -60,19 +58,6 @@ def _towards_identity(W: Float32s, keep: np.float32) -> None:
     if keep != 1:
         W *= keep
         W.reshape(-1)[:: len(W) + 1] += np.float32(1) - keep
-
-
-@kernel(types.float64(ROWS))
-def _squared_distance(W: Any) -> float:
-    """||W - I||_F^2 in float64, row by row."""
-    total = 0.0
-    for row in range(W.shape[0]):
-        along = 0.0
-        for column in range(W.shape[1]):
-            entry = np.float64(W[row, column]) - (1.0 if row == column else 0.0)
-            along += entry * entry
-        total += along
-    return total
 
 
 OfMatrix: TypeAlias = OasisConfig | DissimConfig | LegoConfig
@@ -112,20 +97,18 @@ class TetherConfig:
             )
 
 
-class Tethered:
-    """A learner pulled back towards its start; all else is as that learner has it.
+class Tethered(BaseLearner[TetherConfig]):
+    """A learner pulled back towards its start; all else is as that learner has it. Passive events bring a
+    pull nearer too, so what is replayed are triplets.
 
-    events: how many were accepted, which times the pulls. Not safe for two threads at once.
+    events: how many were accepted, which times the pulls.
     """
 
     learner: Any
-    config: TetherConfig
     events: int
 
-    def __init__(self, dim: int, config: TetherConfig) -> None:
-        """Start where the learner does. Raises ConfigError."""
-        self.learner, self.config = _CLASSES[type(config.learner)](dim, config.learner), config
-        self.events = 0
+    def _start(self, dim: int) -> None:
+        self.learner, self.events = _CLASSES[type(self.config.learner)](dim, self.config.learner), 0
 
     @property
     def dim(self) -> int:
@@ -138,22 +121,14 @@ class Tethered:
         W: Float32s = self.learner.W
         return W
 
-    def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
-        """Apply one triplet; the info holds one entry. Raises BlockError."""
-        return self.learn_many(one_triplet(query, clicked, skipped))
-
-    def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
-        """Apply a batch in order, bit for bit as `learn_one` of each, also across pulls. Raises BlockError.
-
-        No more events are handed on at once than may be accepted before the next pull, so a pull comes right
-        after the event that brings it about.
-        """
-        scale = checked_weights(batch, self.dim, weights)
+    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+        """No more events are handed on at once than may be accepted before the next pull, so a pull comes
+        right after the event that brings it about."""
         infos, done = [], 0
         while done < len(batch):
             left = self.config.every - self.events % self.config.every
             stop = min(len(batch), done + left)
-            own = scale[done:stop] if len(scale) else None
+            own = weights[done:stop] if len(weights) else None
             infos.append(self.learner.learn_many(batch.slice(done, stop), own))
             accepted = int(np.count_nonzero(infos[-1].outcome != REJECTED))
             self.events += accepted
@@ -162,42 +137,27 @@ class Tethered:
             done = stop
         return joined(infos)
 
-    def taken(
-        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
-    ) -> list[TripletSteps]:
-        """Every triplet that was accepted: passive ones bring a pull nearer too."""
-        return taken_triplets(batch, info, weights)
-
-    def replay(self, steps: Steps) -> None:
-        """Learn the triplets again. Raises BlockError for steps of another kind or dimension."""
-        if not isinstance(steps, TripletSteps):
-            raise BlockError("a learner that is pulled back takes triplets again: take its own")
-        self.learn_many(steps.batch, steps.weights)
-
     def similarity(self, queries: Any, items: Any) -> Float32s:
-        """Raw scores, float32 [queries, items], as the learner's own. Raises BlockError."""
+        """Raw scores, as the learner's own."""
         scores: Float32s = self.learner.similarity(queries, items)
         return scores
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """The learner's own, and `events` int64 []."""
+    def form(self, normalised: bool = True, **settings: Any) -> ServedForm:
+        """What the learner is served as; `settings` are others of its own `form`."""
+        form: ServedForm = self.learner.form(normalised, **settings)
+        return form
+
+    def _live(self) -> dict[str, NDArray[Any]]:
         return {**self.learner.state(), "events": np.array(self.events, np.int64)}
 
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
+        inner = self.config.learner
+        self.learner = _CLASSES[type(inner)].from_state(arrays, inner, copy=copy)
+        self.events = saved_count(arrays, "events")
+
     @classmethod
-    def from_state(cls, arrays: Mapping[str, NDArray[Any]], config: TetherConfig, copy: bool = True) -> Self:
-        """Go on from the arrays of `state`. Raises StateError."""
-        tethered = cls.__new__(cls)
-        restored = _CLASSES[type(config.learner)].from_state(arrays, config.learner, copy=copy)
-        tethered.learner, tethered.config, tethered.events = restored, config, state_events(arrays)
-        return tethered
-
-    def clone(self) -> Self:
-        """An independent copy."""
-        return self.from_state(self.state(), self.config)
-
-    @staticmethod
-    def warm_up() -> None:
-        """Load the kernels of all."""
+    def warm_up(cls) -> None:
+        """Load the kernels of all. Raises RuntimeError."""
         for learner in _CLASSES.values():
             learner.warm_up()
 
@@ -212,7 +172,7 @@ def _pull(learner: Any, config: TetherConfig) -> None:
     if isinstance(learner, DiagonalLearner):
         learner.forget(config.decay)
     elif isinstance(learner, OmksMaps):
-        for matrix in BlockLayout.of(learner.config.widths).matrices(learner.W):
+        for matrix in learner.matrices:
             pull(matrix, config.decay, config.radius)
     else:
         pull(learner.W, config.decay, config.radius)

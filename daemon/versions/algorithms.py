@@ -231,7 +231,7 @@ def _of_a_matrix(
     )
 
 
-def _soml(learner: type[DiagonalLearner], config: type[Any], arrays: int) -> Algorithm:
+def _soml(learner: type[DiagonalLearner[Any]], config: type[Any], arrays: int) -> Algorithm:
     """SOML: a diagonal metric, served as the cosine plus what was learned."""
     settings, made_by = _pulled(same_names(config), learner)
     return Algorithm(

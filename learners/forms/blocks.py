@@ -18,6 +18,7 @@ from learners.errors import StateError
 from learners.forms.quadratic import Pieces, batches, score_pairs, whole
 from learners.forms.serving import DEFAULT_POWER
 from learners.psd import psd_part
+from learners.saved import saved
 from learners.spectrum import symmetric
 
 
@@ -151,17 +152,12 @@ class BlocksForm:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The form of these arrays. Raises StateError naming the array that is missing or does not fit."""
-        for name in ("widths", "matrices", "normalised"):
-            if name not in arrays:
-                raise StateError(f"array {name} is missing")
-        widths, matrices = arrays["widths"], arrays["matrices"]
-        if widths.dtype != np.int64 or widths.ndim != 1 or not len(widths) or (widths < 1).any():
-            raise StateError(f"array widths must be int64 above 0, not {widths.dtype} {widths.shape}")
-        entries = sum(width**2 for width in widths.tolist())
-        if matrices.dtype != np.float32 or matrices.shape != (entries,) or not np.isfinite(matrices).all():
-            raise StateError(
-                f"array matrices must be finite float32 ({entries},), not {matrices.dtype} {matrices.shape}"
-            )
+        widths = saved(arrays, "widths", np.int64, (None,))
+        if not len(widths) or (widths < 1).any():
+            raise StateError(f"array widths must be above 0, not {widths}")
+        matrices = saved(arrays, "matrices", np.float32, (sum(width**2 for width in widths.tolist()),))
+        if "normalised" not in arrays:
+            raise StateError("array normalised is missing")
         return cls(widths, matrices, bool(arrays["normalised"]))
 
     def _layout(self) -> BlockLayout:

@@ -33,6 +33,7 @@ from learners.forms.quadratic import (
     whole,
 )
 from learners.psd import MAX_FULL_DIM, RemovedPairs, lanczos_negative_pairs, psd_part
+from learners.saved import saved
 
 DEFAULT_PAIRS = 50
 """Eigenpairs removed beyond the full decomposition: enough where the stream carries random negatives."""
@@ -136,13 +137,12 @@ class ServingForm:
 
         Raises StateError naming the array that is missing or does not fit.
         """
-        vectors, values = _array(arrays, "correction_vectors", 2), _array(arrays, "correction_values", 1)
+        vectors = saved(arrays, "correction_vectors", np.float32, (None, None))
         dim, pairs = vectors.shape
-        if values.shape != (pairs,):
-            raise StateError(f"array correction_values has shape {values.shape}, not ({pairs},)")
+        values = saved(arrays, "correction_values", np.float32, (pairs,))
         if "normalised" not in arrays:
             raise StateError("array normalised is missing")
-        matrix = _array(arrays, "matrix", 2) if "matrix" in arrays else None
+        matrix = saved(arrays, "matrix", np.float32, (None, None)) if "matrix" in arrays else None
         base = matrix if matrix is not None else state_matrix
         if base is None:
             raise StateError("the form holds no matrix: give the W of its version as state_matrix")
@@ -156,14 +156,3 @@ class ServingForm:
         if self.state_matrix is None:
             raise StateError("the form holds no matrix: give the W of its version as state_matrix")
         return self.state_matrix
-
-
-def _array(arrays: Mapping[str, NDArray[Any]], name: str, axes: int) -> Float32s:
-    array = arrays.get(name)
-    if array is None:
-        raise StateError(f"array {name} is missing")
-    if array.ndim != axes or array.dtype != np.float32:
-        raise StateError(f"array {name} is {array.ndim}-d {array.dtype}: it must be {axes}-d float32")
-    if not np.isfinite(array).all():
-        raise StateError(f"array {name} holds values that are not finite")
-    return array

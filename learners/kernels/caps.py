@@ -5,19 +5,16 @@ no sum depends on an order. The table is open addressing with linear probing; ta
 what had to give way to it (Knuth, The Art of Computer Programming 3, section 6.4, algorithm R).
 """
 
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from learners.kernels.compile import DOUBLES, DOUBLES_OUT, inlined, kernel
-
-from numba import types  # isort: skip
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
-
 
 UNIT = float(1 << 20)
 """Parts of a full step: what is counted; 2^20 parts of 10^9 full steps stay whole in float64."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from learners.kernels.compile import CSR, Csr, inlined, kernel
+from learners.kernels.compile import CSR, Csr, Steps, inlined, kernel
 from learners.outcome import Outcome, Reason
-
-from numba import types  # isort: skip
-
 
 UPDATED, PASSIVE, DEGENERATE, REJECTED = (int(outcome) for outcome in Outcome)
 NONE, NOT_FINITE, OUT_OF_RANGE, NOT_INCREASING, MAGNITUDE = (int(reason) for reason in list(Reason)[:5])
@@ -72,12 +70,46 @@ def scan_dense(rows: Any, row: int) -> tuple[int, float]:
 
 
 @inlined
+def scan_triplet_dense(query: Any, clicked: Any, skipped: Any, row: int) -> tuple[int, float]:
+    """(the first reason to refuse a triplet of dense rows, or NONE; ||q||^2)."""
+    reason, squares = scan_dense(query, row)
+    if reason == NONE:
+        reason, _ = scan_dense(clicked, row)
+    if reason == NONE:
+        reason, _ = scan_dense(skipped, row)
+    return reason, squares
+
+
+@inlined
+def scan_triplet_sparse(dim: int, query: Csr, clicked: Csr, skipped: Csr, row: int) -> tuple[int, float]:
+    """As `scan_triplet_dense`, of CSR rows."""
+    reason, squares = scan_sparse(dim, query, row)
+    if reason == NONE:
+        reason, _ = scan_sparse(dim, clicked, row)
+    if reason == NONE:
+        reason, _ = scan_sparse(dim, skipped, row)
+    return reason, squares
+
+
+@inlined
 def scan_weight(weights: Any, row: int) -> tuple[int, float]:
     """(reason, weight) of one event; no weights at all mean 1 each, a negative one is a wrong magnitude."""
     if len(weights) == 0:
         return NONE, 1.0
     weight = weights[row]
     return (MAGNITUDE if weight < 0 else scan_value(weight)), weight
+
+
+@inlined
+def rejected(fault: int, t: int, steps: Steps) -> bool:
+    """Whether an event is refused: for what its rows were refused, else for `fault`; it is written then."""
+    outcome, loss, tau, reason = steps
+    if reason[t] == NONE:
+        reason[t] = fault
+    if reason[t] == NONE:
+        return False
+    outcome[t], loss[t], tau[t] = REJECTED, 0, 0
+    return True
 
 
 @inlined

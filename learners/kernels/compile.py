@@ -4,24 +4,34 @@ disk.
 Why this is safe and reproducible:
 - One signature per kernel, so one machine code per kernel: a single event and a batch run the same
   instructions. Inputs are typed read-only, which accepts writable arrays too.
-- No fast-math: NaN tests must hold, and sums keep their written order.
+- No fast-math: NaN tests must hold, and sums keep their written order. `reassociated` helpers are the
+  exception, and say so.
+- The kernels have a compiler target of their own, at the level of `learners.kernels.cpu`. numba's settings
+  and its target for the rest of the process stay as they are, whoever imports numba first.
 - The disk cache lies in a folder named by a digest of all kernel sources: numba itself looks only at the file
   of a kernel, and would go on using code whose helpers have changed. numba writes to a temporary name and
   renames, so concurrent processes never read half a file, and two that race for one kernel write the same
   code. A file torn by a power cut fails to load; then, and where no cache folder is writable, the kernel is
   compiled in memory.
+- Compiling all kernels takes about a minute, once per version of this library. Before the first one that is
+  not in the cache, a `CompileNotice` says so.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from learners.kernels import cpu as _cpu  # noqa: F401
+from numba import config, njit, types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
 
-from numba import config, njit, types  # isort: skip  (after the CPU level is fixed)
+from learners.errors import CompileNotice
+from learners.kernels.cpu import CPU_FEATURES, CPU_NAME
 
 FLOATS = types.Array(types.float32, 1, "C", readonly=True)
 DOUBLES = types.Array(types.float64, 1, "C", readonly=True)
@@ -76,23 +86,76 @@ def _sources_digest(folder: str) -> str:
 
 CACHE_FOLDER = _cache_folder()
 
+_CONTEXTS = ("_toplevel_typing_context", "_toplevel_target_context")
+"""What numba keeps, in its target for the processor, of all that was compiled for it; made when first asked
+for."""
+_of_kernels: dict[str, Any] = {}
+
+
+@contextmanager
+def _kernel_target() -> Iterator[None]:
+    """numba compiles for the kernels' own target at their CPU level, and puts it into their cache."""
+    kept: dict[str, Any] = cpu_target.__dict__
+    with global_compiler_lock:
+        settings = config.CPU_NAME, config.CPU_FEATURES, config.CACHE_DIR
+        others = {name: kept.pop(name) for name in _CONTEXTS if name in kept}
+        kept.update(_of_kernels)
+        config.CPU_NAME, config.CPU_FEATURES = CPU_NAME, CPU_FEATURES
+        config.CACHE_DIR = CACHE_FOLDER or config.CACHE_DIR
+        try:
+            yield
+        finally:
+            _of_kernels.update((name, kept.pop(name)) for name in _CONTEXTS if name in kept)
+            kept.update(others)
+            config.CPU_NAME, config.CPU_FEATURES, config.CACHE_DIR = settings
+
+
+def _cached_names(folder: str | None) -> frozenset[str]:
+    """What the kernels in a cache folder are called: `module.function-line`."""
+    files = (name for _, _, names in os.walk(folder or "") for name in names if name.endswith(".nbi"))
+    return frozenset(name.split(".py", 1)[0] for name in files)
+
+
+_cached = _cached_names(CACHE_FOLDER)
+_told = False
+
+
+def _tell(function: Callable[..., Any]) -> None:
+    """Say once that kernels are compiled, where this one has to be."""
+    global _told
+    code = function.__code__
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}-{code.co_firstlineno}"
+    if _told or name in _cached:
+        return
+    _told = True
+    kept = f"kept in {CACHE_FOLDER}" if CACHE_FOLDER else "in this process alone, for want of a cache folder"
+    warnings.warn(
+        f"compiling the learners' kernels, about a minute in all, {kept}", CompileNotice, stacklevel=3
+    )
+
 
 def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile the decorated function for one numba signature, at import: from the cache, else anew."""
+    """Compile the decorated function for one numba signature, at import, or take it from the cache."""
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-        before = config.CACHE_DIR
-        config.CACHE_DIR = CACHE_FOLDER or before
-        try:
-            return njit(signature, nogil=True, cache=CACHE_FOLDER is not None)(function)  # type: ignore[no-any-return]
-        except Exception:  # noqa: BLE001  a damaged cache; an error of the kernel itself is raised again here
-            return njit(signature, nogil=True)(function)  # type: ignore[no-any-return]
-        finally:
-            config.CACHE_DIR = before
+        _tell(function)
+        with _kernel_target():
+            try:
+                return njit(signature, nogil=True, cache=CACHE_FOLDER is not None)(function)  # type: ignore[no-any-return]
+            except Exception:  # noqa: BLE001  a damaged cache; an error of the kernel itself is raised again here
+                return njit(signature, nogil=True)(function)  # type: ignore[no-any-return]
 
     return compiled
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a helper as part of each kernel that calls it."""
-    return njit(nogil=True)(function)  # type: ignore[no-any-return]
+    with _kernel_target():
+        return njit(nogil=True)(function)  # type: ignore[no-any-return]
+
+
+def reassociated(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `inlined`, for a sum whose order the compiler may choose, once, for all events: so it can be
+    vectorised. NaN and infinity still count."""
+    with _kernel_target():
+        return njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})(function)  # type: ignore[no-any-return]

@@ -1,16 +1,15 @@
-"""Fix the processor level kernels are compiled for. Imported before numba is.
+"""The processor level that kernels are compiled for.
 
 Kernels are compiled for a stated level and never for "whatever this host has": two hosts of the same level
-then run the same machine code, and a state replays to the same bits. The level is fixed through numba's own
-environment variables; both are needed, because numba adds the *host's* features to a named CPU when only the
-name is given. A value the user has set wins, and is what `CPU_LEVEL` then reports.
+then run the same machine code, and a state replays to the same bits. `NUMBA_CPU_NAME` and
+`NUMBA_CPU_FEATURES`, where a user has set them, win, and are what `CPU_LEVEL` then reports. Nothing of the
+process is changed: `learners.kernels.compile` keeps a target of its own for the kernels.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import sys
 from collections.abc import Collection
 
 from llvmlite import binding
@@ -26,22 +25,15 @@ def best_level(machine: str, features: Collection[str]) -> str:
     return X86_64_V3 if machine in ("x86_64", "AMD64") and set(features) >= V3_FEATURES else GENERIC
 
 
-def _fix_level() -> str:
-    if "numba" in sys.modules:
-        from numba import config
-
-        return _label(config.CPU_NAME, config.CPU_FEATURES)
+def _chosen() -> tuple[str, str]:
     host = [name for name, present in binding.get_host_cpu_features().items() if present]
-    name = os.environ.setdefault("NUMBA_CPU_NAME", best_level(platform.machine(), host))
-    return _label(name, os.environ.setdefault("NUMBA_CPU_FEATURES", ""))
+    name = os.environ.get("NUMBA_CPU_NAME") or best_level(platform.machine(), host)
+    return name, os.environ.get("NUMBA_CPU_FEATURES") or ""
 
 
-def _label(name: str | None, features: str | None) -> str:
-    if name is None or features is None:
-        return f"{name or 'host'}+host-features"
-    return f"{name},{features}" if features else name
+CPU_NAME, CPU_FEATURES = _chosen()
+"""As LLVM takes them. The features are stated even where there are none: numba adds the *host's* to a named
+processor when only the name is given."""
 
-
-CPU_LEVEL: str = _fix_level()
-"""What kernels of this process are compiled for; belongs into every manifest. It says so when numba was
-imported first by someone else and compiles for this host."""
+CPU_LEVEL: str = f"{CPU_NAME},{CPU_FEATURES}" if CPU_FEATURES else CPU_NAME
+"""What kernels are compiled for; belongs into every manifest."""

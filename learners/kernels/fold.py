@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from learners.kernels.compile import (
     CSR,
@@ -15,11 +16,9 @@ from learners.kernels.compile import (
     ROWS_OUT,
     Csr,
     kernel,
+    reassociated,
 )
 from learners.kernels.intrinsics import prefetch
-
-from numba import njit, types  # isort: skip
-
 
 ROWS_AHEAD = 2
 LINE = 16
@@ -85,7 +84,7 @@ def self_products_sparse(W: Any, span: tuple[int, int], rows: Csr, columns: Csr,
             out[n] += np.float64(weights[entry]) * dot
 
 
-@njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@reassociated
 def _row_product(W: Any, row: int, x: Any, out: Any) -> Any:
     """Row of W times x, while x[row] times the row is added to out: one reading of the row for both."""
     total, factor = np.float32(0.0), x[row]
@@ -104,3 +103,16 @@ def symmetric_product(W: Any, x: Any, out: Any) -> None:
         along[row] = _row_product(W, row, x, out)
     for row in range(len(x)):
         out[row] = np.float32(0.5) * (out[row] + along[row])
+
+
+@kernel(types.float64(ROWS))
+def squared_distance_to_identity(W: Any) -> float:
+    """||W - I||_F^2 in float64, row by row."""
+    total = 0.0
+    for row in range(W.shape[0]):
+        along = 0.0
+        for column in range(W.shape[1]):
+            entry = np.float64(W[row, column]) - (1.0 if row == column else 0.0)
+            along += entry * entry
+        total += along
+    return total

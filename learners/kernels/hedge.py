@@ -3,20 +3,17 @@
 What a round over m kernels comes to: one outcome, and the loss of their weighed sum.
 """
 
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from learners.kernels.checks import DEGENERATE, PASSIVE, UPDATED
 from learners.kernels.compile import DOUBLES_OUT, inlined, kernel
-
-from numba import types  # isort: skip
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
-
 
 HEDGE, SHARE, DISCOUNT, MARGINS, FIXED = range(5)
 """Rules. FIXED: weights that never change."""

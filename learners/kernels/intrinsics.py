@@ -15,16 +15,15 @@ entry.
 Software prefetch for numba kernels, through LLVM's `llvm.prefetch`.
 """
 
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
 from __future__ import annotations
 
 from typing import Any
 
-from learners.kernels import cpu as _cpu  # noqa: F401  (fixes the CPU level before numba is imported)
-
-from llvmlite import ir  # isort: skip
-from numba.core import cgutils, types  # isort: skip
-from numba.extending import intrinsic  # isort: skip
-
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 STRIDE = 32
 """Codes that are multiplied at once; rows are padded to a multiple of it, with codes 0."""
@@ -75,9 +74,6 @@ def _sum_of_lanes_codes(builder: Any, vector: Any) -> Any:
     kind = ir.FunctionType(_CODE_INT, [_WIDE])
     name = f"llvm.vector.reduce.add.v{STRIDE}i32"
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 
 LANES = 8

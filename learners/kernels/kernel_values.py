@@ -1,22 +1,32 @@
-"""Values of m kernels between given objects and a tile of kept ones.
+"""Values of m kernels, or of their mean, between given objects and a tile of kept ones; and what serving
+forms over kept objects make of them: features and scores.
 
 One sum per view serves all its kernels: the squared distance makes every RBF and the cosine, the inner
-product the linear and polynomial kernels, the sum of the lesser numbers the histogram intersection.
-
-The mean of several kernels, which is one itself.
-
-What serving forms over kept objects need: kernel values, features made of them, and scores.
-
-Each number is one sum in a fixed order, so its bits do not depend on what else is asked for.
+product the linear and polynomial kernels, the sum of the lesser numbers the histogram intersection. Each
+number is one sum in a fixed order, so its bits do not depend on what else is asked for.
 """
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
 import numpy as np
+from numba import types
 
 from learners.kernels.compile import DOUBLES_OUT, FLOATS, POINTERS, ROWS, ROWS_OUT, inlined, kernel
+from learners.kernels.kinds import (
+    COSINE,
+    INTERSECTION,
+    LEAST,
+    LINEAR,
+    POLYNOMIAL,
+    PRODUCTS,
+    RBF,
+    RBF_OF_OTHER,
+    SQUARES,
+)
 from learners.kernels.tiles import (
     LANES,
     cosine_of_squares,
@@ -30,8 +40,6 @@ from learners.kernels.tiles import (
     squares_of_two,
 )
 
-from numba import types  # isort: skip
-
 
 @inlined
 def average(count: int, given: int, out: Any) -> None:
@@ -44,16 +52,6 @@ def average(count: int, given: int, out: Any) -> None:
                 total += out[i, place, lane]
             out[i, 0, lane] = total * share
 
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
-
-
-RBF, RBF_OF_OTHER, COSINE, LINEAR, POLYNOMIAL, INTERSECTION, MEAN = range(7)
-"""Kinds. RBF_OF_OTHER: an RBF of four times the rate of one already known, whose fourth power it is. MEAN:
-that of all others."""
-
-SQUARES, PRODUCTS, LEAST = 1, 2, 4
-"""Which sums a view needs, as bits."""
 
 LARGEST = np.float32(1e12)
 """Kernel values are kept within +-LARGEST, and 0 where they are no number: so an object of absurd size in
@@ -232,9 +230,6 @@ def put_lane(row: Any, lengths: Any, kept: Kept, slot: int) -> None:
         gaps[tile, view] = False
         for other in range(LANES):
             gaps[tile, view] |= norms[tile, view, other] == 0
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 
 AT_ONCE = 8

@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from learners.kernels.checks import NONE, scan_dense, scan_sparse
 from learners.kernels.compile import CSR, DOUBLES, FLOATS, ROWS, ROWS_OUT, Csr, inlined, kernel
 from learners.kernels.map_rows import refused
-
-from numba import types  # isort: skip
 
 GAUSSIAN, INTERSECTION = 0, 1
 

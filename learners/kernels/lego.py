@@ -14,20 +14,17 @@ Every entry of A changes at every step, so a step reads A once or twice and writ
 vectors' sparsity; A m and A e read only the rows where m or e is not zero.
 """
 
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from learners.kernels.checks import DEGENERATE, NONE, PASSIVE, REJECTED, UPDATED, scan_weight
+from learners.kernels.checks import DEGENERATE, PASSIVE, UPDATED, rejected, scan_weight
 from learners.kernels.compile import CSR, DOUBLES, ROWS, ROWS_OUT, STEPS_OUT, Csr, Steps, inlined, kernel
-
-from numba import types  # isort: skip
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
-
 
 HALVINGS = 80
 """Of the interval of step sizes: beyond the precision of float64, and nothing beside the d^2 of a step."""
@@ -103,19 +100,6 @@ def _learn(A: Any, eta: float, images: Any, products: Any, t: int, steps: Steps)
         _step(A, k, p, r, tau[t], images)
 
 
-@inlined
-def _reject(weights: Any, t: int, steps: Steps) -> tuple[bool, float]:
-    """(whether an event is refused, which is written then; its weight)."""
-    outcome, loss, tau, reason = steps
-    fault, weight = scan_weight(weights, t)
-    if reason[t] == NONE:
-        reason[t] = fault
-    if reason[t] != NONE:
-        outcome[t], loss[t], tau[t] = REJECTED, 0, 0
-        return True, weight
-    return False, weight
-
-
 @kernel(types.int64(ROWS_OUT, types.float64, ROWS, ROWS, DOUBLES, STEPS_OUT))
 def lego_dense(A: Any, eta: float, sums: Any, errors: Any, weights: Any, steps: Steps) -> int:
     """Apply triplets in order; how many were accepted.
@@ -127,8 +111,8 @@ def lego_dense(A: Any, eta: float, sums: Any, errors: Any, weights: Any, steps: 
     accepted, dim = 0, A.shape[0]
     images = np.empty((2, dim), np.float64)
     for t in range(len(sums)):
-        rejected, weight = _reject(weights, t, steps)
-        if rejected:
+        fault, weight = scan_weight(weights, t)
+        if rejected(fault, t, steps):
             continue
         accepted += 1
         images[:] = 0.0
@@ -171,8 +155,8 @@ def lego_sparse(A: Any, eta: float, sums: Csr, errors: Csr, weights: Any, steps:
     accepted = 0
     images = np.empty((2, A.shape[0]), np.float64)
     for t in range(len(sums[0]) - 1):
-        rejected, weight = _reject(weights, t, steps)
-        if rejected:
+        fault, weight = scan_weight(weights, t)
+        if rejected(fault, t, steps):
             continue
         accepted += 1
         images[:] = 0.0

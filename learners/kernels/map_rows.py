@@ -9,11 +9,14 @@ Row-by-row kernels of the maps without a matrix: roots, unary codes, the cosine 
 Identical bits for every batch size. A row the step would reject keeps its fault, see `rows`.
 """
 
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from learners.kernels.checks import MAX_MAGNITUDE, NONE, scan_dense, scan_sparse, scan_value
 from learners.kernels.compile import (
@@ -30,11 +33,6 @@ from learners.kernels.compile import (
     inlined,
     kernel,
 )
-
-from numba import types  # isort: skip
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 
 @inlined
@@ -143,9 +141,6 @@ def append_dense(rows: Any, offset: int, ends: Any, out_indices: Any, out_values
                 out_indices[ends[row]] = np.int32(offset + column)
                 out_values[ends[row]] = rows[row, column]
                 ends[row] += 1
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 
 ROOT_HALF = float(np.sqrt(0.5))

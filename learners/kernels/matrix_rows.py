@@ -7,19 +7,19 @@ What steps on CSR rows and their replays share: c - s, the margin, the update of
 One arithmetic for both, so that replaying a step gives the bits of the step.
 """
 
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from learners.kernels.compile import Csr, inlined
+from learners.kernels.compile import Csr, inlined, reassociated
 from learners.kernels.intrinsics import prefetch
 
-from numba import njit  # isort: skip
 
-
-@njit(nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@reassociated
 def row_dot(W: Any, row: int, e: Any) -> Any:
     """Row of W times e in float32. The compiler chooses the order once, for all events: NaN and infinity
     still count."""
@@ -48,9 +48,6 @@ def add_symmetric_dense(W: Any, tau: Any, query: Any, t: int, e: Any) -> None:
         q_row, e_row = query[t, row], e[row]
         for column in range(len(e)):
             W[row, column] += half * (q_row * e[column] + e_row * query[t, column])
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 
 ROWS_AHEAD = 2

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from learners.kernels.checks import (
     MAX_MAGNITUDE,
@@ -39,8 +40,6 @@ from learners.kernels.compile import (
 )
 from learners.kernels.hedge import LARGEST, combined_loss, combined_outcome, weigh
 from learners.kernels.matrix_rows import add_dense, row_dot
-
-from numba import types  # isort: skip
 
 _RULE = types.Tuple((types.int64, types.float64, types.float64))
 

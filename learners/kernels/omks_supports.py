@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
+from numba import types
 
 from learners.kernels.checks import NONE, REJECTED, UPDATED, step_size
 from learners.kernels.compile import (
@@ -44,8 +45,6 @@ from learners.kernels.support_slots import (
     without_minus_zero,
 )
 from learners.kernels.tiles import AT_ONCE, LANES, SIDE_BY_SIDE, sum_many_triplets, sum_triplets, turn_lanes
-
-from numba import types  # isort: skip
 
 BLOCK = 64
 """Triplets whose terms are summed in float32 before they go into the float64 sum."""

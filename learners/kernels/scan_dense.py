@@ -11,11 +11,14 @@ all of whose norms are known beforehand. A quarter of the bytes is read; only wh
 worst score kept so far, is the score itself computed, in float64, from the row itself, and offered.
 """
 
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
 import numpy as np
+from numba import types
 
 from learners.kernels.compile import (
     FLOATS,
@@ -28,12 +31,6 @@ from learners.kernels.compile import (
     kernel,
 )
 from learners.kernels.intrinsics import dot_codes, prefetch
-
-from numba import types  # isort: skip
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
-
 
 PLACES_OUT = types.int64[:, ::1]
 MASK = types.Array(types.boolean, 1, "C", readonly=True)
@@ -129,9 +126,6 @@ def settle(scores: Any, rows: Any, counts: Any) -> None:
             score, row = scores[query, left], rows[query, left]
             scores[query, left], rows[query, left] = scores[query, 0], rows[query, 0]
             _sink(scores[query], rows[query], left, 0, score, row)
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 
 BYTES = types.Array(types.int8, 2, "C", readonly=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
+from numba import types
 
 from learners.kernels.compile import (
     CSR,
@@ -25,8 +26,6 @@ from learners.kernels.compile import (
 )
 from learners.kernels.intrinsics import QUERIES, dot_entries, dot_queries, reached
 from learners.kernels.scan_dense import BEST, MASK, TERMS, Best, Terms, bar, offer, rounded, terms_of
-
-from numba import types  # isort: skip
 
 SHORTS = types.Array(types.uint16, 1, "C", readonly=True)
 LONGS = types.Array(types.uint32, 1, "C", readonly=True)

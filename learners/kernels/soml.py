@@ -1,39 +1,39 @@
-"""What SOML steps read of an event: g = q (.) (c - s), the few entries that a diagonal metric sees.
+"""SOML steps on a diagonal metric, by dual averaging or truncated gradient (Gao et al., AAAI 2014), and the
+event loops that both share.
 
-Only columns held by the query and by c or s matter. The three sorted index lists are intersected without
-branches, since no processor can predict them: one comparison moves one or both ends forward.
+An event is g = q (.) (c - s), the few entries that a diagonal metric sees: only columns held by the query and
+by c or s matter. On CSR rows the three sorted index lists are intersected without branches, since no
+processor can predict them: one comparison moves one or both ends forward. Nothing loops over the dimensions.
+What an event needs is found one event ahead, because it does not depend on the state, and asked of memory
+while the event before is worked on.
 
-SOML-DA steps: dual averaging with L1 regularisation of a diagonal metric (Gao et al., AAAI 2014; Xiao,
-JMLR 11 (2010)).
+DA (Xiao, JMLR 11 (2010)): with G the sum of subgradients and t* the last violating round, equation (16) is,
+multiplied out, w_j = -sign(G_j) max(0, |G_j| / (gamma sqrt(t*)) - rho - sqrt(t*) lambda / gamma): two numbers
+per t*, and one read of G per entry that an event needs.
 
-With G the sum of subgradients and t* the last violating round, equation (16) is, multiplied out,
-w_j = -sign(G_j) max(0, |G_j| / (gamma sqrt(t*)) - rho - sqrt(t*) lambda / gamma): two numbers per t*, and one
-read of G per entry that an event needs. Nothing loops over the dimensions. What an event needs is found one
-event ahead, because it does not depend on G, and asked for while the event before is worked on.
-
-SOML-TG steps: truncated gradient on a diagonal metric (Gao et al., AAAI 2014; Langford, Li, Zhang, JMLR 10
-(2009)).
-
-On a violating round every coordinate shrinks towards 0 by eta lambda. It is not done: a coordinate remembers
-after how many violating rounds it was last written, and is shrunk by all it has missed when it is next read.
-T_1(T_1(v, a), b) = T_1(v, a + b), so nothing is lost, and a step costs what its event needs.
+TG (Langford, Li, Zhang, JMLR 10 (2009)): on a violating round every coordinate shrinks towards 0 by eta
+lambda. It is not done: a coordinate remembers after how many violating rounds it was last written, and is
+shrunk by all it has missed when it is next read. T_1(T_1(v, a), b) = T_1(v, a + b), so nothing is lost.
 """
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from learners.kernels.checks import (
     DEGENERATE,
     MAX_MAGNITUDE,
     NONE,
     PASSIVE,
-    REJECTED,
     UPDATED,
-    scan_dense,
-    scan_sparse,
+    rejected,
+    scan_triplet_dense,
+    scan_triplet_sparse,
     scan_weight,
 )
 from learners.kernels.compile import (
@@ -51,11 +51,18 @@ from learners.kernels.compile import (
 )
 from learners.kernels.intrinsics import prefetch
 
-from numba import types  # isort: skip
+DUAL_AVERAGING, TRUNCATED_GRADIENT = 0, 1
+"""The rules that `state`, `rounds` and `settings` belong to:
 
+DUAL_AVERAGING: (G float64 [d], int64 [0]); (t, t*); (gamma, rho, lambda).
+TRUNCATED_GRADIENT: (w float64 [d], int64 [d]: the violating rounds that w_j has seen); (violating rounds, 0);
+(eta, lambda, 0).
+"""
 
-# ruff: noqa: PLR0917  (kernels take plain arrays)
-
+STATE = types.Tuple((DOUBLES, POINTERS))
+STATE_OUT = types.Tuple((DOUBLES_OUT, POINTERS_OUT))
+ROUNDS = types.UniTuple(types.int64, 2)
+SETTINGS = types.UniTuple(types.float64, 3)
 
 LARGEST = np.float32(MAX_MAGNITUDE)
 """The largest float32 that is accepted."""
@@ -77,31 +84,12 @@ def _sound(dim: int, rows: Csr, row: int) -> bool:
 
 
 @inlined
-def accept_sparse(
-    dim: int, query: Csr, clicked: Csr, skipped: Csr, weights: Any, row: int
-) -> tuple[int, float]:
-    """(reason, weight) of one triplet of CSR rows."""
-    fault, weight = scan_weight(weights, row)
+def _scan_sparse(dim: int, query: Csr, clicked: Csr, skipped: Csr, row: int) -> Any:
+    """The first reason to refuse a triplet of CSR rows, or NONE."""
     if _sound(dim, query, row) and _sound(dim, clicked, row) and _sound(dim, skipped, row):
-        return fault, weight
-    reason, _ = scan_sparse(dim, query, row)
-    if reason == NONE:
-        reason, _ = scan_sparse(dim, clicked, row)
-    if reason == NONE:
-        reason, _ = scan_sparse(dim, skipped, row)
-    return reason, weight
-
-
-@inlined
-def accept_dense(query: Any, clicked: Any, skipped: Any, weights: Any, row: int) -> tuple[int, float]:
-    """(reason, weight) of one triplet of dense rows."""
-    reason, _ = scan_dense(query, row)
-    if reason == NONE:
-        reason, _ = scan_dense(clicked, row)
-    if reason == NONE:
-        reason, _ = scan_dense(skipped, row)
-    fault, weight = scan_weight(weights, row)
-    return (fault if reason == NONE else reason), weight
+        return NONE
+    reason, _ = scan_triplet_sparse(dim, query, clicked, skipped, row)
+    return reason
 
 
 @inlined
@@ -123,7 +111,7 @@ def _meet(query: Csr, other: Csr, row: int, found: Any) -> None:
 
 
 @inlined
-def products_sparse(
+def _products_sparse(
     query: Csr, clicked: Csr, skipped: Csr, row: int, met: Any, columns: Any, values: Any, start: Any
 ) -> Any:
     """Write the non-zero entries of g = q (.) (c - s) of an accepted row from `start`; how many there are.
@@ -146,10 +134,10 @@ def products_sparse(
 
 
 @inlined
-def products_dense(
+def _products_dense(
     query: Any, clicked: Any, skipped: Any, row: int, columns: Any, values: Any, start: Any
 ) -> Any:
-    """As `products_sparse`, of dense rows."""
+    """As `_products_sparse`, of dense rows."""
     place = start
     for column in range(query.shape[1]):
         error = np.float64(clicked[row, column]) - np.float64(skipped[row, column])
@@ -161,7 +149,7 @@ def products_dense(
 
 
 @inlined
-def longest(rows: Csr) -> int:
+def _longest(rows: Csr) -> int:
     """The entries of the longest row."""
     indptr = rows[0]
     most = 0
@@ -171,7 +159,7 @@ def longest(rows: Csr) -> int:
 
 
 @inlined
-def verdict(margin: float, weight: float) -> tuple[int, Any]:
+def _verdict(margin: float, weight: float) -> tuple[int, Any]:
     """(outcome, loss float32) of an accepted event: updated is a violating round, one of loss above 0."""
     loss = max(0.0, 1.0 - margin)
     rounded = np.float32(loss)
@@ -182,16 +170,9 @@ def verdict(margin: float, weight: float) -> tuple[int, Any]:
     return UPDATED, rounded
 
 
-# ruff: noqa: PLR0917  (kernels take plain arrays)
-
-
-ROUNDS = types.UniTuple(types.int64, 2)
-DA_SETTINGS = types.UniTuple(types.float64, 3)
-
-
 @inlined
 def _line(violated: Any, settings: Any) -> tuple[float, float]:
-    """(slope, threshold) of |w_j| = max(0, slope |G_j| - threshold) after round t*; w = 0 before it."""
+    """DA: (slope, threshold) of |w_j| = max(0, slope |G_j| - threshold) after round t*; w = 0 before it."""
     gamma, rho, lam = settings
     if violated == 0:
         return 0.0, 0.0
@@ -200,170 +181,97 @@ def _line(violated: Any, settings: Any) -> tuple[float, float]:
 
 
 @inlined
-def _weight_da(total: float, line: Any) -> Any:
-    """w_j of G_j."""
+def _averaged(total: float, line: Any) -> Any:
+    """DA: w_j of G_j."""
     slope, threshold = line
     size = max(0.0, slope * abs(total) - threshold)
     return -size if total > 0 else size
 
 
 @inlined
-def _margin(G: Any, line: Any, columns: Any, values: Any, start: Any, count: Any) -> float:
-    """w^T g."""
-    margin = 0.0
-    for place in range(start, start + count):
-        margin += _weight_da(G[columns[place]], line) * values[place]
-    return margin
+def _shrunk(state: Any, column: Any, violations: int, alpha: float) -> Any:
+    """TG: w_j after so many violating rounds, alpha = eta lambda each."""
+    w, seen = state
+    size = abs(w[column]) - np.float64(violations - seen[column]) * alpha
+    return np.copysign(max(0.0, size), w[column])
 
 
 @inlined
-def _add(G: Any, weight: float, columns: Any, values: Any, start: Any, count: Any) -> None:
-    """G <- G - weight g."""
-    for place in range(start, start + count):
-        G[columns[place]] -= weight * values[place]
-
-
-@inlined
-def _ask_da(G: Any, columns: Any, start: Any, count: Any) -> None:
-    for place in range(start, start + count):
-        prefetch(G, np.uint64(columns[place]))
-
-
-@inlined
-def _take_da(G: Any, rounds: Any, settings: Any, weight: float, steps: Steps, row: int, here: Any) -> Any:
-    """One accepted event: margin, outcome and, where it violates, G; the rounds after it."""
+def _average(state: Any, rounds: Any, settings: Any, weight: float, steps: Steps, row: int, here: Any) -> Any:
+    """DA: one accepted event, its outcome and, where it violates, G <- G - weight g; the rounds after it."""
     outcome, loss, tau, _ = steps
     columns, values, start, count = here
-    margin = _margin(G, _line(rounds[1], settings), columns, values, start, count)
-    outcome[row], loss[row] = verdict(margin, weight)
+    G, line, margin = state[0], _line(rounds[1], settings), 0.0
+    for place in range(start, start + count):
+        margin += _averaged(G[columns[place]], line) * values[place]
+    outcome[row], loss[row] = _verdict(margin, weight)
     tau[row] = 0
     if outcome[row] == UPDATED:
-        _add(G, weight, columns, values, start, count)
+        for place in range(start, start + count):
+            G[columns[place]] -= weight * values[place]
         tau[row] = weight
         return rounds[0] + 1, rounds[0] + 1
     counts = outcome[row] == PASSIVE and weight > 0
     return rounds[0] + np.int64(counts), rounds[1]
 
 
-@kernel(ROUNDS(DOUBLES_OUT, ROUNDS, DA_SETTINGS, CSR, CSR, CSR, DOUBLES, STEPS_OUT))
-def da_sparse(
-    G: Any, rounds: Any, settings: Any, query: Csr, clicked: Csr, skipped: Csr, weights: Any, steps: Steps
+@inlined
+def _truncate(
+    state: Any, rounds: Any, settings: Any, weight: float, steps: Steps, row: int, here: Any
 ) -> Any:
-    """Apply triplets of CSR rows in order; the rounds after them.
-
-    G: float64 [d], overwritten. rounds: (t, t*). settings: (gamma, rho, lambda). weights: float64 [n],
-    scales the subgradient, or empty. steps: written per event. What is rejected, degenerate or of weight 0 is
-    no round.
-    """
-    outcome, loss, tau, reason = steps
-    room = np.uint64(longest(query) + 1)
-    columns, values = np.empty(2 * room, np.uint32), np.empty(2 * room, np.float64)
-    met = np.empty(room, np.float32), np.empty(room, np.float32)
-    count = next_count = np.uint64(0)
-    weight = next_weight = 1.0
-    for t in range(-1, len(reason)):
-        start, next_start = np.uint64(t & 1) * room, np.uint64((t + 1) & 1) * room
-        count, weight, next_count = next_count, next_weight, np.uint64(0)
-        if t + 1 < len(reason):
-            reason[t + 1], next_weight = accept_sparse(len(G), query, clicked, skipped, weights, t + 1)
-            if reason[t + 1] == NONE:
-                next_count = products_sparse(query, clicked, skipped, t + 1, met, columns, values, next_start)
-                _ask_da(G, columns, next_start, next_count)
-        if t < 0:
-            continue
-        if reason[t] == NONE:
-            here = (columns, values, start, count)
-            rounds = _take_da(G, rounds, settings, weight, steps, t, here)
-        else:
-            outcome[t], loss[t], tau[t] = REJECTED, 0, 0
-    return rounds
-
-
-@kernel(ROUNDS(DOUBLES_OUT, ROUNDS, DA_SETTINGS, ROWS, ROWS, ROWS, DOUBLES, STEPS_OUT))
-def da_dense(
-    G: Any, rounds: Any, settings: Any, query: Any, clicked: Any, skipped: Any, weights: Any, steps: Steps
-) -> Any:
-    """As `da_sparse`, of dense rows."""
-    outcome, loss, tau, reason = steps
-    columns, values = np.empty(len(G) + 1, np.uint32), np.empty(len(G) + 1, np.float64)
-    start = np.uint64(0)
-    for t in range(len(reason)):
-        reason[t], weight = accept_dense(query, clicked, skipped, weights, t)
-        if reason[t] == NONE:
-            count = products_dense(query, clicked, skipped, t, columns, values, start)
-            rounds = _take_da(G, rounds, settings, weight, steps, t, (columns, values, start, count))
-        else:
-            outcome[t], loss[t], tau[t] = REJECTED, 0, 0
-    return rounds
-
-
-@kernel(types.void(DOUBLES, types.int64, DA_SETTINGS, DOUBLES_OUT))
-def da_weights(G: Any, violated: int, settings: Any, out: Any) -> None:
-    """out = w of (G, t*), float64 [d], by the arithmetic of the steps."""
-    line = _line(violated, settings)
-    for column in range(len(G)):
-        out[column] = _weight_da(G[column], line)
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
-
-
-TG_SETTINGS = types.UniTuple(types.float64, 2)
-STATE_OUT = types.Tuple((DOUBLES_OUT, POINTERS_OUT))
-
-
-@inlined
-def _weight_tg(state: Any, column: Any, violations: int, alpha: float) -> Any:
-    """w_j after so many violating rounds, alpha = eta lambda each."""
-    w, shrunk = state
-    size = abs(w[column]) - np.float64(violations - shrunk[column]) * alpha
-    return np.copysign(max(0.0, size), w[column])
-
-
-@inlined
-def _ask_tg(state: Any, columns: Any, start: Any, count: Any) -> None:
-    w, shrunk = state
-    for place in range(start, start + count):
-        prefetch(w, np.uint64(columns[place]))
-        prefetch(shrunk, np.uint64(columns[place]))
-
-
-@inlined
-def _take_tg(
-    state: Any, violations: int, settings: Any, weight: float, steps: Steps, row: int, here: Any
-) -> int:
-    """One accepted event: margin, outcome and, where it violates, w; the violating rounds after it."""
+    """TG: one accepted event, its outcome and, where it violates, w; the violating rounds after it."""
     outcome, loss, tau, _ = steps
-    w, shrunk = state
+    w, seen = state
     columns, values, start, count = here
-    eta, alpha = settings[0], settings[0] * settings[1]
+    violations, eta, alpha = rounds[0], settings[0], settings[0] * settings[1]
     margin = 0.0
     for place in range(start, start + count):
-        margin += _weight_tg(state, columns[place], violations, alpha) * values[place]
-    outcome[row], loss[row] = verdict(margin, weight)
+        margin += _shrunk(state, columns[place], violations, alpha) * values[place]
+    outcome[row], loss[row] = _verdict(margin, weight)
     tau[row] = 0
     if outcome[row] != UPDATED:
-        return violations
+        return violations, rounds[1]
     tau[row] = eta * weight
     for place in range(start, start + count):
         column = columns[place]
-        w[column] = _weight_tg(state, column, violations, alpha) + eta * weight * values[place]
-        shrunk[column] = violations
-    return violations + 1
+        w[column] = _shrunk(state, column, violations, alpha) + eta * weight * values[place]
+        seen[column] = violations
+    return violations + 1, rounds[1]
 
 
-@kernel(types.int64(STATE_OUT, types.int64, TG_SETTINGS, CSR, CSR, CSR, DOUBLES, STEPS_OUT))
-def tg_sparse(
-    state: Any, violations: int, settings: Any,
+@inlined
+def _take(
+    rule: int, state: Any, rounds: Any, settings: Any, weight: float, steps: Steps, row: int, here: Any
+) -> Any:
+    """One accepted event by either rule; the rounds after it."""
+    if rule == DUAL_AVERAGING:
+        return _average(state, rounds, settings, weight, steps, row, here)
+    return _truncate(state, rounds, settings, weight, steps, row, here)
+
+
+@inlined
+def _ask(state: Any, columns: Any, start: Any, count: Any) -> None:
+    """Ask for what an event will read."""
+    values, seen = state
+    for place in range(start, start + count):
+        prefetch(values, np.uint64(columns[place]))
+    if len(seen) > 0:
+        for place in range(start, start + count):
+            prefetch(seen, np.uint64(columns[place]))
+
+
+@kernel(ROUNDS(types.int64, STATE_OUT, ROUNDS, SETTINGS, CSR, CSR, CSR, DOUBLES, STEPS_OUT))
+def soml_sparse(
+    rule: int, state: Any, rounds: Any, settings: Any,
     query: Csr, clicked: Csr, skipped: Csr, weights: Any, steps: Steps,
-) -> int:  # fmt: skip
-    """Apply triplets of CSR rows in order; the number of violating rounds after them.
+) -> Any:  # fmt: skip
+    """Apply triplets of CSR rows in order; the rounds after them.
 
-    state: (w float64 [d], shrunk int64 [d]: the violating rounds that w_j has seen), overwritten. settings:
-    (eta, lambda). weights: float64 [n], scales the gradient, or empty. steps: written per event.
+    rule: see above, as are state, overwritten, rounds and settings. weights: float64 [n], scales the
+    subgradient, or empty. steps: written per event. What is rejected, degenerate or of weight 0 is no round.
     """
-    outcome, loss, tau, reason = steps
-    room, dim = np.uint64(longest(query) + 1), len(state[0])
+    reason, dim = steps[3], len(state[0])
+    room = np.uint64(_longest(query) + 1)
     columns, values = np.empty(2 * room, np.uint32), np.empty(2 * room, np.float64)
     met = np.empty(room, np.float32), np.empty(room, np.float32)
     count = next_count = np.uint64(0)
@@ -372,44 +280,43 @@ def tg_sparse(
         start, next_start = np.uint64(t & 1) * room, np.uint64((t + 1) & 1) * room
         count, weight, next_count = next_count, next_weight, np.uint64(0)
         if t + 1 < len(reason):
-            reason[t + 1], next_weight = accept_sparse(dim, query, clicked, skipped, weights, t + 1)
-            if reason[t + 1] == NONE:
-                next_count = products_sparse(query, clicked, skipped, t + 1, met, columns, values, next_start)
-                _ask_tg(state, columns, next_start, next_count)
-        if t < 0:
-            continue
-        if reason[t] == NONE:
+            reason[t + 1] = _scan_sparse(dim, query, clicked, skipped, t + 1)
+            fault, next_weight = scan_weight(weights, t + 1)
+            if not rejected(fault, t + 1, steps):
+                next_count = _products_sparse(
+                    query, clicked, skipped, t + 1, met, columns, values, next_start
+                )
+                _ask(state, columns, next_start, next_count)
+        if t >= 0 and reason[t] == NONE:
             here = (columns, values, start, count)
-            violations = _take_tg(state, violations, settings, weight, steps, t, here)
-        else:
-            outcome[t], loss[t], tau[t] = REJECTED, 0, 0
-    return violations
+            rounds = _take(rule, state, rounds, settings, weight, steps, t, here)
+    return rounds
 
 
-@kernel(types.int64(STATE_OUT, types.int64, TG_SETTINGS, ROWS, ROWS, ROWS, DOUBLES, STEPS_OUT))
-def tg_dense(
-    state: Any, violations: int, settings: Any,
+@kernel(ROUNDS(types.int64, STATE_OUT, ROUNDS, SETTINGS, ROWS, ROWS, ROWS, DOUBLES, STEPS_OUT))
+def soml_dense(
+    rule: int, state: Any, rounds: Any, settings: Any,
     query: Any, clicked: Any, skipped: Any, weights: Any, steps: Steps,
-) -> int:  # fmt: skip
-    """As `tg_sparse`, of dense rows."""
-    outcome, loss, tau, reason = steps
-    room = query.shape[1] + 1
-    columns, values = np.empty(room, np.uint32), np.empty(room, np.float64)
+) -> Any:  # fmt: skip
+    """As `soml_sparse`, of dense rows."""
+    reason, dim = steps[3], query.shape[1]
+    columns, values = np.empty(dim + 1, np.uint32), np.empty(dim + 1, np.float64)
     start = np.uint64(0)
     for t in range(len(reason)):
-        reason[t], weight = accept_dense(query, clicked, skipped, weights, t)
-        if reason[t] == NONE:
-            count = products_dense(query, clicked, skipped, t, columns, values, start)
-            here = (columns, values, start, count)
-            violations = _take_tg(state, violations, settings, weight, steps, t, here)
+        reason[t], _ = scan_triplet_dense(query, clicked, skipped, t)
+        fault, weight = scan_weight(weights, t)
+        if not rejected(fault, t, steps):
+            here = columns, values, start, _products_dense(query, clicked, skipped, t, columns, values, start)
+            rounds = _take(rule, state, rounds, settings, weight, steps, t, here)
+    return rounds
+
+
+@kernel(types.void(types.int64, STATE, ROUNDS, SETTINGS, DOUBLES_OUT))
+def soml_weights(rule: int, state: Any, rounds: Any, settings: Any, out: Any) -> None:
+    """out = w, float64 [d], by the arithmetic of the steps."""
+    line, alpha = _line(rounds[1], settings), settings[0] * settings[1]
+    for column in range(len(out)):
+        if rule == DUAL_AVERAGING:
+            out[column] = _averaged(state[0][column], line)
         else:
-            outcome[t], loss[t], tau[t] = REJECTED, 0, 0
-    return violations
-
-
-@kernel(types.void(DOUBLES, POINTERS, types.int64, TG_SETTINGS, DOUBLES_OUT))
-def tg_weights(w: Any, shrunk: Any, violations: int, settings: Any, out: Any) -> None:
-    """out = w after all shrinking, float64 [d], by the arithmetic of the steps."""
-    alpha = settings[0] * settings[1]
-    for column in range(len(w)):
-        out[column] = _weight_tg((w, shrunk), column, violations, alpha)
+            out[column] = _shrunk(state, column, rounds[0], alpha)

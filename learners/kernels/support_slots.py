@@ -11,11 +11,14 @@ theta_i sum_l tau_l,i k_i(q, q_l) ([o = c_l] - [o = s_l]): a is worked out once 
 per item.
 """
 
+# ruff: noqa: PLR0917  (kernels take plain arrays)
+
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
 import numpy as np
+from numba import types
 
 from learners.kernels.compile import FLOATS, POINTERS_OUT, ROWS, ROWS_OUT, inlined, kernel
 from learners.kernels.kernel_values import (
@@ -30,12 +33,6 @@ from learners.kernels.kernel_values import (
     view_norms,
 )
 from learners.kernels.tiles import LANES, turn_lanes
-
-from numba import types  # isort: skip
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
-
 
 OLDEST, SMALLEST = range(2)
 """Which triplet goes when there is no room: the one that joined first, or the one with the least sum of its
@@ -234,9 +231,6 @@ def without_minus_zero(rows: Any, t: int, out: Any) -> None:
     """out = row t with every -0 as 0, so that equal objects have equal bits."""
     for column in range(len(out)):
         out[column] = rows[t, column] + np.float32(0)
-
-
-# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 
 @inlined

@@ -20,12 +20,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from learners.kernels import cpu as _cpu  # noqa: F401  (fixes the CPU level before numba is imported)
-
-from llvmlite import ir  # isort: skip
-from numba.core import cgutils, types  # isort: skip
-from numba.extending import intrinsic  # isort: skip
-
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 # ruff: noqa: PLR0917  (intrinsics take plain arrays)
 

@@ -1,9 +1,5 @@
-"""Settings of one model per key.
-
-Arrays of many models: those of one, with an axis of slots in front.
-
-Which key has which slot: who is let in, who goes, and whose events are refused. Pure, no vectors.
-"""
+"""One model per key: the settings, and which key has which slot: who is let in, who goes, and whose events
+are refused. Pure, no vectors."""
 
 from __future__ import annotations
 
@@ -15,13 +11,11 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.block import MAX_KEY_BYTES, Int64s
 from learners.errors import ConfigError, StateError
-from learners.matrix import to_write
 from learners.outcome import Reason
 from learners.protocol import Learner
-
-MAX_KEY_BYTES = 64
-"""Longest key, bytes of UTF-8; none of them is 0."""
+from learners.saved import saved
 
 WhenFull: TypeAlias = Literal["refuse", "evict"]
 
@@ -42,6 +36,16 @@ class KeyedConfig:
     when_full: WhenFull = "refuse"
     evict_after: int = 0
 
+    @classmethod
+    def of(cls, learner: Any, config: Any = None, *, slots: int, **settings: Any) -> Self:
+        """Of a class of learners, such as Oasis, and its settings; `settings` are others of these."""
+        return cls(
+            lambda dim: learner(dim, config),
+            lambda arrays: learner.from_state(arrays, config, copy=False),
+            slots,
+            **settings,
+        )
+
     def __post_init__(self) -> None:
         if self.slots < 1:
             raise ConfigError(f"slots must be at least 1, not {self.slots}")
@@ -51,10 +55,6 @@ class KeyedConfig:
             raise ConfigError(f"evict_after must be 0 or a number of events, not {self.evict_after}")
 
 
-CHECKED = 1 << 22
-"""Numbers of an array that are looked at together."""
-
-
 def repeated(array: NDArray[Any], slots: int) -> NDArray[Any]:
     """[slots, ...] of copies of an array; pages of zeros stay untouched."""
     repeated = np.zeros((slots, *array.shape), array.dtype)
@@ -62,26 +62,6 @@ def repeated(array: NDArray[Any], slots: int) -> NDArray[Any]:
         repeated[...] = array
     return repeated
 
-
-def taken_over(
-    arrays: Mapping[str, NDArray[Any]], name: str, one: NDArray[Any], slots: int, copy: bool
-) -> NDArray[Any]:
-    """The array of that name, which holds `slots` like `one`. Raises StateError."""
-    array = arrays.get(name)
-    if array is None:
-        raise StateError(f"array {name} is missing")
-    if array.dtype != one.dtype or array.shape != (slots, *one.shape):
-        raise StateError(
-            f"array {name} is {array.dtype} {array.shape}, not {one.dtype} {(slots, *one.shape)}"
-        )
-    flat = array.reshape(-1)
-    for start in range(0, flat.size if array.dtype.kind == "f" else 0, CHECKED):
-        if not np.isfinite(flat[start : start + CHECKED]).all():
-            raise StateError(f"array {name} holds values that are not finite")
-    return to_write(array, name, copy)
-
-
-Int64s = NDArray[np.int64]
 
 CLOCK = "key_clock"
 KEY_ARRAYS = ("key_name", "key_last", "key_events", CLOCK)
@@ -207,14 +187,7 @@ class Directory:
         """Go on from `arrays`, copied. Raises StateError naming the one that does not fit."""
         directory = cls(config)
         for name, own in directory.arrays().items():
-            given = arrays.get(name)
-            if given is None:
-                raise StateError(f"array {name} is missing")
-            if given.dtype != own.dtype or given.shape != own.shape:
-                raise StateError(
-                    f"array {name} is {given.dtype} {given.shape}, not {own.dtype} {own.shape}: "
-                    "it was altered, or written with other slots"
-                )
+            given = saved(arrays, name, own.dtype, own.shape)
             if own.ndim:
                 own[...] = given
         directory.clock = int(arrays[CLOCK])

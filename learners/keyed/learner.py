@@ -8,41 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.base import BaseLearner, Doubles, Weights, checked_weights, one_triplet
 from learners.block import Float32s, TripletBatch
 from learners.errors import BlockError
 from learners.faults import faults_of
-from learners.keyed.directory import Assigned, Directory, KeyedConfig, repeated, taken_over
-from learners.matrix import checked_weights, one_triplet
+from learners.forms.quadratic import ServedForm
+from learners.keyed.directory import Assigned, Directory, KeyedConfig, repeated
 from learners.outcome import REJECTED, Reason, StepInfo
 from learners.protocol import Learner
+from learners.saved import saved, to_write
 from learners.steps import Steps, TripletSteps, taken_triplets
 
 Arrays = dict[str, NDArray[Any]]
 
 
-class Keyed:
+class Keyed(BaseLearner[KeyedConfig]):
     """Learners by key. Its arrays are those of one learner with an axis of slots in front, and the directory
     (`learners.keyed.directory`); a free slot holds the untrained model. Without a key it is the untrained
     model: `similarity` is that of version 0.
-
-    Not safe for two threads at once.
     """
 
-    config: KeyedConfig
     directory: Directory
     untrained: Learner
     """The model of a key before any event; never taught."""
 
-    def __init__(self, dim: int, config: KeyedConfig) -> None:
-        """No key yet. Raises ConfigError as the learner does."""
-        self.config, self.directory, self.untrained = config, Directory(config), config.make(dim)
+    def _start(self, dim: int) -> None:
+        self.directory, self.untrained = Directory(self.config), self.config.make(dim)
         self._arrays: Arrays = {
-            name: repeated(array, config.slots) for name, array in self.untrained.state().items()
+            name: repeated(array, self.config.slots) for name, array in self.untrained.state().items()
         }
         self._learners: dict[int, Learner] = {}
 
@@ -75,19 +73,14 @@ class Keyed:
         keys = np.array([key.encode()], "S64")
         return self.learn_many(replace(one_triplet(query, clicked, skipped), keys=keys))
 
-    def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
-        """Apply a batch in order, each event to its key's model; bit for bit as `learn_one` of each would.
+    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+        return self._learn_numbered(batch, weights, None)
 
-        An event without a key is rejected by KEY_MISSING, one whose key finds no room by KEY_REFUSED. Raises
-        BlockError on another dimension or number of weights.
-        """
-        return self._learn(batch, weights, None)
-
-    def _learn(
-        self, batch: TripletBatch, weights: NDArray[Any] | None, numbers: NDArray[np.int64] | None
+    def _learn_numbered(
+        self, batch: TripletBatch, scale: Doubles, numbers: NDArray[np.int64] | None
     ) -> StepInfo:
-        """numbers: of the events, where they are not the next ones."""
-        scale = checked_weights(batch, self.dim, weights)
+        """Each event to its key's model. One without a key is rejected by KEY_MISSING, one whose key finds
+        no room by KEY_REFUSED. numbers: of the events, where they are not the next ones."""
         reason = faults_of(batch, scale)
         keys = [b""] * len(batch) if batch.keys is None else batch.keys.tolist()
         if numbers is None:
@@ -139,9 +132,7 @@ class Keyed:
             if not np.may_share_memory(array, self._arrays[name]):
                 self._arrays[name][slot] = array
 
-    def taken(
-        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
-    ) -> list[TripletSteps]:
+    def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> list[TripletSteps]:
         """The accepted triplets with their keys, weights and numbers. Copies."""
         numbered = (info.outcome != REJECTED) | (info.reason == Reason.KEY_REFUSED)
         numbers = (info.first + np.cumsum(numbered) - 1)[info.outcome != REJECTED]
@@ -162,7 +153,8 @@ class Keyed:
             raise BlockError(
                 f"step {steps.numbers[0]} comes after event {self.directory.clock - 1}: it was taken before"
             )
-        info = self._learn(steps.batch, steps.weights, steps.numbers)
+        scale = checked_weights(steps.batch, self.dim, steps.weights)
+        info = self._learn_numbered(steps.batch, scale, steps.numbers)
         wrong = np.flatnonzero(info.outcome == REJECTED)
         if len(wrong):
             raise BlockError(f"step {wrong[0]} of {len(steps)} is refused: the others are applied")
@@ -172,43 +164,27 @@ class Keyed:
         BlockError."""
         return self.untrained.similarity(queries, items)
 
-    def state(self) -> Arrays:
-        """The learner's arrays with an axis of slots in front, and those of the directory; read-only views,
-        which change with the next step."""
-        views = {name: array.view() for name, array in (self._arrays | self.directory.arrays()).items()}
-        for view in views.values():
-            view.flags.writeable = False
-        return views
+    def form(self, normalised: bool = True, key: str = "") -> ServedForm:
+        """What the model of a key is served as; that of the untrained model for a key without one."""
+        return (self.learner_of(key) or self.untrained).form(normalised)
 
-    @classmethod
-    def from_state(cls, arrays: Mapping[str, NDArray[Any]], config: KeyedConfig, copy: bool = True) -> Self:
-        """Go on from the arrays of `state`. copy=False takes those of the learners over without a copy (they
-        must be writable).
+    def _live(self) -> Arrays:
+        return self._arrays | self.directory.arrays()
 
-        Raises StateError naming the array that is missing or does not fit.
-        """
-        keyed = cls.__new__(cls)
-        keyed.directory, keyed._learners = Directory.from_arrays(config, arrays), {}
-        first = config.restore(
-            {
-                name: np.array(array[:1]).reshape(array.shape[1:])
-                for name, array in arrays.items()
-                if array.ndim
-            }
-        )
-        keyed.config, keyed.untrained = config, config.make(first.dim)
-        keyed._arrays = {
-            name: taken_over(arrays, name, array, config.slots, copy)
-            for name, array in keyed.untrained.state().items()
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
+        config = self.config
+        self.directory, self._learners = Directory.from_arrays(config, arrays), {}
+        first = {
+            name: np.array(array[:1]).reshape(array.shape[1:]) for name, array in arrays.items() if array.ndim
         }
-        for slot in range(len(keyed.directory)):
-            keyed._learner_in(slot)  # it looks at its arrays
-        return keyed
+        self.untrained = config.make(config.restore(first).dim)
+        self._arrays = {
+            name: to_write(saved(arrays, name, one.dtype, (config.slots, *one.shape)), name, copy)
+            for name, one in self.untrained.state().items()
+        }
+        for slot in range(len(self.directory)):
+            self._learner_in(slot)  # it looks at its arrays
 
-    def clone(self) -> Self:
-        """An independent copy."""
-        return self.from_state(self.state(), self.config)
-
-    def warm_up(self) -> None:
+    def warm_up(self) -> None:  # type: ignore[override]  # of the kind that `config` makes
         """Do now what the first event would otherwise wait for. Raises RuntimeError."""
         self.untrained.warm_up()

@@ -18,6 +18,7 @@ from scipy import sparse
 
 from learners.block import Block, DenseBlock, Float32s, SparseBlock
 from learners.errors import BlockError, MapError
+from learners.kernels.kinds import MAP_KERNELS
 from learners.kernels.landmark_rows import (
     GAUSSIAN,
     INTERSECTION,
@@ -184,7 +185,7 @@ class RffMap:
 
 
 def _checked_rff(options: dict[str, Any]) -> dict[str, Any]:
-    option_choice("rff", options, "kernel", ("gaussian", "exponential"))
+    option_choice("rff", options, "kernel", MAP_KERNELS["rff"])
     option_whole("rff", options, "components")
     option_whole("rff", options, "seed", least=0)
     option_number("rff", options, "sigma")
@@ -326,7 +327,7 @@ def _largest(K: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], N
 
 
 def _checked_nystroem(options: dict[str, Any]) -> dict[str, Any]:
-    option_choice("nystroem", options, "kernel", ("gaussian", "intersection"))
+    option_choice("nystroem", options, "kernel", MAP_KERNELS["nystroem"])
     laplacian = options["laplacian"]
     if not isinstance(laplacian, bool):
         raise MapError(f"the option laplacian of nystroem must be true or false, not {laplacian!r}")

@@ -8,31 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
 from learners.block import Float32s
-from learners.errors import ConfigError
+from learners.errors import ConfigError, require_positive
 from learners.hedge import HedgeConfig, first_standing
-from learners.kernels.kernel_values import (
-    COSINE,
-    INTERSECTION,
-    LEAST,
-    LINEAR,
-    MEAN,
-    POLYNOMIAL,
-    PRODUCTS,
-    RBF,
-    RBF_OF_OTHER,
-    SQUARES,
-    Plan,
-)
+from learners.kernels.kernel_values import Plan
+from learners.kernels.kinds import COSINE, KERNELS, MEAN, RBF, RBF_OF_OTHER, KernelName
 
-KernelKind: TypeAlias = Literal["rbf", "cosine", "linear", "polynomial", "intersection"]
-KINDS: tuple[KernelKind, ...] = ("rbf", "cosine", "linear", "polynomial", "intersection")
 MAX_DEGREE = 16
 
 
@@ -45,15 +32,15 @@ class KernelConfig:
     sum_j min(x_j, y_j). sigma: > 0. scale: > 0; shift: >= 0; degree: 1..16. Raises ConfigError.
     """
 
-    kind: KernelKind = "rbf"
+    kind: KernelName = "rbf"
     sigma: float = 1.0
     scale: float = 1.0
     shift: float = 1.0
     degree: int = 2
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ConfigError(f"kind of a kernel must be one of {', '.join(KINDS)}, not {self.kind!r}")
+        if self.kind not in KERNELS:
+            raise ConfigError(f"kind of a kernel must be one of {', '.join(KERNELS)}, not {self.kind!r}")
         for name in ("sigma", "scale"):
             value = getattr(self, name)
             if not 1e-3 <= value <= 1e3:
@@ -115,8 +102,7 @@ class OmksConfig:
     def __post_init__(self) -> None:
         if not self.views:
             raise ConfigError("views must name at least one range of columns")
-        if not (math.isfinite(self.C) and self.C > 0):
-            raise ConfigError(f"C must be a finite number above 0, not {self.C}")
+        require_positive("C", self.C)
         if not 1 <= self.triplets <= 10_000_000:
             raise ConfigError(f"triplets must lie in 1..10000000, not {self.triplets}")
         if not 3 <= self.objects <= 30_000_000:
@@ -141,15 +127,6 @@ def one_kernel(dim: int, kernel: KernelConfig, gamma: float = 0, **settings: Any
     return OmksConfig((ViewKernels(0, dim, (kernel,), gamma),), hedge=HedgeConfig("uniform"), **settings)
 
 
-CODES = {
-    "rbf": RBF,
-    "cosine": COSINE,
-    "linear": LINEAR,
-    "polynomial": POLYNOMIAL,
-    "intersection": INTERSECTION,
-}
-NEEDS = {RBF: SQUARES, COSINE: SQUARES, LINEAR: PRODUCTS, POLYNOMIAL: PRODUCTS, INTERSECTION: LEAST}
-
 MOST_ROWS = 1_000
 """Of a sample whose pairwise distances are averaged: half a million pairs."""
 
@@ -160,8 +137,9 @@ def make_plan(config: OmksConfig, gamma: NDArray[np.float64]) -> Plan:
     kernels: list[tuple[int, int, int, int]] = []
     numbers, place = np.zeros((config.parts, 3), np.float32), 0
     for number, view in enumerate(config.views):
-        codes = [CODES[kernel.kind] for kernel in view.kernels]
-        views.append((view.start, view.stop, int(np.bitwise_or.reduce([NEEDS[code] for code in codes]))))
+        kinds = [KERNELS[kernel.kind] for kernel in view.kernels]
+        codes = [kind.code for kind in kinds]
+        views.append((view.start, view.stop, int(np.bitwise_or.reduce([kind.needs for kind in kinds]))))
         for offset, kernel in enumerate(view.kernels):
             if kernel.kind == "rbf":
                 numbers[place + offset, 0] = 1 / (gamma[number] * kernel.sigma**2)

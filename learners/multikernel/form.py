@@ -36,6 +36,7 @@ from learners.kernels.tiles import LANES
 from learners.multikernel.config import OmksConfig, make_plan
 from learners.multikernel.spectrum import RANK, KernelPart, gram, learned_part, matrix_of
 from learners.multikernel.support import SupportSet, saved_array
+from learners.saved import saved
 
 MOST_OBJECTS = 8_192
 """Kept objects up to which a form is made: about a gigabyte for the Gram matrix there, of one kernel at a
@@ -196,12 +197,12 @@ class SupportsForm:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], config: OmksConfig) -> Self:
         """The form of these arrays; config: of the learner it was made from. Raises StateError naming the
         array that is missing or does not fit."""
-        objects, values = _array(arrays, "objects", (None, None)), _array(arrays, "values", (None, None))
+        objects, values = (_floats(arrays, name, (None, None)) for name in ("objects", "values"))
         (n, dim), (m, rank) = objects.shape, values.shape
         if m != config.kernels or max(view.stop for view in config.views) > dim:
             raise StateError(f"the form has {m} kernels of {dim} columns: these are of other settings")
-        gamma = _array(arrays, "gamma", (len(config.views),), np.float64)
-        theta, vectors = _array(arrays, "theta", (m,)), _array(arrays, "vectors", (n, m, rank))
+        gamma = saved(arrays, "gamma", np.float64, (len(config.views),))
+        theta, vectors = _floats(arrays, "theta", (m,)), _floats(arrays, "vectors", (n, m, rank))
         if "normalised" not in arrays or not (gamma > 0).all():
             raise StateError("array normalised is missing, or gamma is not above 0")
         return cls.of_arrays(config, gamma, objects, theta, vectors, values, bool(arrays["normalised"]))
@@ -213,28 +214,16 @@ def form_bytes(dim: int, config: OmksConfig, items: int, rank: int = RANK) -> in
     return 4 * (kept * (2 * dim + features) + items * features)
 
 
+def _floats(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> Float32s:
+    return np.ascontiguousarray(saved(arrays, name, np.float32, shape))
+
+
 def _sharpened(part: KernelPart, power: float) -> tuple[float, NDArray[np.float64]]:
     """f(1), and f(lambda) - f(1) of each vector of the part, float64."""
     largest = max(1.0, float(part.eigenvalues.max(initial=1.0)))
     raised = largest * (np.maximum(part.eigenvalues.astype(np.float64), 0) / largest) ** power
     outside = largest * (1 / largest) ** power
     return outside, raised - outside
-
-
-def _array(
-    arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...], dtype: Any = np.float32
-) -> NDArray[Any]:
-    array = arrays.get(name)
-    if array is None:
-        raise StateError(f"array {name} is missing")
-    fits = array.ndim == len(shape) and all(
-        want in {None, have} for want, have in zip(shape, array.shape, strict=True)
-    )
-    if array.dtype != dtype or not fits or not np.isfinite(array).all():
-        raise StateError(
-            f"array {name} must be finite {np.dtype(dtype)} {shape}, not {array.dtype} {array.shape}"
-        )
-    return np.ascontiguousarray(array)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

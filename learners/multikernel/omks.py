@@ -11,53 +11,70 @@ section 4. The budget is ours: the paper leaves it open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Float32s, TripletBatch, as_block, row_blocks
-from learners.errors import BlockError, ConfigError, StateError
-from learners.faults import dense_rows, fault_weights, spread_rows
+from learners.base import BaseLearner, Doubles, KnownAnswer, Weights
+from learners.block import Float32s, Int64s, TripletBatch, as_block, row_blocks
+from learners.errors import ConfigError, StateError
+from learners.faults import dense_rows, spread_triplets
 from learners.forms.serving import DEFAULT_POWER
 from learners.hedge import first_standing, read_standing, theta
 from learners.kernels.support_slots import OLDEST, SMALLEST
-from learners.matrix import checked_weights, one_triplet
 from learners.multikernel.config import KernelConfig, OmksConfig, make_plan, mean_distances, one_kernel
 from learners.multikernel.form import AsLearned, SupportsForm
 from learners.multikernel.support import SupportSet
 from learners.outcome import UPDATED, StepInfo
-from learners.steps import Steps, TripletSteps, taken_triplets
+from learners.saved import saved
+from learners.steps import Steps, taken_triplets
 
 EVICTIONS = {"oldest": OLDEST, "smallest": SMALLEST}
 
 
-class Omks:
+class Omks(BaseLearner[OmksConfig]):
     """A similarity of `dim`-dimensional vectors by m kernels.
 
     support: the kept triplets and their objects. standing: float64 [m], see `learners.hedge`. gamma: float64
     [views], the mean distances that scale the RBF kernels. counts: int64 [2], steps taken, triplets evicted.
-    Not safe for two threads at once: a step writes in place, with the GIL released.
+
+    loss of a step's info: the hinge loss of f before the step, theta of sum 1 over the kernels awake; tau:
+    the largest of the kernels. With several views, a kernel sleeps where its view is all zero in one of the
+    three: neither S_i nor theta_i changes. Sparse rows are spread out a few at a time.
     """
 
-    support: SupportSet
-    standing: NDArray[np.float64]
-    gamma: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    config: OmksConfig
+    KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
+        one_kernel(2, KernelConfig("linear"), C=0.25, triplets=2, objects=3),
+        ((1, 0), (0.5, 1), (1, 0.5)),
+        1.5,
+        ((0.875, 0.125), (0, 1)),
+    )
 
-    def __init__(self, dim: int, config: OmksConfig, sample: Any = None) -> None:
+    support: SupportSet
+    standing: Doubles
+    gamma: Doubles
+    counts: Int64s
+
+    def __init__(self, dim: int, config: OmksConfig | None = None, sample: Any = None) -> None:
         """Start from an empty support set. sample: mapped objects, of which gamma is taken where the settings
         leave it open. Raises ConfigError, BlockError."""
-        _check(dim, config)
-        rows = None if sample is None else dense_rows(as_block(sample, dim))
-        self._set(dim, config, mean_distances(config, rows))
-        self.support = SupportSet.empty(dim, config)
-        self.standing, self.counts = first_standing(config.hedge, config.kernels), np.zeros(2, np.int64)
+        self._sample = None if sample is None else dense_rows(as_block(sample, dim))
+        super().__init__(dim, config)
+        self._sample = None
 
-    def _set(self, dim: int, config: OmksConfig, gamma: NDArray[np.float64]) -> None:
-        self._dim, self.config, self.gamma, self._plan = dim, config, gamma, make_plan(config, gamma)
+    def _start(self, dim: int) -> None:
+        self._set(dim, mean_distances(self.config, self._sample))
+        self.support = SupportSet.empty(dim, self.config)
+        self.standing = first_standing(self.config.hedge, self.config.kernels)
+        self.counts = np.zeros(2, np.int64)
+
+    def _set(self, dim: int, gamma: Doubles) -> None:
+        last = max(view.stop for view in self.config.views)
+        if last > dim:
+            raise ConfigError(f"a view ends at column {last}, the vectors have {dim}: name columns they have")
+        self._dim, self.gamma, self._plan = dim, gamma, make_plan(self.config, gamma)
 
     @property
     def dim(self) -> int:
@@ -65,52 +82,24 @@ class Omks:
         return self._dim
 
     @property
-    def theta(self) -> NDArray[np.float64]:
+    def theta(self) -> Doubles:
         """The weights of the kernels, float64 [m], of sum 1."""
         return theta(self.config.hedge, self.standing)
 
-    def learn_one(self, query: Any, clicked: Any, skipped: Any) -> StepInfo:
-        """Apply one triplet of vectors (anything `as_block` reads, one row each); the info holds one entry.
-
-        Raises BlockError as `learn_many`, and for more than one row.
-        """
-        return self.learn_many(one_triplet(query, clicked, skipped))
-
-    def learn_many(self, batch: TripletBatch, weights: NDArray[Any] | None = None) -> StepInfo:
-        """Apply a batch in order, bit for bit as `learn_one` of each would.
-
-        loss of the info: the hinge loss of f before the step, theta of sum 1 over the kernels awake; tau: the
-        largest of the kernels. With several views, a kernel sleeps where its view is all zero in one of the
-        three: neither S_i nor theta_i changes. weights: [n] importance, scales C per event; 0 makes an event
-        passive, negative or not finite rejects it. Sparse rows are spread out a few at a time. Raises
-        BlockError on another dimension or number of weights.
-        """
-        every = np.ones(len(batch)) if weights is None else weights
-        scale = checked_weights(batch, self.dim, every)
-        info = StepInfo.empty(len(batch))
+    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+        info, scale = StepInfo.empty(len(batch)), weights if len(weights) else np.ones(len(batch))
+        config, rule = self.config, self.config.hedge.kernel_settings()
+        limits = (config.C, EVICTIONS[config.evict])
         for part in row_blocks(len(batch), 4 * self.dim):
-            self._apply(batch.slice(part.start, part.stop), scale[part], info, part)
+            rows, steps = spread_triplets(batch.slice(part.start, part.stop), scale[part], info, part)
+            self.support.step(
+                self._plan, limits, rule, self.standing, self.counts, (*rows, scale[part]), steps
+            )
         return info
 
-    def _apply(self, batch: TripletBatch, weights: NDArray[np.float64], info: StepInfo, part: slice) -> None:
-        reason, config = info.reason[part], self.config
-        rows = [spread_rows(block, reason) for block in (batch.query, batch.clicked, batch.skipped)]
-        fault_weights(weights, reason)
-        steps = (info.outcome[part], info.loss[part], info.tau[part], reason)
-        limits, rule = (config.C, EVICTIONS[config.evict]), config.hedge.kernel_settings()
-        self.support.step(self._plan, limits, rule, self.standing, self.counts, (*rows, weights), steps)
-
-    def taken(
-        self, batch: TripletBatch, info: StepInfo, weights: NDArray[Any] | None = None
-    ) -> list[TripletSteps]:
+    def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> Sequence[Steps]:
         """The triplets that updated, with their weights. Raises BlockError on another number of events."""
         return taken_triplets(batch, info, weights, info.outcome == UPDATED)
-
-    def replay(self, steps: Steps) -> None:
-        """Learn again what another copy took. Raises BlockError on steps of another kind or dimension."""
-        if not isinstance(steps, TripletSteps):
-            raise BlockError("OMKS takes triplets again, not single steps: take its own")
-        self.learn_many(steps.batch, steps.weights)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """f(q, p) = sum_i theta_i S_i(q, p), float32 [queries, items]; theta of sum 1; bits repeat however
@@ -119,41 +108,19 @@ class Omks:
         left, right = dense_rows(as_block(queries, self.dim)), dense_rows(as_block(items, self.dim))
         return self.support.scores(self._plan, self.theta.astype(np.float32), left, right)
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """The arrays of the support set, standing, gamma and counts: read-only views, which change with the
-        next step."""
+    def _live(self) -> dict[str, NDArray[Any]]:
         own = {"standing": self.standing, "gamma": self.gamma, "counts": self.counts}
-        views = {name: getattr(self.support, name).view() for name in SupportSet.names()}
-        views.update((name, array.view()) for name, array in own.items())
-        for view in views.values():
-            view.flags.writeable = False
-        return views
+        return {**{name: getattr(self.support, name) for name in SupportSet.names()}, **own}
 
-    @classmethod
-    def from_state(cls, arrays: Mapping[str, NDArray[Any]], config: OmksConfig, copy: bool = True) -> Self:
-        """Go on from the arrays of `state`. copy=False takes the support set over without a copy.
-
-        Raises StateError naming the array that is missing or has another shape, dtype or value.
-        """
-        rows = arrays.get("rows")
-        if rows is None or rows.ndim != 3:
-            raise StateError("array rows is missing, or has not three axes")
-        learner = cls.__new__(cls)
-        _check(rows.shape[1], config)
-        gamma, counts = (
-            _numbers(arrays, "gamma", np.float64, len(config.views)),
-            _numbers(arrays, "counts", np.int64, 2),
-        )
-        if not (gamma > 0).all() or (counts < 0).any():
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
+        config, dim = self.config, saved(arrays, "rows", np.float32, (None, None, None)).shape[1]
+        gamma = np.array(saved(arrays, "gamma", np.float64, (len(config.views),)))
+        self.counts = np.array(saved(arrays, "counts", np.int64, (2,)))
+        if not (gamma > 0).all() or (self.counts < 0).any():
             raise StateError("gamma must be above 0, and counts not below")
-        learner._set(rows.shape[1], config, gamma)
-        learner.support = SupportSet.read(arrays, rows.shape[1], config, learner._plan, copy)
-        learner.standing, learner.counts = read_standing(arrays, config.hedge, config.kernels), counts
-        return learner
-
-    def clone(self) -> Self:
-        """An independent copy."""
-        return self.from_state(self.state(), self.config)
+        self._set(dim, gamma)
+        self.support = SupportSet.read(arrays, dim, config, self._plan, copy)
+        self.standing = read_standing(arrays, config.hedge, config.kernels)
 
     def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> SupportsForm | AsLearned:
         """What it is served as, independent of what is learned later; power None leaves f as it is. Raises
@@ -162,26 +129,3 @@ class Omks:
             theta = self.theta.astype(np.float32)
             return AsLearned(self.config, self.gamma, self.clone().support, theta, normalised)
         return SupportsForm.from_support(self.support, self.config, self.gamma, self.theta, normalised, power)
-
-    @staticmethod
-    def warm_up() -> None:
-        """Load the kernels and check them on a known answer before the first event. Raises RuntimeError."""
-        learner = Omks(2, one_kernel(2, KernelConfig("linear"), C=0.25, triplets=2, objects=3))
-        info = learner.learn_one([1.0, 0.0], [0.5, 1.0], [1.0, 0.5])
-        if info.loss.tolist() != [1.5] or info.tau.tolist() != [0.25] or learner.support.objects != 3:
-            raise RuntimeError(
-                "a compiled kernel gives a wrong answer: remove numba's cache (__pycache__/*.nb?)"
-            )
-
-
-def _check(dim: int, config: OmksConfig) -> None:
-    last = max(view.stop for view in config.views)
-    if last > dim:
-        raise ConfigError(f"a view ends at column {last}, the vectors have {dim}: name columns they have")
-
-
-def _numbers(arrays: Mapping[str, NDArray[Any]], name: str, dtype: Any, count: int) -> NDArray[Any]:
-    array = arrays.get(name)
-    if array is None or array.dtype != dtype or array.shape != (count,) or not np.isfinite(array).all():
-        raise StateError(f"array {name} must be {count} finite {np.dtype(dtype)}, not {array!r}")
-    return np.array(array)

@@ -17,8 +17,8 @@ from learners.kernels.kernel_values import Plan
 from learners.kernels.omks_supports import step_supports
 from learners.kernels.support_slots import EMPTY, index_support, score_supports
 from learners.kernels.tiles import LANES
-from learners.matrix import to_write
 from learners.multikernel.config import OmksConfig
+from learners.saved import saved, to_write
 
 WIDTH = 8
 """taus of a triplet fill whole vectors of so many numbers."""
@@ -158,15 +158,7 @@ def saved_array(
 ) -> NDArray[Any]:
     """The array of that name, of the dtype and shape of `like`: written there, or itself. Raises
     StateError."""
-    array = arrays.get(name)
-    if array is None:
-        raise StateError(f"array {name} is missing")
-    if array.dtype != like.dtype or array.shape != like.shape:
-        raise StateError(
-            f"array {name} is {array.dtype} {array.shape}: these settings need {like.dtype} {like.shape}"
-        )
-    if array.dtype.kind == "f" and not all(np.isfinite(part).all() for part in array):
-        raise StateError(f"array {name} holds values that are not finite")
+    array = saved(arrays, name, like.dtype, like.shape)
     if copy:
         like[...] = array
         return like

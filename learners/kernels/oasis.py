@@ -1,31 +1,37 @@
-"""OASIS steps on CSR rows, one event after another (Chechik et al., JMLR 11 (2010), section 2).
+"""OASIS steps and their replay, on dense and on CSR rows (Chechik et al., JMLR 11 (2010), section 2).
 
-W <- W + tau q (c - s)^T touches |q|_0 x |c - s|_0 entries of W. At 70 non-zeros per vector in 10,000
-dimensions each is a cache miss, so the kernel is bound by memory, not arithmetic: while row i of the query is
-read, the columns of the row after next are prefetched, running over into the next event, whose c - s is
-therefore merged one event ahead (it does not depend on W). Two rows ahead measured best; the accumulators are
-four to keep four loads in flight. Six rows ahead one line per page is asked for: a row of W spans ten pages,
-finding a page's address costs several memory accesses of its own (more in a virtual machine, whose huge pages
-may lie on small ones), and those walks then run beside the loads: 25,500 -> 30,000 steps/s.
+Dense: one pass over W for the margin q^T W (c - s), row by row, and one for W <- W + tau q (c - s)^T; rows
+with q_i = 0 are skipped in both. W of a few hundred dimensions stays in the cache, so both passes are
+vectorised.
 
-OASIS steps on CSR rows taken again: W <- W + tau V(q, e), bit for bit what `oasis_sparse` added.
+CSR: a step touches |q|_0 x |c - s|_0 entries of W. At 70 non-zeros per vector in 10,000 dimensions each is a
+cache miss, so the kernel is bound by memory, not arithmetic: while row i of the query is read, the columns of
+the row after next are prefetched, running over into the next event, whose c - s is therefore merged one event
+ahead (it does not depend on W). Two rows ahead measured best; the accumulators are four to keep four loads in
+flight. Six rows ahead one line per page is asked for: a row of W spans ten pages, finding a page's address
+costs several memory accesses of its own (more in a virtual machine, whose huge pages may lie on small ones),
+and those walks then run beside the loads: 25,500 -> 30,000 steps/s.
 
-No margin is computed, so a replay reads and writes each touched entry of W once. It is bound by memory as the
-step is, and asks for rows and pages ahead in the same way.
+A replay adds bit for bit what the step added. It computes no margin, so it reads and writes each touched
+entry of W once, and prefetches as the step does.
 """
+
+# ruff: noqa: PLR0917  (kernels take plain arrays)
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from learners.kernels.checks import (
     MAX_DIFFERENCE,
     NONE,
-    REJECTED,
     UPDATED,
-    scan_sparse,
+    rejected,
+    scan_triplet_dense,
+    scan_triplet_sparse,
     scan_weight,
     step_size,
 )
@@ -37,6 +43,8 @@ from learners.kernels.compile import (
     INDICES_OUT,
     POINTERS,
     POINTERS_OUT,
+    ROWS,
+    ROWS_OUT,
     STEPS_OUT,
     Csr,
     Steps,
@@ -44,32 +52,61 @@ from learners.kernels.compile import (
     kernel,
 )
 from learners.kernels.matrix_rows import (
+    add_dense,
     add_row,
     add_sparse,
+    add_symmetric_dense,
     add_symmetric_sparse,
     difference,
     margin_ahead,
     prefetch_ahead,
+    row_dot,
 )
 
-from numba import types  # isort: skip
+CSR_OUT = types.Tuple((POINTERS_OUT, INDICES_OUT, FLOATS_OUT))
 
 
-# ruff: noqa: PLR0917  (kernels take plain arrays)
+@kernel(
+    types.UniTuple(types.int64, 2)(
+        ROWS_OUT, types.float64, types.boolean, types.int64, ROWS, ROWS, ROWS, DOUBLES, STEPS_OUT
+    )
+)
+def step_dense(
+    W: Any, C: float, symmetric: bool, budget: int,
+    query: Any, clicked: Any, skipped: Any, weights: Any, steps: Steps,
+) -> tuple[int, int]:  # fmt: skip
+    """Apply triplets in order until `budget` of them were accepted; (rows consumed, rows accepted).
 
-
-@inlined
-def _accept(
-    dim: int, query: Csr, clicked: Csr, skipped: Csr, weights: Any, row: int
-) -> tuple[int, float, float]:
-    """(reason, ||q||^2, weight) of one triplet."""
-    reason, squares = scan_sparse(dim, query, row)
-    if reason == NONE:
-        reason, _ = scan_sparse(dim, clicked, row)
-    if reason == NONE:
-        reason, _ = scan_sparse(dim, skipped, row)
-    fault, weight = scan_weight(weights, row)
-    return (fault if reason == NONE else reason), squares, weight
+    W: float32 [dim, dim], overwritten. C: aggressiveness. symmetric: add (V + V^T)/2 instead of V.
+    query, clicked, skipped: float32 [n, dim]. weights: float64 [n], scales C, or empty. steps: written per
+    event. A rejected or degenerate event leaves W as it is.
+    Precision: rows of W times (c - s) in float32; their sum weighted by q, and both norms, in float64.
+    """
+    outcome, loss, tau, reason = steps
+    rows, dim = query.shape
+    e = np.empty(dim, np.float32)
+    accepted = 0
+    for t in range(rows):
+        if accepted == budget:
+            return t, accepted
+        reason[t], q_squared = scan_triplet_dense(query, clicked, skipped, t)
+        fault, weight = scan_weight(weights, t)
+        if rejected(fault, t, steps):
+            continue
+        accepted += 1
+        e_squared, margin = 0.0, 0.0
+        for column in range(dim):
+            e[column] = clicked[t, column] - skipped[t, column]
+            e_squared += np.float64(e[column]) * np.float64(e[column])
+        for row in range(dim):
+            if query[t, row] != 0:
+                margin += np.float64(query[t, row]) * np.float64(row_dot(W, row, e))
+        outcome[t], loss[t], tau[t] = step_size(margin, q_squared * e_squared, C * weight)
+        if outcome[t] == UPDATED and symmetric:
+            add_symmetric_dense(W, tau[t], query, t, e)
+        elif outcome[t] == UPDATED:
+            add_dense(W, tau[t], query, t, e)
+    return rows, accepted
 
 
 @inlined
@@ -110,17 +147,14 @@ def step_sparse(
         start, next_start = np.uint64((t & 1) * room), np.uint64(((t + 1) & 1) * room)
         count, squared, weight, next_count = next_count, next_squared, next_weight, np.uint64(0)
         if t + 1 < rows:
-            fault, q_squared, next_weight = _accept(dim, query, clicked, skipped, weights, t + 1)
-            reason[t + 1] = fault
-            if fault == NONE:
+            reason[t + 1], q_squared = scan_triplet_sparse(dim, query, clicked, skipped, t + 1)
+            fault, next_weight = scan_weight(weights, t + 1)
+            if not rejected(fault, t + 1, steps):
                 entries, e_squared = difference(
                     clicked, skipped, t + 1, columns, values, np.int64(next_start)
                 )
                 next_count, next_squared = np.uint64(entries), q_squared * e_squared
-        if t < 0:
-            continue
-        if reason[t] != NONE:
-            outcome[t], loss[t], tau[t] = REJECTED, 0, 0
+        if t < 0 or reason[t] != NONE:
             continue
         accepted += 1
         here = (columns, values, start, count)
@@ -133,14 +167,34 @@ def step_sparse(
     return rows, accepted
 
 
-# ruff: noqa: PLR0917  (kernels take plain arrays)
+@inlined
+def _sound_dense(rows: Any, row: int) -> bool:
+    """Whether a row holds numbers that a difference of vectors may have."""
+    sound = True
+    for column in range(rows.shape[1]):
+        sound &= abs(rows[row, column]) <= MAX_DIFFERENCE
+    return sound
 
 
-CSR_OUT = types.Tuple((POINTERS_OUT, INDICES_OUT, FLOATS_OUT))
+@kernel(types.int64(ROWS_OUT, types.boolean, FLOATS, ROWS, ROWS))
+def replay_dense(W: Any, symmetric: bool, tau: Any, query: Any, error: Any) -> int:
+    """Take steps again in order; how many were, fewer than given where the next one is malformed.
+
+    W: float32 [dim, dim], overwritten. symmetric: add (V + V^T)/2. tau: float32 [n]. query, error = c - s:
+    float32 [n, dim].
+    """
+    for t in range(len(tau)):
+        if not (_sound_dense(query, t) and _sound_dense(error, t) and np.isfinite(tau[t])):
+            return t
+        if symmetric:
+            add_symmetric_dense(W, tau[t], query, t, error[t])
+        else:
+            add_dense(W, tau[t], query, t, error[t])
+    return len(tau)
 
 
 @inlined
-def _sound(dim: int, rows: Csr, row: int) -> bool:
+def _sound_sparse(dim: int, rows: Csr, row: int) -> bool:
     """Whether a row has indices that stay inside W, and numbers that a difference of vectors may have."""
     previous = np.int64(-1)
     indptr, indices, values = rows
@@ -176,7 +230,7 @@ def replay_sparse(W: Any, dim: int, symmetric: bool, tau: Any, query: Csr, error
     """
     e_ptr, e_ind, e_val = error
     for t in range(len(tau)):
-        if not (_sound(dim, query, t) and _sound(dim, error, t) and np.isfinite(tau[t])):
+        if not (_sound_sparse(dim, query, t) and _sound_sparse(dim, error, t) and np.isfinite(tau[t])):
             return t
         here = (e_ind, e_val, np.uint64(e_ptr[t]), np.uint64(e_ptr[t + 1] - e_ptr[t]))
         if symmetric:

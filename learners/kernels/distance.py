@@ -1,9 +1,10 @@
-"""Dissim-OASIS on CSR rows: what a triplet comes to, and the steps (Chechik et al., JMLR 11 (2010),
-section 6).
+"""Dissim-OASIS on dense and on CSR rows: what a triplet comes to, and the steps (Chechik et al., JMLR 11
+(2010), section 6).
 
 The distance (a - b)^T W (a - b) sees a triplet as m = (q - c) + (q - s) and e = c - s: margin m^T W e for a
-symmetric W, step W <- W + tau (e m^T + m e^T)/2. A step is OASIS's symmetric one with m in place of q, and
-bound by memory as that is: q, c and s of 70 entries each meet in four times as many entries of W as q and e.
+symmetric W, step W <- W + tau (e m^T + m e^T)/2. A step is OASIS's symmetric one with m in place of q, and on
+CSR rows bound by memory as that is: q, c and s of 70 entries each meet in four times as many entries of W as
+q and e.
 """
 
 # ruff: noqa: PLR0917  (kernels take plain arrays)
@@ -13,25 +14,102 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from learners.kernels.checks import NONE, REJECTED, UPDATED, scan_sparse, scan_weight, step_size
-from learners.kernels.compile import CSR, DOUBLES, FLOATS_OUT, STEPS_OUT, Csr, Steps, inlined, kernel
-from learners.kernels.distance_dense import NORMS_OUT
-from learners.kernels.matrix_rows import add_symmetric_sparse, difference, prefetch_ahead
-from learners.kernels.oasis_sparse import CSR_OUT
+from learners.kernels.checks import (
+    NONE,
+    UPDATED,
+    rejected,
+    scan_triplet_dense,
+    scan_triplet_sparse,
+    scan_weight,
+    step_size,
+)
+from learners.kernels.compile import (
+    CSR,
+    DOUBLES,
+    FLOATS_OUT,
+    ROWS,
+    ROWS_OUT,
+    STEPS_OUT,
+    Csr,
+    Steps,
+    inlined,
+    kernel,
+)
+from learners.kernels.matrix_rows import (
+    add_symmetric_dense,
+    add_symmetric_sparse,
+    difference,
+    prefetch_ahead,
+    row_dot,
+)
+from learners.kernels.oasis import CSR_OUT
 
-from numba import types  # isort: skip
+NORMS_OUT = types.float64[:, ::1]
+
+
+@kernel(types.void(ROWS, ROWS, ROWS, ROWS_OUT, ROWS_OUT, NORMS_OUT, types.uint8[::1]))
+def pairs_dense(
+    query: Any, clicked: Any, skipped: Any, sums: Any, errors: Any, norms: Any, reason: Any
+) -> None:
+    """m and e of each triplet, zeros where it is refused, and norms float64 [n, 3]: ||m||^2, ||e||^2, e^T m.
+
+    sums, errors: float32 [n, dim]; overwritten, as are norms and reason uint8 [n].
+    """
+    for row in range(query.shape[0]):
+        reason[row], _ = scan_triplet_dense(query, clicked, skipped, row)
+        norms[row, :] = 0.0
+        if reason[row] != NONE:
+            sums[row, :], errors[row, :] = 0.0, 0.0
+            continue
+        for column in range(query.shape[1]):
+            q, c, s = query[row, column], clicked[row, column], skipped[row, column]
+            sums[row, column], errors[row, column] = (q - c) + (q - s), c - s
+            m, e = np.float64(sums[row, column]), np.float64(errors[row, column])
+            norms[row, 0] += m * m
+            norms[row, 1] += e * e
+            norms[row, 2] += m * e
 
 
 @inlined
-def _scan(dim: int, query: Csr, clicked: Csr, skipped: Csr, row: int) -> Any:
-    """The first reason to refuse a triplet, or NONE."""
-    reason, _ = scan_sparse(dim, query, row)
-    if reason == NONE:
-        reason, _ = scan_sparse(dim, clicked, row)
-    if reason == NONE:
-        reason, _ = scan_sparse(dim, skipped, row)
-    return reason
+def _margin_dense(W: Any, sums: Any, t: int, e: Any) -> float:
+    """m^T W e: rows of W times e in float32, their sum weighted by m in float64."""
+    margin = 0.0
+    for row in range(len(e)):
+        if sums[t, row] != 0:
+            margin += np.float64(sums[t, row]) * np.float64(row_dot(W, row, e))
+    return margin
+
+
+@kernel(
+    types.UniTuple(types.int64, 2)(
+        ROWS_OUT, types.float64, types.int64, ROWS, ROWS, DOUBLES, DOUBLES, STEPS_OUT
+    )
+)
+def step_pairs_dense(
+    W: Any, C: float, budget: int, sums: Any, errors: Any, squares: Any, weights: Any, steps: Steps
+) -> tuple[int, int]:
+    """Apply steps in order until `budget` events were accepted; (rows consumed, rows accepted).
+
+    W: float32 [dim, dim], symmetric, overwritten. C: aggressiveness. sums, errors: m and e as `pairs_dense`
+    gives them; squares: ||V'||^2, float64 [n]. weights: float64 [n], scales C, or empty. steps: reason as
+    `pairs_dense` left it; all are written per event. Precision as in `oasis_dense`.
+    """
+    outcome, loss, tau, _ = steps
+    accepted = 0
+    for t in range(len(sums)):
+        if accepted == budget:
+            return t, accepted
+        fault, weight = scan_weight(weights, t)
+        if rejected(fault, t, steps):
+            continue
+        accepted += 1
+        margin = _margin_dense(W, sums, t, errors[t])
+        outcome[t], loss[t], tau[t] = step_size(margin, squares[t], C * weight)
+        if outcome[t] == UPDATED:
+            add_symmetric_dense(W, tau[t], sums, t, errors[t])
+    return len(sums), accepted
 
 
 @inlined
@@ -95,7 +173,7 @@ def pairs_sparse(
     are norms and reason uint8 [n].
     """
     for row in range(len(query[0]) - 1):
-        reason[row] = _scan(dim, query, clicked, skipped, row)
+        reason[row], _ = scan_triplet_sparse(dim, query, clicked, skipped, row)
         m_entries = e_entries = 0
         norms[row, :] = 0.0
         if reason[row] == NONE:
@@ -139,7 +217,7 @@ def _across(W: Any, dim: Any, left: Csr, right: Csr, t: int) -> float:
 
 
 @inlined
-def _margin(W: Any, dim: Any, triplets: Any, errors: Csr, t: int) -> Any:
+def _margin_sparse(W: Any, dim: Any, triplets: Any, errors: Csr, t: int) -> Any:
     """m^T W e = 2 q^T W e - c^T W c + s^T W s for a symmetric W: half as many entries of W as m and e meet
     in. In float64, since the self scores of objects nearly alike share most of their digits.
     """
@@ -164,7 +242,7 @@ def step_pairs_sparse(
     sums, errors: m and e as `pairs_sparse` gives them; squares: ||V'||^2, float64 [n]. weights: float64 [n],
     scales C, or empty. steps: reason as `pairs_sparse` left it; all are written per event.
     """
-    outcome, loss, tau, reason = steps
+    outcome, loss, tau, _ = steps
     e_ptr, e_ind, e_val = errors
     rows, stride = len(e_ptr) - 1, np.uint64(dim)
     accepted = 0
@@ -172,13 +250,10 @@ def step_pairs_sparse(
         if accepted == budget:
             return t, accepted
         fault, weight = scan_weight(weights, t)
-        if reason[t] == NONE:
-            reason[t] = fault
-        if reason[t] != NONE:
-            outcome[t], loss[t], tau[t] = REJECTED, 0, 0
+        if rejected(fault, t, steps):
             continue
         accepted += 1
-        margin = _margin(W, stride, triplets, errors, t)
+        margin = _margin_sparse(W, stride, triplets, errors, t)
         outcome[t], loss[t], tau[t] = step_size(margin, squares[t], C * weight)
         if outcome[t] == UPDATED:
             here = (e_ind, e_val, np.uint64(e_ptr[t]), np.uint64(e_ptr[t + 1] - e_ptr[t]))
