@@ -19,8 +19,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, eigh_tridiagonal
-from threadpoolctl import threadpool_limits
 
+from learners.blas import one_blas_thread
 from learners.block import Float32s
 from learners.errors import ConfigError
 from learners.kernels.eigen import symmetric_eigen
@@ -70,7 +70,7 @@ def ends(
 
     Values that stand apart are found to rounding; crowded ones are bounds from inside.
     """
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         basis, diagonal, off = krylov(product, dim, steps_for(2 * pairs, dim), rounding)
         values, coordinates = eigh_tridiagonal(diagonal, off)
         last = len(values)
@@ -118,7 +118,7 @@ def psd_part(W: Float32s, power: float = 1.0) -> tuple[Float32s, RemovedPairs]:
     _require(W.shape[0], power)
     symmetric, scale = _in_range(W)
     rounding = _rounding(symmetric)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         values, vectors = symmetric_eigen(symmetric if power != 1 else symmetric.copy())
         negative, kept = values < -rounding, values > rounding
         if power == 1:  # by what is removed: a W that is PSD stays as it is, to the bit
@@ -145,7 +145,7 @@ def psd_tangent(W: Float32s, power: float = 1.0) -> Float32s:
     _require(W.shape[0], power)
     symmetric = _in_range(W)[0]  # P does not depend on the scale
     rounding = _rounding(symmetric)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         values, vectors = symmetric_eigen(symmetric)
         kept = values > rounding
         slopes = np.float32(power) * (values[kept] / max(values[-1], rounding)) ** np.float32(power - 1)
@@ -164,7 +164,7 @@ def lanczos_negative_pairs(W: Float32s, k: int) -> tuple[Float32s, Float32s]:
     dim = W.shape[0]
     if not 1 <= k < dim:
         raise ConfigError(f"the number of eigenpairs must be in 1..{dim - 1}, not {k}")
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         rounding = _rounding(W)
         basis, diagonal, off = krylov(partial(symmetric_product, W), dim, steps_for(k, dim), rounding)
         values, coordinates = eigh_tridiagonal(diagonal, off)
@@ -196,7 +196,7 @@ def factor(W: Float32s) -> Float32s:
     """
     _require_full(W.shape[0])
     rounding = _rounding(W)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         values, vectors = eigh(_symmetric_part(W), subset_by_value=(rounding, np.inf), overwrite_a=True)
     return np.ascontiguousarray((vectors * np.sqrt(values)).T, np.float32)
 

@@ -25,11 +25,11 @@ def saved(
     fits = array.ndim == len(shape) and all(
         want in {None, have} for want, have in zip(shape, array.shape, strict=True)
     )
+    wanted = f"{np.dtype(dtype)} [{', '.join('any' if want is None else str(want) for want in shape)}]"
     if not fits:
-        wanted = ", ".join("any" if want is None else str(want) for want in shape)
-        raise StateError(f"array {name} has shape {array.shape}: it must be [{wanted}]")
+        raise StateError(f"array {name} has shape {array.shape}: it must be {wanted}")
     if array.dtype != dtype:
-        raise StateError(f"array {name} has dtype {array.dtype}: it must be {np.dtype(dtype)}")
+        raise StateError(f"array {name} has dtype {array.dtype}: it must be {wanted}")
     flat = array.reshape(-1)
     for start in range(0, flat.size if array.dtype.kind == "f" else 0, CHECKED):
         if not np.isfinite(flat[start : start + CHECKED]).all():

@@ -13,9 +13,9 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from learners import psd as lanczos
+from learners.blas import one_blas_thread
 from learners.block import Float32s
 from learners.errors import ConfigError
 from learners.kernels.eigen import symmetric_eigen
@@ -95,7 +95,7 @@ def symmetric(W: Float32s) -> Float32s:
 
 def eigen(S: Float32s) -> tuple[Float32s, Float32s]:
     """Eigenvalues ascending and eigenvectors as columns of a symmetric matrix, which is overwritten."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         return symmetric_eigen(S)
 
 

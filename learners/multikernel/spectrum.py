@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from threadpoolctl import threadpool_limits
 
+from learners.blas import one_blas_thread
 from learners.block import Float32s, Int32s, row_blocks
 from learners.kernels.kernel_values import fill_tiles, object_values
 from learners.kernels.tiles import LANES
@@ -100,7 +100,7 @@ def learned_part(gram: Float32s, M: sparse.csr_array, rank: int, centred: bool) 
     """
     K = gram.astype(np.float64)
     square = K.sum()
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         if not centred or square <= 0:
             values, vectors = kernel_ends(K, M, rank)
             return KernelPart(1 + values, vectors)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba import njit
 
 from learners import CPU_LEVEL, Oasis
 from learners.kernels import compile as compiler
@@ -45,8 +44,8 @@ def test_the_level_is_fixed_not_the_hosts() -> None:
 
 @pytest.mark.skipif(CPU_LEVEL != cpu.X86_64_V3, reason="this host is of another level")
 def test_machine_code_uses_no_instruction_beyond_the_level() -> None:
-    fresh = njit("void(float32[::1], float32[::1])")(_add_to)
-    code = "".join(fresh.inspect_asm().values())
+    fresh = compiler.kernel("void(float32[::1], float32[::1])")(_add_to)
+    code = "".join(fresh.inspect_asm().values())  # type: ignore[attr-defined]
     assert "%ymm" in code
     assert "%zmm" not in code
 
@@ -114,7 +113,92 @@ def test_the_cache_folder_changes_with_any_source(tmp_path: Path) -> None:
 def test_the_users_own_level_wins_and_is_told() -> None:
     assert level(NUMBA_CPU_NAME="generic") == "generic"
     assert level(NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="+sse2") == "generic,+sse2"
-    assert "host" in level("import numba")
+    assert level("import numba") == level()
+
+
+SETTINGS = """
+import os, warnings
+import numba, scipy.sparse, scipy.linalg
+environment, filters = dict(os.environ), list(warnings.filters)
+from numba.core.registry import cpu_target
+def settings():
+    return {name: value for name, value in vars(numba.config).items() if name.isupper()}
+def target():
+    return cpu_target.target_context.codegen().magic_tuple()
+before = settings()
+if %r:
+    compiled_before, theirs = numba.njit("float64(float64)")(lambda x: 2 * x), target()
+    assert compiled_before(2.0) == 4.0
+import learners
+learners.Oasis.warm_up()
+learners.SomlDa.warm_up()
+learners.Oasis(3).form().scores([[1, 2, 3]], [[1, 2, 3]])
+assert dict(os.environ) == environment, set(os.environ) ^ set(environment)
+assert settings() == before
+assert warnings.filters == filters
+assert numba.njit("float64(float64)")(lambda x: 3 * x)(2.0) == 6.0
+if %r:
+    assert target() == theirs
+import llvmlite.binding
+assert target()[1] == llvmlite.binding.get_host_cpu_name()
+"""
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["numba used before", "numba used after"])
+def test_learners_change_no_setting_of_the_process(first: bool) -> None:
+    """Neither the environment nor numba's settings nor what the user's own functions are compiled for."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_CPU", "KMP_"))}
+    run = subprocess.run(
+        [sys.executable, "-c", SETTINGS % (first, first)],
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_learners_are_imported_when_they_are_asked_for() -> None:
+    code = "import learners, sys; print({'numba', 'scipy', 'numpy', 'sklearn'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
+
+
+TINY = """
+import warnings
+from learners.kernels import compile as compiler
+compiler.CACHE_FOLDER = {folder!r}
+compiler._cached = compiler._cached_names(compiler.CACHE_FOLDER)
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    from tiny import double, triple
+assert double(2.0) == 4.0 and triple(2.0) == 6.0
+print([str(one.message) for one in told if one.category.__name__ == "CompileNotice"])
+"""
+
+
+def test_compiling_is_told_once_and_only_where_the_cache_is_cold(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(
+        "from learners.kernels.compile import kernel\n"
+        "@kernel('float64(float64)')\n"
+        "def double(x):\n    return 2 * x\n"
+        "@kernel('float64(float64)')\n"
+        "def triple(x):\n    return 3 * x\n"
+    )
+    folder = str(tmp_path / "cache")
+    paths = os.pathsep.join([str(tmp_path), str(Path(cpu.__file__).parents[2])])
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", TINY.format(folder=folder)],
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert runs[0].count("compiling the learners' kernels") == 1
+    assert runs[1].strip() == "[]"
 
 
 def test_a_batch_in_fortran_or_strided_memory_learns_the_same() -> None:

@@ -252,11 +252,11 @@ def test_a_saved_state_goes_on_and_a_clone_is_independent() -> None:
     ("arrays", "word"),
     [
         ({"W": None}, "W is missing"),
-        ({"W": np.zeros(49, np.float32)}, "W must"),
-        ({"W": np.zeros(50)}, "W must"),
-        ({"W": np.full(50, np.inf, np.float32)}, "W must"),
+        ({"W": np.zeros(49, np.float32)}, "W has shape"),
+        ({"W": np.zeros(50)}, "W has dtype"),
+        ({"W": np.full(50, np.inf, np.float32)}, "W holds"),
         ({"standing": None}, "standing is missing"),
-        ({"standing": np.zeros(2)}, "standing must"),
+        ({"standing": np.zeros(2)}, "standing has shape"),
     ],
 )
 def test_arrays_that_are_no_state_are_refused_by_name(arrays: dict[str, np.ndarray], word: str) -> None:
