@@ -6,9 +6,6 @@ import signal
 
 import pytest
 
-# Before any test module brings numba in: the processor level that kernels are compiled for.
-import learners.kernels.cpu  # noqa: F401
-
 pytest_plugins = ("tests.harness.kafka.fixtures", "tests.harness.nothing_skipped", "tests.harness.timings")
 
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -68,8 +68,6 @@ def _number(name: str, versions: VersionStore, ledger: Ledger) -> int:
 
 
 def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify: bool) -> ReplayResult:
-    # Before whatever imports numba: it fixes the processor level that kernels are compiled for.
-    import learners.kernels.cpu  # noqa: F401  # isort: skip
     from threadpoolctl import threadpool_limits
 
     from daemon.learn.replay.replay import replay as recompute

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sys
+import warnings
 from collections.abc import MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -28,6 +29,9 @@ class _Stderr:
     def flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
+
+
+_shown_by_python = warnings.showwarning
 
 
 def configure(level: str = "info", format: str = "auto", role: str = "") -> None:
@@ -62,6 +66,17 @@ def configure(level: str = "info", format: str = "auto", role: str = "") -> None
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.clear_contextvars()
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+    """Kernels that are compiled are a line of the log; any other warning is shown as Python does."""
+    if category.__name__ == "CompileNotice":  # by name: `learners` may not be loaded here
+        import structlog
+
+        structlog.get_logger().info("compiling", detail=str(message))
+    else:
+        _shown_by_python(message, category, *place, **rest)
 
 
 def _of_role(role: str, logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

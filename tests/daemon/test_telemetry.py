@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.look.live import is_role, live_metrics, not_ready
+from daemon.runtime import logs
 from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http
 from daemon.telemetry.histogram import ArrayHistogram
+from learners import CompileNotice
 
 HOST = "127.0.0.1"
 
@@ -249,3 +252,17 @@ def test_keys_are_told_when_they_are_read() -> None:
     used.append(2)
     found = samples(metrics.registry)
     assert [found[f"tripletd_keys_{name}"] for name in ("slots", "used", "evicted_total")] == [5, 2, 2]
+
+
+def test_kernels_that_are_compiled_are_a_line_of_the_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[str] = []
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setattr(logs, "_shown_by_python", lambda message, *_place: others.append(message))
+    logs.configure(format="json", role="learn")
+    for text, category in (("compiling the kernels", CompileNotice), ("another", UserWarning)):
+        warnings.showwarning(text, category, __file__, 1)
+    line = json.loads(capsys.readouterr().err)
+    assert (line["event"], line["detail"], line["role"]) == ("compiling", "compiling the kernels", "learn")
+    assert others == ["another"]

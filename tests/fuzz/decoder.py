@@ -17,8 +17,6 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-import learners.kernels.cpu  # noqa: F401  before numba is imported, as everywhere
-
 from tests.fuzz.cases import CASES, Case  # isort: skip
 from tests.fuzz.checked import CheckedReading, load_plain  # isort: skip
 from tests.fuzz.compare import assert_same  # isort: skip

@@ -10,7 +10,6 @@ from contextlib import ExitStack, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
 
-import learners.kernels.cpu  # noqa: F401 - before numba: the processor level that kernels are compiled for
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.tally import Tally

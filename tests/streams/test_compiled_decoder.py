@@ -152,7 +152,7 @@ def test_ids_are_hashed_by_xxh64():
     assert (hashes.dtype, hashes.tolist()) == (np.uint64, [hash_of(text) for text in texts])
 
 
-def test_numba_comes_in_only_with_a_decoder_and_at_the_level_of_the_kernels():
+def test_numba_comes_in_only_with_a_decoder_and_leaves_the_kernels_their_level():
     code = (
         "import sys, streams.decode; assert 'numba' not in sys.modules\n"
         "import daemon.learn.resume.inputs, daemon.learn.describe\n"

@@ -6,7 +6,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-import learners.kernels.cpu  # noqa: F401  fixes the processor level before the decoder brings numba in
 from checkpoints.ledger import Ledger
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config
