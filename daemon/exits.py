@@ -49,6 +49,7 @@ _CODES = {
     "TopicMissing": EX_UNAVAILABLE,
     "StreamRefused": EX_CONFIG,
     "StreamUnavailable": EX_UNAVAILABLE,
+    "LogNotWritable": EX_CANTCREAT,
     "StreamError": EX_DATAERR,
     "CatalogError": EX_DATAERR,
     "Superseded": EX_CANTCREAT,

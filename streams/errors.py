@@ -6,6 +6,7 @@ StreamError
 ├── PartitionMissing    the topic has fewer partitions
 ├── LogMismatch         another log, a re-created topic, or another partition count
 ├── LogFileError        the file is not a log, or cannot be used as one
+│   └── LogNotWritable  neither the log nor anything beside it can be written
 ├── RecordRefused       a record to be written breaks a limit; nothing of the call was written
 ├── StreamRefused       the broker does not let us in: password, certificate, host name, mechanism, permission
 ├── OffsetExpired       retention has removed records that were still to be read
@@ -45,6 +46,10 @@ class LogMismatch(StreamError):
 
 class LogFileError(StreamError):
     """The path cannot serve as a log: not one of ours, damaged, a newer format, or not accessible."""
+
+
+class LogNotWritable(LogFileError):
+    """The log or its folder is read-only, for this user or as a disk. Make both writable."""
 
 
 class RecordRefused(StreamError):

@@ -70,8 +70,8 @@ def _number(name: str, versions: VersionStore, ledger: Ledger) -> int:
 def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify: bool) -> ReplayResult:
     from threadpoolctl import threadpool_limits
 
+    from daemon.learn.compatible import refuse_other_stream
     from daemon.learn.replay.replay import replay as recompute
-    from daemon.learn.resume.compatible import refuse_other_stream
     from daemon.objects import space_of
     from streams.catalog import load_catalog
     from streams.open import open_source

@@ -25,7 +25,7 @@ from daemon.commands.common import (
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
 if TYPE_CHECKING:
-    from daemon.models.resume import Resumption
+    from daemon.models.decide import Resumption
 
 
 ExitWhenCaughtUp = Annotated[
@@ -99,7 +99,7 @@ def learn(
         )
     effective = start_role("learn", config, set_)
     from checkpoints.aliases import MOST_DIGITS
-    from daemon.learn.resume.options import LearnOptions
+    from daemon.learn.resume.origin import LearnOptions
     from daemon.learn.start import run
 
     is_number = restart_from is not None and restart_from.isdecimal() and len(restart_from) <= MOST_DIGITS
@@ -216,7 +216,7 @@ def resume(
     After a pause for poison, records up to the place of the pause no longer count against the limit.
     """
     from daemon.look.overview import read_entries
-    from daemon.models.resume import resumptions
+    from daemon.models.decide import resumptions
     from daemon.versions.storage import open_for_reading
 
     _, ledger = open_for_reading(load(config, set_))

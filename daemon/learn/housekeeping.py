@@ -30,8 +30,9 @@ log = structlog.get_logger("tripletd.learn")
 
 @dataclass(frozen=True, slots=True)
 class VersionCleanup:
-    """Works in the errands thread, with a store and a ledger of its own. The version stands whatever happens
-    here: what fails is a warning, and the next version makes up for it.
+    """What is done after a version is durable, by the housekeeper, with a store and a ledger of its own.
+
+    The version stands whatever happens here: what fails is a warning, and the next version makes up for it.
     """
 
     versions: VersionStore
@@ -59,7 +60,7 @@ class VersionCleanup:
             log.warning("after a version", error=str(error))
 
     def _prune(self, version: Manifest) -> dict[int, int]:
-        """Old versions; comes back with the positions below which records may go."""
+        """Remove old versions; the positions below which records may go."""
         learned: dict[int, int] = {}
         try:
             learned = learned_twice(self.versions, version)
@@ -89,10 +90,10 @@ class LogBounds:
 
 
 class Housekeeper(BackgroundThread):
-    """Runs in a thread of its own and owns its source.
+    """Asks the stream for its bounds and cleans up after versions, in a thread of its own.
 
     Args:
-        source: handed over for good; closed by the thread.
+        source: owned and closed by the thread.
         tidy: what is done after a version is durable.
         pulse: of this thread.
         clock: monotonic, in seconds.
@@ -116,14 +117,9 @@ class Housekeeper(BackgroundThread):
         self._version: Manifest | None = None
         self._tidying = self._hurried = self._closing = False
         self._bounds_at = clock()
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None  # what ended the thread: another topic, another learner
         self.seen: LogBounds | None = None
         self.trouble: StreamUnavailable | None = None  # why there is no newer answer
-
-    def check(self) -> None:
-        """Raise what ended the thread: the topic was re-created, another learner has taken over."""
-        if self._error is not None:
-            raise self._error
 
     def published(self, version: Manifest) -> None:
         """A version is durable. Only the newest is tidied up after, when the thread comes to it."""
@@ -132,7 +128,7 @@ class Housekeeper(BackgroundThread):
             self._lock.notify_all()
 
     def hurry(self) -> None:
-        """Ask for the bounds now."""
+        """Have the bounds asked for now."""
         with self._lock:
             self._hurried = True
             self._lock.notify_all()
@@ -155,8 +151,8 @@ class Housekeeper(BackgroundThread):
                 self._tidy_up()
                 if not self._closing:
                     self._ask()
-        except BaseException as error:  # noqa: BLE001 - carried to the main loop, which raises it
-            self._error = error
+        except BaseException as error:  # noqa: BLE001 - raised in the main loop
+            self.error = error
         finally:
             with self._lock:
                 self._tidying, self._version = False, None
@@ -187,7 +183,7 @@ class Housekeeper(BackgroundThread):
             self._lock.notify_all()
 
     def _ask(self) -> None:
-        """The bounds; a source refuses to give those of another topic than it opened."""
+        """Ask for the bounds; a source refuses to give those of another topic than it opened."""
         with self._lock:
             self._hurried = False
         self._bounds_at = self._clock()

@@ -111,7 +111,8 @@ class LearnLoop:
         """Once per turn, `halt` in force. Raises what ended the housekeeper."""
         self.observer.beat(halt)
         self.runtime.reloading.when(self.runtime.signals.take_reload_request())
-        self.housekeeper.check()
+        if self.housekeeper.error is not None:
+            raise self.housekeeper.error
         self.observer.lag()
 
     def _next_batch(self) -> ReadyBatch | None:
@@ -122,12 +123,12 @@ class LearnLoop:
         return ready
 
     def _deliver(self, letters: list[DeadLetter]) -> bool:
-        """Make dead letters durable; False when they are not although a stop came.
+        """Make dead letters durable, if there are any; False when they are not although a stop came.
 
         Raises UserError when another learner has taken over.
         """
         signals, report = self.runtime.signals, self.observer.in_trouble
-        return self.letters.deliver(letters, report, lambda: signals.stopping)
+        return not letters or self.letters.deliver(letters, report, lambda: signals.stopping)
 
     def _apply(self, ready: ReadyBatch) -> StepResult:
         """Run the step over a batch, however long it takes; the reader adapts the size of the next ones."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from daemon.learn.publishing import Cadence
+from daemon.learn.state import Progress
 from daemon.learn.step import ReadyBatch
 from daemon.retries import RETRY_SECONDS
 from daemon.runtime.background import BackgroundThread
@@ -185,3 +186,9 @@ class Reader(BackgroundThread):
             self._queued += 1
             return True
         return False
+
+
+def learned_up_to(progress: Progress, reader: Reader) -> dict[int, int]:
+    """Per partition, the offset below which nothing is left to learn, gaps without records included."""
+    applied, reached = progress.next_offsets(), reader.reached() or {}
+    return {partition: max(at, reached.get(partition, at)) for partition, at in applied.items()}

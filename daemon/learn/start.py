@@ -18,12 +18,11 @@ from daemon.learn.housekeeping import Housekeeper, VersionCleanup
 from daemon.learn.loop import LearnLoop
 from daemon.learn.observe import Observer, StreamReadiness
 from daemon.learn.publishing import Cadence, Fence, Publishing
-from daemon.learn.reader import PollSize, Reader
+from daemon.learn.reader import PollSize, Reader, learned_up_to
 from daemon.learn.resume.fitting import Fitted, fit_map
 from daemon.learn.resume.inputs import Inputs, open_inputs
-from daemon.learn.resume.options import LearnOptions
-from daemon.learn.resume.origin import RunOrigin, find_origin
-from daemon.learn.state import Progress, Snapshot
+from daemon.learn.resume.origin import LearnOptions, RunOrigin, find_origin
+from daemon.learn.state import Snapshot
 from daemon.learn.step import Assembler
 from daemon.learn.steplog.publisher import StepPublisher, step_publisher
 from daemon.retries import RETRY_SECONDS
@@ -186,12 +185,6 @@ def _halts(config: Config, inputs: Inputs, origin: RunOrigin) -> Halts:
     halts.in_force()  # records before a pause that was lifted no longer count
     remember_poison(gate, inputs.versions, origin.parent, topic_id)
     return halts
-
-
-def learned_up_to(progress: Progress, reader: Reader) -> dict[int, int]:
-    """Per partition, the offset below which nothing is left to learn, gaps without records included."""
-    applied, reached = progress.next_offsets(), reader.reached() or {}
-    return {partition: max(at, reached.get(partition, at)) for partition, at in applied.items()}
 
 
 def _warming_up(runtime: RoleRuntime, waiting_for: str, in_vain: bool) -> bool:

@@ -1,5 +1,5 @@
-"""Which move a request amounts to, from one look at the versions and the ledger, or why it is refused.
-Pure.
+"""Which move a request amounts to, from one look at the versions and the ledger, or why it is refused; and
+what resumes a stopped learner. Pure.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checkpoints import resolve
+from checkpoints import PAUSE, LedgerEntry, pause_in_force, resolve, stop_in_force
 from checkpoints.aliases import BEST, LATEST, PIN, STABLE, Meaning, before, meaning, moves, names
-from checkpoints.ledger import LedgerEntry
 from daemon.exits import EX_USAGE, UserError
 from daemon.text import number_runs
 
@@ -236,3 +235,33 @@ def _pinned(alias: str, last: LedgerEntry | None) -> MoveRefused:
         f"{alias} is pinned to version {_target(last)}",
         f"unpin it first: `tripletd models unpin {alias}`; or choose another name",
     )
+
+
+BY = "tripletd resume"
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """One STOP in force (`stop`) and the RESUME that lifts it (`entry`, for `Ledger.append`)."""
+
+    stop: LedgerEntry
+    entry: dict[str, Any]
+
+    @property
+    def is_pause(self) -> bool:
+        """Whether it is the learner's own pause and not an early stop."""
+        return PAUSE in self.stop.measures
+
+
+def resumptions(entries: Sequence[LedgerEntry], reason: str) -> list[Resumption]:
+    """What is in force, each with its RESUME: an early stop and a pause are lifted one by one."""
+    found = []
+    stop, pause = stop_in_force(entries), pause_in_force(entries)
+    if stop is not None:
+        found.append(
+            Resumption(stop, {"kind": "RESUME", "by": BY, "reason": reason, "version": stop.version})
+        )
+    if pause is not None:
+        entry = {"kind": "RESUME", "by": BY, "reason": reason, "measures": {PAUSE: pause.n}}
+        found.append(Resumption(pause, entry))
+    return found

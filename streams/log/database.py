@@ -15,7 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from streams.errors import LogFileError, LogMismatch, StreamError, StreamUnavailable, TopicMissing
+from streams.errors import (
+    LogFileError,
+    LogMismatch,
+    LogNotWritable,
+    StreamError,
+    StreamUnavailable,
+    TopicMissing,
+)
 
 APPLICATION_ID = 0x74724C67
 SCHEMA_VERSION = 1
@@ -47,7 +54,7 @@ def create_log(path: str) -> None:
     """Create an empty log at `path` unless there is one; it appears whole or not at all.
 
     Built under another name and linked into place, so that of two processes one wins and the other
-    finds a finished log. Raises LogFileError naming a missing folder or one that cannot be written.
+    finds a finished log. Raises LogFileError naming a missing folder, and LogNotWritable.
     """
     _check_place(path)
     stale = os.path.exists(path + "-wal")  # looked at first: a log is there before its journal is
@@ -73,7 +80,7 @@ def create_log(path: str) -> None:
             return
         _sync_folder(Path(path).absolute().parent)
     except OSError as error:
-        raise LogFileError(f"{path}: the log cannot be created: {error.strerror}") from error
+        raise LogNotWritable(f"{path}: the log cannot be created: {error.strerror}") from error
     finally:
         with suppress(OSError):  # there is none, or its name is one that no file can have
             os.unlink(building)
@@ -104,7 +111,7 @@ def open_log(path: str, *, durable: bool, timeout_s: float = BUSY_TIMEOUT_S) -> 
     return connection
 
 
-_UNWRITABLE = (LogFileError, "; readers, too, write beside the log: make it and its folder writable")
+_UNWRITABLE = (LogNotWritable, "; readers, too, write beside the log: make it and its folder writable")
 _LOCKED = (
     StreamUnavailable,
     ": another process has held the log for too long, nothing was written; try again (one that is frozen "

@@ -270,6 +270,8 @@ def test_errors_of_the_islands_have_their_codes() -> None:
     from learners.errors import StateError
     from streams.errors import (
         AddressError,
+        LogFileError,
+        LogNotWritable,
         OffsetExpired,
         PartitionMissing,
         StreamRefused,
@@ -284,6 +286,8 @@ def test_errors_of_the_islands_have_their_codes() -> None:
         StreamUnavailable("a"): EX_UNAVAILABLE,
         PartitionMissing("a", 2, 1): EX_CONFIG,
         OffsetExpired(0, 1, 5): EX_DATAERR,
+        LogFileError("a"): EX_DATAERR,
+        LogNotWritable("a"): EX_CANTCREAT,
         StateError("a"): EX_CONFIG,
         MemoryError("a"): EX_CONFIG,
         Damaged("missing", "a", "b"): EX_DATAERR,

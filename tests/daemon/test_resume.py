@@ -12,7 +12,7 @@ from checkpoints import Ledger, LedgerEntry, LocalStore, pause_in_force, stop_in
 from daemon.cli import main
 from daemon.exits import EX_OK
 from daemon.look.overview import summary
-from daemon.models.resume import resumptions
+from daemon.models.decide import resumptions
 from daemon.validate.decide import FULL_CATALOG
 from daemon.validate.ledger import fold
 

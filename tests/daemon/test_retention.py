@@ -11,7 +11,7 @@ import pytest
 from daemon.cli import main
 from daemon.config import Config, load_config
 from daemon.exits import EX_OK
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.start import run
 from daemon.topics.retention import retain_after_feed, retain_topics
 from daemon.versions.storage import open_for_reading

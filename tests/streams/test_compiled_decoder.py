@@ -155,10 +155,10 @@ def test_ids_are_hashed_by_xxh64():
 def test_numba_comes_in_only_with_a_decoder_and_leaves_the_kernels_their_level():
     code = (
         "import sys, streams.decode; assert 'numba' not in sys.modules\n"
-        "import daemon.learn.resume.inputs, daemon.learn.describe\n"
+        "import daemon.learn.resume.inputs, daemon.learn.compatible\n"
         "from streams.event import SpaceSpec, ViewSpec\n"
         "streams.decode.BatchDecoder(SpaceSpec('s', (ViewSpec('x', 'dense', 3),)), None, 't')\n"
-        "from daemon.learn.describe import runtime\n"
+        "from daemon.learn.compatible import runtime\n"
         "from learners.kernels.cpu import X86_64_V3, GENERIC\n"
         "assert runtime()['cpu_level'] in (X86_64_V3, GENERIC), runtime()"
     )

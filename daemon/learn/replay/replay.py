@@ -11,7 +11,7 @@ from checkpoints.encoding import state_hash
 from checkpoints.errors import CheckpointError
 from checkpoints.manifest import ScheduleEntry
 from daemon.exits import EX_DATAERR, UserError
-from daemon.learn.describe import runtime
+from daemon.learn.compatible import runtime
 from daemon.learn.replay.difference import (
     TOLERANCE,
     ArrayPlace,

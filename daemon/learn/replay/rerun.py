@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from checkpoints import Manifest, Version
 from checkpoints.manifest import ScheduleEntry
 from daemon.exits import EX_DATAERR, UserError
-from daemon.learn.describe import decoder_of
+from daemon.learn.compatible import decoder_of
 from daemon.learn.state import KINDS, Applied, Entry, LearnState, Progress
 from daemon.learn.step import Assembler, ReadyBatch, count, step
 from daemon.versions.algorithms import learner_config_of

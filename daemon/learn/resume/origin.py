@@ -1,17 +1,19 @@
-"""Where a run begins: the newest valid version, a branch of an older one, or version 0 of an empty store.
+"""Where a run begins: what the command line asks for, and what follows: the newest valid version, a branch of
+an older one, or version 0 of an empty store.
 
-Before anything is claimed or learned, the log is asked whether it is the one the version was learned from. A
-branch or a change of the log is made once: after a restart the same command line continues with it.
+A branch or a change of the log is made once: after a restart the same command line continues with it.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 import structlog
 
@@ -19,27 +21,126 @@ from checkpoints import Epoch, Ledger, Version, VersionStore
 from checkpoints.errors import CheckpointError
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
 from daemon.config.schema import Config
-from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.config.values import parse_duration
+from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.learn import state as controls
-from daemon.learn.describe import Description, Expected, expected, runtime
-from daemon.learn.resume.compatible import (
+from daemon.learn.compatible import (
+    Description,
+    Expected,
     OtherLog,
+    SameLog,
+    expected,
     find_gaps,
     other_caps,
-    refuse_altered_record,
     refuse_other_settings,
-    refuse_other_stream,
-    refuse_past_the_end,
     refuse_to_jump,
+    runtime,
 )
 from daemon.learn.resume.fitting import Fitted
 from daemon.learn.resume.inputs import Inputs
-from daemon.learn.resume.options import LearnOptions, Start, choose_offsets, parse_start
 from daemon.learn.state import LearnState, Progress
 from daemon.models.decide import no_such_version, number_of
 from daemon.versions.algorithms import columns_of, untrained
 from daemon.versions.lineage import ancestry
-from streams.source import Source
+from streams.limits import MAX_TS
+
+START_HELP = (
+    'checkpoint, earliest, latest, ts=2026-01-31T12:00:00Z, ts=1769860800000, last=1h or offset={"0": 1234}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnOptions:
+    """One run: leave when all is learned, where to start, branch from a version, accept expired records,
+    leave the position of an existing version for `start`, go on with another log, do so once more.
+
+    `restart_name`: latest or an alias, which stands for `restart_from` where that is None.
+    """
+
+    exit_when_caught_up: bool = False
+    start: str = "checkpoint"
+    restart_from: int | None = None
+    accept_gap: bool = False
+    jump: bool = False
+    accept_log: bool = False
+    again: bool = False
+    restart_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A parsed start position: `ts` in ms since the epoch, `back_s` before now, `offsets` per partition."""
+
+    kind: Literal["checkpoint", "earliest", "latest", "ts", "last", "offset"]
+    ts: int = 0
+    back_s: float = 0.0
+    offsets: tuple[tuple[int, int], ...] = ()
+
+
+def parse_start(text: str) -> Start:
+    """Read `--start`. Raises UserError (usage) that lists the accepted forms."""
+    kind, _, value = text.partition("=")
+    try:
+        if text in ("checkpoint", "earliest", "latest"):
+            return Start(text)  # type: ignore[arg-type]
+        if kind == "ts":
+            return Start("ts", ts=_milliseconds(value))
+        if kind == "last":
+            return Start("last", back_s=parse_duration(value))
+        if kind == "offset":
+            return Start("offset", offsets=_named_offsets(json.loads(value)))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"start position {text!r}: {error}", f"use one of {START_HELP}", EX_USAGE) from None
+    raise UserError(f"start position {text!r} is not known", f"use one of {START_HELP}", EX_USAGE)
+
+
+def choose_offsets(
+    start: Start, bounds: Mapping[int, tuple[int, int]], at_ts: Mapping[int, int] | None
+) -> dict[int, int]:
+    """Next offset per partition; `checkpoint` counts as earliest here, for an empty store.
+
+    `bounds` is (earliest, end) per partition; `at_ts` the first offsets at the time of `ts` or `last`.
+    Raises UserError for partitions and offsets that the stream does not hold.
+    """
+    if start.kind == "latest":
+        return {partition: end for partition, (_, end) in bounds.items()}
+    if start.kind in ("ts", "last"):
+        assert at_ts is not None
+        return {partition: at_ts.get(partition, end) for partition, (_, end) in bounds.items()}
+    chosen = {partition: earliest for partition, (earliest, _) in bounds.items()}
+    for partition, offset in start.offsets:
+        if partition not in bounds:
+            raise UserError(
+                f"start offset names partition {partition}, which the stream does not have",
+                f"it has {', '.join(map(str, sorted(bounds)))}",
+                EX_USAGE,
+            )
+        earliest, end = bounds[partition]
+        if not earliest <= offset <= end:
+            raise UserError(
+                f"start offset {offset} of partition {partition} is outside the stream",
+                f"it holds {earliest} up to {end}",
+                EX_USAGE,
+            )
+        chosen[partition] = offset
+    return chosen
+
+
+def _milliseconds(value: str) -> int:
+    if re.fullmatch(r"\d+", value):
+        if int(value) > MAX_TS:
+            raise ValueError("the time is beyond 2^53 - 1 milliseconds")
+        return int(value)
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is None:
+        raise ValueError("the time needs a zone, such as Z or +02:00")
+    return int(moment.timestamp() * 1000)
+
+
+def _named_offsets(value: Any) -> tuple[tuple[int, int], ...]:
+    if not isinstance(value, dict) or not all(isinstance(v, int) and v >= 0 for v in value.values()):
+        raise ValueError("offsets are a JSON object of partition: next offset")
+    return tuple(sorted((int(partition), offset) for partition, offset in value.items()))
 
 
 def resolve_name(options: LearnOptions, versions: VersionStore, ledger: Ledger) -> LearnOptions:
@@ -83,80 +184,6 @@ def _made_by(entry: ScheduleEntry, options: LearnOptions, stream: dict[str, Any]
         same = entry.get("name") == name if name else entry.get("from_version") == options.restart_from
         return entry["control"] == "branch" and same
     return bool(entry["control"] == "log" and entry["to"] == stream)
-
-
-CHECK_SECONDS = 5.0
-TURNS = 3  # polls per partition before those that were heard of are left out
-
-Bounds = dict[int, tuple[int, int]]
-
-
-class SameLog:
-    """Asks the log once per version, however often a start looks at one. `stream`: see `check_same_log`."""
-
-    def __init__(self, source: Source, stream: Mapping[str, Any]) -> None:
-        self._source, self._stream = source, stream
-        self._asked: tuple[Manifest, Bounds] | None = None
-
-    def check(self, manifest: Manifest) -> Bounds:
-        """See `check_same_log`."""
-        if self._asked is None or self._asked[0] != manifest:
-            self._asked = manifest, check_same_log(self._source, manifest, self._stream)
-        return self._asked[1]
-
-
-def check_same_log(source: Source, manifest: Manifest, stream: Mapping[str, Any]) -> Bounds:
-    """The log's bounds; OtherLog unless it holds, right before each position, the record learned last.
-
-    `stream`: the log's identity as manifests have it. The position is one past a record that was learned, so
-    that record's offset is known, whatever offsets without records (transaction markers) follow it. A record
-    that has expired cannot be compared; nor one in a stretch that was damaged when its turn came.
-    """
-    bounds = source.bounds()
-    refuse_other_stream(manifest, stream, bounds)
-    refuse_past_the_end(manifest, bounds)
-    last = {
-        partition: position.next_offset - 1
-        for partition, position in manifest.positions.items()
-        if position.last_digest is not None and position.next_offset > bounds[partition][0]
-    }
-    for partition, digest in sorted(digests_at(source, last).items()):
-        refuse_altered_record(manifest, partition, digest)
-    return bounds
-
-
-def digests_at(source: Source, offsets: Mapping[int, int]) -> dict[int, str | None]:
-    """sha256 of the record at one offset of each partition; None where the log keeps no record at it.
-
-    Raises UserError (try again) when a partition keeps silent.
-    """
-    found: dict[int, str | None] = {}
-    missing = dict(offsets)
-    while missing:
-        source.assign(missing)
-        before = len(missing)
-        for _ in range(TURNS * before):
-            batch = source.poll(1, CHECK_SECONDS)
-            if batch is None:
-                break
-            wanted = missing.pop(batch.partition, None)
-            if wanted is not None:
-                is_there = batch.offsets[0] == wanted
-                found[batch.partition] = sha256(batch.values[0] or b"").hexdigest() if is_there else None
-            if not missing:
-                break
-        reached = source.reached()
-        passed = [partition for partition, offset in missing.items() if reached[partition] > offset]
-        found |= dict.fromkeys(passed)
-        missing = {partition: offset for partition, offset in missing.items() if partition not in passed}
-        if len(missing) == before:
-            place = f"offset {missing[min(missing)]:,} of partition {min(missing)}"
-            raise UserError(
-                f"{place} could not be read within {CHECK_SECONDS:.0f} s",
-                "the stream is slow or unavailable: try again",
-                EX_TEMPFAIL,
-            )
-    return found
 
 
 log = structlog.get_logger("tripletd.learn")

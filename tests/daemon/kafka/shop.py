@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition
 from daemon.cli import main
 from daemon.config import Config, load_config
 from daemon.exits import EX_OK
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.start import run as run_learn
 from daemon.validate.role import ValidateOptions
 from daemon.validate.role import run as run_validate

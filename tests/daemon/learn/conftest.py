@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from daemon.config import Config, load_config
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.start import run
 from streams.address import Address, parse_address
 from streams.codec import encode_event

@@ -16,7 +16,7 @@ from daemon.config import load_config
 from daemon.exits import EX_CONFIG, EX_OK, UserError
 from daemon.learn import start as role
 from daemon.learn.replay.replay import replay
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.state import dedupe
 from daemon.telemetry import LearnMetrics
 from streams.codec import decode_event, encode_event

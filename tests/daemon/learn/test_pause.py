@@ -16,7 +16,7 @@ from daemon.cli import main
 from daemon.exits import EX_DATAERR, EX_OK, UserError
 from daemon.learn.halts import LOOK_EVERY_S, Halts, PoisonGate
 from daemon.learn.observe import halt_reason
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from streams.open import delete_topic, open_source
 from tests.daemon.learn.conftest import Site, make_events
 

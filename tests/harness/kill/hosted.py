@@ -10,7 +10,7 @@ from checkpoints.publisher import AsyncPublisher, Failed, Published
 from daemon.config import load_config
 from daemon.exits import as_user_error
 from daemon.learn import start as role
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from daemon.runtime import runtime as outside
 from daemon.runtime.signals import Signals
 from daemon.telemetry import LearnMetrics

@@ -8,7 +8,14 @@ from contextlib import closing
 import pytest
 
 from streams.address import parse_address
-from streams.errors import LogFileError, LogMismatch, StreamError, StreamUnavailable, TopicMissing
+from streams.errors import (
+    LogFileError,
+    LogMismatch,
+    LogNotWritable,
+    StreamError,
+    StreamUnavailable,
+    TopicMissing,
+)
 from streams.log import topics as retention
 from streams.log.database import APPLICATION_ID, errors_of
 from streams.log.source import LogSink
@@ -111,7 +118,7 @@ def test_locked_for_too_long(address):
 def test_read_only_and_other_errors_are_told_apart(address):
     ensure_topic(address, 1)
     connection = sqlite3.connect(f"file:{address.path}?mode=ro", uri=True)
-    with pytest.raises(LogFileError, match="make it and its folder writable"), errors_of(address.path):
+    with pytest.raises(LogNotWritable, match="make it and its folder writable"), errors_of(address.path):
         connection.execute("DELETE FROM meta")
     with pytest.raises(StreamError, match="syntax error") as plain, errors_of(address.path):
         connection.execute("SELEKT")
@@ -121,7 +128,9 @@ def test_read_only_and_other_errors_are_told_apart(address):
 
 def test_a_folder_that_cannot_be_written():
     # sysfs takes no new file from anyone, root included.
-    with pytest.raises(LogFileError, match=r"/sys/kernel/clicks\.log.*cannot be created: Permission denied"):
+    with pytest.raises(
+        LogNotWritable, match=r"/sys/kernel/clicks\.log.*cannot be created: Permission denied"
+    ):
         ensure_topic(parse_address("log:/sys/kernel/clicks.log"), 1)
 
 

@@ -10,7 +10,7 @@ import pytest
 from daemon.exits import EX_OK
 from daemon.learn.replay.replay import replay
 from daemon.learn.resume import inputs
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.state import damaged
 from streams.address import Address
 from streams.memory import MemorySource

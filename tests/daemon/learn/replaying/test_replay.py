@@ -15,10 +15,10 @@ import pytest
 
 from daemon import cli
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
-from daemon.learn import describe
+from daemon.learn import compatible as describe
 from daemon.learn.replay.difference import TOLERANCE, EventPlace
 from daemon.learn.replay.replay import ReplayResult, replay
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.state import dedupe
 from streams.codec import decode_event, encode_event
 from streams.event import Event, ObjectRef, SparseVector

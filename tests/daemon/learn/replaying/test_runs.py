@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from daemon.exits import EX_TEMPFAIL, UserError
+from daemon.learn.compatible import digests_at
 from daemon.learn.replay.rerun import Runs
-from daemon.learn.resume.origin import digests_at
 from streams.address import parse_address
 from streams.memory import MemorySource
 from streams.open import ensure_topic, open_sink, retain

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from checkpoints.manifest import PartitionPosition
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
 from daemon.learn.replay.replay import replay
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from streams.open import TopicLimits, create_topics, delete_topic, open_source, retain
 from tests.daemon.learn.altered import alter_manifest
 from tests.daemon.learn.conftest import Site, make_events

@@ -8,7 +8,7 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_OK, EX_USAGE, UserError
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from tests.daemon.learn.conftest import Site, make_events
 
 LEAVE = LearnOptions(exit_when_caught_up=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from daemon.exits import EX_USAGE, UserError
-from daemon.learn.resume.options import Start, choose_offsets, parse_start
+from daemon.learn.resume.origin import Start, choose_offsets, parse_start
 
 BOUNDS = {0: (5, 20), 1: (0, 3)}
 

@@ -6,7 +6,7 @@ import pytest
 
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.learn.replay.replay import replay
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from streams.open import open_source
 from tests.daemon.learn.conftest import Site, make_events
 

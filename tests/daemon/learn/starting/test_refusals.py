@@ -14,9 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, UserError
-from daemon.learn import describe
+from daemon.learn import compatible as describe
 from daemon.learn.resume.inputs import open_inputs
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from streams.catalog import Catalog, save_catalog
 from streams.codec import encode_event
 from streams.errors import LogMismatch

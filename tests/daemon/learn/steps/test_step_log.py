@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from daemon.exits import EX_OK
-from daemon.learn.resume.options import LearnOptions
+from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.steplog import publisher as steplog
 from learners import OasisConfig
 from streams.codec import encode_event

@@ -1,16 +1,126 @@
-"""May this run continue from that version? Pure comparisons; messages name what differs and the remedy."""
+"""This run in the terms of a manifest, and whether it may continue from a version. Messages name what differs
+and the remedy.
+
+Before anything is claimed or learned, the log is asked whether it is the one the version was learned from.
+"""
 
 from __future__ import annotations
 
+import json
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib import metadata
 from typing import Any
 
-from checkpoints.manifest import Manifest, PartitionPosition
-from daemon.exits import EX_CONFIG, EX_DATAERR, EX_USAGE, UserError
-from daemon.learn.describe import Expected
-from daemon.learn.state import Entry, caps, gap
-from daemon.versions.algorithms import ADDED_LATER, CAPS, LEFT_OUT, caps_in, caps_of
+from checkpoints.manifest import Manifest, PartitionPosition, VersionMeta
+from daemon.config.schema import Config
+from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
+from daemon.learn.state import Entry, Snapshot, caps, gap
+from daemon.versions.algorithms import ADDED_LATER, CAPS, KEYS, LEFT_OUT, caps_in, caps_of, keys_of
+from learners.kernels.cpu import CPU_LEVEL
+from learners.maps import FittedSpaceMap
+from streams.catalog import Catalog
+from streams.decode import BatchDecoder
+from streams.event import SpaceSpec, ViewSpec
+from streams.source import Source, TopicIdentity
+
+CHECK_SECONDS = 5.0
+TURNS = 3  # polls per partition before those that were heard of are left out
+PACKAGES = ("tripletd", "numpy", "scipy", "numba", "llvmlite", "scikit-learn")
+
+Bounds = dict[int, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What this run is configured with, in the terms of a manifest."""
+
+    learner: str
+    learner_config: Mapping[str, Any]
+    space: str
+    catalog_digest: str | None
+    stream: Mapping[str, Any]
+
+
+def learner_settings(config: Config) -> dict[str, Any]:
+    """Every setting that W depends on; a version learned with others is refused."""
+    settings = config.learner.model_dump()
+    settings.pop("algorithm")
+    settings["max_record_bytes"] = config.stream.max_record_bytes  # decides which records are poison
+    if config.caps.as_learned.any:
+        settings[CAPS] = asdict(config.caps.as_learned)
+    if config.keys.slots:
+        settings[KEYS] = config.keys.model_dump()
+    settings["views"] = {name: _view(view.model_dump()) for name, view in config.space.views.items()}
+    return settings
+
+
+def _view(settings: dict[str, Any]) -> dict[str, Any]:
+    """A view's settings; one without kernels is told as before there were any."""
+    return {name: value for name, value in settings.items() if name != "kernels" or value}
+
+
+def decoder_of(manifest: Manifest, catalog: Catalog | None) -> BatchDecoder:
+    """A decoder that refuses what the version's own learner refused."""
+    recorded = manifest.learner["config"]
+    views = tuple(ViewSpec(name, view["kind"], view["dim"]) for name, view in recorded["views"].items())
+    space = SpaceSpec(manifest.space, views)
+    topic, largest = manifest.stream["topic"], recorded["max_record_bytes"]
+    return BatchDecoder(space, catalog, topic, largest, keyed=keys_of(manifest).slots > 0)
+
+
+def digest_of(settings: Mapping[str, Any]) -> str:
+    """sha256 of the settings as canonical JSON."""
+    return sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def expected(config: Config, catalog_digest: str | None, identity: TopicIdentity) -> Expected:
+    """What a version must have been learned with for this run to continue from it."""
+    return Expected(
+        config.learner.algorithm, learner_settings(config), config.space.id, catalog_digest, asdict(identity)
+    )
+
+
+def runtime() -> dict[str, Any]:
+    """Package versions, Python and the processor level the kernels were compiled for."""
+    packages = {}
+    for name in PACKAGES:
+        try:
+            packages[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # run from a source tree that was never installed
+            continue
+    return {"packages": packages, "python": platform.python_version(), "cpu_level": CPU_LEVEL}
+
+
+class Description:
+    """Fills the part of a manifest that is the same for every version of a run."""
+
+    def __init__(self, run: Expected, fitted: FittedSpaceMap) -> None:
+        settings = dict(run.learner_config)
+        self._learner = {"name": run.learner, "config": settings, "config_digest": digest_of(settings)}
+        self._run = run
+        self._map = {"id": fitted.id, "spec": fitted.spec()}
+        self._runtime = runtime()
+
+    def __call__(self, snapshot: Snapshot, parent: int | None) -> VersionMeta:
+        """The meta of a version for this snapshot."""
+        return VersionMeta(
+            learner=self._learner,
+            space=self._run.space,
+            map=self._map,
+            catalog_digest=self._run.catalog_digest,
+            seed=0,  # no learner draws from it; the field stays for the format
+            parent=parent,
+            positions=snapshot.positions,
+            stream=dict(self._run.stream),
+            schedule=snapshot.entries,
+            counters=snapshot.counters,
+            watermark=snapshot.watermark,
+            runtime=self._runtime,
+        )
+
 
 ACCEPT_LOG = (
     "restore the log, or set checkpoints.path to an empty folder; or go on here with --accept-log and a "
@@ -193,3 +303,71 @@ def _shown(value: Any, missing: object) -> str:
 
 def _short(digest: str | None) -> str:
     return "none" if digest is None else digest[:12]
+
+
+class SameLog:
+    """Asks the log once per version, however often a start looks at one. `stream`: see `check_same_log`."""
+
+    def __init__(self, source: Source, stream: Mapping[str, Any]) -> None:
+        self._source, self._stream = source, stream
+        self._asked: tuple[Manifest, Bounds] | None = None
+
+    def check(self, manifest: Manifest) -> Bounds:
+        """See `check_same_log`."""
+        if self._asked is None or self._asked[0] != manifest:
+            self._asked = manifest, check_same_log(self._source, manifest, self._stream)
+        return self._asked[1]
+
+
+def check_same_log(source: Source, manifest: Manifest, stream: Mapping[str, Any]) -> Bounds:
+    """The log's bounds; OtherLog unless it holds, right before each position, the record learned last.
+
+    `stream`: the log's identity as manifests have it. The position is one past a record that was learned, so
+    that record's offset is known, whatever offsets without records (transaction markers) follow it. A record
+    that has expired cannot be compared; nor one in a stretch that was damaged when its turn came.
+    """
+    bounds = source.bounds()
+    refuse_other_stream(manifest, stream, bounds)
+    refuse_past_the_end(manifest, bounds)
+    last = {
+        partition: position.next_offset - 1
+        for partition, position in manifest.positions.items()
+        if position.last_digest is not None and position.next_offset > bounds[partition][0]
+    }
+    for partition, digest in sorted(digests_at(source, last).items()):
+        refuse_altered_record(manifest, partition, digest)
+    return bounds
+
+
+def digests_at(source: Source, offsets: Mapping[int, int]) -> dict[int, str | None]:
+    """sha256 of the record at one offset of each partition; None where the log keeps no record at it.
+
+    Raises UserError (try again) when a partition keeps silent.
+    """
+    found: dict[int, str | None] = {}
+    missing = dict(offsets)
+    while missing:
+        source.assign(missing)
+        before = len(missing)
+        for _ in range(TURNS * before):
+            batch = source.poll(1, CHECK_SECONDS)
+            if batch is None:
+                break
+            wanted = missing.pop(batch.partition, None)
+            if wanted is not None:
+                is_there = batch.offsets[0] == wanted
+                found[batch.partition] = sha256(batch.values[0] or b"").hexdigest() if is_there else None
+            if not missing:
+                break
+        reached = source.reached()
+        passed = [partition for partition, offset in missing.items() if reached[partition] > offset]
+        found |= dict.fromkeys(passed)
+        missing = {partition: offset for partition, offset in missing.items() if partition not in passed}
+        if len(missing) == before:
+            place = f"offset {missing[min(missing)]:,} of partition {min(missing)}"
+            raise UserError(
+                f"{place} could not be read within {CHECK_SECONDS:.0f} s",
+                "the stream is slow or unavailable: try again",
+                EX_TEMPFAIL,
+            )
+    return found
