@@ -21,9 +21,8 @@ from checkpoints.errors import CheckpointError
 from checkpoints.ledger import LedgerEntry
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
-from daemon.replica.choose import Keep, Load, ServedVersion, StoreListing, choose
+from daemon.replica.decide import REASONS, Keep, Load, Lost, ServedVersion, StoreListing, choose
 from daemon.replica.form_updates import form_updater_of
-from daemon.replica.line import REASONS, Lost
 from daemon.replica.loading import BufferArrays, RejectedVersions, VersionRejected, state_room
 from daemon.replica.refine import NICE, Refiner, RefineResult
 from daemon.replica.settings import Flip, FollowSettings, Hooks, OpenStepLog, VersionSource

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from checkpoints.manifest import Manifest
 from daemon.objects import as_block
 from daemon.replica.buffer_writer import DoubleBufferWriter
-from daemon.replica.line import Apply, Lost, Relabel
+from daemon.replica.decide import Apply, Lost, Relabel
 from daemon.replica.steplog_reader import StepLogReader
 from daemon.replica.view import ModelId
 from daemon.versions.contents import records_of

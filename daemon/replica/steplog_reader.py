@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import structlog
 
 from checkpoints.manifest import Manifest
-from daemon.replica.line import Lost, Meaning, WriterLine
+from daemon.replica.decide import Lost, Meaning, WriterLine
 from daemon.replica.settings import OpenStepLog
 from daemon.versions.contents import records_of
 from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, StreamError

@@ -85,14 +85,15 @@ class Freshness:
 
     def __init__(self, horizon_s: float) -> None:
         self._horizon_s = horizon_s
-        self._groups: list[tuple[int, Times]] = []
+        self.groups: list[tuple[int, Times]] = []
+        """Events by the state that first holds them; empty once every learned event has been in an answer."""
         self._cuts: set[int] = set()
         self._begun_at = -1
 
     @property
     def waiting(self) -> int:
         """Events that no answer has used yet."""
-        return sum(int(times.counts.sum()) + times.old for _, times in self._groups)
+        return sum(int(times.counts.sum()) + times.old for _, times in self.groups)
 
     def learned(self, total: int, times: NDArray[np.int64], now_ms: int) -> None:
         """The state at `total` records is the first that holds the events of these times (ms).
@@ -102,29 +103,29 @@ class Freshness:
         """
         if not len(times) or total <= self._begun_at:
             return
-        self._groups = [group for group in self._groups if group[0] < total]
-        self._groups.append((total, Times.of(times, now_ms, self._horizon_s)))
+        self.groups = [group for group in self.groups if group[0] < total]
+        self.groups.append((total, Times.of(times, now_ms, self._horizon_s)))
         self._keep_bounds(now_ms)
 
     def cut(self, total: int) -> None:
         """A version stands at `total` records: an alias may come to stand there."""
-        if self._groups and total >= self._groups[0][0]:
+        if self.groups and total >= self.groups[0][0]:
             self._cuts.add(total)
 
     def begin(self, total: int) -> None:
         """What the state at `total` records holds was there before anybody could ask: it is not counted."""
         self._begun_at = total
-        self._groups = [group for group in self._groups if group[0] > total]
+        self.groups = [group for group in self.groups if group[0] > total]
 
     def answered(self, total: int, now_ms: int) -> Ages | None:
         """An answer of the state at `total` records; the ages of the events that no answer had used before.
 
         None where there are none.
         """
-        if not self._groups or self._groups[0][0] > total:
+        if not self.groups or self.groups[0][0] > total:
             return None
-        held = [times for at, times in self._groups if at <= total]
-        self._groups = self._groups[len(held) :]
+        held = [times for at, times in self.groups if at <= total]
+        self.groups = self.groups[len(held) :]
         self._cuts = {at for at in self._cuts if at > total}
         ages = [times.ages(now_ms) for times in held]
         return Ages(
@@ -133,13 +134,13 @@ class Freshness:
 
     def _keep_bounds(self, now_ms: int) -> None:
         """Join neighbours into the later state: the oldest that stand at no version, else the oldest."""
-        while self._is_over() and len(self._groups) > 1:
-            pairs = range(len(self._groups) - 1)
-            first = next((place for place in pairs if self._groups[place][0] not in self._cuts), 0)
-            (_, before), (total, after) = self._groups[first : first + 2]
+        while self._is_over() and len(self.groups) > 1:
+            pairs = range(len(self.groups) - 1)
+            first = next((place for place in pairs if self.groups[place][0] not in self._cuts), 0)
+            (_, before), (total, after) = self.groups[first : first + 2]
             joined = before.joined(after, now_ms, self._horizon_s)
-            self._groups[first : first + 2] = [(total, joined)]
-        self._cuts = {at for at in self._cuts if at >= self._groups[0][0]}
+            self.groups[first : first + 2] = [(total, joined)]
+        self._cuts = {at for at in self._cuts if at >= self.groups[0][0]}
 
     def _is_over(self) -> bool:
-        return len(self._groups) > MOST_GROUPS or sum(len(times.ms) for _, times in self._groups) > MOST_TIMES
+        return len(self.groups) > MOST_GROUPS or sum(len(times.ms) for _, times in self.groups) > MOST_TIMES

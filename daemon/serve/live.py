@@ -64,9 +64,12 @@ class FreshnessWatcher:
 
     def answered(self, alias: str, model: AnsweringModel) -> None:
         """An answer of `model` is on its way."""
+        account = self._accounts[alias]
+        if not account.groups:  # as most times: every event that was learned has been in an answer
+            return
         now_ms = self._now_ms()
         with self._lock:
-            ages = self._accounts[alias].answered(model.total, now_ms)
+            ages = account.answered(model.total, now_ms)
         if ages is not None:
             self._record(alias, ages.seconds, ages.counts)
 

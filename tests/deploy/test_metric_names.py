@@ -11,7 +11,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from daemon.replica.view import CarryError, ModelId, ReplicaStatus
-from daemon.serve.http.metrics import HttpMetrics
+from daemon.serve.http.limits import HttpMetrics
 from daemon.telemetry import LearnMetrics, ServeMetrics, ValidateMetrics
 from daemon.telemetry.learn_metrics import StepLogMetrics
 from daemon.telemetry.serve_metrics import GuardMetrics

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from daemon.serve.http.errors import JSON, from_failure
 from daemon.serve.http.guard import TokenGuard
+from daemon.serve.http.limits import RequestBodies
 from daemon.serve.http.offload import BoundedThreads
-from daemon.serve.http.request import RequestBodies
 from daemon.serve.http.schemas import (
     Collected,
     GcRequest,

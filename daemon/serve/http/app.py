@@ -20,10 +20,9 @@ from daemon.serve.http.admin import AdminEndpoints
 from daemon.serve.http.batching import Batcher, Searching
 from daemon.serve.http.errors import JSON, Problem
 from daemon.serve.http.guard import AllowedHosts, RequestGuard, TokenGuard
-from daemon.serve.http.metrics import HttpLimits, HttpMetrics
+from daemon.serve.http.limits import HttpLimits, HttpMetrics, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.openapi import Handler, document, routes
-from daemon.serve.http.request import RequestBodies
 from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.query import AnsweringModel
 from daemon.serve.store import StoreActions

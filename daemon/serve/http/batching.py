@@ -18,7 +18,7 @@ from typing import Protocol
 
 from daemon.runtime.watchdog import Pulse
 from daemon.serve.http.errors import RETRY_AFTER_S, Problem
-from daemon.serve.http.metrics import HttpLimits, HttpMetrics
+from daemon.serve.http.limits import HttpLimits, HttpMetrics
 from daemon.serve.query import Answers, Query
 
 _JOIN_S = 1.0

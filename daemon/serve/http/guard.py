@@ -27,7 +27,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from daemon.serve.http.errors import Problem
-from daemon.serve.http.metrics import HttpMetrics
+from daemon.serve.http.limits import HttpMetrics
 
 log = structlog.get_logger("tripletd.http")
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from daemon.serve.http import schemas
 from daemon.serve.http.errors import JSON
-from daemon.serve.http.metrics import HttpLimits
+from daemon.serve.http.limits import HttpLimits
 from daemon.telemetry.build import version
 
 Handler = Callable[[Request], Awaitable[Response]]

@@ -25,7 +25,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
-from daemon.serve.http.metrics import HttpLimits, HttpMetrics
+from daemon.serve.http.limits import HttpLimits, HttpMetrics
 from daemon.telemetry.server import cannot_listen
 
 

@@ -12,8 +12,7 @@ from starlette.responses import Response
 
 from daemon.serve.http.batching import Batcher
 from daemon.serve.http.errors import JSON, Problem, from_refusal
-from daemon.serve.http.metrics import HttpLimits
-from daemon.serve.http.request import RequestBodies
+from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.schemas import BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
 from daemon.serve.query import AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
 

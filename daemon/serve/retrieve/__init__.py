@@ -1,7 +1,6 @@
 """Retrieval: from queries to hits, over all parts of the catalog, by one consistent model."""
 
-from daemon.serve.retrieve.keys import KeySettings, Observing
 from daemon.serve.retrieve.part import AnnSettings, GuardResult
-from daemon.serve.retrieve.searcher import Searcher
+from daemon.serve.retrieve.searcher import KeySettings, Observing, Searcher
 
 __all__ = ["AnnSettings", "GuardResult", "KeySettings", "Observing", "Searcher"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkpoints.ledger import LedgerEntry
-from daemon.replica.choose import Keep, Load, ServedVersion, StoreListing, choose
+from daemon.replica.decide import Keep, Load, ServedVersion, StoreListing, choose
 
 
 def move(n, version, alias="stable", kind="PROMOTE"):

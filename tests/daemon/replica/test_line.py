@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daemon.replica.line import REASONS, Apply, Lost, Relabel, WriterLine
+from daemon.replica.decide import REASONS, Apply, Lost, Relabel, WriterLine
 from streams.event import DenseColumn
 from streams.steps.segment import GENESIS, Base, Break, ChainPosition, Segment, Steps
 

@@ -73,7 +73,7 @@ def test_an_alias_that_moves_from_version_to_version_counts_at_the_right_one(
         account.learned(total, ms(NOW - 1000 + total), NOW)
         if total % 20 == 0:
             account.cut(total)
-    assert len(account._groups) <= 8
+    assert len(account.groups) <= 8
     first = account.answered(40, NOW)
     assert first is not None
     assert int(first.counts.sum()) == 40
@@ -126,5 +126,5 @@ def test_the_memory_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     for total in range(1, 400):
         now = NOW + 1000 * total
         account.learned(1000 * total, now - rng.integers(0, 20_000_000, 1000), now)
-    assert sum(len(times.ms) for _, times in account._groups) <= 5000 + 1000
+    assert sum(len(times.ms) for _, times in account.groups) <= 5000 + 1000
     assert account.waiting == 399_000

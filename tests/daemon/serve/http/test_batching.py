@@ -17,7 +17,7 @@ from daemon.runtime.watchdog import Pulse
 from daemon.serve.http import HttpLimits
 from daemon.serve.http.batching import Batcher, Job, take_pass
 from daemon.serve.http.errors import Problem
-from daemon.serve.http.metrics import HttpMetrics
+from daemon.serve.http.limits import HttpMetrics
 from daemon.serve.query import Answers, Query, QueryError
 from tests.daemon.serve.http.toy import Served, ToySearcher, read_all, running
 from tests.harness.waiting import until
