@@ -356,6 +356,15 @@ def entered(name: str, tree: Path) -> list[str]:
     return found
 
 
+def _compile(tree: Path) -> None:
+    """Learn something once: what a new tree compiles is no part of a flow, and takes a minute."""
+    with tempfile.TemporaryDirectory(prefix="house-") as folder:
+        place = Place(Path(folder), tree)
+        place.fill()
+        place.command(*FEED)
+        place.command(*LEARN)
+
+
 def run_flow(name: str, tree: Path) -> None:
     """In the process of a flow: the role in this thread, as its command starts it; another thread looks."""
     here = Path(__file__).parent
@@ -402,6 +411,8 @@ def main() -> int:
         return 0
     figures = counts(tree)
     files: dict[str, list[str]] = {}
+    if not arguments.counts:
+        _compile(tree)
     for name in () if arguments.counts else FLOWS:
         if not arguments.only or arguments.only in name:
             files[name] = entered(name, tree)
