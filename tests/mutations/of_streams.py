@@ -47,7 +47,7 @@ WIRE = (
     _m("wire.prop-length", "def check_propensity(", "if len(raw) != shown:", "if len(raw) > shown:", CODEC),
     _m("wire.x-and-views", "def read_object(", "if (\"x\" in fields) == (\"views\" in fields):", "if \"x\" not in fields and \"views\" not in fields:", CODEC),
     _m("wire.half-float", "def _read_vector(", "if not raw or len(raw) & 3:", "if not raw or len(raw) & 1:", CODEC),
-    _m("wire.sparse-lengths", "def _read_vector(", "if len(indices) != len(values) or len(indices) & 3:", "if len(indices) & 3:", CODEC),
+    _m("wire.sparse-lengths", "def _read_vector(", "if len(indices) != len(values) or len(indices) & 3:", "if len(indices) & 3:", CODEC + " " + DECODER),
     _m("encode.weight-of-1", "def encode_event(", "if event.weight != 1.0:", "if event.weight > 1.0:", CODEC),
     _m("encode.keyed-version", "def _version_of(key", "wire.FORMAT_VERSION if key is None else wire.KEYED_VERSION", "wire.FORMAT_VERSION", CODEC,
        ("def _version_of(key", "limits.FORMAT_VERSION if key is None else limits.KEYED_VERSION", "limits.FORMAT_VERSION")),
