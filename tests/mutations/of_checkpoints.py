@@ -37,7 +37,7 @@ WRITING = (
 )
 
 READING = (
-    _m("arrays.hash-not-compared", "def read_arrays(", "if digest.hexdigest() != sha256:", "if False:", ENCODING),
+    _m("arrays.hash-not-compared", "def read_arrays(", "if digest.hexdigest() != sha256:", "if False:", "checkpoints"),
     _m("arrays.longer-passes", "def read_arrays(", "if stream.read(1):", "if False:", "checkpoints"),
     _m("arrays.gap-passes", "entries = sorted(parsed", "if begin != at:", "if begin < at:", "checkpoints"),
     _m("arrays.offsets", "def _parse_entry(", "offsets[1] - offsets[0] == math.prod(shape)", "offsets[1] - offsets[0] >= 0 * math.prod(shape)", "checkpoints"),
@@ -66,7 +66,7 @@ LEDGER_AND_NAMES = (
 )
 
 KEEPING = (
-    _m("keep.one-fewer", "def plan(versions", "ordered[-max(keep, KEEP_AT_LEAST) :]", "ordered[-max(keep - 1, KEEP_AT_LEAST) :]", RETENTION),
+    _m("keep.one-fewer", "def plan(versions", "ordered[-max(keep, KEEP_AT_LEAST) :]", "ordered[-max(keep - 1, KEEP_AT_LEAST) :]", RETENTION + " daemon/models/test_gc.py"),
     _m("keep.least", "", "KEEP_AT_LEAST = 2", "KEEP_AT_LEAST = 1", RETENTION),
     _m("keep.version-0-goes", "def plan(versions", "{0, *protected,", "{*protected,", RETENTION),
     _m("keep.claims", "def plan_claims(", "[:-KEEP_CLAIMS]", "[: -KEEP_CLAIMS - 1]", RETENTION),

@@ -73,7 +73,8 @@ LEARN = (
     _m("poll.time", "def learned(self, records", "int(records * BATCH_SECONDS / max(seconds, 1e-9))", "int(records * max(seconds, 1e-9) / BATCH_SECONDS)", THREADS),
     _m("reader.reached-while-waiting", "def reached(self)", "if queued == self._taken else None", "", THREADS + " daemon/learn/test_caught_up.py"),
     _m("letters.not-cut", "most = max(0, max_record_bytes - ROOM_FOR_HEADERS)", "len(letter.value) <= most", "len(letter.value) >= 0", "daemon/test_deadletters.py"),
-    _m("letters.not-again", "def send_durably(", "if wait(RETRY_SECONDS, error):\n                return False", "return True", "daemon/test_deadletters.py " + THREADS),
+    _m("letters.not-again", "def send_durably(", "if wait(RETRY_SECONDS, error):\n                return False", "return True", "daemon/test_deadletters.py",
+       ("def send_durably(", "except StreamUnavailable:\n        return False", "except StreamUnavailable:\n        return True")),
     _m("sink.gives-up-early", "trying again for", "self._clock() - began >= GIVE_UP_SECONDS", "self._clock() - began >= 0", "daemon/test_patience.py"),
     _m("counts.newest-of-rejected", "def newest_ts(", "timestamps[info.outcome != Outcome.REJECTED]", "timestamps", "daemon/learn"),
 )
@@ -165,10 +166,10 @@ VALIDATE = (
 )
 
 MODELS_AND_REST = (
-    _m("models.pinned-moves", "def decide(wish", "if _is_pin(last) and", "if False and", MODELS),
+    _m("models.pinned-moves", "def decide(wish", "if _is_pin(last) and", "if False and", "daemon/models/test_actions.py"),
     _m("models.already-there", "def decide(wish", "after == last.version and not now.doubts", "after == last.version", MODELS + " daemon/models/test_actions.py"),
-    _m("models.reserved", "def _check_name(", "if alias in (LATEST, BEST):", "if alias == LATEST:", MODELS),
-    _m("models.name", "", "NAME.fullmatch(alias)", "NAME.match(alias)", MODELS),
+    _m("models.reserved", "def _check_name(", "if alias in (LATEST, BEST):", "if alias == LATEST:", "daemon/models/test_actions.py"),
+    _m("models.name", "", "NAME.fullmatch(alias)", "NAME.match(alias)", "daemon/models/test_actions.py"),
     _m("models.gc-falls-back-to", "", "RESUMED = 2", "RESUMED = 1", "daemon/models/test_gc.py"),
     _m("models.gc-dry", "def gc(", "if not dry_run:", "if True:", "daemon/models/test_gc.py"),
     _m("restart.fatal", "def decide(returncode", "if returncode in FATAL:", "if False:", SUPERVISE),
@@ -179,7 +180,7 @@ MODELS_AND_REST = (
     _m("config.duration-parts", "def parse_duration(", "or \"\".join(part.group(0) for part in parts) != text", "", CONFIG),
     _m("config.minute", "", "\"m\": 60.0", "\"m\": 61.0", CONFIG),
     _m("config.size-unit", "", "\"kB\": 10**3", "\"kB\": 1 << 10", CONFIG),
-    _m("config.env-over-file", "node = child", "node.setdefault(path[-1], value)", "node[path[-1]] = value", CONFIG),
+    _m("config.env-over-file", "node = child", "node.setdefault(path[-1], value)", "node[path[-1]] = value", "daemon/test_config.py daemon/test_config_learners.py daemon/test_checks.py"),
     _m("config.secret-newline", "def read_secret(", "text.removesuffix(\"\\n\").removesuffix(\"\\r\")", "text", CONFIG + " daemon/kafka/test_config.py"),
     _m("config.secret-twice", "def _refuse_both(", "if plain in environ:", "if False:", CONFIG + " daemon/kafka/test_config.py"),
     _m("config.record-size", "def _record_size(", "> MAX_RECORD_BYTES", "> 2 * MAX_RECORD_BYTES", CONFIG,
