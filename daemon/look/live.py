@@ -1,4 +1,4 @@
-"""What running roles say on their metrics pages, and the live numbers that the page draws from it.
+"""What running roles say at /status, and the live numbers that the page draws from it.
 
 | name | unit | over |
 |---|---|---|
@@ -18,84 +18,57 @@ A number that nothing is known of is left out. Readings are of one process, olde
 from __future__ import annotations
 
 import http.client
+import json
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
-
+from daemon.telemetry.server import FRESHNESS, REQUESTS
 from daemon.text import span
 
 _TIMEOUT_S = 0.5
-_PLACE = 'tripletd_place_info{checkpoints="'
 
 
-def live_metrics(host: str, port: int, buckets: Container[str] = ()) -> dict[str, float] | None:
-    """Metric name with its labels -> value of the role at host:port; None when nobody answers there.
-
-    Only `tripletd_*`; names as on the page: `tripletd_lag_events{partition="0"}`. Buckets are left out but
-    for the histograms named in `buckets`.
-    """
-    try:
-        page = _get(host, port, "/metrics")
-        return None if page is None else parsed(page[1], buckets)
-    except ValueError:
-        return None  # somebody who does not speak this format
+Reading = Mapping[str, float]
+"""Metric name with its labels -> value: `tripletd_lag_events{partition="0"}`."""
 
 
-def not_ready(host: str, port: int) -> str | None:
-    """Why the role at host:port is not ready; None when it is, or nobody answers there."""
-    page = _get(host, port, "/readyz")
-    return page[1].strip() if page is not None and page[0] == http.client.SERVICE_UNAVAILABLE else None
+@dataclass(frozen=True, slots=True)
+class RoleStatus:
+    """What a role says of itself at /status; see `daemon.telemetry.server.status_document`."""
+
+    role: str | None
+    checkpoints: str | None
+    not_ready: str | None
+    numbers: Reading
+    buckets: Reading = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> RoleStatus:
+        """From the document. KeyError or TypeError: it is of another program."""
+        return cls(*(document[name] for name in ("role", "checkpoints", "not_ready", "numbers", "buckets")))
+
+    def is_of(self, role: str, checkpoints: str) -> bool:
+        """Whether it is that role's, with that checkpoint folder: another tripletd may hold the port."""
+        return self.role == role and self.checkpoints in (None, checkpoints)
 
 
-def _get(host: str, port: int, path: str) -> tuple[int, str] | None:
-    """Status and text; None when nobody answers, or not in HTTP and UTF-8."""
+def role_status(host: str, port: int) -> RoleStatus | None:
+    """What the role at host:port says; None when nobody answers there, or another program does."""
     if port == 0:
         return None
     connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
     try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    except (OSError, http.client.HTTPException, ValueError):
+        connection.request("GET", "/status")
+        return RoleStatus.of(json.loads(connection.getresponse().read()))
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         return None
     finally:
         connection.close()
 
-
-def is_role(metrics: Mapping[str, float] | None, role: str, checkpoints: str = "") -> bool:
-    """Whether the page really is that role's, with that checkpoint folder ("": with any).
-
-    Another program may hold the port, or another tripletd.
-    """
-    if not metrics or not any(f'role="{role}"' in name for name in metrics):
-        return False
-    return not checkpoints or place_of(metrics) in (None, checkpoints)
-
-
-def place_of(metrics: Mapping[str, float]) -> str | None:
-    """The checkpoint folder of the role that has this page; None where it does not say."""
-    for name in metrics:
-        if name.startswith(_PLACE):
-            return name.removeprefix(_PLACE).removesuffix('"}')
-    return None
-
-
-def parsed(text: str, buckets: Container[str] = ()) -> dict[str, float]:
-    """The numbers of one metrics page, as `live_metrics` gives them. ValueError for another format."""
-    found = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            left_out = sample.name.endswith("_bucket") and family.name not in buckets
-            if sample.name.startswith("tripletd_") and not (left_out or sample.name.endswith("_created")):
-                labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
-                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
-    return found
-
-
-Reading = Mapping[str, float]
 
 _LABELS = re.compile(r'(\w+)="([^"]*)"')
 
@@ -159,12 +132,8 @@ def _is_counter(name: str) -> bool:
     return name.partition("{")[0].endswith(("_total", "_count"))
 
 
-FRESHNESS = "tripletd_event_to_served_seconds"
-REQUESTS = "tripletd_http_seconds"
 QUESTIONS = ({"route": "/v1/similar"}, {"route": "/v1/similar/batch"})
 """What is counted of the requests; probes and the page itself are not."""
-BUCKETS = frozenset({FRESHNESS, REQUESTS})
-"""Histograms whose buckets a reading needs."""
 RATE_SECONDS = 10.0
 QUANTILE_SECONDS = 60.0
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from daemon.look.live import QUANTILE_SECONDS, Reading, numbers_of, was_reset
+from daemon.look.live import QUANTILE_SECONDS, Reading, RoleStatus, numbers_of, was_reset
 
 EVERY_SECONDS = 2.0
 KEPT = 1800
@@ -24,11 +24,10 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A role and how it is read: `read` gives None when it does not answer, `why` why it is not ready."""
+    """A role and how it is asked: `ask` gives None when it does not answer."""
 
     role: str
-    read: Callable[[], Reading | None]
-    why: Callable[[], str | None] = lambda: None
+    ask: Callable[[], RoleStatus | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +113,9 @@ class Series:
         """Ask every role once, as of `moment` (Unix seconds)."""
         numbers: dict[str, float] = {}
         for target in self._targets:
-            reading = target.read()
-            why = None if reading is None else target.why()
+            status = target.ask()
+            reading = None if status is None else {**status.numbers, **status.buckets}
+            why = None if status is None else status.not_ready
             readings = self._readings[target.role]
             _add(readings, moment, reading)
             if readings:

@@ -10,7 +10,7 @@ from typing import Any
 from checkpoints import Manifest
 from daemon.config import Config
 from daemon.exits import UserError
-from daemon.look.live import is_role, live_metrics, not_ready, place_of
+from daemon.look.live import role_status
 from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
@@ -62,16 +62,12 @@ def collect(config: Config) -> dict[str, Any]:
     _collect_stream(config, newest, picture)
     http = config.http
     roles = {"learn": http.learn_port, "validate": http.validate_port, "serve": http.serve_port}
-    pages = {role: live_metrics(http.host, port) for role, port in roles.items()}
-    own = config.checkpoints.path
-    picture["live"] = {role: page if is_role(page, role, own) else None for role, page in pages.items()}
-    picture["elsewhere"] = {
-        role: place_of(page)
-        for role, page in pages.items()
-        if page is not None and is_role(page, role) and not is_role(page, role, own)
-    }
-    running = [role for role, page in picture["live"].items() if page is not None]
-    picture["not_ready"] = {role: not_ready(http.host, roles[role]) for role in running}
+    asked = {role: role_status(http.host, port) for role, port in roles.items()}
+    found = {role: one for role, one in asked.items() if one is not None and one.role == role}
+    running = {role: one for role, one in found.items() if one.is_of(role, config.checkpoints.path)}
+    picture["live"] = {role: running[role].numbers if role in running else None for role in roles}
+    picture["elsewhere"] = {role: one.checkpoints for role, one in found.items() if role not in running}
+    picture["not_ready"] = {role: one.not_ready for role, one in running.items()}
     return picture
 
 

@@ -1,4 +1,4 @@
-"""One small HTTP server per process: /metrics /livez /readyz /startupz, and the health it answers with.
+"""One small HTTP server per process, /metrics /status /livez /readyz /startupz, and the health it tells.
 
 The standard library's server: it imports in milliseconds, needs no event loop next to the learner's
 own, and these four pages are read a few times a minute.
@@ -7,10 +7,13 @@ own, and these four pages are read a few times a minute.
 from __future__ import annotations
 
 import errno
+import json
+import math
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
@@ -57,8 +60,12 @@ class Health:
         return self.startup() or self.liveness() or self._unready
 
 
+FRESHNESS = "tripletd_event_to_served_seconds"
+REQUESTS = "tripletd_http_seconds"
+"""The histograms whose quantiles are shown."""
+_JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
-PAGES = ("/metrics", "/livez", "/readyz", "/startupz")
+PAGES = ("/metrics", "/status", "/livez", "/readyz", "/startupz")
 _REQUEST_TIMEOUT_S = 5.0
 
 
@@ -115,10 +122,38 @@ def cannot_listen(error: OSError, host: str, port: int) -> UserError:
     )
 
 
+def status_document(registry: CollectorRegistry, health: Health) -> dict[str, Any]:
+    """What a role says of itself to programs, as plain data: the document of /status.
+
+    role, version, checkpoints: which process this is, null where it does not say. not_ready: why not, null
+    when it is ready. numbers: every finite `tripletd_*` number, counted since the role began, by its name and
+    labels as on the page of metrics. buckets: cumulative counts of `FRESHNESS` and `REQUESTS`, likewise.
+    """
+    numbers: dict[str, float] = {}
+    buckets: dict[str, float] = {}
+    of: dict[str, str] = {}
+    for family in registry.collect():
+        for sample in family.samples:
+            if sample.name in ("tripletd_build_info", "tripletd_place_info"):
+                of |= sample.labels
+            if not sample.name.startswith("tripletd_") or sample.name.endswith("_created"):
+                continue
+            labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
+            name = f"{sample.name}{{{labels}}}" if labels else sample.name
+            if not sample.name.endswith("_bucket"):
+                numbers |= {name: sample.value} if math.isfinite(sample.value) else {}
+            elif family.name in (FRESHNESS, REQUESTS):
+                buckets[name] = sample.value
+    who = {name: of.get(name) for name in ("role", "version", "checkpoints")}
+    return {**who, "not_ready": health.readiness(), "numbers": numbers, "buckets": buckets}
+
+
 def answer(path: str, registry: CollectorRegistry, health: Health) -> tuple[HTTPStatus, bytes, str] | None:
     """Status, body and content type of one of `PAGES`, the same for every role; None for any other path."""
     if path == "/metrics":
         return HTTPStatus.OK, generate_latest(registry), CONTENT_TYPE_LATEST
+    if path == "/status":
+        return HTTPStatus.OK, json.dumps(status_document(registry, health)).encode(), _JSON
     probes = {"/livez": health.liveness, "/readyz": health.readiness, "/startupz": health.startup}
     if path not in probes:
         return None

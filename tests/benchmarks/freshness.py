@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.look.live import parsed, quantile_between
+from daemon.look.live import Reading, quantile_between
 from streams.address import parse_address
 from streams.open import TopicLimits, create_topic, create_topics
 from tests.benchmarks.harness import Figure
@@ -108,13 +108,13 @@ def measure(case: Case) -> dict[str, float]:
     return told(due, asked, pages)
 
 
-def told(due: NDArray[np.float64], asked: list[Asked], pages: tuple[str, str]) -> dict[str, float]:
+def told(due: NDArray[np.float64], asked: list[Asked], pages: tuple[Reading, Reading]) -> dict[str, float]:
     """The quantiles over the events that became due in the measured time."""
     answered = first_answers(asked, len(due))
     measured = (due >= due[0] + WARM_S) & (due < due[0] + WARM_S + MEASURED_S)
     ages = (answered - due)[measured]
     assert np.isfinite(ages).all(), f"{np.isinf(ages).sum()} of {len(ages)} events were never answered"
-    before, after = (parsed(page, {METRIC}) for page in pages)
+    before, after = pages
     load = summary(asked)
     quantiles = {name: float(np.quantile(ages, q)) for name, q in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
     own = {
@@ -144,7 +144,7 @@ def _answers(asked: list[Asked]) -> Iterator[dict[str, int]]:
     return (json.loads(one.answer) for one in asked if one.status == 200)
 
 
-def _run(place: Place, address: str) -> tuple[NDArray[np.float64], list[Asked], tuple[str, str]]:
+def _run(place: Place, address: str) -> tuple[NDArray[np.float64], list[Asked], tuple[Reading, Reading]]:
     """When each event was due, every answer, and the server's metrics before and after the measured time."""
     seconds = WARM_S + MEASURED_S
     out = place.folder / "due.npy"
@@ -159,9 +159,9 @@ def _run(place: Place, address: str) -> tuple[NDArray[np.float64], list[Asked], 
     try:
         with beside(load) as asking:
             time.sleep(WARM_S)
-            before = place.page("serve")
+            before = place.reading("serve")
             time.sleep(MEASURED_S)
-            after = place.page("serve")
+            after = place.reading("serve")
             assert feeder.wait(60) == 0
     finally:
         feeder.kill()

@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 
+from daemon.look.live import role_status
 from learners import SparseBlock
 from streams.catalog import Catalog, save_catalog
 from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
@@ -112,6 +113,12 @@ class Place:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[role]}/metrics", timeout=10) as answer:
             text: str = answer.read().decode()
         return text
+
+    def reading(self, role: str) -> dict[str, float]:
+        """The numbers and buckets of a role, by name and labels."""
+        status = role_status("127.0.0.1", self.ports[role])
+        assert status is not None
+        return {**status.numbers, **status.buckets}
 
     def number(self, role: str, name: str) -> float:
         """The sum of a metric over its labels."""

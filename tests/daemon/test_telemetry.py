@@ -7,6 +7,7 @@ import json
 import socket
 import time
 import warnings
+from http import HTTPStatus
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
-from daemon.look.live import is_role, live_metrics, not_ready
+from daemon.look.live import RoleStatus, role_status
 from daemon.runtime import logs
-from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http
+from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http, version
+from daemon.telemetry.build import add_place
 from daemon.telemetry.histogram import ArrayHistogram
 from learners import CompileNotice
 
@@ -150,22 +152,42 @@ def test_every_page_over_http() -> None:
         health.started()
         health.set_ready("waiting")
         assert get(server.port, "/readyz") == (503, "waiting\n")
-        assert not_ready(HOST, server.port) == "waiting"
+        assert said(server.port).not_ready == "waiting"
         health.set_ready(None)
         assert get(server.port, "/readyz?verbose") == (200, "ok\n")
-        assert not_ready(HOST, server.port) is None
+        assert said(server.port).not_ready is None
         status, text = get(server.port, "/metrics")
         assert status == 200
         assert "tripletd_build_info" in text
         assert get(server.port, "/../../etc/passwd")[0] == 404
-        page = live_metrics(HOST, server.port)
-        assert is_role(page, "learn")
-        assert not is_role(page, "validate")
+        add_place(metrics.registry, "/here")
+        status, text = get(server.port, "/status")
+        assert (status, json.loads(text)["version"]) == (200, version())
+        assert [said(server.port).is_of(role, "/here") for role in ("learn", "validate")] == [True, False]
+        assert not said(server.port).is_of("learn", "/elsewhere")
+        assert said(server.port).numbers["tripletd_version"] == 0
+        assert said(server.port).buckets == {}  # of the histograms of serve alone
     finally:
         server.close()
-    assert live_metrics(HOST, server.port) is None
-    assert live_metrics(HOST, 0) is None
-    assert not_ready(HOST, server.port) is None
+    assert role_status(HOST, server.port) is None
+    assert role_status(HOST, 0) is None
+
+
+def said(port: int) -> RoleStatus:
+    found = role_status(HOST, port)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b'{"role": "learn"}'])
+def test_another_program_at_the_port_is_no_role(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = (HTTPStatus.OK, body, "application/json")
+    monkeypatch.setattr("daemon.telemetry.server.answer", lambda *about: answered)
+    server = serve_http(LearnMetrics().registry, Health(), HOST, 0)
+    try:
+        assert role_status(HOST, server.port) is None
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize(("path", "status"), [("/metrics", 200), ("/livez", 200), ("/nothing", 404)])

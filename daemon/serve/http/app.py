@@ -103,14 +103,14 @@ def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[
 
 
 def _probes(parts: Parts) -> Mapping[str, Handler]:
-    """Health and metrics, as every role answers them; reading metrics may take a while, so off the loop."""
+    """Health and metrics, as every role answers them; collecting takes a while, so off the loop."""
     threads = BoundedThreads(1, SCRAPE_TIMEOUT_S)
 
     async def probe(request: Request) -> Response:
         def made() -> tuple[int, bytes, str] | None:
             return answer(request.url.path, parts.registry, parts.health)
 
-        found = await threads.run(made) if request.url.path == "/metrics" else made()
+        found = await threads.run(made) if request.url.path in ("/metrics", "/status") else made()
         assert found is not None, "it is the handler of PAGES alone"
         status, body, content_type = found
         return Response(body, status, headers={"Content-Type": content_type})

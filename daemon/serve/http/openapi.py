@@ -90,6 +90,7 @@ OPERATIONS = (
     Operation("GET", "/livez", "Whether no thread is stuck", "text"),
     Operation("GET", "/readyz", "Whether answers can be given", "text"),
     Operation("GET", "/startupz", "Whether start-up is over", "text"),
+    Operation("GET", "/status", "What this role says of itself", schemas.RoleStatusDocument),
     Operation("GET", "/metrics", "Metrics in Prometheus' text format", "text"),
 )
 

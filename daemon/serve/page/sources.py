@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
 from checkpoints import Ledger, VersionStore
 from daemon.config.schema import Config
-from daemon.look.live import BUCKETS, Reading, is_role, live_metrics, not_ready, parsed
+from daemon.look.live import RoleStatus, role_status
 from daemon.look.series import Series, Target
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
 from daemon.serve.live import Live
 from daemon.serve.page.explore import KeysShown, PageComparer, PageExplorer, keys_shown
 from daemon.serve.page.objects import ImageFolder, PageObjects
-from daemon.telemetry.server import Health
+from daemon.telemetry.server import Health, status_document
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,11 @@ def live_series(config: Config, registry: CollectorRegistry, health: Health) -> 
     """The live numbers of every role: of the others by their ports, of this one from its registry."""
     http, place = config.http, config.checkpoints.path
 
-    def other(role: str, port: int) -> Reading | None:
-        page = live_metrics(http.host, port, BUCKETS)
-        return page if is_role(page, role, place) else None
+    def other(role: str, port: int) -> RoleStatus | None:
+        found = role_status(http.host, port)
+        return found if found is not None and found.is_of(role, place) else None
 
-    targets = [
-        Target(role, partial(other, role, port), partial(not_ready, http.host, port))
-        for role, port in (("learn", http.learn_port), ("validate", http.validate_port))
-    ]
-    own = Target("serve", lambda: parsed(generate_latest(registry).decode(), BUCKETS), health.readiness)
+    others = (("learn", http.learn_port), ("validate", http.validate_port))
+    targets = [Target(role, partial(other, role, port)) for role, port in others]
+    own = Target("serve", lambda: RoleStatus.of(status_document(registry, health)))
     return Series([*targets, own])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from daemon.look.live import BUCKETS, mean_between, numbers_of, parsed, quantile_between, total, was_reset
+from daemon.look.live import Reading, RoleStatus, mean_between, numbers_of, quantile_between, total, was_reset
+from daemon.telemetry.server import Health, status_document
 
 FRESH = "tripletd_event_to_served_seconds"
 
@@ -76,17 +77,22 @@ def test_numbers_that_are_not_known_are_left_out() -> None:
     assert numbers_of("somebody", [(0.0, {"x": 1.0})]) == {}
 
 
-def test_freshness_is_told_by_alias_from_a_real_metrics_page() -> None:
+def reading(registry: CollectorRegistry) -> Reading:
+    status = RoleStatus.of(status_document(registry, Health()))
+    return {**status.numbers, **status.buckets}
+
+
+def test_freshness_is_told_by_alias_from_a_real_status() -> None:
     registry = CollectorRegistry()
     seconds = Histogram(FRESH, "x", ["alias"], buckets=(0.5, 1.0, 2.0), registry=registry)
     letters = Counter("tripletd_dead_letters", "x", ["reason"], registry=registry)
     seconds.labels("latest")
-    before = parsed(generate_latest(registry).decode(), BUCKETS)
+    before = reading(registry)
     for _ in range(10):
         seconds.labels("latest").observe(0.7)
     letters.labels("poison").inc(2)
-    now = parsed(generate_latest(registry).decode(), BUCKETS)
+    now = reading(registry)
     numbers = numbers_of("serve", [(0.0, before), (60.0, now)])
     assert numbers["serve.fresh_p50.latest"] == pytest.approx(0.75)
     assert numbers_of("learn", [(60.0, now)])["learn.dead.poison"] == 2.0
-    assert not any("bucket" in name for name in parsed(generate_latest(registry).decode()))
+    assert not any("bucket" in name for name in status_document(registry, Health())["numbers"])

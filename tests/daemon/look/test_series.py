@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from daemon.look.live import Reading
+from daemon.look.live import Reading, RoleStatus
 from daemon.look.series import MOST_NAMES, Series, Target
 
 EVENTS = 'tripletd_events_total{outcome="updated"}'
@@ -17,16 +17,17 @@ class Role:
 
     def __init__(self) -> None:
         self.page: Reading | None = {}
+        self.unready: str | None = None
         self.asked = threading.Event()
 
-    def read(self) -> Reading | None:
+    def ask(self) -> RoleStatus | None:
         self.asked.set()
-        return self.page
+        return None if self.page is None else RoleStatus("learn", None, self.unready, self.page)
 
 
 def test_rates_begin_with_the_second_answer_and_stop_with_the_last() -> None:
     role = Role()
-    series = Series([Target("learn", role.read)])
+    series = Series([Target("learn", role.ask)])
     for moment, page in [(0, 0.0), (2, 20.0), (4, None), (6, 50.0), (8, 70.0)]:
         role.page = None if page is None else {EVENTS: page}
         series.sample(float(moment))
@@ -37,7 +38,7 @@ def test_rates_begin_with_the_second_answer_and_stop_with_the_last() -> None:
 
 def test_a_restarted_role_has_no_rate_across_its_restart() -> None:
     role = Role()
-    series = Series([Target("learn", role.read)])
+    series = Series([Target("learn", role.ask)])
     for moment, count in enumerate([1000.0, 2000.0, 5.0, 8.0]):
         role.page = {EVENTS: count}
         series.sample(float(moment))
@@ -46,7 +47,8 @@ def test_a_restarted_role_has_no_rate_across_its_restart() -> None:
 
 def test_who_answers_and_when_somebody_last_did() -> None:
     role = Role()
-    series = Series([Target("learn", role.read, lambda: "parked")])
+    role.unready = "parked"
+    series = Series([Target("learn", role.ask)])
     assert series.states()[0].seen is None
     series.sample(5.0)
     assert (series.states()[0].answers, series.states()[0].not_ready) == (True, "parked")
@@ -58,7 +60,7 @@ def test_who_answers_and_when_somebody_last_did() -> None:
 
 def test_the_ring_keeps_the_newest_and_no_more() -> None:
     role = Role()
-    series = Series([Target("learn", role.read)], kept=10)
+    series = Series([Target("learn", role.ask)], kept=10)
     for moment in range(35):
         role.page = {"tripletd_lag_events": float(moment)}
         series.sample(float(moment))
@@ -72,7 +74,7 @@ def test_the_ring_keeps_the_newest_and_no_more() -> None:
 
 def test_names_without_end_do_not_grow_it() -> None:
     role = Role()
-    series = Series([Target("learn", role.read)], kept=4)
+    series = Series([Target("learn", role.ask)], kept=4)
     for moment in range(MOST_NAMES * 2):
         role.page = {f'tripletd_dead_letters_total{{reason="r{moment}"}}': 1.0}
         series.sample(float(moment))
@@ -82,7 +84,7 @@ def test_names_without_end_do_not_grow_it() -> None:
 
 def test_its_thread_samples_at_once_and_ends() -> None:
     role = Role()
-    series = Series([Target("learn", role.read)], every=600.0)
+    series = Series([Target("learn", role.ask)], every=600.0)
     series.start()
     assert role.asked.wait(10)
     series.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from prometheus_client import generate_latest
 
-from daemon.look.live import is_role, parsed, serving_lines
+from daemon.look.live import serving_lines
 from daemon.replica.view import CarryError, ModelId, ReplicaStatus
 from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
+from daemon.telemetry.server import Health, status_document
 
 AT = 1_800_000_000.0
 
@@ -42,7 +42,9 @@ def state(alias: str, model: ModelId | None) -> ReplicaStatus:
 
 
 def page(metrics: ServeMetrics) -> dict[str, float]:
-    return parsed(generate_latest(metrics.registry).decode(), {"tripletd_event_to_served_seconds"})
+    document = status_document(metrics.registry, Health())
+    assert document["role"] == "serve"
+    return {**document["numbers"], **document["buckets"]}
 
 
 def test_what_is_served_is_asked_whenever_the_page_is_read() -> None:
@@ -51,7 +53,6 @@ def test_what_is_served_is_asked_whenever_the_page_is_read() -> None:
     metrics.follow(lambda: states, Items, lambda: {"stable": 7, "latest": 0})
     metrics.record_freshness("latest", np.array([0.2, 0.4]), np.array([3, 1]))
     found = page(metrics)
-    assert is_role(found, "serve")
     assert found['tripletd_serving{alias="stable"}'] == 0
     assert found['tripletd_served_version_info{alias="latest",version="12"}'] == 1
     assert found['tripletd_served_records{alias="latest"}'] == 1234

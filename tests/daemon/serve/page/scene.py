@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from PIL import Image
 from starlette.applications import Starlette
 
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
-from daemon.look.live import Reading
+from daemon.look.live import Reading, RoleStatus
 from daemon.look.series import Series, Target
 from daemon.models.diff import Diff, DirectionChange, FeatureChange, MovedQuery, Queries
 from daemon.replica.view import ModelId, ReplicaStatus
@@ -131,8 +132,12 @@ class Scene:
         store = LocalStore(self.folder / "checkpoints")
         self.versions, self.ledger = VersionStore(store), Ledger(store)
         self.roles.setdefault("serve", {})
-        targets = [Target(role, lambda role=role: self.roles[role]) for role in self.roles]
-        self.series = Series(targets)
+        self.series = Series([Target(role, partial(self.status_of, role)) for role in self.roles])
+
+    def status_of(self, role: str) -> RoleStatus | None:
+        """What a role says; None while it does not answer."""
+        numbers = self.roles[role]
+        return None if numbers is None else RoleStatus(role, None, None, numbers)
 
     @property
     def sources(self) -> PageSources:
