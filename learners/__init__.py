@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from learners.maps.compose import KINDS as KINDS
     from learners.maps.compose import ChainMap as ChainMap
     from learners.maps.compose import KernelsMap as KernelsMap
+    from learners.maps.compose import fit_map as fit_map
+    from learners.maps.compose import load_map as load_map
     from learners.maps.histograms import HikeMap as HikeMap
     from learners.maps.histograms import SharesMap as SharesMap
     from learners.maps.histograms import SqrtMap as SqrtMap
@@ -134,7 +136,7 @@ _MODULES = {
     "lego": "Lego LegoConfig",
     "maps.approximations": "NystroemMap RffMap",
     "maps.base": "ViewConfig ViewMap",
-    "maps.compose": "ChainMap KINDS KernelsMap",
+    "maps.compose": "ChainMap KINDS KernelsMap fit_map load_map",
     "maps.histograms": "HikeMap SharesMap SqrtMap",
     "maps.identity": "CosineMap IdentityMap UnitMap",
     "maps.scaling": "StandardiseMap TfidfMap WhitenMap",

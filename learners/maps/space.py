@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Block
+from learners.block import Block, as_block
 from learners.errors import MapError
 from learners.maps.base import ViewConfig, ViewMap
 from learners.maps.compose import block_widths, fit_map, joined, load_map, own_arrays
@@ -39,8 +39,8 @@ class SpaceMap:
     unit: bool = True
     by_block: bool = False
 
-    def fit(self, sample: Mapping[str, Block]) -> FittedSpaceMap:
-        """Fit every view on its warm-up rows (blocks may differ in length).
+    def fit(self, sample: Mapping[str, Any]) -> FittedSpaceMap:
+        """Fit every view on its warm-up rows: numpy arrays, scipy CSR or blocks, which may differ in length.
 
         Raises MapError naming the view that is missing, of unknown kind or cannot be fitted.
         """
@@ -53,7 +53,7 @@ class SpaceMap:
                     f"view {name}: not in the sample, which has: {', '.join(sorted(sample)) or 'no views'}"
                 )
             try:
-                fitted[name] = fit_map(config, sample[name])
+                fitted[name] = fit_map(config, as_block(sample[name]))
             except MapError as error:
                 raise MapError(f"view {name}: {error}") from error
         return FittedSpaceMap(fitted, self.unit, self.by_block)
@@ -99,15 +99,16 @@ class FittedSpaceMap:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
-    def transform(self, views: Mapping[str, Block]) -> Block:
-        """Map and join views of the same objects, row by row; the same bits for every batch size.
+    def transform(self, views: Mapping[str, Any]) -> Block:
+        """Map and join views of the same objects, row by row; the same bits for every batch size. views:
+        numpy arrays, scipy CSR or blocks, by name.
 
         A view that is absent, or zero in a row, contributes zeros; a row of zeros stays zero (and is
         degenerate for a learner). Views the space does not know are left out. A malformed row stays malformed
         for the same reason. Raises MapError on none of its views, unequal lengths, or a view that does not
         fit its map.
         """
-        present = {name: views[name] for name in self.views if name in views}
+        present = {name: as_block(views[name]) for name in self.views if name in views}
         lengths = {len(block) for block in present.values()}
         if len(lengths) != 1:
             problem = (

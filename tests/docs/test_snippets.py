@@ -71,26 +71,6 @@ def test_an_event_sent_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (event.query.id, event.clicked.id, event.skipped.id) == ("thing-7", "thing-209", "thing-20")
 
 
-def test_the_learners_in_a_few_lines() -> None:
-    chance = np.random.default_rng(0)
-    query, clicked, skipped = chance.standard_normal((3, 300), np.float32)
-    queries, items = (
-        chance.standard_normal((2, 300), np.float32),
-        chance.standard_normal((5, 300), np.float32),
-    )
-    names = run(
-        "docs/learners.md",
-        "Oasis",
-        query=query,
-        clicked=clicked,
-        skipped=skipped,
-        queries=queries,
-        items=items,
-    )
-    assert isinstance(names["form"], ServingForm)
-    assert names["scores"].shape == (2, 5)
-
-
 def test_an_export_ranks_as_the_server_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     chance = np.random.default_rng(1)
