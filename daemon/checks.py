@@ -151,21 +151,27 @@ def _keys_decide(config: Config) -> Iterator[Finding]:
         text = "they say what is similar to everybody, and [keys] learns what is to each key"
         yield Finding("validate.judgments", "error", text, "leave it empty: each key's own clicks decide")
         return
-    need, window = config.validate.min_impressions, config.validate.window
+    need, window = config.validate.least_impressions, config.validate.window
     text = f"of each key's own clicks, from {need} lists in the window on: at most {window // need} keys"
     yield Finding("validate.judgments", "ok", text)
 
 
 def _clicks_decide(config: Config) -> Iterator[Finding]:
-    from daemon.validate.decide import CLICKS_IMPRESSIONS as NEEDED
+    from daemon.validate.decide import CLICKS
 
-    if config.validate.window < NEEDED:
+    own, usual = config.validate.min_impressions, CLICKS.min_impressions
+    need = own or usual
+    if config.validate.window < need:
+        text = f"without judgments a version needs {need} impressions to be promoted, the window holds fewer"
+        yield Finding("validate.window", "note", text, f"set it to at least {need}, or give judgments")
+    elif not own:
+        text = f"without judgments a version needs {usual} to be promoted; below that it is judged only"
+        yield Finding("validate.min_impressions", "note", text)
+    elif own < usual:
         text = (
-            f"without judgments a version needs {NEEDED} impressions to be promoted, the window holds fewer"
+            f"without judgments {own} impressions tell less than {usual}: a version promoted on them needs a "
+            f"gain of {CLICKS.margin_on(own):.3f} instead of {CLICKS.margin:g}"
         )
-        yield Finding("validate.window", "note", text, f"set it to at least {NEEDED}, or give judgments")
-    elif config.validate.min_impressions < NEEDED:
-        text = f"without judgments a version needs {NEEDED} to be promoted; below that it is judged only"
         yield Finding("validate.min_impressions", "note", text)
 
 

@@ -16,9 +16,8 @@ from daemon.text import number_runs, size
 if TYPE_CHECKING:
     from checkpoints import Ledger, VersionStore
     from daemon.config import Config
-    from daemon.models.actions import AliasMove
+    from daemon.models.actions import AliasMove, GcResult
     from daemon.models.derive import AverageSource
-    from daemon.models.gc import GcResult
 
 
 VersionArgument = Annotated[
@@ -131,7 +130,7 @@ def gc(
 
     Running servers are not affected: what they have loaded is their own copy.
     """
-    from daemon.models.gc import gc as act
+    from daemon.models.actions import gc as act
     from daemon.versions.storage import open_for_reading
 
     settings = load(config, set_)

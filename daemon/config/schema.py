@@ -95,7 +95,12 @@ class ValidateConfig(Section):
     """[validate]: judging versions and early stopping."""
 
     window: int = Field(2000, ge=1, description="newest holdout impressions kept")
-    min_impressions: int = Field(50, ge=1, description="no verdict on fewer usable impressions")
+    min_impressions: int = Field(
+        0,
+        ge=0,
+        description="no verdict on fewer usable impressions; 0: 50, and without judgments no promotion"
+        " on fewer than 500",
+    )
     judgments: Judgments = Field("", description="qrels:PATH or labels:PATH")
     max_queries: int = Field(1000, ge=1, description="judged queries per version")
     patience: int = Field(8, ge=1, description="stop after this many versions without a new best")
@@ -103,6 +108,11 @@ class ValidateConfig(Section):
     min_versions: int = Field(3, ge=1, description="never stop before this many judged versions")
     on_stop: Literal["park", "exit"] = Field("park", description="what learn does on STOP")
     drift: Literal["adwin", "page_hinkley", "off"] = Field("adwin", description="detector on holdout loss")
+
+    @property
+    def least_impressions(self) -> int:
+        """Usable impressions from which on there are verdicts."""
+        return self.min_impressions or 50
 
 
 class LogConfig(Section):

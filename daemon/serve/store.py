@@ -8,8 +8,7 @@ from typing import Any
 
 from checkpoints import Ledger, VersionStore
 from daemon.look.overview import VersionRow, read_all, version_rows
-from daemon.models.actions import AliasMove, pin, promote, rollback, unpin
-from daemon.models.gc import gc
+from daemon.models.actions import AliasMove, gc, pin, promote, rollback, unpin
 from daemon.replica.view import ReplicaStatus
 
 BY = "HTTP"

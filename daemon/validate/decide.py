@@ -33,7 +33,9 @@ impressions, 0.008 on 500, 0.006 on 2,000; versions that learned from clicks wit
 to 0.013.
 """
 CLICKS_IMPRESSIONS = 500
-"""Impressions below which noise of the gain could pass the margin: there it is two and a half deviations."""
+"""Impressions below which noise of the gain could pass the margin: there it is two and a half deviations. The
+minimum unless `validate.min_impressions` says another; with a smaller one the margin grows as the noise does.
+"""
 NOISE_EXPONENT = 0.75
 """The deviation of a gain grew from 500 impressions to 200 by (500 / 200) to this power."""
 RANDOM_TOLERANCE = 0.03
@@ -58,34 +60,43 @@ class DecisionRule:
     """What decides: `measure`, by its gain over version 0.
 
     To be best a version needs every guard to hold, a gain of at least `margin` (and above 0), and at least
-    `min_impressions` usable impressions in the window.
+    `min_impressions` usable impressions in the window. The margin is meant for `margin_impressions`.
     """
 
     measure: str
     guards: tuple[MeasureGuard, ...]
     margin: float = 0.0
     min_impressions: int = 0
+    margin_impressions: int = 0
+
+    def margin_on(self, impressions: int) -> float:
+        """The gain asked for on so many impressions: on fewer than `margin_impressions` it is larger, by as
+        much as noise is.
+        """
+        short = max(1.0, self.margin_impressions / max(1, impressions))
+        return self.margin * float(short**NOISE_EXPONENT)
 
 
 FULL_CATALOG = DecisionRule("map_full", (MeasureGuard("p10_full", 0.0),))
 """With judgments: mAP over the whole catalog; P@10 must not pay for it."""
 _RANDOM_GUARD = MeasureGuard("clicked_vs_random", RANDOM_TOLERANCE)
 CLICKS = DecisionRule(
-    CLICKS_MEASURE, (_RANDOM_GUARD, MeasureGuard("hop_auc", HOP_TOLERANCE)), CLICKS_MARGIN, CLICKS_IMPRESSIONS
+    CLICKS_MEASURE,
+    (_RANDOM_GUARD, MeasureGuard("hop_auc", HOP_TOLERANCE)),
+    CLICKS_MARGIN,
+    CLICKS_IMPRESSIONS,
+    CLICKS_IMPRESSIONS,
 )
 """Without judgments: clicks inside the shown lists can be ordered better while retrieval over the catalog
 collapses; the guards see that, because they compare with objects that were not shown.
 """
-SHOWN_LISTS = DecisionRule("position_balanced", (_RANDOM_GUARD,), CLICKS_MARGIN, CLICKS_IMPRESSIONS)
+SHOWN_LISTS = replace(CLICKS, measure="position_balanced", guards=(_RANDOM_GUARD,))
 """Without a catalog: what was never shown is not known."""
 
 
-def of_one_key(rule: DecisionRule, impressions: int) -> DecisionRule:
-    """The rule for one key's model on so many impressions: fewer than the rule asks for need a larger gain,
-    as much larger as its noise.
-    """
-    short = max(1.0, rule.min_impressions / max(1, impressions))
-    return replace(rule, margin=rule.margin * short**NOISE_EXPONENT, min_impressions=0)
+def asking(rule: DecisionRule, impressions: int) -> DecisionRule:
+    """The rule for windows of at least so many impressions, instead of its own minimum."""
+    return replace(rule, min_impressions=impressions)
 
 
 def of_all_keys(rule: DecisionRule) -> DecisionRule:
@@ -164,7 +175,7 @@ def judge_by(
         float(own[rule.measure]),
         float(reference[rule.measure]),
         guarded=not fallen(rule, own, reference),
-        margin=rule.margin,
+        margin=rule.margin_on(own.get("impressions", 0)),
         enough=not missing(rule, own, reference),
         best=best,
     )
@@ -189,7 +200,7 @@ def why_not(rule: DecisionRule, judged: Judged, own: Mapping[str, Any], referenc
     if not judged.guarded:
         return f"{', '.join(fallen(rule, own, reference))} below version 0's"
     if judged.best is None or not judged.eligible:
-        return f"its gain {judged.gain:+.4f} is not above {rule.margin:.4g}"
+        return f"its gain {judged.gain:+.4f} is not above {judged.margin:.4g}"
     return f"its lead {judged.lead:+.4f} is not above {judged.best.min_delta:g}"
 
 
@@ -223,9 +234,10 @@ class StopRule:
 class JudgedHistory:
     """What the ledger says since the last RESUME: judged versions in order, and the verdicts already given.
 
-    `baseline` holds the versions judged only as a yardstick (version 0, and the best version carried over a
-    RESUME): they may be best, but patience does not count them. `stopped_at` holds the holdout positions at
-    which a STOP was given (empty when it was not given by the validator), None while learning goes on.
+    `baseline` holds the versions judged only to be compared with (version 0, and the best version carried
+    over a RESUME): they may be best, but patience does not count them. `stopped_at` holds the holdout
+    positions at which a STOP was given (empty when it was not given by the validator), None while learning
+    is not stopped.
     """
 
     judged: tuple[Judged, ...] = ()
@@ -296,7 +308,7 @@ def outstanding(history: JudgedHistory, rule: StopRule) -> tuple[Verdict, ...]:
     """PROMOTE and STOP verdicts that follow from the history and are not in the ledger yet.
 
     Asked after every judgement and once at start-up: a crash between two ledger entries is completed then.
-    Nothing follows before the yardsticks are judged: after a RESUME the best version is not given up unheard.
+    Nothing follows before the baseline is judged: after a RESUME the best version is not given up unheard.
     """
     if history.stopped or not history.baseline <= history.seen:
         return ()
@@ -318,7 +330,7 @@ def _why_best(history: JudgedHistory, best: int) -> str:
 
 
 def next_to_judge(history: JudgedHistory, newest: int | None) -> int | None:
-    """The version to judge now: first the yardsticks not judged since the last RESUME, then the newest.
+    """The version to judge now: first the baseline's not judged since the last RESUME, then the newest.
 
     None when there is nothing new, when STOP was written, or when no version exists. Versions between two
     judgements are skipped on purpose: a judge that falls behind would judge the past.

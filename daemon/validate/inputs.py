@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,13 +16,10 @@ from daemon.dead_letters import open_dead
 from daemon.exits import UserError
 from daemon.objects import space_of
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.candidates import CandidateCache
-from daemon.validate.catalog import JudgedQueries
-from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, of_all_keys
-from daemon.validate.ending import short_of_end
-from daemon.validate.evaluator import AnyEvaluator, Evaluator, KeyedEvaluator
+from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, asking, of_all_keys
+from daemon.validate.evaluator import AnyEvaluator, CandidateCache, Evaluator, KeyedEvaluator
 from daemon.validate.holdout import Holdout
-from daemon.validate.judge import Judge
+from daemon.validate.judge import Judge, JudgedQueries
 from daemon.validate.judgments import Judgments, load_judgments
 from daemon.versions.storage import open_store
 from streams.catalog import load_catalog
@@ -35,18 +32,18 @@ from streams.source import Source
 @dataclass(frozen=True, slots=True)
 class ValidatorInputs:
     """What the validator works with. `training` is only asked for what comes after a version; `judgments` is
-    None without a file. `is_holdout`: whether routing sends the query with this id to the holdout. `place`:
-    the checkpoint folder. per_key: impressions that a key needs to be judged, where one model per key is
-    learned; None where there is one for all.
+    None without a file, and then `clicks` is the rule. `is_holdout`: whether routing sends the query with
+    this id to the holdout. `place`: the checkpoint folder. per_key: impressions that a key needs to be
+    judged, where one model per key is learned; None where there is one for all.
     """
 
     holdout: Holdout
     training: Source
     versions: VersionStore
     ledger: Ledger
-    shelf: CandidateCache
+    candidates: CandidateCache
     judgments: Judgments | None
-    has_catalog: bool
+    clicks: DecisionRule
     is_holdout: Callable[[str], bool]
     metrics: ValidateMetrics
     place: str
@@ -58,11 +55,7 @@ class ValidatorInputs:
         """Judgments decide where they are configured, else clicks under their guards."""
         if self.judgments is not None:
             return FULL_CATALOG
-        return self._clicks if self.per_key is None else of_all_keys(self._clicks)
-
-    @property
-    def _clicks(self) -> DecisionRule:
-        return CLICKS if self.has_catalog else SHOWN_LISTS
+        return self.clicks if self.per_key is None else of_all_keys(self.clicks)
 
     def short_of_end(self, number: int) -> str | None:
         """Where the version stops before the last record of the training topic; None when it has them all."""
@@ -76,17 +69,17 @@ class ValidatorInputs:
 
     def judge(self) -> Judge:
         """The judge for the objects as mapped now; a version must be open."""
-        objects, judged = self.shelf.objects, None
+        objects, judged = self.candidates.objects, None
         if self.judgments is not None:
             bound = self.judgments.bind(objects.ids)
             judged = JudgedQueries(objects, bound, self.is_holdout, self.max_queries)
         return Judge(objects, judged, self.max_queries)
 
-    def yardstick(self) -> AnyEvaluator:
+    def evaluator(self) -> AnyEvaluator:
         """What versions are measured by, for the objects as mapped now; a version must be open."""
         if self.per_key is None:
             return Evaluator(self.judge())
-        return KeyedEvaluator(self.judge(), self._clicks, self.per_key)
+        return KeyedEvaluator(self.judge(), self.clicks, self.per_key)
 
 
 def open_inputs(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> ValidatorInputs:
@@ -106,15 +99,33 @@ def open_inputs(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> V
         training=training,
         versions=stored.versions,
         ledger=stored.ledger,
-        shelf=CandidateCache(stored.versions, space, catalog, config.serving),
+        candidates=CandidateCache(stored.versions, space, catalog, config.serving),
         judgments=judgments,
-        has_catalog=catalog is not None,
+        clicks=clicks_rule(config.validate.min_impressions, catalog is not None),
         is_holdout=holdout_rule(config),
         metrics=metrics,
         place=config.checkpoints.path,
         max_queries=config.validate.max_queries,
-        per_key=config.validate.min_impressions if keyed else None,
+        per_key=config.validate.least_impressions if keyed else None,
     )
+
+
+def clicks_rule(min_impressions: int, has_catalog: bool) -> DecisionRule:
+    """The rule without judgments; min_impressions: as configured, 0 for the rule's own."""
+    rule = CLICKS if has_catalog else SHOWN_LISTS
+    return asking(rule, min_impressions) if min_impressions else rule
+
+
+def short_of_end(
+    number: int, positions: Mapping[int, int], bounds: Mapping[int, tuple[int, int]]
+) -> str | None:
+    """Where the version stops before the end of the training topic; None when it stands at the end. Pure."""
+    for partition, (_, end) in sorted(bounds.items()):
+        at = positions.get(partition, 0)
+        if at < end:
+            where = f" in partition {partition}" if len(bounds) > 1 else ""
+            return f"version {number} stops at offset {at} of {end}{where}"
+    return None
 
 
 def holdout_rule(config: Config) -> Callable[[str], bool]:

@@ -19,8 +19,8 @@ from checkpoints.versions import VersionStore
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
 from daemon.objects import space_of
-from daemon.validate.catalog import JudgedQueries
 from daemon.validate.inputs import holdout_rule, open_judgments
+from daemon.validate.judge import JudgedQueries
 from daemon.validate.scorer import MappedObjects, Scorer
 from daemon.versions.algorithms import algorithm_of, columns_of, kernel_names, learner_config_of
 from daemon.versions.restore import learner_of, map_of

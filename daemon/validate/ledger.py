@@ -10,7 +10,6 @@ from typing import Any
 
 from checkpoints.aliases import PAUSE, stop_in_force
 from checkpoints.ledger import LedgerEntry
-from daemon.validate.candidates import Candidate
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,
@@ -23,6 +22,7 @@ from daemon.validate.decide import (
     why_not,
 )
 from daemon.validate.drift import LossRise
+from daemon.validate.evaluator import Candidate
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
 
 BEST = "best"

@@ -1,7 +1,12 @@
-"""The `validate` role: the holdout stream and the newest version in, verdicts out."""
+"""The `validate` role: the holdout stream and the newest version in, verdicts out.
+
+A run that is to leave once caught up leaves when all is done, or when it waits in vain for others.
+"""
 
 from __future__ import annotations
 
+import select
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -10,14 +15,60 @@ from dataclasses import dataclass
 import structlog
 
 from daemon.config.schema import Config
-from daemon.exits import EX_OK
+from daemon.exits import EX_OK, EX_TEMPFAIL, UserError
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry import ValidateMetrics
 from daemon.telemetry.build import add_place
-from daemon.validate.ending import WaitLimit, learner_is_running
 from daemon.validate.inputs import open_inputs
 from daemon.validate.validator import Validator
 from streams.errors import StreamUnavailable
+
+TELL_SECONDS = 2.0
+WAIT_LIMIT_SECONDS = 30.0
+START_LEARN = "is learn running? run `tripletd learn` first, or both with `tripletd up`"
+
+log = structlog.get_logger("tripletd.validate")
+
+
+def learner_is_running() -> bool:
+    """Whether the learner started beside this validator has not finished: its starter holds stdin open."""
+    try:
+        return not select.select([sys.stdin], [], [], 0.0)[0]
+    except (OSError, ValueError, TypeError):  # no stdin at all
+        return False
+
+
+class WaitLimit:
+    """Counts the time in which nothing moved, while no learner is known to be at work.
+
+    clock: monotonic, in seconds. learning: whether a learner is known to be at work.
+    """
+
+    def __init__(self, clock: Callable[[], float], learning: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._learning = learning
+        self._state: object = None
+        self._since = clock()
+        self._told = False
+
+    def wait_for(self, missing: str, state: object, remedy: str = START_LEARN) -> None:
+        """Nothing is left to do but `missing`, at this `state` of versions and holdout.
+
+        Logs it after TELL_SECONDS. Raises UserError (75) when the state has not changed for
+        WAIT_LIMIT_SECONDS.
+        """
+        if state != self._state:
+            self._state, self._since, self._told = state, self._clock(), False
+        waited = self._clock() - self._since
+        if waited >= TELL_SECONDS and not self._told:
+            self._told = True
+            log.info("waiting", reason=missing)
+        if self._learning():
+            self._since = max(self._since, self._clock() - TELL_SECONDS)
+        elif waited >= WAIT_LIMIT_SECONDS:
+            raise UserError(
+                f"{missing}; nothing new came within {WAIT_LIMIT_SECONDS:.0f} s", remedy, EX_TEMPFAIL
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +83,6 @@ class ValidateOptions:
 
 
 WAIT_SECONDS = 0.2
-
-log = structlog.get_logger("tripletd.validate")
 
 
 def run(
@@ -53,8 +102,8 @@ def run(
     add_place(metrics.registry, config.checkpoints.path)
     with ExitStack() as stack:
         outside = open_runtime(stack, config, metrics.registry, config.http.validate_port, load)
-        bench = open_inputs(stack, config, metrics)
-        validator = Validator(bench, config.validate, bench.rule)
+        inputs = open_inputs(stack, config, metrics)
+        validator = Validator(inputs, config.validate, inputs.rule)
         patience = WaitLimit(clock, learner_is_running if options.beside_learn else lambda: False)
         outside.started()
         return _loop(validator, outside, patience if options.exit_when_caught_up else None)

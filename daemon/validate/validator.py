@@ -16,7 +16,6 @@ from checkpoints.errors import CheckpointError
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.candidates import Candidate, CandidateRejected
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,
@@ -30,7 +29,7 @@ from daemon.validate.decide import (
     outstanding,
 )
 from daemon.validate.drift import DriftWatch
-from daemon.validate.evaluator import SYMMETRY, AnyEvaluator
+from daemon.validate.evaluator import SYMMETRY, AnyEvaluator, Candidate, CandidateRejected
 from daemon.validate.holdout import HeldImpression
 from daemon.validate.inputs import ValidatorInputs
 from daemon.validate.judge import Measures
@@ -44,7 +43,7 @@ from daemon.validate.ledger import (
     verdict_entry,
 )
 from daemon.validate.scorer import NotFinite
-from daemon.versions.key_verdicts import COSINE, LEARNED, verdicts_from_json
+from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
 
 log = structlog.get_logger("tripletd.validate")
 
@@ -81,9 +80,8 @@ def report(
     if measures.get(REFUSED):
         return
     metrics.record_measures("newest", number, _exported(measures))
-    verdicts = verdicts_from_json(measures)
-    if verdicts is not None:
-        found = Counter(one.verdict for one in verdicts.values())
+    if KEYS in measures:
+        found = Counter(one["verdict"] for one in measures[KEYS].values())
         metrics.record_keys({verdict: found[verdict] for verdict in (LEARNED, COSINE)})
     metrics.record_measures("zero", 0, _exported(measures[REFERENCE]))
     if history.promoted in (0, number):
@@ -113,13 +111,13 @@ class Validator:
     moment.
     """
 
-    def __init__(self, bench: ValidatorInputs, config: ValidateConfig, rule: DecisionRule) -> None:
-        self._bench = bench
+    def __init__(self, inputs: ValidatorInputs, config: ValidateConfig, rule: DecisionRule) -> None:
+        self._inputs = inputs
         self._config = config
         self._rule = rule
         self._stop = StopRule(config.patience, config.min_versions)
         self._watch = DriftWatch(config.drift)
-        self._yardstick: AnyEvaluator | None = None
+        self._evaluator: AnyEvaluator | None = None
         self._undecidable: Positions | None = None
 
     def read(
@@ -132,12 +130,12 @@ class Validator:
         fresh: list[HeldImpression] = []
         for turn in range(MAX_POLLS):
             turned()
-            before = self._bench.holdout.window.positions
-            fresh += self._bench.holdout.poll(0.0 if turn else timeout_s, give_up)
-            if self._bench.holdout.window.positions == before:
+            before = self._inputs.holdout.window.positions
+            fresh += self._inputs.holdout.poll(0.0 if turn else timeout_s, give_up)
+            if self._inputs.holdout.window.positions == before:
                 break
-        self._bench.metrics.window.set(len(self._bench.holdout.window))
-        self._bench.metrics.record_skipped(self._bench.holdout.take_counts())
+        self._inputs.metrics.window.set(len(self._inputs.holdout.window))
+        self._inputs.metrics.record_skipped(self._inputs.holdout.take_counts())
         return fresh
 
     def judge_next(self) -> int | None:
@@ -151,16 +149,16 @@ class Validator:
         entry = self._entry_for(number, best_version(history.judged))
         if entry is None:
             return None
-        if number not in self._bench.versions.versions():  # it must not become best now
+        if number not in self._inputs.versions.versions():  # it must not become best now
             why = "pruned while it was judged (checkpoints.keep)"
-            entry = refused_entry(number, why, self._bench.holdout.window.positions)
-        self._bench.ledger.append(entry)
-        self._bench.metrics.judged.inc()
-        self._bench.metrics.judge_seconds.observe(time.perf_counter() - began)
+            entry = refused_entry(number, why, self._inputs.holdout.window.positions)
+        self._inputs.ledger.append(entry)
+        self._inputs.metrics.judged.inc()
+        self._inputs.metrics.judge_seconds.observe(time.perf_counter() - began)
         log.info("version judged", version=entry["version"], verdict=entry["reason"])
         history = self._complete(self._history())
         self._forget_all_but(0, history.promoted)
-        report(self._bench.metrics, history, number, entry["measures"])
+        report(self._inputs.metrics, history, number, entry["measures"])
         return number
 
     def watch_drift(self, fresh: Sequence[HeldImpression]) -> None:
@@ -171,39 +169,39 @@ class Validator:
         if history.promoted is None or self._config.drift == "off":
             return
         try:
-            best = self._bench.shelf.open(history.promoted)
-            window = self._bench.holdout.window
-            losses_of = partial(self._yardstick_now().losses, best)
+            best = self._inputs.candidates.open(history.promoted)
+            window = self._inputs.holdout.window
+            losses_of = partial(self._evaluator_now().losses, best)
             risen = self._watch.take(losses_of, history, window, fresh)
         except (CandidateRejected, NotFinite) as error:
             log.error("best version cannot be watched", version=history.promoted, reason=str(error))
             return
-        self._bench.metrics.holdout_loss.set(self._watch.mean)
+        self._inputs.metrics.holdout_loss.set(self._watch.mean)
         if risen is None:
             return
-        self._bench.metrics.drift.inc()
+        self._inputs.metrics.drift.inc()
         log.warning("drift", version=best.number, before=risen.before, now=risen.now, stopped=history.stopped)
         if history.stopped:
-            self._bench.ledger.append(resume_entry(best.number, risen, window.positions))
-            self._bench.metrics.stopped.set(0)
+            self._inputs.ledger.append(resume_entry(best.number, risen, window.positions))
+            self._inputs.metrics.stopped.set(0)
 
     def waiting_for(self) -> str | None:
         """Why no version can be judged yet; None when nothing stands in the way."""
         if self._newest() is None:
             return "no version yet"
-        window = self._bench.holdout.window
-        if len(window) < self._config.min_impressions:
-            need = self._config.min_impressions
+        window = self._inputs.holdout.window
+        need = self._config.least_impressions
+        if len(window) < need:
             return f"{len(window)} of {need} holdout impressions (validate.min_impressions)"
         if window.positions == self._undecidable:
             return self._nothing_to_judge_by()
         return None
 
     def _nothing_to_judge_by(self) -> str:
-        if self._bench.judgments is not None:
+        if self._inputs.judgments is not None:
             return "no holdout query has judgments (validate.judgments, feed.holdout_share)"
-        if self._bench.per_key is not None:
-            need = f"{self._bench.per_key} holdout impressions (validate.min_impressions, .window)"
+        if self._inputs.per_key is not None:
+            need = f"{self._inputs.per_key} holdout impressions (validate.min_impressions, .window)"
             return f"no key has {need}, or none of those has clicks and skips at the same ranks"
         return f"{self._rule.measure} needs clicks and skips at the same ranks"
 
@@ -212,33 +210,33 @@ class Validator:
         the newest version stands at the end of the training topic and is judged, or cannot be for want of
         impressions.
         """
-        if not self._bench.holdout.caught_up():
+        if not self._inputs.holdout.caught_up():
             return "the holdout is not read to its end"
         history = self._history()
         newest = self._newest()
         if history.stopped:
             return None
         if newest is None:
-            return f"no version in {self._bench.place}"
+            return f"no version in {self._inputs.place}"
         if self.waiting_for() is None and next_to_judge(history, newest) is not None:
             return f"version {newest} is not judged"
-        return self._bench.short_of_end(newest)
+        return self._inputs.short_of_end(newest)
 
     def state(self) -> tuple[int | None, Positions]:
         """Newest version and holdout positions: while they stand, there is nothing new to judge."""
-        return self._newest(), self._bench.holdout.window.positions
+        return self._newest(), self._inputs.holdout.window.positions
 
     def _history(self) -> JudgedHistory:
-        return fold(self._bench.ledger.entries(report=passed_over), self._rule)
+        return fold(self._inputs.ledger.entries(report=passed_over), self._rule)
 
     def _newest(self) -> int | None:
-        return max(self._bench.versions.versions(), default=None)
+        return max(self._inputs.versions.versions(), default=None)
 
     def _complete(self, history: JudgedHistory) -> JudgedHistory:
         """Write the verdicts that follow from the history; the history with them."""
-        positions = self._bench.holdout.window.positions
+        positions = self._inputs.holdout.window.positions
         for verdict in outstanding(history, self._stop):
-            self._bench.ledger.append(verdict_entry(verdict, positions))
+            self._inputs.ledger.append(verdict_entry(verdict, positions))
             log.info(verdict.kind, version=verdict.version, reason=verdict.reason)
             history = self._history()
         return history
@@ -247,7 +245,7 @@ class Validator:
         """The KEEP of a version, judged or refused, or that of the best so far where it can no longer be
         read; None when the window cannot decide yet.
         """
-        window = self._bench.holdout.window
+        window = self._inputs.holdout.window
         zero, asked, standing = self._open_zero(), number, None
         try:
             reference = self._measured(zero)
@@ -256,24 +254,24 @@ class Validator:
                 return None
             if best:
                 asked = best
-                standing = self._standing(self._bench.shelf.open(best), reference)
+                standing = self._standing(self._inputs.candidates.open(best), reference)
                 asked = number
-            candidate = self._bench.shelf.open(number)
+            candidate = self._inputs.candidates.open(number)
             own = self._measured(candidate)
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
-        keys = self._yardstick_now().verdicts(number)
+        keys = self._evaluator_now().verdicts(number)
         return keep_entry(candidate, own, reference, self._rule, seen, best=standing, keys=keys)
 
     def _standing(self, best: Candidate, reference: Measures) -> Incumbent:
         """How the best version so far stands on the window; told where it no longer does."""
         measures = self._measured(best)
-        known = {**measures, "impressions": len(self._bench.holdout.window)}
+        known = {**measures, "impressions": len(self._inputs.holdout.window)}
         judged = judge_by(self._rule, best.number, known, reference)
         holds = judged.holds or not judged.enough
         standing = Incumbent(best.number, judged.value, self._config.min_delta, holds)
-        report_best(self._bench.metrics, standing, measures)
+        report_best(self._inputs.metrics, standing, measures)
         if not holds:
             log.warning(
                 "best version is not above version 0 on the newest window",
@@ -286,16 +284,16 @@ class Validator:
 
     def _measured(self, candidate: Candidate) -> Measures:
         """The open version's measures on the window. Raises NotFinite."""
-        return self._yardstick_now().measures(candidate, self._bench.holdout.window)
+        return self._evaluator_now().measures(candidate, self._inputs.holdout.window)
 
     def _forget_all_but(self, *numbers: int | None) -> None:
-        self._bench.shelf.keep(*numbers)
-        if self._yardstick is not None:
-            self._yardstick.keep(*numbers)
+        self._inputs.candidates.keep(*numbers)
+        if self._evaluator is not None:
+            self._evaluator.keep(*numbers)
 
     def _open_zero(self) -> Candidate:
         try:
-            return self._bench.shelf.open(0)
+            return self._inputs.candidates.open(0)
         except CandidateRejected as error:
             raise UserError(
                 f"version 0 cannot be read, and every version is judged against it: {error}",
@@ -303,17 +301,17 @@ class Validator:
                 EX_DATAERR,
             ) from error
 
-    def _yardstick_now(self) -> AnyEvaluator:
-        """The yardstick for the objects as mapped now; a version must be open."""
-        if self._yardstick is None or self._yardstick.objects is not self._bench.shelf.objects:
-            self._yardstick = self._bench.yardstick()
-        return self._yardstick
+    def _evaluator_now(self) -> AnyEvaluator:
+        """The evaluator for the objects as mapped now; a version must be open."""
+        if self._evaluator is None or self._evaluator.objects is not self._inputs.candidates.objects:
+            self._evaluator = self._inputs.evaluator()
+        return self._evaluator
 
     def _passed_over(self, history: JudgedHistory, number: int) -> None:
         last = max(history.seen, default=0)
-        skipped = [n for n in self._bench.versions.versions() if last < n < number]
+        skipped = [n for n in self._inputs.versions.versions() if last < n < number]
         if skipped:
-            self._bench.metrics.passed_over.inc(len(skipped))
+            self._inputs.metrics.passed_over.inc(len(skipped))
             log.info(
                 "versions passed over for a newer one", first=skipped[0], last=skipped[-1], count=len(skipped)
             )

@@ -74,7 +74,10 @@ def test_caps_of_what_events_do_not_name_are_noted(tmp_path: Path) -> None:
 def test_without_judgments_the_500_impressions_are_told() -> None:
     assert "500" in found({})["validate.min_impressions"][1]
     assert "validate.min_impressions" not in found({"validate.min_impressions": 500})
+    assert "0.067 instead of 0.02" in found({"validate.min_impressions": 100})["validate.min_impressions"][1]
     assert "500" in found({"validate.window": 499})["validate.window"][1]
+    assert "validate.window" not in found({"validate.window": 499, "validate.min_impressions": 400})
+    assert "2500" in found({"validate.min_impressions": 2500})["validate.window"][1]
 
 
 def test_with_keys_their_own_clicks_decide() -> None:

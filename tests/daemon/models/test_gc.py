@@ -9,9 +9,8 @@ import pytest
 
 from checkpoints import Damaged, Ledger, LedgerEntry, LocalStore, VersionStore, aliases, history
 from daemon.exits import UserError
-from daemon.models.actions import pin, promote
+from daemon.models.actions import gc, pin, promote, reasons
 from daemon.models.decide import MoveRefused
-from daemon.models.gc import gc, reasons
 
 from .shelf import Shelf
 

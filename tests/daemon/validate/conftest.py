@@ -160,7 +160,7 @@ def start(world):
 
         def opened(on=world, **settings):
             config = on.config(**settings)
-            bench = open_inputs(stack, config, ValidateMetrics())
-            return Validator(bench, config.validate, bench.rule), bench
+            inputs = open_inputs(stack, config, ValidateMetrics())
+            return Validator(inputs, config.validate, inputs.rule), inputs
 
         yield opened

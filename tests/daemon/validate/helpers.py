@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from daemon.validate.catalog import JudgedQueries
 from daemon.validate.holdout import is_usable
-from daemon.validate.judge import Judge
+from daemon.validate.judge import Judge, JudgedQueries
 from daemon.validate.judgments import load_judgments
 from daemon.validate.scorer import MappedObjects
 from learners.forms.serving import ServingForm

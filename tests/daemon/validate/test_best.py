@@ -11,15 +11,15 @@ from tests.daemon.validate.helpers import better_and_better, kinds, measures_of,
 
 
 def test_the_best_is_judged_on_the_window_of_the_candidate(world, start):
-    validator, bench = start()
+    validator, inputs = start()
     for _ in better_and_better(world, 3):
         turn(validator)
     assert aliases(world.ledger.entries()) == {"best": 2}
     keep = measures_of(world, 2)
     assert measures_of(world, 1)["best_before"] == 0
     assert keep["best_before"] == 1
-    window = bench.holdout.window
-    judge, one = bench.judge(), bench.shelf.open(1)
+    window = inputs.holdout.window
+    judge, one = inputs.judge(), inputs.candidates.open(1)
     again = judge.judge(one.scorer, judge.panel([held.impression for held in window]))
     assert keep["best_decision"] == again["map_full"]
     assert keep["decision"] >= keep["best_decision"] + keep["min_delta"]
@@ -28,10 +28,10 @@ def test_the_best_is_judged_on_the_window_of_the_candidate(world, start):
 
 def test_the_best_is_ranked_once(world, start):
     """What the candidate was ranked for is kept when it becomes best; a new window costs its clicks."""
-    validator, bench = start()
+    validator, inputs = start()
     for _ in better_and_better(world, 2):
         turn(validator)
-    best, asked = bench.shelf.open(1).scorer, []
+    best, asked = inputs.candidates.open(1).scorer, []
     catalog = best.catalog
     best.catalog = lambda folded: asked.append(len(folded)) or catalog(folded)
     worse = np.random.default_rng(1).standard_normal((12, 12))
@@ -53,13 +53,13 @@ def test_a_validator_restarted_before_every_step_writes_the_same(make_world, sta
     for name in ("one process", "many processes"):
         world = make_world(name)
         world.feed(600)
-        validator, bench = start(world, **settings)
+        validator, inputs = start(world, **settings)
         for _ in better_and_better(world, 6):
             if name == "many processes":
-                validator, bench = start(world, **settings)
+                validator, inputs = start(world, **settings)
             turn(validator)
         told = world.ledger.entries()
-        assert fold(told[::-1], bench.rule) == fold(told, bench.rule)
+        assert fold(told[::-1], inputs.rule) == fold(told, inputs.rule)
         written.append([(e.kind, e.version, e.reason, e.measures) for e in told])
     assert written[0] == written[1]
     assert any(measures.get("best_before") for *_, measures in written[0])
@@ -86,8 +86,8 @@ def test_a_best_that_cannot_be_read_any_more_gives_way(world, start):
 
 
 def test_a_best_that_falls_below_version_0_is_told_and_kept(world, start):
-    validator, bench = start(validate__judgments="", validate__window=600)
-    value = bench.metrics.registry.get_sample_value
+    validator, inputs = start(validate__judgments="", validate__window=600)
+    value = inputs.metrics.registry.get_sample_value
     world.feed(700)
     world.publish()
     turn(validator)

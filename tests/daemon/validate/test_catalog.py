@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from daemon.validate import catalog as catalog_module
-from daemon.validate.catalog import JudgedQueries
+from daemon.validate import judge as catalog_module
+from daemon.validate.judge import JudgedQueries
 from daemon.validate.judgments import load_judgments
 from daemon.validate.scorer import MappedObjects, Scorer
 from streams.event import Impression, ObjectRef

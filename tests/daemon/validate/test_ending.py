@@ -9,8 +9,14 @@ import pytest
 
 from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.runtime.signals import Signals
-from daemon.validate.ending import WAIT_LIMIT_SECONDS, WaitLimit, learner_is_running, short_of_end
-from daemon.validate.role import ValidateOptions, run
+from daemon.validate.inputs import short_of_end
+from daemon.validate.role import (
+    WAIT_LIMIT_SECONDS,
+    ValidateOptions,
+    WaitLimit,
+    learner_is_running,
+    run,
+)
 from streams.open import open_sink
 from streams.source import OutRecord
 

@@ -9,9 +9,9 @@ import pytest
 from scipy import sparse as sparse_module
 from sklearn.metrics import average_precision_score
 
-from daemon.validate import catalog as catalog_module
+from daemon.validate import judge as catalog_module
 from daemon.validate import judge as shown_module
-from daemon.validate.catalog import SCORE_FLOATS
+from daemon.validate.judge import SCORE_FLOATS
 from daemon.validate.scorer import MappedObjects, NotFinite, Scorer, draws
 from learners.block import DenseBlock, as_block
 from learners.forms.serving import ServingForm

@@ -9,7 +9,7 @@ import pytest
 
 from checkpoints.aliases import aliases
 from daemon.exits import UserError
-from daemon.validate.decide import CLICKS, of_one_key
+from daemon.validate.decide import CLICKS
 from daemon.validate.evaluator import NO_MODEL, weighted
 from daemon.validate.judge import Judge
 from daemon.validate.role import ValidateOptions, run
@@ -131,9 +131,8 @@ def test_judgments_are_no_judge_of_many_tastes(tenants):
 
 
 def test_fewer_lists_need_a_larger_gain():
-    margins = [of_one_key(CLICKS, count).margin for count in (100, 200, 500, 5000)]
+    margins = [CLICKS.margin_on(count) for count in (100, 200, 500, 5000)]
     assert margins == pytest.approx([0.0669, 0.0398, 0.02, 0.02], abs=1e-4)
-    assert of_one_key(CLICKS, 100).guards == CLICKS.guards
 
 
 def test_the_whole_is_the_mean_by_lists_of_what_all_have():

@@ -10,6 +10,7 @@ from daemon.exits import UserError
 from daemon.validate.role import ValidateOptions, run
 
 ONCE = ValidateOptions(exit_when_caught_up=True)
+SOON = {"validate__judgments": "", "validate__patience": 1, "validate__min_versions": 1}
 
 
 def told(world):
@@ -72,10 +73,29 @@ def test_few_impressions_leave_version_0_best_and_say_so(world):
     world.learn(3000)
     for _ in range(2):
         world.publish()
-        run(world.config(validate__judgments="", validate__patience=1, validate__min_versions=1), ONCE)
+        run(world.config(**SOON, validate__min_impressions=0), ONCE)
     assert told(world)[-1] == ("KEEP", 2)  # no STOP for want of evidence
     assert aliases(world.ledger.entries()) == {"best": 0}
     assert "of 500 usable impressions" in world.ledger.entries()[-1].reason
+
+
+@pytest.mark.parametrize("catalog", [True, False])
+def test_a_number_of_impressions_of_ones_own_is_obeyed(world, catalog):
+    """Also below the 500 of clicks, for a gain that is larger by as much as the noise is."""
+    known = {} if catalog else {"catalog_digest": None}
+    world.feed(80, inline=not catalog)
+    world.publish(**known)
+    world.learn(3000)
+    world.publish(**known)
+    place = {} if catalog else {"catalog__path": ""}
+    run(world.config(**SOON, **place, validate__min_impressions=60), ONCE)
+    keep = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"][-1]
+    count = keep.measures["impressions"]
+    gain = keep.measures["decision"] - keep.measures["version_0"]["decision"]
+    assert 60 <= count < 100
+    assert "impressions" not in keep.reason
+    assert keep.measures["eligible"] is (gain >= 0.02 * (500 / count) ** 0.75 and keep.measures["guarded"])
+    assert aliases(world.ledger.entries()) == {"best": int(keep.measures["eligible"])}
 
 
 def test_without_a_catalog_only_the_shown_lists_are_judged(world):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse as sparse_module
 
-from daemon.validate.candidates import is_identity
+from daemon.validate.evaluator import is_identity
 from daemon.validate.scorer import Scorer
 from learners.block import as_block
 from learners.forms.diagonal import IdentityForm

@@ -19,7 +19,7 @@ def test_a_verdict_can_be_recomputed_from_version_hash_and_holdout_positions(wor
     world.publish()
     world.learn(2000)
     world.publish()
-    validator, bench = start(validate__window=30)
+    validator, inputs = start(validate__window=30)
     turn(validator)
     world.feed(13)
     assert turn(validator) == 1
@@ -32,8 +32,8 @@ def test_a_verdict_can_be_recomputed_from_version_hash_and_holdout_positions(wor
         holdout.poll(0.0, never)
     version = world.versions.load(1)
     assert version.manifest.state_hash == keep["state_hash"]
-    objects = bench.shelf.objects
-    judge = bench.judge()
+    objects = inputs.candidates.objects
+    judge = inputs.judge()
     scorer = Scorer(serving_form(world.versions, version, world.config().serving), objects)
     again = judge.judge(scorer, judge.panel([held.impression for held in holdout.window]))
     assert again == {name: keep[name] for name in again}
@@ -62,9 +62,9 @@ def test_version_0_is_ranked_once(world, start):
     """A verdict pays for one version: version 0 is judged anew by a new window only, by labels never."""
     world.feed(40)
     world.publish()
-    validator, bench = start()
+    validator, inputs = start()
     turn(validator)
-    zero, asked = bench.shelf.open(0).scorer, []
+    zero, asked = inputs.candidates.open(0).scorer, []
     catalog = zero.catalog
     zero.catalog = lambda folded: asked.append(len(folded)) or catalog(folded)
     world.learn(500)
@@ -80,15 +80,15 @@ def test_version_0_is_ranked_once(world, start):
 def test_verdicts_lost_in_a_crash_are_written_at_the_next_start(world, start):
     world.feed(40)
     world.publish()
-    validator, bench = start()
-    append = bench.ledger.append
+    validator, inputs = start()
+    append = inputs.ledger.append
 
     def crash_at_promote(entry):
         if entry["kind"] == "PROMOTE":
             raise KeyboardInterrupt
         return append(entry)
 
-    bench.ledger.append = crash_at_promote
+    inputs.ledger.append = crash_at_promote
     with pytest.raises(KeyboardInterrupt):
         turn(validator)
     assert kinds(world) == [("KEEP", 0)]
@@ -124,7 +124,7 @@ def test_a_window_without_a_judged_query_waits_for_one(world, start):
 def stop(world, start, **settings):
     """A world stopped by patience on version 1, and the validator that wrote it."""
     settings = {"validate__patience": 1, "validate__min_versions": 1, "validate__window": 400} | settings
-    validator, bench = start(**settings)
+    validator, inputs = start(**settings)
     world.feed(350)
     world.publish()
     turn(validator)
@@ -134,12 +134,12 @@ def stop(world, start, **settings):
     world.publish()
     turn(validator)
     assert kinds(world)[-1] == ("STOP", 1)
-    return validator, bench
+    return validator, inputs
 
 
 @pytest.mark.parametrize("kind", ["adwin", "page_hinkley"])
 def test_flipped_clicks_after_a_stop_resume_learning(world, start, kind):
-    validator, bench = stop(world, start, validate__drift=kind)
+    validator, inputs = stop(world, start, validate__drift=kind)
     for _ in range(5):
         world.feed(60)
         turn(validator)
@@ -150,7 +150,7 @@ def test_flipped_clicks_after_a_stop_resume_learning(world, start, kind):
         turn(validator)
         turns += 1
         assert turns < 12
-    assert bench.metrics.registry.get_sample_value("tripletd_drift_total") == 1
+    assert inputs.metrics.registry.get_sample_value("tripletd_drift_total") == 1
     resume = next(entry for entry in world.ledger.entries() if entry.kind == "RESUME")
     assert "holdout loss of version 1 rose" in resume.reason
     # Version 0 and the best are judged again on what users do now, and the count of patience starts anew.
@@ -183,10 +183,10 @@ def test_metrics_show_newest_best_and_zero(world, start):
     world.publish()
     world.learn(3000)
     world.publish()
-    validator, bench = start()
+    validator, inputs = start()
     while turn(validator) is not None:
         pass
-    value = bench.metrics.registry.get_sample_value
+    value = inputs.metrics.registry.get_sample_value
     keep = [entry for entry in world.ledger.entries() if entry.kind == "KEEP"][-1].measures
     assert value("tripletd_holdout_decision", {"which": "best"}) == keep["map_full"]
     assert value("tripletd_holdout_decision", {"which": "zero"}) == keep["version_0"]["map_full"]
