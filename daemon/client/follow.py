@@ -82,7 +82,7 @@ def _config(place: Path) -> Config | None:
 
 
 def _settings(versions: VersionStore) -> ServingConfig:
-    """[serving] as the validator has it, by the newest form that it put beside a version; else the
+    """[serving] as the validator has it, by the newest form that it stored with a version; else the
     defaults."""
     from checkpoints.errors import CheckpointError
     from daemon.config.schema import ServingConfig

@@ -72,7 +72,7 @@ class PreparedItems:
 class Items:
     """Objects mapped once, to be searched again and again: made by `Model.items`.
 
-    Their norms are computed anew for each model before it answers, off the path of callers.
+    Their norms are computed for each model before it answers, off the path of callers.
     """
 
     def __init__(self, mapped: Block, ids: Sequence[str]) -> None:
@@ -112,15 +112,15 @@ class Model:
     """
 
     def __init__(
-        self, shelf: VersionSource, fitted: FittedSpaceMap, alias: str, steps: OpenStepLog | None = None
+        self, source: VersionSource, fitted: FittedSpaceMap, alias: str, steps: OpenStepLog | None = None
     ) -> None:
         self._fitted = fitted
         self._lock = threading.Lock()
         self._known: weakref.WeakSet[Items] = weakref.WeakSet()
         verdicts = SeenVerdicts()
         self._keys = KeyModels(verdicts.now, KEYS_HELD)
-        hooks = Hooks(prepare=self._prepare, looked=verdicts.take if shelf.space.keys.slots else None)
-        self._replica = Replica(alias, shelf, hooks=hooks, steps=steps)
+        hooks = Hooks(prepare=self._prepare, on_ledger=verdicts.take if source.space.keys.slots else None)
+        self._replica = Replica(alias, source, hooks=hooks, steps=steps)
         self._replica.start()
 
     def similar(

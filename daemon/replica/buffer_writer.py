@@ -27,7 +27,7 @@ class DoubleBufferWriter:
     """Works on the idle side, flips, and brings the other side up to the same state.
 
     One thread. After a flip the old side owes something: to be left by its readers (always), then to take the
-    same steps or to be copied. `settle` pays that; every piece of work begins with a settled desk.
+    same steps or to be copied. `settle` pays that; every piece of work begins with a settled writer.
     """
 
     def __init__(self, sides: LeftRight[ModelBuffer], algorithm: str, drain_s: float) -> None:
@@ -108,7 +108,7 @@ class DoubleBufferWriter:
                 side.view = replace(side.view, model=model)
 
     def install(self, work: RefineResult) -> ModelId | None:
-        """Give readers a form made anew and what was prepared of it; the model that answers with it.
+        """Give readers a refined form and what was prepared of it; the model that answers with it.
 
         None where it was made of a version that is not served any more.
         """
@@ -152,13 +152,13 @@ class Swapper:
 
     def __init__(
         self,
-        shelf: VersionSource,
+        source: VersionSource,
         hooks: Hooks,
         sides: LeftRight[ModelBuffer],
-        desk: DoubleBufferWriter,
+        writer: DoubleBufferWriter,
         stepping: bool,
     ) -> None:
-        self._shelf, self._hooks, self._sides, self._desk = shelf, hooks, sides, desk
+        self._source, self._hooks, self._sides, self._writer = source, hooks, sides, writer
         self._stepping = stepping
         self._generation = 0
 
@@ -166,13 +166,13 @@ class Swapper:
         """Serve version `number` from now on: its manifest, and the seconds that each phase took.
 
         A replica that steps, and falls back to a version, keeps the form it has and carries it on to that: so
-        it follows again within the time of one reading of its state, and the refiner makes the form. The desk
-        must be settled. Raises Refused, and serves what was served; the idle side is spoilt then.
+        it follows again within the time of one reading of its state, and the refiner makes the form.
+        The writer must be settled. Raises VersionRejected; what was served is served on, the idle side is spoilt.
         """
         seconds: dict[str, float] = {}
-        self._desk.spoil()
+        self._writer.spoil()
         side, active = self._sides.idle, self._sides.active
-        state = _timed(seconds, "load", lambda: load_state(self._shelf, number, side.buffers))
+        state = _timed(seconds, "load", lambda: load_state(self._source, number, side.buffers))
         if active.view is not None:
             time.sleep(min(seconds["load"], REST_S))
         if self._stepping and active.view is not None and active.view.formed > 0:
@@ -180,14 +180,14 @@ class Swapper:
         else:
             self._form(state, side, seconds)
         _timed(seconds, "warm", lambda: self._call("warm", self._hooks.warm, side.view))
-        _timed(seconds, "flip", self._desk.flip_version)
+        _timed(seconds, "flip", self._writer.flip_version)
         return state.manifest, seconds
 
     def _form(self, state: LoadedState, side: ModelBuffer, seconds: dict[str, float]) -> None:
         """A version's own form, and what is prepared of it."""
         self._generation += 1
-        form = _timed(seconds, "form", lambda: load_form(self._shelf, state, side.buffers))
-        view = side.take_version(state, form, self._shelf.space.map_id, self._generation)
+        form = _timed(seconds, "form", lambda: load_form(self._source, state, side.buffers))
+        view = side.take_version(state, form, self._source.space.map_id, self._generation)
         prepared = _timed(seconds, "prepare", lambda: self._call("prepare", self._hooks.prepare, view))
         side.view = replace(view, prepared=prepared)
         if self._stepping:

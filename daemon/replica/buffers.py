@@ -56,7 +56,7 @@ class ModelBuffer:
 
     def follow_from(self, state: LoadedState) -> None:
         """Have the version that this side has taken followed by steps: its form keeps up from now on. Raises
-        Refused.
+        VersionRejected.
         """
         assert self.view is not None
         self._learn_from(state)

@@ -79,8 +79,8 @@ def choose(name: str, seen: StoreListing, served: ServedVersion | None, awaited:
             return Load(number, entry)
         if why:
             break
-        told = f"version {number} is older than {served.number}, and no verdict moved {name} back to it"
-        return Keep(told, number, served.entry)
+        why = f"version {number} is older than {served.number}, and no verdict moved {name} back to it"
+        return Keep(why, number, served.entry)
     return Keep(why or _nothing(name, served), entry=served.entry if served else 0)
 
 
@@ -160,10 +160,10 @@ REASONS = {
     "gap": "segments are missing",
     "chain": "a segment does not hang on the one before",
     "digest": "the replica's own state is not that of a version at its cut",
-    "writer": "another writer goes on from an earlier state",
+    "writer": "another writer continues from an earlier state",
     "break": "the learner left steps out",
     "steps": "steps do not fit the model",
-    "log": "the step log was expired, cut or made anew",
+    "log": "the step log was expired, cut or created again",
     "error": "following failed by a mistake of the program's, which the log tells",
 }
 
@@ -225,7 +225,7 @@ class WriterLine:
         self._cuts[key] = replace(self._cuts[key], digest=digest)
 
     def lose(self, reason: str) -> Lost:
-        """The replica could not do what it was told, or the log could not be read on."""
+        """The replica failed to apply the steps, or the log could not be read further."""
         return self._lose(reason)
 
     def _look_for_the_cut(self, segment: Segment, cut: tuple[int, Cut] | None) -> Meaning:
@@ -288,7 +288,7 @@ class WriterLine:
         return Relabel(base.number, base.records)
 
     def _begins_here(self, cut: Cut) -> bool:
-        """Whether the log goes on behind this cut from the loaded version, whose records it has."""
+        """Whether the log continues after this cut from the loaded version, whose records it has."""
         if cut.origin is not None:
             return (cut.origin.number, cut.origin.writer) == (self._version, self._author)
         return cut.place.writer == self._author

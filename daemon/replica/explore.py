@@ -1,4 +1,4 @@
-"""Versions by number, for looking at them beside the served one: few, loaded when asked for."""
+"""A cache of versions by number, for looking at others than the served one: few, loaded when needed."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class VersionCache:
     kept.
     """
 
-    def __init__(self, shelf: VersionSource, hooks: Hooks = HOOKS, room: int = 2) -> None:
-        self._shelf, self._hooks, self._room = shelf, hooks, room
+    def __init__(self, source: VersionSource, hooks: Hooks = HOOKS, room: int = 2) -> None:
+        self._source, self._hooks, self._room = source, hooks, room
         self._slots: list[_Slot] = []
         self._loading, self._counting = threading.Lock(), threading.Lock()
         self._asked = 0
@@ -83,18 +83,18 @@ class VersionCache:
         slot = self._free()
         slot.number = None
         try:
-            state = load_state(self._shelf, number, slot.side.buffers)
-            form = load_form(self._shelf, state, slot.side.buffers)
+            state = load_state(self._source, number, slot.side.buffers)
+            form = load_form(self._source, state, slot.side.buffers)
         except VersionRejected as refused:
             raise NotServing(f"version {number} cannot be opened: {refused}") from refused
-        view = slot.side.take_version(state, form, self._shelf.space.map_id, 0)
+        view = slot.side.take_version(state, form, self._source.space.map_id, 0)
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
         slot.side.view, slot.number = replace(view, prepared=prepared), number
         return slot
 
     def _free(self) -> _Slot:
         if len(self._slots) < self._room:
-            space, serving = self._shelf.space, self._shelf.serving
+            space, serving = self._source.space, self._source.serving
             self._slots.append(
                 _Slot(ModelBuffer(BufferArrays.of(space, serving), form_updater_of(space, serving)))
             )

@@ -33,13 +33,13 @@ class FormUpdater(Protocol):
         be carried on to."""
 
     def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
-        """Copy what a form holds beside the state to this side's buffers."""
+        """Copy what a form holds besides the state to this side's buffers."""
 
     def exact(self, learner: Learner, number: int) -> ServedForm:
-        """The form of a state, made anew."""
+        """The form of a state, computed from scratch."""
 
     def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
-        """What both sides take of a form made anew; None where theirs are exact already."""
+        """What both sides take of a form computed from scratch; None where theirs are exact already."""
 
 
 class FirstOrderUpdate:
@@ -92,7 +92,7 @@ class RecomputeAlways:
         return self._kind.make(learner, number, self._serving)
 
     def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
-        """Nothing: a form holds nothing beside the state."""
+        """Nothing to copy: a form holds nothing besides the state."""
 
     def exact(self, learner: Learner, number: int) -> ServedForm:
         """As ever."""

@@ -62,7 +62,7 @@ class KeyModels:
 
     A model is known by the bytes of its arrays, so that one which a new version left as it was stays. Behind
     a version, where every step may change a model, it answers as it was for a while. Any thread; one at a
-    time makes a model. made: told how many are held when one was made.
+    time makes a model. made: called with how many are held when one was made.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class KeyModels:
 
 
 class SeenVerdicts:
-    """Taken from the ledger at every look, folded anew only when it has grown. Any thread."""
+    """Taken from the ledger at every look, folded again only when it has grown. Any thread."""
 
     def __init__(self) -> None:
         self._seen: tuple[int, int] = (0, 0)

@@ -164,7 +164,7 @@ class LoadedState:
 
 
 def check_manifest(manifest: Manifest, space: ModelSpace) -> None:
-    """Raise Refused for a version of another space, map or shape."""
+    """Raise VersionRejected for a version of another space, map or shape."""
     number = manifest.number
     if manifest.space != space.space:
         raise VersionRejected(
@@ -179,19 +179,19 @@ def check_manifest(manifest: Manifest, space: ModelSpace) -> None:
         raise VersionRejected("other_shape", f"version {number}: learner {name}, not {space.algorithm}")
     for wanted in space.arrays:
         if wanted not in manifest.arrays:
-            told = f"no array {wanted.name} of {wanted.dtype} {wanted.shape}"
-            raise VersionRejected("other_shape", f"version {number}: {told}")
+            missing = f"no array {wanted.name} of {wanted.dtype} {wanted.shape}"
+            raise VersionRejected("other_shape", f"version {number}: {missing}")
 
 
-def load_state(shelf: VersionSource, number: int, buffers: BufferArrays) -> LoadedState:
+def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> LoadedState:
     """Read version `number` into the buffers and verify every byte; nothing of its size is allocated.
 
-    Raises Refused; the buffers then hold anything.
+    Raises VersionRejected; the buffers then hold anything.
     """
     try:
-        manifest = shelf.versions.manifest(number)
-        check_manifest(manifest, shelf.space)
-        shelf.versions.load(number, lambda spec: buffers.state.get(spec.name))
+        manifest = source.versions.manifest(number)
+        check_manifest(manifest, source.space)
+        source.versions.load(number, lambda spec: buffers.state.get(spec.name))
     except Damaged as error:
         raise VersionRejected(error.kind, f"{error.place}: {error.problem}") from error
     except CheckpointError as error:
@@ -200,24 +200,24 @@ def load_state(shelf: VersionSource, number: int, buffers: BufferArrays) -> Load
         if array.dtype.kind == "f":
             check_finite(array, f"version {number}: {name}")
     try:
-        columns, keys = shelf.space.columns, shelf.space.keys
+        columns, keys = source.space.columns, source.space.keys
         remake = partial(restored, learner_config_of(manifest), columns=columns, keys=keys)
         return LoadedState(manifest, remake(buffers.state), remake)
     except (LearnerError, KeyError, ValueError) as error:
         raise VersionRejected("malformed", f"version {number}: {error}") from error
 
 
-def load_form(shelf: VersionSource, state: LoadedState, buffers: BufferArrays) -> ServedForm:
+def load_form(source: VersionSource, state: LoadedState, buffers: BufferArrays) -> ServedForm:
     """The serving form of a version that was loaded into `buffers`, its matrix in theirs.
 
     Nothing of the size of a matrix is allocated where the form is attached to the version, made with the same
-    settings; else it is computed. Raises Refused; the second buffer then holds anything.
+    settings; else it is computed. Raises VersionRejected; the second buffer then holds anything.
     """
-    number, kind = state.manifest.number, algorithm_of(shelf.space.algorithm, shelf.space.keys).forms
+    number, kind = state.manifest.number, algorithm_of(source.space.algorithm, source.space.keys).forms
     try:
-        form = _kept_form(shelf, state, buffers) if kind.kept else None
+        form = _kept_form(source, state, buffers) if kind.kept else None
         if form is None:
-            form = kind.make(state.learner, number, shelf.serving)
+            form = kind.make(state.learner, number, source.serving)
     except (LearnerError, UserError, ValueError, np.linalg.LinAlgError) as error:
         raise VersionRejected("form", f"version {number}: {error}") from error
     if not isinstance(form, ServingForm) or form.matrix is None or form.matrix is buffers.matrix:
@@ -229,24 +229,24 @@ def load_form(shelf: VersionSource, state: LoadedState, buffers: BufferArrays) -
 
 
 def check_finite(array: NDArray[Any], what: str) -> None:
-    """Raise Refused when the array holds a number that is not finite; without a mask of its size."""
+    """Raise VersionRejected when the array holds a number that is not finite; without a mask of its size."""
     flat = array.reshape(-1)
     for start in range(0, flat.size, CHECKED):
         if not np.isfinite(flat[start : start + CHECKED]).all():
             raise VersionRejected("not_finite", f"{what} has values that are not finite")
 
 
-def _kept_form(shelf: VersionSource, state: LoadedState, buffers: BufferArrays) -> ServedForm | None:
+def _kept_form(source: VersionSource, state: LoadedState, buffers: BufferArrays) -> ServedForm | None:
     """The form attached to the version; None without one made with these settings, and where it is damaged:
-    the version itself is whole, and its form can be made anew.
+    the version itself is whole, and its form can be computed.
     """
-    versions, number = shelf.versions, state.manifest.number
+    versions, number = source.versions, state.manifest.number
     try:
         meta = versions.attached_meta(number, DERIVED)
-        if meta is None or meta.get("settings_digest") != settings_digest(shelf.serving):
+        if meta is None or meta.get("settings_digest") != settings_digest(source.serving):
             return None
         found = versions.attached(number, DERIVED, lambda spec: _form_destination(spec, buffers))
-        kind = algorithm_of(shelf.space.algorithm, shelf.space.keys).forms
+        kind = algorithm_of(source.space.algorithm, source.space.keys).forms
         return None if found is None else kind.read(found[0], state.learner)
     except (CheckpointError, LearnerError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Making the form of a followed state anew, off the path and within a share of a core."""
+"""Computing the form of a followed state again, off the path and within a share of a core."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Refiner:
         self._copy: Learner | None = None
         self._gauge = CarryErrorMeter(hooks.sample)
 
-    def heard(self, queries: Block) -> None:
+    def on_steps(self, queries: Block) -> None:
         """Mapped queries of steps that were just taken: the newest are what the error is measured on."""
         if len(queries):
             self._queries = queries.slice(max(0, len(queries) - SAMPLE_QUERIES), len(queries))
@@ -103,8 +103,8 @@ class Refiner:
                 work = self._work(asked)
                 if work is not None:
                     self._results(work)
-            except Exception:  # whatever it is, the last form goes on answering
-                log.exception("the serving form could not be made anew; the last one is carried on")
+            except Exception:  # whatever it is, the last form still answers
+                log.exception("the serving form could not be computed; the last one is updated further")
             spent = time.thread_time() - spent
             self._stopping.wait(rest(spent, time.monotonic() - began, self._share))
 
@@ -122,22 +122,22 @@ class Refiner:
             self._copy = copied(side.learner, self._spare, side.remake, self._copy)
             carry = side.carry
             queries = self._queries
-            heard = None if queries is None or view.rescored else FoldedSample(queries, view.fold(queries))
-        return self._anew(view, generation, self._copy, carry, heard)
+            sample = None if queries is None or view.rescored else FoldedSample(queries, view.fold(queries))
+        return self._computed(view, generation, self._copy, carry, sample)
 
     def _prepare_only(self, view: View, generation: int) -> RefineResult:
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(view)
         return RefineResult(generation, None, view.formed, prepared, None)
 
-    def _anew(
-        self, view: View, generation: int, learner: Learner, carry: FormUpdater, heard: FoldedSample | None
+    def _computed(
+        self, view: View, generation: int, learner: Learner, carry: FormUpdater, sample: FoldedSample | None
     ) -> RefineResult:
         """The form of the copied state, what is prepared of it, and how far the carried one was from it."""
         began, model = time.thread_time(), view.model
         form = carry.exact(learner, trained_number(model))
         known = view.prepared if view.formed == model.total else None  # only the items have changed
         exact = View(model, view.map_id, form, model.total, known)
-        found = self._gauge.measure(exact, generation, heard)
+        found = self._gauge.measure(exact, generation, sample)
         prepared = None if self._hooks.prepare is None else self._hooks.prepare(exact)
         carried = carry.to_install(form, learner)
         error = None
@@ -148,7 +148,7 @@ class Refiner:
 
 
 class CarryErrorMeter:
-    """Measures the error of a carried form against the one made anew, on a sample that stays the same."""
+    """Measures the error of an updated form against the one computed exactly, on a fixed sample."""
 
     def __init__(self, sample: Callable[[int], Block | None] | None) -> None:
         self._sample = sample
@@ -156,19 +156,19 @@ class CarryErrorMeter:
         self._norms: Float32s | None = None
         self._generation = -1
 
-    def measure(self, exact: View, generation: int, heard: FoldedSample | None) -> CarriedError | None:
+    def measure(self, exact: View, generation: int, sample: FoldedSample | None) -> CarriedError | None:
         """The error, None where the norms at the last form are not known: the first time, after a load, and
         where the sampled items have changed. Remembers the norms of the new form.
         """
         items = None if self._sample is None else self._sample(SAMPLE_ITEMS)
         if items is None:
-            items = self._items if self._items is not None or heard is None else heard.queries
+            items = self._items if self._items is not None or sample is None else sample.queries
         norms = self._norms if self._items is items and self._generation == generation else None
         self._items, self._generation = items, generation
         self._norms = None if items is None else exact.self_scores(items)
-        if items is None or norms is None or heard is None:
+        if items is None or norms is None or sample is None:
             return None
-        return carried_error(heard.folded, norms, exact.search, (heard.queries, items))
+        return carried_error(sample.folded, norms, exact.search, (sample.queries, items))
 
 
 def rest(spent_s: float, elapsed_s: float, share: float) -> float:

@@ -94,24 +94,24 @@ log = structlog.get_logger("tripletd.replica")
 class Follower:
     """Decides by `choose` and `Line`, acts by `Swapper` and `Stepper`; `run` is the body of its thread.
 
-    A model that answers is told to `told`, after the flip; the ledger to `looked`, before what follows of it.
+    `on_flip` is called with a model after the flip to it, `on_ledger` with the ledger before it is acted on.
     """
 
     def __init__(
         self,
         *,
         alias: str,
-        shelf: VersionSource,
+        source: VersionSource,
         look_every_s: float,
-        desk: DoubleBufferWriter,
+        writer: DoubleBufferWriter,
         swapper: Swapper,
         board: StatusTracker,
-        told: OnFlip,
-        looked: Callable[[Sequence[LedgerEntry]], None] | None = None,
+        on_flip: OnFlip,
+        on_ledger: Callable[[Sequence[LedgerEntry]], None] | None = None,
     ) -> None:
-        self._alias, self._shelf, self._look_every_s = alias, shelf, look_every_s
-        self._desk, self._swapper, self._board, self._told = desk, swapper, board, told
-        self._looked = looked
+        self._alias, self._source, self._look_every_s = alias, source, look_every_s
+        self._writer, self._swapper, self._board, self._on_flip = writer, swapper, board, on_flip
+        self._on_ledger = on_ledger
         self._stepper: StepApplier | None = None
         self._refusals = RejectedVersions(alias)
         self._served: ServedVersion | None = None
@@ -134,7 +134,7 @@ class Follower:
             try:
                 self._turn(stop)
             except Exception:
-                log.exception("following failed; what is served goes on answering", alias=self._alias)
+                log.exception("following failed; what is served still answers", alias=self._alias)
                 self._recover()
                 stop.wait(AFTER_BUG_S)
         if self._stepper is not None:
@@ -145,13 +145,13 @@ class Follower:
         entry = 0 if self._served is None else self._served.entry
         self._served = ServedVersion(model.version, entry)
         self._board.served(model, result)
-        self._told(model, result, times)
+        self._on_flip(model, result, times)
 
     def _turn(self, stop: threading.Event) -> None:
         for work in (self._install, self._look, self._step):
-            settled = self._desk.settle()
+            settled = self._writer.settle()
             joined = self._stepper is not None and self._stepper.joined
-            self._board.stands(joined, self._desk.stuck())
+            self._board.stands(joined, self._writer.stuck())
             if not settled:
                 return
             work()
@@ -160,12 +160,12 @@ class Follower:
 
     def _install(self) -> None:
         """Show what the refiner made, unless another version was loaded meanwhile."""
-        if not self._work or self._desk.unshown:
+        if not self._work or self._writer.unshown:
             return
         work = self._work.popleft()
         if work.error is not None:
             self._board.measured(work.error)
-        model = self._desk.install(work)
+        model = self._writer.install(work)
         if model is not None:
             self.shown(model, "refine", NO_TIMES)
 
@@ -175,13 +175,13 @@ class Follower:
             return
         self._look_at = now + self._look_every_s
         try:
-            versions = self._shelf.versions.versions()
-            entries = self._shelf.ledger.entries(report=self._doubt)
+            versions = self._source.versions.versions()
+            entries = self._source.ledger.entries(report=self._doubt)
         except (CheckpointError, OSError) as error:
             self._board.looked(f"the versions cannot be listed: {error}", self._refusals.counts)
             return
-        if self._looked is not None:
-            self._looked(entries)
+        if self._on_ledger is not None:
+            self._on_ledger(entries)
         self._refusals.keep(set(versions))
         decision = self._decide(StoreListing(versions, entries, self._refusals.barred(now)), now)
         if isinstance(decision, Load):
@@ -213,7 +213,7 @@ class Follower:
         self._board.looked(decision.why, self._refusals.counts)
 
     def _load(self, decision: Load, now: float) -> None:
-        unshown = self._desk.unshown
+        unshown = self._writer.unshown
         try:
             manifest, seconds = self._swapper.swap(decision.number)
         except VersionRejected as refused:
@@ -229,7 +229,7 @@ class Follower:
             self._stepper.begin(manifest)
         self._board.served(model, "version", seconds)
         self._board.looked("", self._refusals.counts)
-        self._told(model, "version", NO_TIMES)
+        self._on_flip(model, "version", NO_TIMES)
         log.info("a version is served", alias=self._alias, version=manifest.number, seconds=seconds)
 
     def _step(self) -> None:
@@ -246,7 +246,7 @@ class Follower:
 
     def _recover(self) -> None:
         """After a failure midway nothing is known of the idle side, nor how far the steps were taken."""
-        self._desk.spoil()
+        self._writer.spoil()
         if self._stepper is not None and self._served is not None:
             self._fall_back(replace(self._stepper.abandon(), reload=self._served.number))
 
@@ -270,7 +270,7 @@ class Replica:
     def __init__(
         self,
         alias: str,
-        shelf: VersionSource,
+        source: VersionSource,
         following: FollowSettings = FOLLOWING,
         hooks: Hooks = HOOKS,
         steps: OpenStepLog | None = None,
@@ -279,21 +279,21 @@ class Replica:
             raise ValueError(f"only {LATEST} can be followed step by step, not {alias}")
         self._alias, self._hooks, self._stepping = alias, hooks, steps is not None
         self._board, self._stop = StatusTracker(alias), threading.Event()
-        space, carry = shelf.space, form_updater_of(shelf.space, shelf.serving)
+        space, carry = source.space, form_updater_of(source.space, source.serving)
         self._sides = LeftRight(
-            *(ModelBuffer(BufferArrays.of(space, shelf.serving, self._stepping), carry) for _ in range(2))
+            *(ModelBuffer(BufferArrays.of(space, source.serving, self._stepping), carry) for _ in range(2))
         )
-        desk = DoubleBufferWriter(self._sides, space.algorithm, following.drain_s)
-        swapper = Swapper(shelf, hooks, self._sides, desk, self._stepping)
+        writer = DoubleBufferWriter(self._sides, space.algorithm, following.drain_s)
+        swapper = Swapper(source, hooks, self._sides, writer, self._stepping)
         self._follower = Follower(
             alias=alias,
-            shelf=shelf,
+            source=source,
             look_every_s=following.look_every_s,
-            desk=desk,
+            writer=writer,
             swapper=swapper,
             board=self._board,
-            told=self._tell,
-            looked=hooks.looked,
+            on_flip=self._tell,
+            on_ledger=hooks.on_ledger,
         )
         self._refiner = Refiner(
             sides=self._sides,
@@ -304,7 +304,7 @@ class Replica:
         )
         if steps is not None:
             listener = StepLogReader(alias, steps)
-            self._follower.follow(StepApplier(desk, listener, self._follower.shown, self._refiner.heard))
+            self._follower.follow(StepApplier(writer, listener, self._follower.shown, self._refiner.on_steps))
         self._threads = [_thread(self._follow, "replica", alias), _thread(self._refiner.run, "refine", alias)]
 
     def start(self) -> None:
@@ -322,7 +322,7 @@ class Replica:
             yield view
 
     def prepare_again(self) -> None:
-        """Have `prepare` called anew off the path, since the items have changed; returns at once."""
+        """Have `prepare` called again off the path, since the items have changed; returns at once."""
         self._refiner.ask()
 
     def status(self) -> ReplicaStatus:
@@ -350,7 +350,7 @@ class Replica:
         try:
             self._hooks.flipped(Flip(self._alias, model, result, times))
         except Exception:
-            log.exception("who is told of flips failed", alias=self._alias)
+            log.exception("a hook for flips failed", alias=self._alias)
 
 
 def _thread(body: Callable[[], None], name: str, alias: str) -> threading.Thread:

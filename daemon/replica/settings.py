@@ -66,9 +66,9 @@ class Hooks:
     """What is done for a model off the path of readers, in the replica's own threads.
 
     prepare(view): what `view.prepared` will be (norms of all items), before the flip. warm(view): a dry
-    search before the flip; `view.prepared` is there. flipped(flip): told after it; must be quick. sample(n):
-    at most n mapped items on which the error of carrying a form over is measured, the same ones in every call
-    as far as they are still there; None for none. looked(entries): told the ledger as it was read at each
+    search before the flip; `view.prepared` is there. flipped(flip): called after it; must be quick.
+    sample(n): at most n mapped items on which the error of a form is measured, the same ones in every call
+    as far as they are still there; None for none. on_ledger(entries): called with the ledger as read at each
     look; must be quick. A `view` is valid only during the call. An exception out of
     `prepare` or `warm` refuses the version.
     """
@@ -77,7 +77,7 @@ class Hooks:
     warm: Callable[[View], None] | None = None
     flipped: Callable[[Flip], None] | None = None
     sample: Callable[[int], Block | None] | None = None
-    looked: Callable[[Sequence[LedgerEntry]], None] | None = None
+    on_ledger: Callable[[Sequence[LedgerEntry]], None] | None = None
 
 
 OpenStepLog = Callable[[], Source]

@@ -39,12 +39,16 @@ class _Pending:
 
 
 class StepApplier:
-    """Keeps the served model up with the step log. Used by the one thread that owns the desk."""
+    """Keeps the served model up with the step log. Used by the one thread that owns the writer."""
 
     def __init__(
-        self, desk: DoubleBufferWriter, listener: StepLogReader, told: OnFlip, heard: Callable[[Block], None]
+        self,
+        writer: DoubleBufferWriter,
+        listener: StepLogReader,
+        on_flip: OnFlip,
+        on_steps: Callable[[Block], None],
     ) -> None:
-        self._desk, self._listener, self._told, self._heard = desk, listener, told, heard
+        self._writer, self._listener, self._on_flip, self._on_steps = writer, listener, on_flip, on_steps
         self._version = self._base_records = self._total = 0
         self._watermark: int | None = None
         self._held = self._held_ms = 0  # most records, newest event time of any state that was shown
@@ -75,7 +79,7 @@ class StepApplier:
         self._listener.begin(manifest)
 
     def turn(self, timeout_s: float, now: float) -> Lost | None:
-        """Take what comes within `timeout_s` and show it by one flip. The desk must be settled.
+        """Take what comes within `timeout_s` and show it by one flip. The writer must be settled.
 
         Lost when the log cannot be followed on from here: what was taken whole before is shown.
         """
@@ -104,11 +108,11 @@ class StepApplier:
         try:
             batch, changes = learner_steps(steps), bool(len(steps)) or steps.project
             if changes:
-                self._desk.take(batch)
+                self._writer.take(batch)
         except (LearnerError, ValueError, np.linalg.LinAlgError):
             self._discard()
             return self._listener.lose("steps")
-        self._heard(as_block(steps.query))
+        self._on_steps(as_block(steps.query))
         pending = self._pending
         pending.taken = True
         pending.times.append(self._new_times(steps))
@@ -118,7 +122,7 @@ class StepApplier:
             pending.whole = False
         self._total, self._watermark = steps.last, steps.watermark
         if steps.cut:
-            self._listener.at_cut(self._desk.digest())
+            self._listener.at_cut(self._writer.digest())
         return None
 
     def _show(self) -> None:
@@ -127,16 +131,16 @@ class StepApplier:
             return
         self._pending = _Pending([])
         if pending.taken:
-            self._desk.flip_steps(self.model)
+            self._writer.flip_steps(self.model)
             self._hold()
-            self._told(self.model, "steps", np.concatenate([NO_TIMES, *pending.times]))
+            self._on_flip(self.model, "steps", np.concatenate([NO_TIMES, *pending.times]))
         if pending.relabelled:
-            self._desk.relabel(self.model)
-            self._told(self.model, "relabel", NO_TIMES)
+            self._writer.relabel(self.model)
+            self._on_flip(self.model, "relabel", NO_TIMES)
 
     def _new_times(self, steps: Taken) -> NDArray[np.int64]:
         """Its event times but for those of events that were shown before: after a fall back the log is read
-        again from a version on, and a learner that began anew learns the same events again.
+        again from a version on, and a learner that started over learns the same events again.
         """
         if steps.first >= self._held:
             return steps.timestamps
@@ -148,7 +152,7 @@ class StepApplier:
 
     def _discard(self) -> None:
         """What was taken last is part of a record, or does not fit: nobody sees it."""
-        self._desk.spoil()
+        self._writer.spoil()
         self._pending = _Pending([])
 
     def close(self) -> None:

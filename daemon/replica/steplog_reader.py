@@ -114,7 +114,7 @@ class StepLogReader:
             if meaning is not None:
                 yield meaning
             if self._place != offset + 1:
-                return  # the consumer has begun anew elsewhere
+                return  # the consumer has started over elsewhere
 
     def _look_again(self) -> bool:
         """Where the cut was looked for from the version's time on, look through all there is, once."""

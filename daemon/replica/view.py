@@ -47,7 +47,7 @@ class ModelId:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpace:
-    """What every version served beside an item index must agree with: the objects' space, the frozen map
+    """What every version served over an item index must agree with: the objects' space, the frozen map
     that brought them there, the dimension it gives, the learner, and its arrays.
 
     columns: of each view in the mapped vectors, for learners that look at them. keys: [keys], whether there
@@ -76,7 +76,7 @@ class NotServing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CarryError:
-    """What carrying a form over cost, measured on a sample when the form was made anew.
+    """The error of a form that was updated to first order, measured on a sample when it was computed again.
 
     fold: relative error of folded queries, norms: the largest one of an item's norm, 0 is exact; overlap:
     mean share of the top 10 that stays, 1 is exact. records: applied between the two forms. seconds: of

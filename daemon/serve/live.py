@@ -122,7 +122,7 @@ class Live:
             return
         space, fitted = found
         catalog = build_catalog(self._config, fitted)
-        shelf = VersionSource(self._versions, self._ledger, space, self._config.serving)
+        source = VersionSource(self._versions, self._ledger, space, self._config.serving)
         replicas: dict[str, Replica] = {}
         serve = self._config.serve
         ann = AnnSettings(serve.ann_recall) if serve.ann == "on" else None
@@ -136,13 +136,13 @@ class Live:
             shortlist=serve.shortlist,
             keys=KeySettings(serve.key_models, serve.refine_every, verdicts.now, self._of_keys),
         )
-        looked = verdicts.take if space.keys.slots else None
-        hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, looked)
+        on_ledger = verdicts.take if space.keys.slots else None
+        hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, on_ledger)
         for alias in serve.aliases:
             replicas[alias] = Replica(
-                alias, shelf, self._following(), hooks, step_log_of(self._config, alias)
+                alias, source, self._following(), hooks, step_log_of(self._config, alias)
             )
-        explorer = VersionCache(shelf, Hooks(searcher.prepare))
+        explorer = VersionCache(source, Hooks(searcher.prepare))
         self.opened = OpenedServing(space, fitted, catalog, replicas, searcher, explorer, verdicts)
         catalog.listen(lambda snapshot: self._items_changed())
         catalog.start()
@@ -151,7 +151,7 @@ class Live:
         log.info("opened", space=space.space, dim=space.dim, aliases=list(replicas))
 
     def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
-        """All answers from one model of the alias; Refused 503 while there is none."""
+        """All answers from one model of the alias; QueryError 503 while there is none."""
         if self.opened is None:
             raise QueryError(
                 "not_serving", "there is no version yet", remedy="start `tripletd learn`", status=503

@@ -92,7 +92,7 @@ class KeyChoice:
 class Answers:
     """Answers to several queries by one consistent model, in their order.
 
-    results[i]: at most k hits, descending by score, or the `Refused` of query i alone: one bad question
+    results[i]: at most k hits, descending by score, or the `QueryError` of query i alone: one bad question
     never spoils the others of its batch. formed: records since version 0 at which the form of the scores was
     computed: those of the model where versions are served whole. Where steps are followed it may lie before
     `model.total`, also when the model has just come to be called a version. Then, with b for `formed` and t

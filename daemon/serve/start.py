@@ -38,7 +38,7 @@ log = structlog.get_logger("tripletd.serve")
 
 
 def run(config: Config, load: Callable[[], Config] | None = None) -> int:
-    """Answer until told to stop; the exit code. Raises UserError and the errors of the islands.
+    """Answer until a signal stops it; the exit code. Raises UserError and the errors of the islands.
 
     `load` reads the configuration again, for SIGHUP.
     """

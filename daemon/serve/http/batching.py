@@ -75,7 +75,7 @@ def take_pass(waiting: deque[Job], most: int) -> list[Job]:
 
 
 class Batcher:
-    """Queue and thread. `ask` belongs to the event loop, the rest to whoever owns the server.
+    """Queue and thread. `ask` belongs to the event loop, the rest to the owner of the server.
 
     Args:
         pulse: the thread's sign of life, for a watchdog: a search that never ends is noticed there.
@@ -108,7 +108,7 @@ class Batcher:
             self._thread.join(_JOIN_S)
 
     async def ask(self, alias: str, queries: Sequence[Query]) -> Answers:
-        """Answers to all queries from one model; raises Problem 503 (full, too slow, ending), or Refused."""
+        """Answers to all queries from one model; raises Problem 503 (full, slow, ending), or QueryError."""
         deadline = time.monotonic() + self._limits.answer_s
         job = Job(alias, queries, deadline, asyncio.get_running_loop().create_future())
         self._enqueue(job)
@@ -170,7 +170,7 @@ class Batcher:
             answers = self._searcher.search(jobs[0].alias, queries, partial(self._look, jobs))
         except _NobodyWaits:
             return []
-        except Exception as error:  # noqa: BLE001 - whoever asked is told, and the thread lives on
+        except Exception as error:  # noqa: BLE001 - the client gets it, and the thread lives on
             if len(jobs) == 1:
                 return [(jobs[0], error)]
             return [outcome for job in jobs for outcome in self._answer([job])]

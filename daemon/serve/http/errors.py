@@ -89,9 +89,9 @@ def from_refusal(refused: QueryError, prefix: str = "") -> Problem:
 
 
 def from_failure(error: Exception) -> Problem | None:
-    """What the store, or whoever changes it, raised; None for a bug."""
-    told = as_user_error(error)
-    return None if told is None else from_user_error(told)
+    """A failure of the store, or of a change to it, as a Problem; None for a bug."""
+    known = as_user_error(error)
+    return None if known is None else from_user_error(known)
 
 
 def from_user_error(error: UserError) -> Problem:

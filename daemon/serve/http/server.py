@@ -123,7 +123,7 @@ class LimitedConnection(TimedWriting):
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise ValueError("this is no proxy")
-            return  # `_unsupported_upgrade_warning` begins it anew
+            return  # `_unsupported_upgrade_warning` parses it again
         self._in_body, self._head = True, 0
         self._start_timer(self._limits.body_s + _GRACE_S)
         super().on_headers_complete()

@@ -1,4 +1,4 @@
-"""What people see of objects, from a file beside the catalog: title, text, image, tags."""
+"""What people see of objects, from a file of its own: title, text, image, tags."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from streams.source import OutRecord, RecordBatch
 KNOWN = (*FEATURES, *FIELDS)
 
 Read = Callable[[int], None]
-"""Is told how many bytes of the file have been read."""
+"""Called with how many bytes of the file have been read."""
 
 
 def records_to_put(path: Path, space: SpaceSpec, read: Read) -> Iterator[OutRecord]:

@@ -28,7 +28,7 @@ from streams.ids import IdColumn, Packed, join
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes. part: most of the living in a merged part, which bounds what a merge needs beside the index.
+    """Bytes. part: most of the living in a merged part, which bounds what a merge needs besides the index.
     small: parts up to here are merged whenever there are two. piece: copied between two looks at the stream.
     """
 
@@ -72,10 +72,10 @@ def choose(parts: Sequence[PartSize], sizes: Sizes) -> tuple[int, ...]:
 
 
 class Merge:
-    """One merge under way: reads its source parts, which stay as they are, and writes a new one beside them.
+    """One merge under way: reads its source parts, which stay as they are, and writes a new one.
 
-    Rows that are alive at its start are copied; those that die meanwhile are left to whoever installs the
-    merged part.
+    Rows that are alive at its start are copied; those that die meanwhile are left to the caller
+    that installs the merged part.
     """
 
     def __init__(self, serial: int, parts: Sequence[IndexPart], sizes: Sizes) -> None:

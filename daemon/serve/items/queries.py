@@ -22,7 +22,7 @@ _NOT_FOUND = 404
 def resolve(
     queries: Sequence[Query], snapshot: IndexSnapshot, space: SpaceSpec, fitted: FittedSpaceMap
 ) -> list[Block | QueryError]:
-    """Per query a block of one row, its vector under the map of the snapshot, or a `Refused` of its own.
+    """Per query a block of one row, its vector under the map of the snapshot, or a `QueryError` of its own.
 
     A query by id takes the catalog's vector of that object: 404 `unknown_object` where no living object has
     it. One by features is checked against the space and mapped: 422 with a reason of `streams.poison` as
@@ -80,7 +80,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _block(raw: Any, view: ViewSpec, field: str) -> Block:
-    """One vector as a block of one row; raises Refused unless it is a vector of this view."""
+    """One vector as a block of one row; raises QueryError unless it is a vector of this view."""
     if isinstance(raw, Mapping) != (view.kind == "sparse"):
         wanted = 'sparse: send {"indices": [...], "values": [...]}' if view.kind == "sparse" else "a list"
         raise _refused(poison.WRONG_KIND, f"this view's vectors are {wanted}", field)

@@ -47,7 +47,7 @@ class ItemTopic:
         self.positions: dict[int, int] = {}
         """Next offset per partition."""
         self.noted: Mapping[int, int] = {}
-        """Per partition, the position that was noted by whoever read the topic before."""
+        """Per partition, the position that an earlier reader of the topic noted."""
         self.trouble: str | None = None
         """Why nothing can be read at the moment."""
         self.behind: int | None = None
@@ -55,7 +55,7 @@ class ItemTopic:
         self.caught_up = False
         """Everything that was there when the topic was opened has been handed out, or there is no topic."""
         self.begun_anew = False
-        """This is another topic than before, read from its beginning; whoever acts on it says False again."""
+        """Another topic than before, read from its beginning; the caller that acts on it sets False."""
 
     def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
         """The next records, or None after about `timeout_s`; sooner where nothing can be read."""
@@ -137,7 +137,7 @@ class ItemTopic:
             self.noted = source.committed()
 
     def _from_its_beginning(self, why: str) -> None:
-        log.warning("all records of items are read anew", why=why)
+        log.warning("all records of items are read again", why=why)
         self.begun_anew, self.positions, self.caught_up = True, {}, False
 
     def _look(self, source: Source) -> None:

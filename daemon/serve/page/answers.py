@@ -62,8 +62,8 @@ def answer(request: Request, body: bytes, content_type: str, tag: str | None = N
 
 def json_of(value: Any) -> bytes:
     """`value` as JSON; numbers that JSON cannot carry are a bug."""
-    told = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return told.encode("utf-8", "replace")
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "replace")
 
 
 def answer_json(request: Request, value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:

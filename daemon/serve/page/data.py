@@ -95,7 +95,7 @@ class HistoryReader:
         be listed.
         """
         found = read_all(self._versions, self._ledger, self._manifests)
-        lost = [note for note in found.notes if note not in found.damaged.values()]  # each is told once
+        lost = [note for note in found.notes if note not in found.damaged.values()]  # each is shown once
         self._lost += lost
         if self._last is None or lost or replace(found, notes=[]) != self._last[0]:
             rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)

@@ -68,12 +68,12 @@ def _candidates(columns: Sequence[Packed], wanted: str) -> Iterator[Sequence[int
 def _containing(column: Packed, start: int, stop: int, wanted: bytes) -> Iterator[int]:
     """Rows of a slice in whose bytes the ASCII text begins, any case."""
     offset = int(column.bounds[start])
-    told = column.data[offset : int(column.bounds[stop])].tobytes().lower()
-    at = told.find(wanted)
+    text = column.data[offset : int(column.bounds[stop])].tobytes().lower()
+    at = text.find(wanted)
     while at >= 0:
         row = int(np.searchsorted(column.bounds, offset + at, side="right")) - 1
         yield row
-        at = told.find(wanted, max(at + 1, int(column.bounds[row + 1]) - offset))
+        at = text.find(wanted, max(at + 1, int(column.bounds[row + 1]) - offset))
 
 
 def _is_alive(part: IndexPart, row: int) -> bool:
@@ -81,8 +81,8 @@ def _is_alive(part: IndexPart, row: int) -> bool:
 
 
 def _says(object_id: str, display: Display, wanted: str) -> bool:
-    told = (object_id, display.title or "", display.text or "")
-    return any(wanted in one.casefold() for one in told)
+    shown = (object_id, display.title or "", display.text or "")
+    return any(wanted in one.casefold() for one in shown)
 
 
 MOST_BYTES = 8 << 20

@@ -28,7 +28,7 @@ answer), and for what mostly waits for a look of its own."""
 QUICK_TIMEOUT_S, LOOKS_TIMEOUT_S = 30.0, 130.0
 """Longest waits for both; a look opens two versions, each within a minute."""
 MOST_WAITING = 32
-"""Requests of one kind at once, most of them waiting for a thread; more are told to come again."""
+"""Requests of one kind at once, most of them waiting for a thread; more get 503."""
 INDEX = "index.html"
 _TYPES = {
     ".html": "text/html; charset=utf-8",

@@ -44,9 +44,9 @@ def page_sources(
     config: Config, versions: VersionStore, ledger: Ledger, live: Live, series: Series
 ) -> PageSources:
     """Everything the page shows. Pictures are below the folder of `serve.display`, else of the catalog."""
-    beside = config.serve.display or config.serve.catalog or config.catalog.path
+    listed = config.serve.display or config.serve.catalog or config.catalog.path
     executor, budget = LowPriorityExecutor("tripletd-looking"), TimeBudget()
-    objects = PageObjects(live, ImageFolder(Path(beside).parent) if beside else None, executor)
+    objects = PageObjects(live, ImageFolder(Path(listed).parent) if listed else None, executor)
     explorer = PageExplorer(live, executor, budget)
     return PageSources(
         versions,

@@ -29,7 +29,7 @@ class Rescoring:
     """How the items that a search found for a query are put in order.
 
     queries: mapped, row i is that of query i. features: of the items of each part, None where they were not
-    made. shortlist: how many items are looked for at least, beside those that are left out of an answer.
+    made. shortlist: how many items to look for at least, besides those that are left out of an answer.
     """
 
     form: ServedForm
@@ -87,7 +87,7 @@ def scans_of(queries: Sequence[Query], approximate: bool = False, shortlist: int
     """The scans that answer all queries which do not name what to include; pure.
 
     approximate: how far a scan looks then depends on its room, so only queries that look as far share one:
-    what is found for a query never depends on those beside it. shortlist: least number of items to find.
+    what is found for a query never depends on the others of its batch. shortlist: least items to find.
     """
     together: dict[tuple[frozenset[str], frozenset[str], int], list[int]] = {}
     for place, query in enumerate(queries):

@@ -71,7 +71,7 @@ class KeySearch:
 
     def choose(self, view: View, key: str, snapshot: IndexSnapshot) -> tuple[View | None, KeyChoice]:
         """The key's own model, its norms of this snapshot in `prepared`, and what is said of that; None where
-        version 0 answers. Raises Refused where there is one model for all.
+        version 0 answers. Raises QueryError where there is one model for all.
         """
         if not isinstance(view.form, KeyedForm):
             remedy = "leave key out; keys.slots makes a learner keep one model per key"
@@ -202,7 +202,7 @@ class Searcher:
         return self._preparer.norms(view, self._snapshot())
 
     def warm(self, view: View) -> None:
-        """One dry search, so that the first answer pays for nothing. Raises Refused when the model cannot
+        """One dry search, so that the first answer pays for nothing. Raises QueryError when the model cannot
         answer."""
         vectors = self.sample(1)
         if vectors is not None:
@@ -222,7 +222,7 @@ class Searcher:
     def search(
         self, alias: str, queries: Sequence[Query], between: Callable[[], None] = lambda: None
     ) -> Answers:
-        """All answers from one view of the alias' model. Raises Refused when nothing can be answered.
+        """All answers from one view of the alias' model. Raises QueryError when nothing can be answered.
 
         between: called before each scan of the items; what it raises ends the search.
         """
