@@ -167,7 +167,7 @@ class Swapper:
 
         A replica that steps, and falls back to a version, keeps the form it has and carries it on to that: so
         it follows again within the time of one reading of its state, and the refiner makes the form.
-        The writer must be settled. Raises VersionRejected; what was served is served on, the idle side is spoilt.
+        The writer must be settled. Raises VersionRejected: the active side is as it was, the idle one spoilt.
         """
         seconds: dict[str, float] = {}
         self._writer.spoil()
