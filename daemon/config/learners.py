@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from daemon.config.values import Numbers, Section
+from learners.kernels.kinds import KernelName
 
 if TYPE_CHECKING:
     from learners.caps import CapsConfig
@@ -128,9 +129,7 @@ class OmksMapsKeys(HedgeKeys, PullKeys):
 class KernelKeys(Section):
     """[[learner.kernels]]: a kernel of each view, or of those that are named."""
 
-    kind: Literal["rbf", "cosine", "linear", "polynomial", "intersection"] = Field(
-        description="which kernel of two vectors"
-    )
+    kind: KernelName = Field(description="which kernel of two vectors")
     sigma: float = Field(1.0, ge=1e-3, le=1e3, description="rbf: width, times the mean distance of objects")
     scale: float = Field(1.0, ge=1e-3, le=1e3, description="polynomial: (scale x^T y + shift)^degree")
     shift: float = Field(1.0, ge=0, le=1e3, description="polynomial: see scale")

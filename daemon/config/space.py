@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from daemon.config.values import Section
+from learners.kernels.kinds import MAP_KERNELS, MapKernelName
 
 Scaling: TypeAlias = Literal["identity", "unit", "standardise", "whiten", "tfidf", "shares", "sqrt"]
 
@@ -32,7 +33,7 @@ class KernelMapConfig(Section):
     map: Literal["identity", "unit", "sqrt", "cosine", "rff", "hike", "nystroem"] = Field(
         description="the map whose dot product is, or approximates, the kernel"
     )
-    kernel: Literal["gaussian", "exponential", "intersection"] = Field(
+    kernel: MapKernelName = Field(
         "gaussian", description="rff: gaussian or exponential; nystroem: gaussian or intersection"
     )
     components: int = Field(256, ge=1, description="dimensions of rff; most eigenvectors of nystroem")
@@ -51,9 +52,8 @@ class KernelMapConfig(Section):
         for name in sorted(self.model_fields_set - {"map", *known}):
             keys = ", ".join(known) or "no keys"
             raise ValueError(f'{name} is no key of map "{self.map}", which has {keys}; leave it out')
-        fitting = {"rff": ("gaussian", "exponential"), "nystroem": ("gaussian", "intersection")}
-        if self.kernel not in fitting.get(self.map, (self.kernel,)):
-            raise ValueError(f'map "{self.map}" has the kernels {" and ".join(fitting[self.map])}')
+        if self.kernel not in MAP_KERNELS.get(self.map, (self.kernel,)):
+            raise ValueError(f'map "{self.map}" has the kernels {" and ".join(MAP_KERNELS[self.map])}')
         return self
 
     def options(self) -> dict[str, Any]:

@@ -151,3 +151,37 @@ WITH_FULL_STEP = pytest.mark.parametrize("subject", [one for one in LEARNERS if 
 
 EVERY_INPUT = pytest.mark.parametrize(("subject", "kind"), list(_with_inputs()))
 """Each learner with each kind of rows it takes."""
+
+IMPLEMENTATIONS = (
+    "oasis",
+    "oasis-psd",
+    "oasis-averaged",
+    "dissim",
+    "lego",
+    "soml-tg",
+    "soml-da",
+    "oks-rbf",
+    "oks-oldest",
+    "omks-share",
+    "maps-share",
+    "oasis-tethered",
+    "soml-tg-by-key",
+)
+"""One setting for each code path by which rows, weights and saved arrays are read. What a guard that they
+share refuses does not depend on C, on a kernel or on how kernels are weighed."""
+
+EACH = [one for one in LEARNERS if one.name in IMPLEMENTATIONS]
+
+EACH_IMPLEMENTATION = pytest.mark.parametrize("subject", EACH, ids=str)
+"""Each implementation, in one setting."""
+
+EACH_IMPLEMENTATION_INPUT = pytest.mark.parametrize(
+    ("subject", "kind"), [param for param in _with_inputs() if param.values[0] in EACH]
+)
+"""Each implementation with each kind of rows it takes."""
+
+EVERY_ARITHMETIC_INPUT = pytest.mark.parametrize(
+    ("subject", "kind"),
+    [param for param in _with_inputs() if param.values[0] in EACH or param.values[0] in OF_KERNELS],
+)
+"""Each implementation and each kernel, whose sums over few columns are code of their own."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learners import UPDATED, DenseBlock, SparseBlock
 
 from .examples import block, dense, matrices, rows, spoiled, triplets
-from .learners_under_test import EVERY, EVERY_INPUT
+from .learners_under_test import EACH_IMPLEMENTATION, EACH_IMPLEMENTATION_INPUT, EVERY, EVERY_INPUT
 from .under_test import DIM, UnderTest, bits, saved, without_counters
 
 WEIGHTS = [0.0, 0.5, 1.0, 2.0, -1.0]
@@ -61,7 +61,7 @@ def test_what_was_taken_gives_another_copy_the_same_bits(
     assert copy.similarity(queries, items).tobytes() == learner.similarity(queries, items).tobytes()
 
 
-@EVERY_INPUT
+@EACH_IMPLEMENTATION_INPUT
 def test_what_was_taken_keeps_nothing_of_the_batch(subject: UnderTest, kind: str) -> None:
     batch, learner, copy = triplets(4, 30, DIM, kind), subject.make(), subject.make()
     told = learner.taken(batch, learner.learn_many(batch))
@@ -77,7 +77,7 @@ def overwrite(*parts: DenseBlock | SparseBlock) -> None:
         part.values[...] = 5
 
 
-@EVERY_INPUT
+@EACH_IMPLEMENTATION_INPUT
 def test_no_events_are_no_change(subject: UnderTest, kind: str) -> None:
     learner, none = subject.make(), triplets(0, 0, DIM, kind)
     before = bits(learner)
@@ -100,7 +100,7 @@ def test_scoring_changes_nothing_and_repeats(subject: UnderTest, kind: str) -> N
     assert bits(learner) == before
 
 
-@EVERY_INPUT
+@EACH_IMPLEMENTATION_INPUT
 def test_input_is_neither_changed_nor_kept(subject: UnderTest, kind: str) -> None:
     batch, learner = triplets(1, 40, DIM, kind), subject.make()
     same, weights = subject.make(), np.full(40, 0.5)
@@ -185,7 +185,7 @@ def test_a_weight_of_1_is_no_weight(subject: UnderTest) -> None:
     assert bits(plain) == bits(weighed)
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_warm_up_leaves_nothing_behind(subject: UnderTest) -> None:
     learner = subject.make()
     before = bits(learner)

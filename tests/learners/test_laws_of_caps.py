@@ -14,7 +14,7 @@ from learners.caps import CappedInfo, CapsConfig, StepWindow, learn_capped
 from learners.protocol import Learner
 
 from .examples import spoiled, triplets
-from .learners_under_test import EVERY, EVERY_INPUT, WITH_FULL_STEP
+from .learners_under_test import EACH_IMPLEMENTATION, EACH_IMPLEMENTATION_INPUT, WITH_FULL_STEP
 from .under_test import DIM, UnderTest, bits, saved, without_counters
 
 EVENTS = 60
@@ -47,7 +47,7 @@ def learn(
     ]
 
 
-@EVERY_INPUT
+@EACH_IMPLEMENTATION_INPUT
 @given(seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(1, EVENTS - 1), max_size=6))
 @settings(max_examples=5, deadline=None)
 def test_any_cut_gives_the_same_bits(subject: UnderTest, kind: str, seed: int, cuts: list[int]) -> None:
@@ -61,7 +61,7 @@ def test_any_cut_gives_the_same_bits(subject: UnderTest, kind: str, seed: int, c
     assert first[0].fates.tolist() == np.concatenate([part.fates for part in rest]).tolist()
 
 
-@EVERY_INPUT
+@EACH_IMPLEMENTATION_INPUT
 def test_a_copy_that_takes_what_was_let_in_has_the_same_bits(subject: UnderTest, kind: str) -> None:
     """A replica knows of no caps: it is told the events let in, with the weights they were learned with."""
     learner, copy, plain = subject.make(), subject.make(), subject.make()
@@ -77,7 +77,7 @@ def test_a_copy_that_takes_what_was_let_in_has_the_same_bits(subject: UnderTest,
     assert without_counters(bits(copy)) == without_counters(bits(learner))
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_it_goes_on_from_learner_and_window_as_if_never_stopped(subject: UnderTest) -> None:
     kind, learner, window = subject.inputs[0], subject.make(), StepWindow(CAPS)
     learn(subject, kind, 1, [], learner, window)

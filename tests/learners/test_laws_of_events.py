@@ -11,11 +11,11 @@ from scipy import sparse
 from learners import PASSIVE, REJECTED, BlockError, Reason, SparseBlock, TripletBatch
 
 from .examples import block, malformed, rows, triplets
-from .learners_under_test import EVERY, EVERY_INPUT
+from .learners_under_test import EACH_IMPLEMENTATION, EACH_IMPLEMENTATION_INPUT, EVERY_INPUT
 from .under_test import DIM, UnderTest, bits
 
 
-@EVERY_INPUT
+@EACH_IMPLEMENTATION_INPUT
 def test_malformed_events_change_no_bit_and_the_rest_is_learned(subject: UnderTest, kind: str) -> None:
     cases = malformed(kind, DIM)
     good, learner, clean = triplets(3, len(cases), DIM, kind), subject.make(), subject.make()
@@ -32,7 +32,7 @@ def test_malformed_events_change_no_bit_and_the_rest_is_learned(subject: UnderTe
     assert bits(learner) == bits(clean)
 
 
-@EVERY_INPUT
+@EACH_IMPLEMENTATION_INPUT
 @pytest.mark.parametrize(
     ("weight", "reason"),
     [
@@ -88,7 +88,7 @@ def test_clicked_equal_to_skipped_has_no_direction(subject: UnderTest, kind: str
     assert all(np.isfinite(array).all() for array in learner.state().values())
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_one_row_of_anything_is_one_event(subject: UnderTest) -> None:
     vectors = rows(np.random.default_rng(1), 3, DIM, 1.0)
     given_as = []
@@ -103,7 +103,7 @@ def test_one_row_of_anything_is_one_event(subject: UnderTest) -> None:
         subject.make().learn_one(*(block(vectors, subject.inputs[0]),) * 3)
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_what_does_not_fit_is_refused_and_changes_nothing(subject: UnderTest) -> None:
     kind, learner = subject.inputs[0], subject.make()
     before = bits(learner)
@@ -124,11 +124,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(subject: UnderTest) ->
     assert bits(learner) == before
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 @pytest.mark.parametrize("index", [-1, DIM, 2**31 - 1])
 def test_an_index_outside_is_never_scored(subject: UnderTest, index: int) -> None:
-    if "sparse" not in subject.inputs:
-        return
     one = np.ones(1, np.float32)
     bad = SparseBlock(np.array([0, 1]), np.array([index], np.int32), one, DIM)
     good = block(np.ones((1, DIM), np.float32), "sparse")

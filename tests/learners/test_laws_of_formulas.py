@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from .examples import block as as_kind
 from .examples import matrices, rows, triplets
-from .learners_under_test import EVERY_INPUT
+from .learners_under_test import EVERY_ARITHMETIC_INPUT, EVERY_INPUT
 from .oracle_step import all_scores, run
 from .under_test import DIM, UnderTest, decided
 
@@ -39,7 +39,7 @@ def test_losses_steps_and_scores_are_those_of_the_formulas(
     np.testing.assert_allclose(scores, expected, atol=5e-4 * scale)
 
 
-@EVERY_INPUT
+@EVERY_ARITHMETIC_INPUT
 @pytest.mark.parametrize("more", [0, 1, 2])
 def test_small_dimensions(subject: UnderTest, kind: str, more: int) -> None:
     dim = subject.least_dim + more

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from learners import StateError
 
 from .examples import spoiled, triplets
-from .learners_under_test import EVERY, EVERY_INPUT
+from .learners_under_test import EACH_IMPLEMENTATION, EACH_IMPLEMENTATION_INPUT, EVERY, EVERY_INPUT
 from .under_test import DIM, UnderTest, saved
 
 
@@ -28,7 +28,7 @@ def test_names_shapes_and_types_follow_from_settings_and_dimension(subject: Unde
     assert not any("." in name for name in before)
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_a_state_cannot_be_written_through(subject: UnderTest) -> None:
     learner = subject.make()
     learner.learn_many(triplets(0, 20, DIM, subject.inputs[0]))
@@ -57,7 +57,7 @@ def retyped(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(np.complex64)
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 @pytest.mark.parametrize("spoil", [None, shorter, retyped], ids=["missing", "shape", "type"])
 def test_arrays_that_are_no_state_are_refused_by_name(
     subject: UnderTest, spoil: Callable[[NDArray[Any]], NDArray[Any]] | None
@@ -74,7 +74,7 @@ def test_arrays_that_are_no_state_are_refused_by_name(
                 subject.restored(arrays, copy=copy)
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_values_that_are_not_finite_are_refused_by_name(subject: UnderTest, value: float) -> None:
     learner = subject.make()
@@ -87,7 +87,7 @@ def test_values_that_are_not_finite_are_refused_by_name(subject: UnderTest, valu
                 subject.restored(arrays)
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_arrays_of_another_dimension_are_refused_or_make_another_learner(subject: UnderTest) -> None:
     arrays = saved(subject.make(DIM + 1))
     try:
@@ -97,7 +97,7 @@ def test_arrays_of_another_dimension_are_refused_or_make_another_learner(subject
     assert learner.dim == DIM + 1
 
 
-@EVERY
+@EACH_IMPLEMENTATION
 def test_a_read_only_state_cannot_be_taken_over(subject: UnderTest) -> None:
     """Where a step writes in place; a state whose arrays are all copied anyway may be."""
     learner, other = subject.make(), subject.make()
@@ -116,7 +116,7 @@ def test_a_read_only_state_cannot_be_taken_over(subject: UnderTest) -> None:
     }
 
 
-@EVERY_INPUT
+@EACH_IMPLEMENTATION_INPUT
 def test_memory_does_not_grow_with_the_stream(subject: UnderTest, kind: str) -> None:
     """Less than 60 bytes an event: no array is kept. (The interpreter keeps some of its free objects.)"""
     learner, batch = subject.make(), triplets(0, 50, DIM, kind)
