@@ -4,44 +4,122 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated
 
-from daemon.commands import feedoptions as o
+import typer
+
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, load, write_json
 from daemon.exits import EX_USAGE, UserError
+from streams.feed.options import FORMATS, PAIRS, RULES  # light: without a reader
+
+_TABLE = "Relevance tables"
+_UBI = "OpenSearch UBI"
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE...", help="Click logs: files, gzip files, or - for standard input."),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar="ADDRESS", help="Stream to feed, such as log:clicks.log or kafka://host/topic."
+    ),
+]
+CatalogFile = Annotated[
+    Path | None, typer.Option("--catalog", metavar="FILE", help="Objects random negatives are drawn from.")
+]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", metavar="NAME", help=f"{', '.join(FORMATS)}; else told from the first line."),
+]
+RuleName = Annotated[str | None, typer.Option("--rule", metavar="NAME", help=f"{', '.join(RULES)}.")]
+TripletsPerImpression = Annotated[
+    int | None,
+    typer.Option(
+        "--triplets-per-impression", metavar="N", help="Most shown-list pairs per impression; 0 is no cap."
+    ),
+]
+RandomNegatives = Annotated[
+    int | None,
+    typer.Option("--random-negatives", metavar="N", help="Random objects per click as further negatives."),
+]
+HoldoutShare = Annotated[
+    float | None,
+    typer.Option("--holdout-share", metavar="SHARE", help="Share of queries kept for validation."),
+]
+SourceName = Annotated[
+    str | None, typer.Option("--source-name", metavar="NAME", help="Written into every event as its source.")
+]
+KeyName = Annotated[
+    str | None,
+    typer.Option("--key", metavar="KEY", help="Whose model learns the clicks that name no key of their own."),
+]
+Skip = Annotated[
+    int, typer.Option("--skip", min=0, metavar="N", help="Items an interrupted run has already fed.")
+]
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", metavar="", help="Show where and why something was dropped, and what to do."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Do everything but write.")]
+Triplets = Annotated[
+    int, typer.Option("--triplets", min=1, metavar="N", help="Triplets to sample.", rich_help_panel=_TABLE)
+]
+Pairs = Annotated[
+    str, typer.Option("--pairs", metavar="NAME", help=f"{', '.join(PAIRS)}.", rich_help_panel=_TABLE)
+]
+Theta = Annotated[
+    float,
+    typer.Option("--theta", min=0.0, help="Item relevance at or below is none.", rich_help_panel=_TABLE),
+]
+UbiQuery = Annotated[
+    str,
+    typer.Option("--ubi-query", metavar="FIELD", help="What names the query object.", rich_help_panel=_UBI),
+]
+UbiClicks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ubi-click",
+        metavar="ACTION",
+        help="An action that counts as a click, default click and click_through; may be repeated.",
+        rich_help_panel=_UBI,
+    ),
+]
 
 
 def feed(
     *,
-    sources: o.Sources,
-    to: o.To = None,
+    sources: Sources,
+    to: To = None,
     config: ConfigOption = None,
     set_: SetOption = None,
-    catalog: o.CatalogFile = None,
-    format_: o.Format = None,
-    rule: o.RuleName = None,
-    triplets_per_impression: o.TripletsPerImpression = None,
-    random_negatives: o.RandomNegatives = None,
-    holdout_share: o.HoldoutShare = None,
-    source_name: o.SourceName = None,
-    key: o.KeyName = None,
-    skip: o.Skip = 0,
-    explain: o.Explain = False,
-    dry_run: o.DryRun = False,
+    catalog: CatalogFile = None,
+    format_: Format = None,
+    rule: RuleName = None,
+    triplets_per_impression: TripletsPerImpression = None,
+    random_negatives: RandomNegatives = None,
+    holdout_share: HoldoutShare = None,
+    source_name: SourceName = None,
+    key: KeyName = None,
+    skip: Skip = 0,
+    explain: Explain = False,
+    dry_run: DryRun = False,
     json_: JsonOption = False,
-    triplets: o.Triplets = 100_000,
-    pairs: o.Pairs = "items",
-    theta: o.Theta = 0.0,
-    ubi_query: o.UbiQuery = "user_query",
-    ubi_click: o.UbiClicks = None,
+    triplets: Triplets = 100_000,
+    pairs: Pairs = "items",
+    theta: Theta = 0.0,
+    ubi_query: UbiQuery = "user_query",
+    ubi_click: UbiClicks = None,
 ) -> int:
     """Turn click logs into triplets and feed them into the stream.
 
     A share of the queries goes to the holdout as whole impressions; everything dropped is accounted for.
     """
-    for option, value, known in (("--rule", rule, o.RULES), ("--format", format_, o.FORMATS)):
+    for option, value, known in (("--rule", rule, RULES), ("--format", format_, FORMATS)):
         _one_of(option, value, known)
-    _one_of("--pairs", pairs, o.PAIRS)
+    _one_of("--pairs", pairs, PAIRS)
     _check_key(key)
     typed = {
         "stream.address": to,
@@ -83,7 +161,7 @@ def _check_key(key: str | None) -> None:
         raise UserError(f"--key: {problem.detail}", remedy, EX_USAGE) from None
 
 
-def _one_of(option: str, value: str | None, known: Sequence[str]) -> None:
+def _one_of(option: str, value: str | None, known: Collection[str]) -> None:
     """UserError 64 for a value that is not one of the known, naming the nearest."""
     if value is None or value in known:
         return

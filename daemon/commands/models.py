@@ -1,4 +1,4 @@
-"""`tripletd models`: list and show, and the place of the verbs that live in files of their own."""
+"""`tripletd models`: list, show and kernels; the other verbs are in models_change.py and models_diff.py."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import modelkernels, modelkeys
-from daemon.commands import models_change as modelderive
-from daemon.commands import models_change as modelmoves
-from daemon.commands import models_diff as modeldiff
+from daemon.commands import models_change, models_diff
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
-from daemon.exits import EX_OK
-from daemon.text import ago, measure, size
+from daemon.exits import EX_OK, EX_USAGE, UserError
+from daemon.text import ago, measure, safe, size
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from checkpoints import Manifest
-    from daemon.look.overview import VersionRow
+    from checkpoints import LedgerEntry, Manifest, VersionStore
+    from daemon.look.overview import KeyRow, VersionRow
+    from daemon.validate.kernels import KernelRow
 
 app = typer.Typer(help="Look at the versions, and say which are served.", no_args_is_help=True)
 _SHOWN = ("map_full", "p10_full", "balanced_hop", "map_shown", "clicked_vs_random")
@@ -28,6 +26,10 @@ _SHOWN = ("map_full", "p10_full", "balanced_hop", "map_shown", "clicked_vs_rando
 KNOWN_IDS = "dedupe.ids"
 _ALWAYS = ("version", "events", "names")
 _JUDGED = ("events", "impressions", "decision_measure", "guarded")
+
+
+MOST_KEYS = 20
+"""Keys in the table of a version; all of them with --json, one with --key."""
 
 
 @app.command("list")
@@ -73,7 +75,7 @@ def show(
     number = number_of(name, numbers, entries)
     manifest = store.manifest(number)
     row = version_rows([manifest], entries, max(numbers))[0]
-    keys = modelkeys.keys_of_version(store, number, entries, key)
+    keys = keys_of_version(store, number, entries, key)
     if json:
         told = asdict(manifest) | {"aliases": row.aliases, "measures": dict(row.measures)}
         write_json(told if keys is None else told | {"keys": [asdict(one) for one in keys]})
@@ -81,19 +83,56 @@ def show(
     if key is None:
         _print_one(manifest, row)
     if keys is not None:
-        modelkeys.print_keys(keys)
+        print_keys(keys)
     return EX_OK
 
 
-app.command("diff")(modeldiff.diff)
-app.command("kernels")(modelkernels.kernels)
-app.command("promote")(modelmoves.promote)
-app.command("rollback")(modelmoves.rollback)
-app.command("pin")(modelmoves.pin)
-app.command("unpin")(modelmoves.unpin)
-app.command("gc")(modelmoves.gc)
-app.command("average")(modelderive.average)
-app.command("export")(modelderive.export)
+@app.command("kernels")
+def kernels(
+    name: Annotated[
+        str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
+    ] = "best",
+    *,
+    queries: Annotated[int, typer.Option(min=1, max=100_000, help="Most judged queries.")] = 200,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """The kernels of a version: their weights, each one's own mAP, and the weights exp(mAP) of OMKS-W."""
+    from daemon.look.overview import read_entries
+    from daemon.models.decide import number_of
+    from daemon.validate.kernels import judge_kernels
+    from daemon.versions.storage import open_for_reading
+
+    settings = load(config, set_)
+    versions, ledger = open_for_reading(settings)
+    entries, notes = read_entries(ledger)
+    number = number_of(name, versions.versions(), entries)
+    rows = judge_kernels(versions, number, settings, queries)
+    if json:
+        write_json({"version": number, "kernels": [asdict(row) for row in rows]})
+        return EX_OK
+    write_notes(notes)
+    out = console()
+    out.print(_kernel_table(rows))
+    weights = [round(row.weight, 4) for row in rows if row.weight is not None]
+    if len(weights) == len(rows):
+        out.print(f'OMKS-W: learner.combine = "given", learner.weights = {weights}', soft_wrap=True)
+    else:
+        out.print("no judgments (validate.judgments): each one's mAP is not known")
+    return EX_OK
+
+
+def _kernel_table(rows: Sequence[KernelRow]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("kernel", no_wrap=True)
+    for title in ("weight", "mAP alone", "exp(mAP)"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(row.name, measure(row.theta), measure(row.map), measure(row.weight))
+    return table
 
 
 def _print_list(rows: list[VersionRow]) -> None:
@@ -232,3 +271,64 @@ def _value(value: Any) -> str:
         told = (f"({_pairs(one)})" if isinstance(one, Mapping) else _value(one) for one in value)
         return " ".join(told) or "[]"
     return str(value)
+
+
+def keys_of_version(
+    store: VersionStore, number: int, entries: Sequence[LedgerEntry], key: str | None
+) -> list[KeyRow] | None:
+    """A version's keys with the verdicts in force for it, the one asked for alone; None where there is one
+    model for all. UserError for a key that it does not know.
+    """
+    from daemon.look.overview import key_rows, read_events
+    from daemon.versions.key_verdicts import KeyVerdicts
+
+    events = read_events(store, number)
+    if events is None:
+        if key is not None:
+            raise UserError(
+                f"version {number} has one model for all", "leave --key out (see keys.slots)", EX_USAGE
+            )
+        return None
+    rows = key_rows(events, KeyVerdicts.of(entries).at(number))
+    if key is None:
+        return rows
+    found = [row for row in rows if row.key == key]
+    if not found:
+        raise UserError(
+            f"version {number} has no model of the key {key!r}, so version 0 answers it",
+            f"`tripletd models show {number} --json` lists its {len(events):,} keys",
+            EX_USAGE,
+        )
+    return found
+
+
+def print_keys(rows: Sequence[KeyRow]) -> None:
+    """A table of the keys with most events."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("key", no_wrap=True)
+    for title in ("events", "judged on", "decision", "version 0"):
+        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
+    table.add_column("verdict")
+    for row in rows[:MOST_KEYS]:
+        told = f"{row.verdict}: {row.why}" if row.why else row.verdict or "not judged"
+        lists = "-" if row.impressions is None else f"{row.impressions:,}"
+        key = Text(safe(row.key))
+        table.add_row(
+            key, f"{row.events:,}", lists, measure(row.decision), measure(row.version_0), Text(told)
+        )
+    console().print(table if rows else "no key has a model yet")
+    if len(rows) > MOST_KEYS:
+        console().print(f"and {len(rows) - MOST_KEYS:,} more (--json)")
+
+
+app.command("diff")(models_diff.diff)
+app.command("promote")(models_change.promote)
+app.command("rollback")(models_change.rollback)
+app.command("pin")(models_change.pin)
+app.command("unpin")(models_change.unpin)
+app.command("gc")(models_change.gc)
+app.command("average")(models_change.average)
+app.command("export")(models_change.export)

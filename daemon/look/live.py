@@ -26,9 +26,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from daemon.telemetry.server import FRESHNESS, REQUESTS
 from daemon.text import span
 
+FRESHNESS = "tripletd_event_to_served_seconds"
+REQUESTS = "tripletd_http_seconds"
+"""The histograms whose quantiles are shown: /status has their buckets."""
 _TIMEOUT_S = 0.5
 
 

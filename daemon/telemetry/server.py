@@ -18,6 +18,7 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
+from daemon.look.live import FRESHNESS, REQUESTS
 
 
 def _nobody() -> str | None:
@@ -60,9 +61,6 @@ class Health:
         return self.startup() or self.liveness() or self._unready
 
 
-FRESHNESS = "tripletd_event_to_served_seconds"
-REQUESTS = "tripletd_http_seconds"
-"""The histograms whose quantiles are shown."""
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 PAGES = ("/metrics", "/status", "/livez", "/readyz", "/startupz")

@@ -7,19 +7,17 @@ from pathlib import Path
 import pytest
 
 from daemon.cli import main
-from daemon.commands import feedoptions
 from daemon.exits import EX_UNAVAILABLE, EX_USAGE
 from daemon.feed import feeding
 from streams.address import Address
 from streams.errors import TopicMissing
-from streams.feed.formats import FORMATS
-from streams.feed.options import PAIRS, RULES
+from streams.feed.options import FORMATS, PAIRS, RULES
 
 
-def test_the_choices_offered_are_those_there_are() -> None:
-    assert set(feedoptions.RULES) == set(RULES)
-    assert set(feedoptions.FORMATS) == set(FORMATS)
-    assert set(feedoptions.PAIRS) == set(PAIRS)
+def test_the_choices_offered_are_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, known in (("--rule", RULES), ("--format", FORMATS), ("--pairs", PAIRS)):
+        assert main(["feed", "clicks.jsonl", option, "bogus"]) == EX_USAGE
+        assert f"use one of {', '.join(known)}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("lacking", ["clicks", "clicks.holdout"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.commands.modelkeys import print_keys
+from daemon.commands.models import print_keys
 from daemon.look.overview import KeyRow
 from daemon.text import moment, number_runs, size, span
 
