@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from checkpoints import Damaged, Manifest, Version, VersionMeta, VersionStore
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog
-from daemon.versions.algorithms import ALGORITHMS
+from daemon.versions.algorithms import ALGORITHMS, those_that
 from daemon.versions.contents import average_entry, learner_arrays
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import learner_of
@@ -72,7 +72,8 @@ def average(sources: Sequence[AverageSource], weights: Sequence[float], into: Pa
     except LearnerError as error:
         raise UserError(
             f"these versions cannot be averaged: {error}",
-            "averaged are versions of oasis, dissim-oasis and lego, with weights >= 0, one of them above 0",
+            f"averaged are versions of {those_that(lambda one: one.averages)}, with weights >= 0, one "
+            "of them above 0",
             EX_DATAERR,
         ) from error
     return _write_average(first, mean, [version.manifest for version in loaded], weights, into)
@@ -214,7 +215,7 @@ def _factor(version: Version, name: str) -> NDArray[np.float32]:
         if W is None or W.ndim != 2:
             raise UserError(
                 f"version {version.manifest.number} is of {name}, which has no matrix to factor",
-                "export versions of oasis, oasis-averaged, dissim-oasis or lego",
+                f"export versions of one of {those_that(lambda one: one.factors)}",
                 EX_USAGE,
             )
         return factor(W)

@@ -78,6 +78,16 @@ class Algorithm:
     form_bytes: Callable[[Any, Columns, int, int], int] | None = None
     full_step: Callable[[Any], float] | None = None
 
+    @property
+    def averages(self) -> bool:
+        """Whether versions of several learners can be averaged: the state is one matrix W."""
+        return self.followed == ("W",)
+
+    @property
+    def factors(self) -> bool:
+        """Whether a version has a matrix W to be factored and exported."""
+        return isinstance(self.forms, MatrixForms)
+
 
 KEYS = "keys"
 """Their name among the learner's settings in a manifest, which has none where there is one model."""
@@ -294,6 +304,11 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "oks": _over_supports(oks_settings),
     "omks": _over_supports(omks_settings),
 }
+
+
+def those_that(can: Callable[[Algorithm], bool]) -> str:
+    """The names of the learners that can do something, for people: "oasis, lego"."""
+    return ", ".join(name for name, one in ALGORITHMS.items() if can(one))
 
 
 def learner_config_of(manifest: Manifest) -> LearnerConfig:

@@ -9,7 +9,7 @@ import pytest
 
 from daemon.config.learners import LEARNERS
 from daemon.config.schema import ServingConfig
-from daemon.versions.algorithms import ALGORITHMS, untrained
+from daemon.versions.algorithms import ALGORITHMS, those_that, untrained
 from learners import Learner
 from learners.averaged import Averaged
 from learners.forms.quadratic import FoldingForm, by_distance, folds
@@ -105,3 +105,8 @@ def test_distances_raw_and_as_the_cosine_of_the_same_matrix(algorithm: str) -> N
     normalised = served(learner, algorithm, power=1.0, psd="full")
     assert not by_distance(normalised)
     np.testing.assert_allclose(matrix(raw) / 2, matrix(normalised), atol=1e-5)
+
+
+def test_the_table_says_which_learners_are_averaged_and_exported():
+    assert those_that(lambda one: one.averages) == "oasis, dissim-oasis, lego"
+    assert those_that(lambda one: one.factors) == "oasis, oasis-averaged, dissim-oasis, lego"
