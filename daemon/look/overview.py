@@ -22,10 +22,8 @@ from checkpoints import (
 from checkpoints.encoding import fresh
 from checkpoints.errors import Damaged
 from checkpoints.manifest import ArraySpec
-from daemon.versions.algorithms import keys_of
 from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted
 from daemon.versions.key_verdicts import KeyVerdict
-from learners.keyed import KEY_ARRAYS
 
 _OUTCOMES = (*APPLIED, REJECTED)
 _DEAD = (POISON, REJECTED)
@@ -207,6 +205,8 @@ def read_events(versions: VersionStore, number: int) -> dict[str, int] | None:
     """How many events each key of a version had; None where there is one model for all. The whole version is
     verified, and nothing of the models is kept. Raises Damaged.
     """
+    from daemon.versions.algorithms import keys_of  # brings numba in, which `status` does without
+
     if not keys_of(versions.manifest(number)).slots:
         return None
     arrays = versions.load(number, _names_alone).arrays
@@ -216,6 +216,8 @@ def read_events(versions: VersionStore, number: int) -> dict[str, int] | None:
 
 
 def _names_alone(spec: ArraySpec) -> np.ndarray | None:
+    from learners.keyed import KEY_ARRAYS
+
     return fresh(spec) if spec.name in KEY_ARRAYS else None
 
 
