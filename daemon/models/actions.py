@@ -112,7 +112,7 @@ def _reference(versions: VersionStore, manifest: Manifest, served: int | None) -
 
 
 def _same_space(manifest: Manifest, served: Manifest, field: str) -> None:
-    """Raise Refused naming what differs: the items of whoever serves are mapped for the other one."""
+    """Raise MoveRefused naming what differs: a server has mapped its items for the other one."""
     pairs = (
         ("space", manifest.space, served.space),
         ("map", manifest.map.get("id"), served.map.get("id")),
@@ -149,7 +149,7 @@ class AliasMove:
 
     kind: PROMOTE or ROLLBACK. before: the version it meant until then, after: the one from now on, None:
     none of its own (the name is taken away; `stable` then means `best`). entry: what was written, None on a
-    dry run. notes: what the caller should tell beside, one line each.
+    dry run. notes: what else the caller should say, one line each.
     """
 
     kind: str
@@ -282,7 +282,7 @@ def _moved(move: Move, by: str, reason: str, entry: LedgerEntry | None) -> Alias
 
 
 RESUMED = 2
-"""Newest versions that load and are kept: what a learner goes on from, and what it falls back to."""
+"""Newest versions that load and are kept: what a learner continues from, and what it falls back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +300,7 @@ class GcResult:
 def gc(versions: VersionStore, ledger: Ledger, keep: int, *, dry_run: bool = False) -> GcResult:
     """Delete the versions that no rule keeps, oldest first; each leaves its manifest as a line of history.
 
-    Kept: version 0, the newest `keep` (at least two), the newest two that load (a learner goes on from
+    Kept: version 0, the newest `keep` (at least two), the newest two that load (a learner continues from
     them), what aliases point at, and one step back of those that people move. Aliases are read again before
     each deletion. A server or replica that has a deleted version loaded is not affected: it holds its own
     copy, and a new one loads what its alias means, which is never deleted.

@@ -111,7 +111,7 @@ def diff_of(
 ) -> Diff:
     """The same of two W that are at hand, float32 [d, d] and left as they are, and of queries already asked.
 
-    fitted: the map of both. skipped: what is left out beside what the size of W leaves out.
+    fitted: the map of both. skipped: what else is left out, besides what the size of W leaves out.
     """
     old, new = matrices
     if old is None or new is None:

@@ -194,7 +194,7 @@ def _take_away(wish: MoveRequest, seen: StoreSnapshot, last: LedgerEntry | None)
 
 
 def _notes(now: Meaning, after: int, seen: StoreSnapshot) -> tuple[str, ...]:
-    """What the one who moves should know beside: doubts that end with this, and the validator's refusal."""
+    """What else the caller should know: doubts that end with this move, and the validator's refusal."""
     judged = [entry for entry in seen.entries if entry.kind == "KEEP" and entry.version == after]
     refused = (
         [f"version {after}: {judged[-1].reason}"] if judged and judged[-1].measures.get("refused") else []

@@ -59,7 +59,7 @@ def average(sources: Sequence[AverageSource], weights: Sequence[float], into: Pa
     """Write version 0 of the first source, and version 1: the weighted mean of all, to an empty folder.
 
     Version 1 stands at the first source's position of its stream, where a learner would go on; counters are
-    added up, event ids and caps begin anew. Memory: the W of every source and one more. Raises UserError for
+    added up, event ids and caps start empty. Memory: the W of every source and one more. Raises UserError for
     versions that do not load, whose learner, settings, space or map differ, or whose learner has more than a
     matrix; and where the folder holds anything.
     """
@@ -143,7 +143,7 @@ EMBED_FORMAT = "tripletd embedding 1"
 
 @dataclass(frozen=True, slots=True)
 class FactorDescription:
-    """What lies beside an exported array, as JSON with the ending `.json`.
+    """The description of an exported array, as JSON with the ending `.json`.
 
     rank, dim: A is [rank, dim]. similarity: `inner_product` of two embeddings, or `squared_distance`, whose
     opposite it is. version, state_hash, space, map, learner: what it was made of.
@@ -163,7 +163,7 @@ class FactorDescription:
 def export_factor(
     versions: VersionStore, number: int, path: Path
 ) -> tuple[FactorDescription, NDArray[np.float32]]:
-    """Write A of a version to `path`, npy float32 [rank, dim] in C order, and its description beside it.
+    """Write A of a version to `path`, npy float32 [rank, dim] in C order, and its description next to it.
 
     Raises UserError for a version that does not load, a learner without a matrix, more dimensions than are
     decomposed whole, and a file that is there already.

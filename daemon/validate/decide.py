@@ -308,7 +308,7 @@ def outstanding(history: JudgedHistory, rule: StopRule) -> tuple[Verdict, ...]:
     """PROMOTE and STOP verdicts that follow from the history and are not in the ledger yet.
 
     Asked after every judgement and once at start-up: a crash between two ledger entries is completed then.
-    Nothing follows before the baseline is judged: after a RESUME the best version is not given up unheard.
+    Nothing follows before the baseline is judged: a RESUME has the best version judged again first.
     """
     if history.stopped or not history.baseline <= history.seen:
         return ()

@@ -91,7 +91,7 @@ LossesOf: TypeAlias = Callable[[Sequence[Impression]], Float]
 
 
 class DriftWatch:
-    """One detector, made anew when another version becomes best or a STOP is given.
+    """One detector, replaced when another version becomes best or a STOP is given.
 
     It is primed with what the window held before, at a STOP with what it held when the STOP was given:
     after a restart the impressions since then are taken again, so that a restart hides no drift.

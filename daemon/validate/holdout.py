@@ -154,7 +154,7 @@ class Holdout:
 
         `give_up(seconds, error)` waits while the holdout or its dead-letter topic is unavailable; True ends
         the attempt, and what was not taken in is read again later. When retention overtook the position,
-        reading goes on from what is left.
+        reading continues from what is left.
         """
         try:
             batch = self._poll(timeout_s)

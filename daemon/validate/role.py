@@ -31,7 +31,7 @@ log = structlog.get_logger("tripletd.validate")
 
 
 def learner_is_running() -> bool:
-    """Whether the learner started beside this validator has not finished: its starter holds stdin open."""
+    """Whether the learner started with this validator has not finished: its starter holds stdin open."""
     try:
         return not select.select([sys.stdin], [], [], 0.0)[0]
     except (OSError, ValueError, TypeError):  # no stdin at all

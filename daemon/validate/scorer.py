@@ -114,7 +114,7 @@ class PairScores:
         return found
 
     def ready(self, block: Block, rows: NDArray[np.int32]) -> Float32s:
-        """Queries with their features beside them, float32 [n, d + F]."""
+        """Queries, each followed by its features, float32 [n, d + F]."""
         return np.hstack([dense_rows(block), self.features(block, rows)])
 
     def scores(self, queries: Float32s, items: Block, features: Float32s) -> Float32s:

@@ -54,8 +54,8 @@ class Algorithm:
     settings: (keys of [learner], columns of the views) -> the learner's own settings; raises ConfigError.
     make: (settings, dim, sample) -> the learner before any event. sample: mapped objects of the warm-up, of
     which it may learn scales and landmarks; None unless `needs_sample`.
-    restore: (arrays, settings) -> the learner that goes on from a version's arrays, taking them over where it
-    can; raises StateError.
+    restore: (arrays, settings) -> a learner that continues from a version's arrays, taking them over where
+    it can; raises StateError.
     forms: what versions are served as.
     state_bytes: (keys of [learner], columns of the views, dim) -> the memory that the learner takes; raises
     ConfigError.
@@ -92,7 +92,7 @@ class Algorithm:
 KEYS = "keys"
 """Their name among the learner's settings in a manifest, which has none where there is one model."""
 SLOT_BYTES = 1024
-"""What a slot takes beside its model's arrays: a line in the directory, and the objects of a learner."""
+"""What a slot takes besides its model's arrays: a line in the directory, and the objects of a learner."""
 ONE_MODEL = KeysConfig.model_validate({})
 """One model for all events."""
 
@@ -374,7 +374,7 @@ def restored(
     columns: Columns = NO_VIEWS,
     keys: KeysConfig = ONE_MODEL,
 ) -> Learner:
-    """The learner that goes on from a version's arrays, taking them over where it can. Raises StateError."""
+    """A learner continued from a version's arrays, taking them over where it can. Raises StateError."""
     algorithm = algorithm_of(config.algorithm, keys)
     return algorithm.restore(arrays, algorithm.settings(config, columns))
 

@@ -36,7 +36,7 @@ def learner_bytes(config: Config) -> int:
 
 
 def form_bytes(config: Config, items: int = 0) -> int:
-    """Memory of a version's form beside the learner's state, with what it keeps of so many items."""
+    """Memory of a version's form besides the learner's state, with what it keeps of so many items."""
     algorithm = algorithm_of(config.learner.algorithm, config.keys)
     kind, dim = algorithm.forms, mapped_dim(config)
     if algorithm.form_bytes is not None and config.serving.psd != "off":
