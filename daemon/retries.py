@@ -40,7 +40,7 @@ class RetryingSink:
     as many may be in the topic twice, with the same event or impression id.
 
     Args:
-        sink: where to write; closed by whoever opened it.
+        sink: where to write; closed by its owner.
         wait: waits for some seconds; raises to give up at once.
         clock: monotonic, in seconds.
         report: called once per absence with a line that says what is waited for.

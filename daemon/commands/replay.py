@@ -80,7 +80,7 @@ def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify:
     with closing(open_source(config.stream.to_address())) as source, threadpool_limits(limits=1):
         refuse_other_stream(versions.manifest(to), asdict(source.identity()), source.bounds())
         with _progress() as told:
-            return recompute(versions, source, catalog, from_, to, verify=verify, told=told)
+            return recompute(versions, source, catalog, from_, to, verify=verify, on_progress=told)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from streams.event import SpaceSpec, ViewSpec
 from streams.source import Source, TopicIdentity
 
 CHECK_SECONDS = 5.0
-TURNS = 3  # polls per partition before those that were heard of are left out
+TURNS = 3  # polls per partition before the partitions that have answered are left out
 PACKAGES = ("tripletd", "numpy", "scipy", "numba", "llvmlite", "scikit-learn")
 
 Bounds = dict[int, tuple[int, int]]
@@ -58,7 +58,7 @@ def learner_settings(config: Config) -> dict[str, Any]:
 
 
 def _view(settings: dict[str, Any]) -> dict[str, Any]:
-    """A view's settings; one without kernels is told as before there were any."""
+    """A view's settings; one without kernels reads as it did before kernels existed."""
     return {name: value for name, value in settings.items() if name != "kernels" or value}
 
 
@@ -123,13 +123,13 @@ class Description:
 
 
 ACCEPT_LOG = (
-    "restore the log, or set checkpoints.path to an empty folder; or go on here with --accept-log and a "
+    "restore the log, or set checkpoints.path to an empty folder; or continue here with --accept-log and a "
     "--start other than checkpoint (recorded in the schedule)"
 )
 
 
 class OtherLog(UserError):
-    """The log is not, or no longer, the one that was learned from. `--accept-log` goes on all the same."""
+    """The log is not, or no longer, the one that was learned from. `--accept-log` continues all the same."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ACCEPT_LOG, EX_DATAERR)
@@ -173,8 +173,9 @@ def differences(manifest: Manifest, expected: Expected) -> list[str]:
 
 
 def other_caps(manifest: Manifest, expected: Expected) -> Entry | None:
-    """The control entry where other caps are to hold than the version was learned under: no refusal, since
-    caps are set while somebody is at it.
+    """The control entry where other caps hold from now on than the version was learned under, else None.
+
+    No refusal: caps are changed on purpose, often in the middle of an attack.
     """
     now = caps_in(expected.learner_config)
     return None if now == caps_of(manifest) else caps(asdict(now))
@@ -198,9 +199,9 @@ def refuse_other_settings(manifest: Manifest, expected: Expected) -> None:
 def refuse_other_stream(
     manifest: Manifest, stream: Mapping[str, Any], bounds: Mapping[int, tuple[int, int]]
 ) -> None:
-    """Raise OtherLog when the version learned from another log or topic, or the topic was made anew.
+    """Raise OtherLog when the version learned from another log or topic, or the topic was re-created.
 
-    `stream`: this log's identity as a manifest has it; `bounds`: what it holds, told beside the position.
+    `stream`: this log's identity as a manifest has it; `bounds`: what it holds, named in the message.
     """
     lines = _differing("stream", manifest.stream, stream)
     if not lines:
@@ -243,20 +244,20 @@ def refuse_altered_record(manifest: Manifest, partition: int, found: str | None)
     raise OtherLog(
         f"version {manifest.number}: partition {partition} holds {now} at offset "
         f"{position.next_offset - 1:,}, where the last one was learned (sha256 {learned}): records were lost "
-        "and written anew (an unclean election), or the log was recreated, altered or compacted"
+        "and written again (an unclean election), or the log was recreated, altered or compacted"
     )
 
 
 def refuse_to_jump(manifest: Manifest, start: str, offsets: Mapping[int, int]) -> None:
     """Raise UserError (usage): another start than the version's position repeats or skips records."""
-    told = [
+    moves = [
         f"partition {p}: {'repeat' if move < 0 else 'skip'} {abs(move):,} records"
         for p, offset in sorted(offsets.items())
         if (move := offset - manifest.positions[p].next_offset)
     ]
     raise UserError(
-        f"--start {start} leaves the position of version {manifest.number}: it would " + "; ".join(told),
-        "leave out --start to go on where the version stands, or add --jump (recorded in the schedule)",
+        f"--start {start} leaves the position of version {manifest.number}: it would " + "; ".join(moves),
+        "leave out --start to continue where the version stands, or add --jump (recorded in the schedule)",
         EX_USAGE,
     )
 
@@ -276,8 +277,8 @@ def find_gaps(
         )
         raise UserError(
             f"records were dropped from the log before they were learned: {named}",
-            "to go on without them, run once `tripletd learn --accept-gap --exit-when-caught-up` (recorded "
-            "in the schedule), then start again as before; lengthen stream.retention",
+            "to continue without them, run once `tripletd learn --accept-gap --exit-when-caught-up` "
+            "(recorded in the schedule), then start again as before; lengthen stream.retention",
             EX_DATAERR,
         )
     return gaps

@@ -22,7 +22,7 @@ from daemon.versions.contents import POISON, REJECTED, counted, records_of
 class PoisonGate:
     """The share of dead letters among the newest `window` records, and whether it is above `share`.
 
-    Records before `forgive`'s positions do not count: somebody has looked at those and said to go on.
+    Records before `forgive`'s positions do not count: somebody has looked at them and resumed learning.
     """
 
     def __init__(self, share: float, window: int) -> None:
@@ -39,13 +39,13 @@ class PoisonGate:
         return self._dead / self._records if self._records else 0.0
 
     def forgive(self, positions: Mapping[int, int]) -> None:
-        """Begin anew: nothing counts below these next offsets per partition."""
+        """Start counting again: nothing counts below these next offsets per partition."""
         self._batches.clear()
         self._records, self._dead = 0, 0.0
         self._forgiven = dict(positions)
 
     def forgives(self, positions: Mapping[int, int]) -> bool:
-        """Whether a learner that stands there is before the place from which records count."""
+        """Whether records at these positions come before those that count."""
         return any(at < self._forgiven.get(partition, 0) for partition, at in positions.items())
 
     def passed(self, partition: int, first_offset: int, records: int, dead: int) -> None:

@@ -162,7 +162,7 @@ class LearnLoop:
         if is_pause(halt) and until_caught_up:
             raise UserError(
                 f"paused, the position is kept: {halt.reason}",
-                "`tripletd deadletters` shows the newest; `tripletd resume` lets the next run go on",
+                "`tripletd deadletters` shows the newest; `tripletd resume` lets the next run continue",
                 EX_DATAERR,
             )
         return not is_pause(halt) and (until_caught_up or self.exits_on_stop)
@@ -172,7 +172,7 @@ class LearnLoop:
         self._look_around(halt)
         state = "paused" if is_pause(halt) else "parked"
         positions = self.origin.progress.next_offsets()
-        message = f"{state}, the position is kept; `tripletd resume` lets it go on"
+        message = f"{state}, the position is kept; `tripletd resume` resumes it"
         log.warning(message, reason=halt.reason, positions=positions)
         while not self.runtime.signals.wait(WAIT_SECONDS):
             now = self.halts.in_force()

@@ -223,7 +223,7 @@ class Observer:
     def failed(self, error: CheckpointError) -> None:
         """A version could not be written; learning continues."""
         self._metrics.checkpoint_failed()
-        log.error("version could not be written; learning goes on", error=str(error))
+        log.error("version could not be written; learning continues", error=str(error))
 
     def skipped(self) -> None:
         """A version was due too soon."""
@@ -262,5 +262,5 @@ def weight_norm(arrays: Arrays) -> float:
 def halt_reason(halt: LedgerEntry) -> str:
     """Why a halted learner is not ready."""
     if is_pause(halt):
-        return f"paused: {halt.reason}; `tripletd resume` lets it go on"
+        return f"paused: {halt.reason}; `tripletd resume` resumes it"
     return f"parked: stopped by {halt.by or 'the ledger'}: {halt.reason or 'no reason given'}"

@@ -155,8 +155,8 @@ class Publishing:
             return
         raise UserError(
             f"the last version could not be written: {error}",
-            f"make room or mend the disk, then start again; nothing is lost: version {self.parent} stands, "
-            "what came later is learned then",
+            f"make room or repair the disk, then start again; nothing is lost: version {self.parent} is "
+            "whole, and what came later is learned again",
             EX_CANTCREAT,
         )
 

@@ -100,7 +100,7 @@ class Reader(BackgroundThread):
         self.trouble: StreamUnavailable | None = None  # why nothing comes; the reader keeps trying
         self._queued = 0
         self._taken = 0
-        self._stands: tuple[int, dict[int, int]] = (0, dict(positions))  # batches queued, what they reach
+        self._reach: tuple[int, dict[int, int]] = (0, dict(positions))  # batches queued, what they reach
 
     def get(self, timeout_s: float) -> ReadyBatch | None:
         """The next batch, or None when nothing came within `timeout_s`. Raises what stopped the thread."""
@@ -118,7 +118,7 @@ class Reader(BackgroundThread):
 
         Offsets without a record count: at the end of the log it equals the end.
         """
-        queued, reached = self._stands
+        queued, reached = self._reach
         return reached if queued == self._taken else None
 
     def learned(self, ready: ReadyBatch, seconds: float) -> None:
@@ -141,7 +141,7 @@ class Reader(BackgroundThread):
             self._pulse.rest()
 
     def _read(self, source: Source) -> None:
-        """Read from a source just opened until told to stop."""
+        """Read from a source just opened, until `stop`."""
         try:
             source.assign(self._positions, self._known)
             while not self._closing.is_set():
@@ -173,10 +173,10 @@ class Reader(BackgroundThread):
                 decoded, triplets = self._assemble(batch)
             if not self._offer(ReadyBatch(batch, decoded, triplets, polled - began, self._clock() - polled)):
                 return
-        self._stands = (self._queued, reached)
+        self._reach = (self._queued, reached)
 
     def _offer(self, ready: ReadyBatch) -> bool:
-        """Hand a batch over, however long the loop takes; False when told to stop meanwhile."""
+        """Hand a batch over, however long the loop takes; False when `stop` came meanwhile."""
         while not self._closing.is_set():
             self._pulse.beat("waiting for the loop")
             try:

@@ -135,7 +135,7 @@ class LearnState:
     def of_version(cls, version: Version, config: LearnerConfig) -> Self:
         """The state a version holds, its large arrays taken over. Raises StateError, MapError or StreamError.
 
-        A version written before event ids were kept goes on with a window that knows none.
+        A version written before event ids were kept continues with a window that knows none.
         """
         known = window_arrays(version.arrays)
         if version.manifest.learner["config"].get("dedupe_window") and not known:
@@ -185,7 +185,7 @@ class Applied:
     `next_offset` is one past the last record of the batch, poison included; `last_digest` is that record's
     sha256 (hex). `counts` adds to the counters (events by outcome, dead letters by reason); `losses`
     float32[n] are the hinge losses of the applied events in order; `newest_ts` their newest event time, ms.
-    `damaged`: it stands for a stretch of the log that could not be read, and there is no digest.
+    `damaged`: this is a stretch of the log that could not be read, without a digest.
     """
 
     partition: int
@@ -220,7 +220,7 @@ class Progress:
 
     @classmethod
     def of_version(cls, manifest: Manifest) -> Self:
-        """The progress a version stands at."""
+        """The progress that a version records."""
         return cls(dict(manifest.positions), dict(manifest.counters), manifest.watermark)
 
     @property

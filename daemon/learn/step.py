@@ -97,8 +97,8 @@ def event_names(decoded: DecodedBatch) -> Names:
     """uint64 [n, 4], in the order of `learners.caps.NAMES`.
 
     Events without a `src` have one source in common, 0. An object of the catalog is known by its row, since a
-    version's catalog never changes; one that brings its features by their bytes (xxh64), whatever id stands
-    beside them: the features are what is learned. Where one model per key is learned, each key has names of
+    version's catalog never changes; one that brings its features by their bytes (xxh64), whatever its id:
+    the features are what is learned. Where one model per key is learned, each key has names of
     its own: what its events do to its model uses up no other's cap.
     """
     names = np.empty((len(decoded), NAMES), np.uint64)
@@ -242,20 +242,24 @@ def rejected_letters(ready: ReadyBatch, learned: Learned, topic: str) -> list[De
     info, offsets = learned.info, ready.decoded.offsets[learned.rows]
     rejected = np.flatnonzero(info.outcome == Outcome.REJECTED)
     reasons = (Reason(int(info.reason[row])).name.lower() for row in rejected)
-    told = zip(offsets[rejected].tolist(), reasons, strict=True)
-    return list(_letters(ready, topic, told, lambda reason: DETAILS.get(reason, BY_THE_STEP)))
+    refused = zip(offsets[rejected].tolist(), reasons, strict=True)
+    return list(_letters(ready, topic, refused, lambda reason: DETAILS.get(reason, BY_THE_STEP)))
 
 
 def capped_letters(ready: ReadyBatch, learned: Learned, topic: str) -> list[DeadLetter]:
     """The same for every event that a cap refused; the reasons are those of `learners.caps`."""
     offsets = ready.decoded.offsets[learned.capped].tolist()
-    told = zip(offsets, (REASONS[fate] for fate in learned.fates.tolist()), strict=True)
-    return list(_letters(ready, topic, told, lambda _: "its steps within the window of [caps] are used up"))
+    refused = zip(offsets, (REASONS[fate] for fate in learned.fates.tolist()), strict=True)
+    return list(
+        _letters(ready, topic, refused, lambda _: "its steps within the window of [caps] are used up")
+    )
 
 
-def _letters(ready: ReadyBatch, topic: str, told: Any, detail: Callable[[str], str]) -> Iterator[DeadLetter]:
+def _letters(
+    ready: ReadyBatch, topic: str, refused: Any, detail: Callable[[str], str]
+) -> Iterator[DeadLetter]:
     records = ready.polled
-    for offset, reason in told:
+    for offset, reason in refused:
         value = records.values[bisect_left(records.offsets, offset)]
         yield DeadLetter(topic, records.partition, offset, reason, detail(reason), value)
 
@@ -291,8 +295,8 @@ def step(state: LearnState, ready: ReadyBatch, topic: str) -> StepResult:
     """Run the kernel over a batch in order. Poison never reaches it; what it rejects is a dead letter.
 
     An event whose id is known does not reach it either: it counts as a duplicate and changes nothing else. An
-    id is known from its first event on that could be decoded, whatever the kernel made of that event: so what
-    counts as a repetition depends on nothing but the ids in their order.
+    id counts as known once any decodable event carries it, whatever the step's outcome; so deduplication
+    depends only on the order of ids.
     """
     decoded = ready.decoded
     learned = learn(state, decoded, ready.triplets, names_of(state, decoded))

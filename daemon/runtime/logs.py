@@ -19,7 +19,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 class _Stderr:
-    """Standard error that may go away: whoever read the log has ended, the role must finish its work."""
+    """Standard error that may go away: when its reader has ended, the role must still finish its work."""
 
     def write(self, text: str) -> int:
         with contextlib.suppress(OSError, ValueError):
@@ -80,7 +80,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *place: Any, 
 
 
 def _of_role(role: str, logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Whose line it is, also of a thread: context variables do not reach those."""
+    """Name the role in every line, also those of threads, which context variables do not reach."""
     line.setdefault("role", role)
     return line
 

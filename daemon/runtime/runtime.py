@@ -41,7 +41,7 @@ class ConfigReloader:
         self._level = running.log.level
 
     def when(self, asked: bool) -> None:
-        """Do it if `asked`. A file that cannot be read changes nothing; the role goes on."""
+        """Reload if `asked`. A file that cannot be read changes nothing, and the role continues."""
         if not asked or self._load is None:
             return
         self._notifier.reloading()
@@ -81,7 +81,7 @@ def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class RoleRuntime:
-    """`pulse` is the main thread's."""
+    """How a role's process hears from outside and shows itself. `pulse` is the main thread's."""
 
     signals: Signals
     health: Health
@@ -91,7 +91,7 @@ class RoleRuntime:
     pulse: Pulse
 
     def started(self) -> None:
-        """All that can be refused is accepted: the loop runs, or waits for its first objects."""
+        """Report the start as done: nothing is left that could be refused."""
         if self.health.startup() is not None:
             self.health.started()
             self.notifier.ready()
@@ -108,17 +108,17 @@ def open_runtime(
 
     `load` reads the configuration again, for SIGHUP.
     """
-    outside = open_runtime_without_server(stack, config, load)
-    server = serve_http(registry, outside.health, config.http.host, port)
+    runtime = open_runtime_without_server(stack, config, load)
+    server = serve_http(registry, runtime.health, config.http.host, port)
     stack.callback(server.close)
     get_logger().info("metrics and health", url=f"http://{server.host}:{server.port}")
-    return outside
+    return runtime
 
 
 def open_runtime_without_server(
     stack: ExitStack, config: Config, load: Callable[[], Config] | None
 ) -> RoleRuntime:
-    """The same of a role that shows metrics and health on a server of its own."""
+    """Like `open_runtime`, for a role that serves its own metrics and health."""
     # Two BLAS threads on two shared cores make small products many times slower, and their bits vary.
     stack.enter_context(threadpool_limits(limits=1))
     signals, notifier = stack.enter_context(Signals(leave_at_once=True)), Notifier.of_this_process()
@@ -132,16 +132,20 @@ _COUNT = re.compile(r"\d+")
 
 
 class ReadinessReporter:
-    """A role's readiness. `working`: one word for what it does when nothing stands in its way."""
+    """Reports a role's readiness to health checks, to systemd and, when it changes, to the log.
+
+    `working`: one word for what the role does while it is ready.
+    """
 
     def __init__(self, health: Health, notifier: Notifier, log: FilteringBoundLogger, working: str) -> None:
         self._health, self._notifier, self._log, self._working = health, notifier, log, working
         self._kind: str | None = None
 
     def now(self, reason: str | None, *, loading: bool = False) -> None:
-        """None: ready. A text: why not; another count in it, or other words after its colon, are not news.
+        """Ready when `reason` is None, otherwise why not. Another count in the reason, or other words after
+        its colon, make no new line in the log.
 
-        loading: it is on its way, which is no trouble; the log hears what comes of it.
+        loading: the role is getting ready, which is no trouble; the log gets the result.
         """
         self._health.set_ready(reason)
         if loading:

@@ -1,4 +1,4 @@
-"""Whether a role is alive: a thread that ends a stuck process, and what systemd is told.
+"""Whether a role is alive: a thread that ends a stuck process, and what it reports to systemd.
 
 The watchdog depends on nothing that could be stuck with the others: it takes no lock of theirs, calls no
 client and writes no log; it reads two attributes per watched thread. It counts its own turns, not a clock:
@@ -142,7 +142,7 @@ SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDO
 
 
 class Notifier:
-    """Tells the service manager; does nothing where there is none. That it fails never disturbs the role."""
+    """Reports to the service manager, if there is one. A failure to do so never disturbs the role."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = _address(environ.get(SOCKET, ""))
@@ -185,7 +185,9 @@ class Notifier:
 
     def _tell(self, *lines: str) -> None:
         if self._socket is not None and self._address is not None:
-            with suppress(OSError):  # a full or closed socket: systemd is told again later, or is gone
+            with suppress(
+                OSError
+            ):  # a full or closed socket: the next message may arrive, or systemd is gone
                 self._socket.sendto("\n".join(lines).encode(), self._address)
 
 

@@ -28,7 +28,7 @@ def retain_topics(
 
     `learned`: next offset per partition, see `learned_twice`. No training record from there on is removed,
     whatever the limits say. `retention_bytes` is for each topic. Never raises for a stream that
-    cannot be reached: `warn` is told, and the next call makes up for it.
+    cannot be reached: `warn` is called, and the next call makes up for it.
     """
     age, size = limits.retention, limits.retention_bytes
     removed: dict[str, int] = {}
@@ -67,7 +67,7 @@ def learned_twice(versions: VersionStore, newest: Manifest) -> dict[int, int]:
     """Next offset per partition that the newest version and its parent (pruned: the newest older one) have
     both passed. Empty where there is none: every record stays.
 
-    Should the newest be damaged later, learning goes on from the parent, and finds its records.
+    Should the newest be damaged later, learning continues from the parent, and finds its records.
     """
     older = [number for number in reversed(versions.versions()) if number < newest.number]
     for number in (newest.parent, *older):
@@ -83,9 +83,9 @@ def learned_twice(versions: VersionStore, newest: Manifest) -> dict[int, int]:
 
 
 def retain_after_feed(config: Config, address: Address, warn: Warn) -> dict[str, int]:
-    """`retain_topics` for a process that learns nothing: what is learned is told by the checkpoint folder.
+    """`retain_topics` for a process that does not learn: the checkpoint folder says what is learned.
 
-    Without a version of this topic there, all training records stay, and `warn` is told.
+    Without a version of this topic there, all training records stay, and `warn` is called.
     """
     limits = config.stream
     if (limits.retention is None and limits.retention_bytes is None) or address.scheme == "kafka":

@@ -121,8 +121,10 @@ def other_position(found: Progress, manifest: Manifest) -> str | None:
     for partition, at in sorted(manifest.positions.items()):
         mine = found.positions.get(partition)
         if mine is None or mine.next_offset != at.next_offset:
-            stands = "nowhere" if mine is None else f"{mine.next_offset:,}"
-            return f"partition {partition} is recorded at {at.next_offset:,}; its schedule leads to {stands}"
+            leads_to = "nowhere" if mine is None else f"{mine.next_offset:,}"
+            return (
+                f"partition {partition} is recorded at {at.next_offset:,}; its schedule leads to {leads_to}"
+            )
     return None
 
 

@@ -34,7 +34,7 @@ from streams.source import Source
 
 
 def first_touch(
-    rerun: Rerun, schedule: Iterable[ScheduleEntry], array: str, row: int, told: OnRecords
+    rerun: Rerun, schedule: Iterable[ScheduleEntry], array: str, row: int, on_records: OnRecords
 ) -> EventPlace | None:
     """The first event of the schedule that changes the row of the named array; None when none does.
 
@@ -42,14 +42,14 @@ def first_touch(
     """
     for entry in schedule:
         if isinstance(entry, dict):
-            rerun.follow(entry, told)
+            rerun.follow(entry, on_records)
             continue
         for ready in rerun.batches(*entry):
             touched = _in_batch(rerun.state, ready, array, row)
             if touched is not None:
                 return _place(ready, touched)
             rerun.pass_over(ready)
-            told(ready.records)
+            on_records(ready.records)
     return None
 
 
@@ -133,7 +133,7 @@ def replay(
     to_version: int,
     *,
     verify: bool = True,
-    told: Progressed = lambda done, total: None,
+    on_progress: Progressed = lambda done, total: None,
 ) -> ReplayResult:
     """Apply to `from_version` every run recorded on the way to `to_version`: its hash, and with `verify`
     whether every version kept on the way has the state, position and counters that come out.
@@ -146,7 +146,7 @@ def replay(
     links = line(versions, from_version, to_version)
     _check_one_log(links, from_version)
     check_kept(links, source.bounds(), from_version)
-    whole = _Replay(versions, Runs(source), catalog, target=target, links=links, told=told)
+    whole = _Replay(versions, Runs(source), catalog, target=target, links=links, on_progress=on_progress)
     return whole.run(from_version, verify)
 
 
@@ -161,14 +161,14 @@ class _Replay:
         *,
         target: Manifest,
         links: Sequence[Link],
-        told: Progressed,
+        on_progress: Progressed,
     ) -> None:
         self._versions = versions
         self._runs = runs
         self._catalog = catalog
         self._target = target
         self._links = links
-        self._told = told
+        self._on_progress = on_progress
         self._total = sum(e[2] - e[1] for link in links for e in link.schedule if not isinstance(e, dict))
         self._records = 0
         self._others = _other_runtime(links)
@@ -201,7 +201,7 @@ class _Replay:
 
     def _count(self, records: int) -> None:
         self._records += records
-        self._told(self._records, self._total)
+        self._on_progress(self._records, self._total)
 
     def _compare(
         self, rerun: Rerun, manifest: Manifest, since: int, segment: Sequence[ScheduleEntry]

@@ -138,7 +138,7 @@ class Runs:
         raise AssertionError("the last attempt returns or raises")
 
     def _forget(self, partition: int) -> None:
-        """Drop what was read ahead of a partition; the source is assigned anew before it reads on."""
+        """Drop what was read ahead of a partition; the source is assigned again before its next read."""
         ahead = self._ahead.pop(partition, None)
         if ahead is not None:
             left = (cut(batch, 0 if n else ahead.at, len(batch)) for n, batch in enumerate(ahead.batches))
@@ -184,8 +184,8 @@ class Rerun:
         self._topic = target.stream["topic"]
         self._runs = runs
 
-    def follow(self, entry: ScheduleEntry, told: OnRecords) -> None:
-        """Do what one schedule entry records; `told` hears of each batch's records.
+    def follow(self, entry: ScheduleEntry, on_records: OnRecords) -> None:
+        """Do what one schedule entry records; `on_records` is called with the records of each batch.
 
         Raises OutOfLine, and UserError where the log cannot be read.
         """
@@ -194,7 +194,7 @@ class Rerun:
             return
         for ready in self.batches(*entry):
             self.progress.advance(step(self.state, ready, self._topic).applied)
-            told(ready.records)
+            on_records(ready.records)
         partition, _, stop = entry
         if self.progress.next_offsets()[partition] != stop:
             raise OutOfLine(
@@ -203,11 +203,11 @@ class Rerun:
         self.progress.published(self.progress.snapshot())  # the schedule is known: it need not grow here
 
     def batches(self, partition: int, start: int, stop: int) -> Iterator[ReadyBatch]:
-        """A run's records, decoded and assembled. Raises OutOfLine where it begins beside the position."""
-        stands = self.progress.next_offsets().get(partition)
-        if stands != start:
+        """A run's records, decoded and assembled. Raises OutOfLine when it begins elsewhere."""
+        at = self.progress.next_offsets().get(partition)
+        if at != start:
             raise OutOfLine(
-                f"the run [{start:,}, {stop:,}) of partition {partition} begins elsewhere than at {stands}"
+                f"the run [{start:,}, {stop:,}) of partition {partition} begins elsewhere than at {at}"
             )
         for batch in self._runs.read(partition, start, stop):
             yield ReadyBatch(batch, *self._assemble(batch), 0.0, 0.0)
@@ -224,7 +224,7 @@ class Rerun:
         kind = entry["control"]
         if kind == AVERAGE:
             raise UserError(
-                "an average stands in the schedule: no event of this log leads to it",
+                "the schedule contains an average: no event of this log leads to it",
                 "replay from the average on (--from), and what it was made of in the folders it came from",
                 EX_DATAERR,
             )

@@ -208,8 +208,8 @@ def fit_map(
 
     def keep_reading(sample: Sample, trouble: StreamUnavailable | None) -> bool:
         nonlocal stopped
-        stands = f"warming up: {len(sample)}/{wanted} objects to fit the maps on"
-        stopped = not go_on(stands if trouble is None else f"{stands}; {trouble}", trouble is not None)
+        waiting = f"warming up: {len(sample)}/{wanted} objects to fit the maps on"
+        stopped = not go_on(waiting if trouble is None else f"{waiting}; {trouble}", trouble is not None)
         return not stopped
 
     sample = stream_sample(

@@ -22,8 +22,8 @@ from streams.source import Sink, Source, TopicIdentity
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Opened once per run. `control` is for the start, and the errands thread's own afterwards. `place`: the
-    checkpoint folder.
+    """Opened once per run. `control` is used at the start, and by the housekeeper alone afterwards. `place`:
+    the checkpoint folder.
     """
 
     address: Address
@@ -59,8 +59,8 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
     space = space_of(config)
     catalog = load_catalog(config.catalog.path, space) if config.catalog.path else None
     address = config.stream.to_address()
-    with ThreadPoolExecutor(1) as beside:  # a broker takes its time to answer: both topics are asked at once
-        opening = beside.submit(open_dead, address.dead)
+    with ThreadPoolExecutor(1) as other:  # a broker may be slow to answer: both topics are opened at once
+        opening = other.submit(open_dead, address.dead)
         stack.callback(_close, opening)
         if address.scheme != "kafka":  # whose topics have to exist, which opening them finds out
             prepare_topic(address, config.stream.partitions)

@@ -52,7 +52,8 @@ START_HELP = (
 @dataclass(frozen=True, slots=True)
 class LearnOptions:
     """One run: leave when all is learned, where to start, branch from a version, accept expired records,
-    leave the position of an existing version for `start`, go on with another log, do so once more.
+    leave the position of an existing version for `start`, continue with another log, branch or change the log
+    again.
 
     `restart_name`: latest or an alias, which stands for `restart_from` where that is None.
     """
@@ -218,11 +219,11 @@ class _Plan:
 
 
 Fit = Callable[[Mapping[int, int]], Fitted | None]
-"""Fits the maps, given the position the sample is read from; None when told to stop meanwhile."""
+"""Fits the maps, given the position the sample is read from; None when a stop came meanwhile."""
 
 
 def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit) -> RunOrigin | None:
-    """Continue from a version, or publish version 0 and begin. None when told to stop while fitting.
+    """Continue from a version, or publish version 0 and begin. None when a stop came while fitting.
 
     What must be refused is refused before the claim, so that a mistaken start never stops a running learner.
     Raises UserError.
@@ -270,7 +271,7 @@ def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
 
 
 def _standing(plan: _Plan, newest: Manifest | None) -> Manifest:
-    """The manifest of the version to go on from."""
+    """The manifest of the version to continue from."""
     number = plan.options.restart_from
     if number is None:
         assert newest is not None, "without a version there is only a beginning"
@@ -283,12 +284,14 @@ def _continue(plan: _Plan, epoch: Epoch) -> RunOrigin:
     asked = _still_asked(plan, plan.inputs.versions.newest_manifest())
     version = _load(asked.options.restart_from, plan.inputs)
     if asked is not plan and _still_asked(plan, version.manifest) is plan:
-        # What was asked for was made, but every version of it is damaged: make it anew.
+        # The branch was made, but every version of it is damaged: make it again.
         asked, version = plan, _load(plan.options.restart_from, plan.inputs)
     manifest = version.manifest
     progress = _go_on(manifest, asked)
     if asked is not plan:
-        log.info("the branch or change of the log that is asked for was made before; --again makes it anew")
+        log.info(
+            "this branch or change of the log was made before, and is continued; --again makes it once more"
+        )
     if manifest.runtime != runtime():
         log.warning(
             "this version was computed by other packages or on another processor level: "
@@ -298,7 +301,7 @@ def _continue(plan: _Plan, epoch: Epoch) -> RunOrigin:
         )
     state = LearnState.of_version(version, plan.config.learner)
     for entry in progress.snapshot().entries:
-        log.warning("not simply going on; recorded in the schedule", entry=entry)
+        log.warning("the run departs from its version; recorded in the schedule", entry=entry)
         assert isinstance(entry, dict), "nothing was learned yet"
         state.obey(entry)
     positions = progress.next_offsets()
@@ -325,15 +328,15 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
         to = _offsets(plan)
         progress.control(controls.other_log(options.start, manifest.stream, plan.run.stream, to))
         return progress
-    stands = progress.next_offsets()
-    offsets = stands if plan.start.kind == "checkpoint" else _offsets(plan)
-    if offsets == stands:
+    now = progress.next_offsets()
+    offsets = now if plan.start.kind == "checkpoint" else _offsets(plan)
+    if offsets == now:
         for gap in find_gaps(manifest.positions, bounds, options.accept_gap):
             progress.control(gap.entry())
         return progress
     if not options.jump:
         refuse_to_jump(manifest, options.start, offsets)
-    progress.control(controls.seek(options.start, stands, offsets))
+    progress.control(controls.seek(options.start, now, offsets))
     return progress
 
 
@@ -358,7 +361,7 @@ def _load(number: int | None, inputs: Inputs) -> Version:
         )
     if version is None:
         raise UserError(
-            f"no version in {inputs.place} can be loaded: each is damaged",
+            f"no version in {inputs.place} can be loaded: all are damaged",
             "restore the folder from a copy, or set checkpoints.path to an empty one",
             EX_DATAERR,
         )

@@ -154,7 +154,7 @@ class Journal:
         return [*written, self._write(Break(self._records, reason))]
 
     def unwritten(self, first: Written) -> list[Written]:
-        """The log has refused `first` and whatever came after it: go on from before it, with a break."""
+        """The log has refused `first` and all after it: continue from before it, with a break."""
         self._place, self._chain = first.place, first.before
         self._pending, self._pending_bytes = [], 0
         self._cuts.clear()
@@ -196,8 +196,8 @@ class Journal:
         return written
 
     def _add(self, steps: Taken) -> list[Written]:
-        """Hold steps back until a segment is full. One that is told to end between two records does: behind
-        whole records no part of a record is taken in.
+        """Hold steps back until a segment is full. After whole records, a segment takes in no part of another
+        record.
         """
         size = size_of(steps)
         full = self._pending_bytes + size > SEGMENT_BYTES

@@ -99,22 +99,21 @@ def as_steps(batch: AppliedBatch, dim: int, steps_of: TakenSteps) -> Iterator[Ta
 def merged(parts: Sequence[Taken]) -> Taken:
     """Consecutive steps as one; only the last may say `cut` or `project`."""
     first, last = parts[0], parts[-1]
-    told = [part for part in parts if len(part)] or [last]
-    steps = _steps_of(told)
+    steps = _steps_of([part for part in parts if len(part)] or [last])
     timestamps = np.concatenate([part.timestamps for part in parts])
     body = replace(_body(steps, first.first, last.last, last.watermark, timestamps), cut=last.cut)
     return replace(body, project=last.project) if isinstance(body, Steps) else body
 
 
-def _steps_of(told: Sequence[Taken]) -> LearnerSteps:
-    """What is told in several bodies as one; all of them are of one kind."""
-    last = told[-1]
+def _steps_of(bodies: Sequence[Taken]) -> LearnerSteps:
+    """The steps of several bodies, all of one kind, as one."""
+    last = bodies[-1]
     if isinstance(last, Steps):
-        rank_one = [one for one in told if isinstance(one, Steps)]
+        rank_one = [one for one in bodies if isinstance(one, Steps)]
         tau = np.concatenate([one.tau for one in rank_one])
         query, error = _joined([one.query for one in rank_one]), _joined([one.error for one in rank_one])
         return StepBatch(tau, query, error)
-    triplets = [one for one in told if isinstance(one, Triplets)]
+    triplets = [one for one in bodies if isinstance(one, Triplets)]
     roles = [
         [one.query for one in triplets],
         [one.clicked for one in triplets],
@@ -131,7 +130,7 @@ def _steps_of(told: Sequence[Taken]) -> LearnerSteps:
 
 
 def _whole(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """One below the other; None where there are none: either all parts have some or no part has."""
+    """The parts concatenated; None where there are none: either all parts have some or no part has."""
     given = [part for part in parts if part is not None]
     return np.concatenate(given) if given else None
 
@@ -149,8 +148,8 @@ def _body(
         return Steps(first, last, watermark, timestamps, steps.tau, *rows, project=steps.project)
     batch = steps.batch
     roles = _column(batch.query), _column(batch.clicked), _column(batch.skipped)
-    told = (first, last, watermark, timestamps, steps.weights)
-    return Triplets(*told, *roles, numbers=steps.numbers, keys=batch.keys)
+    head = (first, last, watermark, timestamps, steps.weights)
+    return Triplets(*head, *roles, numbers=steps.numbers, keys=batch.keys)
 
 
 def _pieces(taken: Sequence[LearnerSteps]) -> Iterator[LearnerSteps]:

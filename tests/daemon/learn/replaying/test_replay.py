@@ -68,7 +68,7 @@ def verified(site: Site, from_: int = 0, to: int | None = None, **options: Any) 
 
 def test_every_version_kept_on_the_way_is_compared(kept: Site) -> None:
     heard: list[tuple[int, int]] = []
-    result = verified(kept, told=lambda done, total: heard.append((done, total)))
+    result = verified(kept, on_progress=lambda done, total: heard.append((done, total)))
     assert result.equal
     assert result.difference is None
     assert result.records == 4 * RUN
