@@ -167,7 +167,7 @@ def _words(one: Mutation, tree: Path) -> tuple[list[str], str]:
                 found = sorted((tree / "tests").rglob(Path(path).name))
                 path = str(found[0].relative_to(tree)) if len(found) == 1 else path
             word = "::".join([path, *word.split("::")[1:]])
-        elif "/" in path and not path.startswith("-") and (tree / "tests" / path).is_dir():
+        elif words[-1:] != ["-k"] and (tree / "tests" / path).is_dir():
             word = f"tests/{path}"
         words.append(word)
     return words, " ".join(words)
