@@ -10,10 +10,11 @@ export OPENBLAS_NUM_THREADS := 1
 # Hundreds of processes are started by the tests: each would compile the same sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test bench soak lint unit kafka chromium prometheus setup setup-photos clean help
+.PHONY: demo test check bench soak lint unit kafka chromium prometheus setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
+	@echo "make check  every check and the quick tests: no brokers, browsers and processes"
 	@echo "make test   every check and every test"
 	@echo "make soak   crashes, failing disks and brokers by the hundred, one table (long; SOAK=--help)"
 	@echo "make bench  measure speed and memory into tests/benchmarks/results.json"
@@ -28,6 +29,10 @@ demo: $(STAMP)
 	@$(BIN)/tripletd demo
 
 test: lint unit
+
+# What to run before every commit: no broker, no browser, no process of its own.
+check: lint
+	$(BIN)/python -m pytest -n 2 --quick --durations=30 tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -6,7 +6,12 @@ import signal
 
 import pytest
 
-pytest_plugins = ("tests.harness.kafka.fixtures", "tests.harness.nothing_skipped", "tests.harness.timings")
+pytest_plugins = (
+    "tests.harness.kafka.fixtures",
+    "tests.harness.nothing_skipped",
+    "tests.harness.quick",
+    "tests.harness.timings",
+)
 
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

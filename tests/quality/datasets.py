@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ TEXTS_KEPT = 5_000
 class Dataset:
     """A catalog in the learner's space, and the class of each row. columns: those of each view or kernel."""
 
+    name: str
     catalog: Catalog
     labels: npt.NDArray[np.str_]
     objects: MappedObjects
@@ -40,12 +42,14 @@ class Dataset:
         return self.objects.catalog
 
 
+@cache
 def photos() -> Dataset:
     """3,409 photos of clothes in 10 classes, five dense views, each whitened."""
     pack = load_pack()
-    return _dataset(pack.catalog, pack.labels, ViewConfig("whiten"))
+    return _dataset("photos", pack.catalog, pack.labels, ViewConfig("whiten"))
 
 
+@cache
 def photos_by_kernel() -> Dataset:
     """The photos with three kernels of each whitened view: linear, and a near and a wide one of the
     distance.
@@ -57,9 +61,10 @@ def photos_by_kernel() -> Dataset:
         ViewConfig("rff", {"kernel": "gaussian", "components": 100}),
     ]
     chain = {"maps": [ViewConfig("whiten"), ViewConfig("unit"), ViewConfig("kernels", {"maps": kernels})]}
-    return _dataset(pack.catalog, pack.labels, ViewConfig("chain", chain), by_block=True)
+    return _dataset("photos by kernel", pack.catalog, pack.labels, ViewConfig("chain", chain), by_block=True)
 
 
+@cache
 def texts() -> Dataset:
     """5,000 customer questions in 77 classes (every second one), tf-idf, about 1,100 terms."""
     with TEXTS.open(encoding="utf-8", newline="") as file:
@@ -73,13 +78,16 @@ def texts() -> Dataset:
     spec = SpaceSpec("texts", (ViewSpec("x", "sparse", matrix.shape[1]),))
     ids = [f"text-{number}" for number in range(len(rows))]
     return _dataset(
-        Catalog(ids, {"x": column}, spec), np.array([row["category"] for row in rows]), ViewConfig("unit")
+        "texts",
+        Catalog(ids, {"x": column}, spec),
+        np.array([row["category"] for row in rows]),
+        ViewConfig("unit"),
     )
 
 
 def _dataset(
-    catalog: Catalog, labels: npt.NDArray[np.str_], view: ViewConfig, by_block: bool = False
+    name: str, catalog: Catalog, labels: npt.NDArray[np.str_], view: ViewConfig, by_block: bool = False
 ) -> Dataset:
     blocks = as_blocks(catalog.views)
     fitted = SpaceMap(dict.fromkeys(blocks, view), by_block=by_block).fit(blocks)
-    return Dataset(catalog, labels, MappedObjects(catalog.space, catalog, fitted), fitted.blocks)
+    return Dataset(name, catalog, labels, MappedObjects(catalog.space, catalog, fitted), fitted.blocks)

@@ -6,8 +6,10 @@ versions through the real serving form, judge and decision. Only the clicks are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +46,7 @@ class Setting:
     clicks: ClickModel
     closed_loop: bool = False
     uniform: int = 0
-    events: int = 64_000
+    events: int = 32_000
     seed: int = 0
     feed: FeedSettings = field(default_factory=FeedSettings)
     serving: ServingConfig = field(default_factory=ServingConfig)
@@ -62,23 +64,62 @@ class Run:
     judged: list[Judged] = field(default_factory=list)
 
 
+Step = tuple[npt.NDArray[np.int64], list[Impression]]
+"""Catalog rows of the next BATCH events, a row of the array per role, and the impressions held out."""
+
+_DONE: dict[Hashable, tuple[list[Step], Iterator[Step]]] = {}
+
+
+def _steps(data: Dataset, setting: Setting, lists: Callable[[], npt.NDArray[np.int64]]) -> Iterator[Step]:
+    """Simulated clicks on the lists, one per row of the catalog, without end."""
+    decider = Decider(setting.feed, CatalogCandidates(data.catalog.ids), frozenset(data.catalog.ids))
+    pending: list[Event] = []
+    held: list[Impression] = []
+    for impression in _impressions(data, setting, lists):
+        decision = decider.decide(impression)
+        if decision.fate == "holdout":
+            held.append(impression)
+        pending.extend(decision.made.events)
+        while len(pending) >= BATCH:
+            yield _rows(data, pending[:BATCH]), held
+            del pending[:BATCH]
+            held = []
+
+
+def _impressions(
+    data: Dataset, setting: Setting, lists: Callable[[], npt.NDArray[np.int64]]
+) -> Iterator[Impression]:
+    ids, labels = data.catalog.ids, data.labels
+    rng = np.random.default_rng(setting.seed)
+    for number in count(1):
+        query = int(rng.integers(len(ids)))
+        near = lists()[query, : LENGTH - setting.uniform]
+        shown = explored_list(near, len(ids), query, setting.uniform, rng) if setting.uniform else near
+        clicked = setting.clicks(labels[shown] == labels[query], rng)
+        objects = tuple(ObjectRef(id=ids[row]) for row in shown)
+        yield Impression(f"visit-{number}", number, ObjectRef(id=ids[query]), objects, clicked)
+
+
+def _rows(data: Dataset, events: list[Event]) -> npt.NDArray[np.int64]:
+    roles = [[getattr(event, role).id or "" for event in events] for role in ("query", "clicked", "skipped")]
+    return np.array([[data.catalog.row_of(one) for one in role] for role in roles], np.int64)
+
+
 class Simulation:
     """One run over one dataset with the default settings of feed, serving and validation."""
 
     def __init__(self, data: Dataset, setting: Setting) -> None:
         self._data = data
         self._setting = setting
-        self._rng = np.random.default_rng(setting.seed)
         self._learner = untrained(
             setting.learner, data.objects.dim, data.columns, data.mapped.slice(0, 1_000)
         )
-        self._feed = setting.feed
-        self._decider = Decider(self._feed, CatalogCandidates(data.catalog.ids), frozenset(data.catalog.ids))
         self._judge = Judge(data.objects, None, 1_000)
         self._window: list[Impression] = []
         self._judged: list[Judged] = []
         self._forms: dict[int, ServedForm] = {0: self._form(0)}
         self._lists = self._nearest(0)
+        self._steps = self._replayed() if not setting.closed_loop else _steps(data, setting, self._shown_now)
 
     def run(self) -> Run:
         """Simulate until `events` triplets are learned."""
@@ -100,40 +141,25 @@ class Simulation:
         """Triplets of the simulated clicks, BATCH at a time, without end; holdout impressions go to the
         window.
         """
-        pending: list[Event] = []
-        for impression in self._impressions():
-            decision = self._decider.decide(impression)
-            if decision.fate == "holdout":
-                self._window = [*self._window[1 - WINDOW :], impression]
-            pending.extend(decision.made.events)
-            while len(pending) >= BATCH:
-                yield self._batch(pending[:BATCH])
-                del pending[:BATCH]
+        for rows, held in self._steps:
+            self._window = [*self._window, *held][-WINDOW:]
+            yield TripletBatch(*(self._data.mapped.take(column) for column in rows))
 
-    def _impressions(self) -> Iterator[Impression]:
-        ids, labels = self._data.catalog.ids, self._data.labels
-        number = 0
-        while True:
-            query = int(self._rng.integers(len(ids)))
-            near = self._lists[query, : LENGTH - self._setting.uniform]
-            shown = near
-            if self._setting.uniform:
-                shown = explored_list(near, len(ids), query, self._setting.uniform, self._rng)
-            clicked = self._setting.clicks(labels[shown] == labels[query], self._rng)
-            number += 1
-            objects = tuple(ObjectRef(id=ids[row]) for row in shown)
-            yield Impression(f"visit-{number}", number, ObjectRef(id=ids[query]), objects, clicked)
+    def _shown_now(self) -> npt.NDArray[np.int64]:
+        return self._lists
 
-    def _batch(self, events: list[Event]) -> TripletBatch:
-        def block(refs: list[ObjectRef]) -> object:
-            rows = [self._data.catalog.row_of(ref.id or "") for ref in refs]
-            return self._data.mapped.take(np.array(rows, np.int64))
-
-        return TripletBatch(
-            block([event.query for event in events]),
-            block([event.clicked for event in events]),
-            block([event.skipped for event in events]),
-        )
+    def _replayed(self) -> Iterator[Step]:
+        """The steps on lists that never change: the same for all learners that begin with these lists."""
+        setting, lists = self._setting, self._lists
+        users = replace(setting, learner=OasisKeys(), serving=ServingConfig(), events=0)
+        key = (self._data.name, repr(users), setting.clicks, sha256(lists.tobytes()).digest())
+        if key not in _DONE:
+            _DONE[key] = [], _steps(self._data, setting, lambda: lists)
+        done, more = _DONE[key]
+        for number in count():
+            if number == len(done):
+                done.append(next(more))
+            yield done[number]
 
     def _publish(self, version: int) -> None:
         self._forms[version] = self._form(version)
@@ -169,8 +195,9 @@ class Simulation:
         return out
 
     def _holdout_rows(self) -> npt.NDArray[np.int64]:
+        feed = self._setting.feed
         held = [
-            is_holdout(route_key(ObjectRef(id=one)), self._feed.holdout_share, self._feed.seed)
+            is_holdout(route_key(ObjectRef(id=one)), feed.holdout_share, feed.seed)
             for one in self._data.catalog.ids
         ]
         return np.flatnonzero(held).astype(np.int64)

@@ -56,6 +56,7 @@ def test_a_learner_that_collapses_is_not_chosen(data, clicks):
     """Without random negatives and serving form, learning ruins the top 10; the decision sees it."""
     setting = Setting(
         clicks,
+        events=64_000,  # with half as many it has not collapsed yet
         feed=FeedSettings(random_negatives=0),
         serving=ServingConfig(score="raw", psd="off"),
     )

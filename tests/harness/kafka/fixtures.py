@@ -55,9 +55,9 @@ def kafka_three() -> Iterator[Cluster]:
     cluster.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def kafka_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """One node behind TLS, SCRAM and permissions."""
+    """One node behind TLS, SCRAM and permissions: use topics of your own, and permit nothing on others."""
     secured = Secured(tmp_path_factory.mktemp("secured"))
     start_or_skip(secured.cluster)
     yield secured

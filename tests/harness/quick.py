@@ -1,0 +1,67 @@
+"""`--quick`: no test that needs a broker, a browser, a process of its own or a whole role, and each law of
+the learners on one setting of each implementation. `make check` runs what is left; `make test` all.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+LEFT_OUT = (
+    "tests/daemon/demo",
+    "tests/daemon/kafka",
+    "tests/daemon/learn/starting/test_continuing",
+    "tests/daemon/learn/test_",
+    "tests/daemon/replica/test_any_learner",
+    "tests/daemon/replica/test_no_wrong_answer",
+    "tests/daemon/serve/page/test_browser",
+    "tests/daemon/serve/page/test_hostile",
+    "tests/daemon/serve/page/test_steering",
+    "tests/daemon/serve/retrieve/test_role",
+    "tests/daemon/serve/test_",
+    "tests/daemon/test_status",
+    "tests/daemon/test_tenants",
+    "tests/deploy",
+    "tests/kafka",
+    "tests/kill",
+    "tests/learners/multikernel/test_omks.py",
+    "tests/mutations",
+    "tests/quality",
+    "tests/soak",
+    "tests/streams/feed/test_feed_pipeline",
+    "tests/streams/kafka",
+    "tests/streams/test_compiled_agrees",
+)
+"""Tests of whole roles, of brokers, and long runs: how their ids begin."""
+
+BROKERS = {"kafka", "kafka_three", "kafka_secured"}
+CLIENTS = {"kafka", "confluent"}
+STARTERS = {"subprocess", "multiprocessing", "sync_playwright", "Process", "CliRunner"}
+"""Names in a test module by which it starts processes, a browser or the whole command line."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--quick`."""
+    parser.addoption("--quick", action="store_true", help="no brokers, browsers, processes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is not quick."""
+    if not config.getoption("--quick"):
+        return
+    kept = [item for item in items if _is_quick(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
+
+
+def _is_quick(item: pytest.Item) -> bool:
+    from tests.learners.learners_under_test import EACH
+
+    if item.nodeid.startswith(LEFT_OUT) or BROKERS & set(getattr(item, "fixturenames", ())):
+        return False
+    if STARTERS & set(vars(item.module)):  # type: ignore[attr-defined]
+        return False
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    if {"backend", "broker"} & set(given) and set(map(str, given.values())) & CLIENTS:
+        return False
+    subject = given.get("subject")
+    return type(subject).__name__ != "UnderTest" or subject in EACH
