@@ -23,7 +23,6 @@ def modules() -> list[str]:
 def main() -> int:
     """Import all of them, from the front; or, given `back`, from the back."""
     other = None if "back" in sys.argv else subprocess.Popen([sys.executable, "-m", __spec__.name, "back"])
-    importlib.import_module("learners.kernels.cpu")  # the processor level comes first
     for name in modules() if other else reversed(modules()):
         importlib.import_module(name)
     return other.wait() if other else 0
