@@ -12,7 +12,11 @@ import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, load, write_json
 from daemon.exits import EX_USAGE, UserError
-from streams.feed.options import FORMATS, PAIRS, RULES  # light: without a reader
+
+try:
+    from streams.feed.options import FORMATS, PAIRS, RULES  # light: without a reader
+except ImportError:  # another project's `streams`: the command line says so before any command runs
+    FORMATS = PAIRS = RULES = ()  # type: ignore[assignment]
 
 _TABLE = "Relevance tables"
 _UBI = "OpenSearch UBI"
