@@ -41,7 +41,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 unit: $(STAMP) kafka chromium prometheus
-	$(BIN)/python -m tests.harness.warm
+	$(BIN)/python -W ignore -m tests.harness.warm
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=30 tests
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.
