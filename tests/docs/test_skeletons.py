@@ -1,4 +1,6 @@
-"""The skeletons that people copy are a learner and a map by the library's own laws."""
+"""The skeletons that people copy keep the laws of what they are: a learner, a map, a reader; the store keeps
+those of tests/checkpoints/contract.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,10 @@ import pytest
 
 from learners import DenseBlock, Learner, MapError, StateError
 from learners.maps import ViewMap
+from streams.event import Impression, ObjectRef
+from streams.feed.inputs import Input
+from streams.feed.items import Dropped
+from streams.feed.options import ReaderOptions
 from tests.learners.examples import malformed, triplets
 from tests.learners.under_test import bits
 
@@ -72,3 +78,28 @@ def test_the_map_is_one_and_is_read_back() -> None:
         fitted.transform(DenseBlock(np.zeros((1, 5))))
     with pytest.raises(MapError, match="no option"):
         type(fitted).fit(sample, {"width": 1})
+
+
+def test_the_reader_gives_impressions_and_drops_bad_lines_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.csv"
+    path.write_bytes(
+        b"visit-7,2026-05-01T12:00:00Z,red shoes,shoe-1|shoe-9|boot-3,shoe-9\n"
+        b"visit-8,,boots,boot-3|boot-4,hat-1\n\xff,,,,\nvisit-9,soon,boots,boot-3,\na,b\n"
+        b"visit-10,,boots,boot-3|boot-4,\n"
+    )
+    with Input(str(path)) as source:
+        items = dict(load("reader").read_csv(source, ReaderOptions(now_ms=5, source="shop")))
+    first, *bad, last = items.values()
+    shown = tuple(ObjectRef(id=one) for one in ("shoe-1", "shoe-9", "boot-3"))
+    assert first == Impression(
+        "visit-7", 1777636800000, ObjectRef(id="red shoes"), shown, (1,), source="shop"
+    )
+    assert all(isinstance(one, Dropped) for one in bad)
+    assert [one.reason.removeprefix("malformed:") for one in bad] == [
+        "bad_clicked_id",
+        "bad_row",
+        "bad_timestamp",
+        "bad_row",
+    ]
+    assert isinstance(last, Impression)
+    assert (last.ts, last.clicked) == (5, ())

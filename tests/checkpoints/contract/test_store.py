@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from checkpoints import BadKey, BlobStore, KeyExists, KeyMissing, LocalStore, MemoryStore
+from tests.docs.test_skeletons import load
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "skeleton"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
+    if request.param == "skeleton":
+        made: BlobStore = load("store").SqliteStore(tmp_path / "objects.db")
+        return made
     return LocalStore(tmp_path) if request.param == "local" else MemoryStore()
 
 
