@@ -73,7 +73,7 @@ MATRICES = (
     _m("rows.union-order", "def _union(", "if e_next <= q_next:", "if e_next < q_next:", OASIS),
     _m("oasis.projection-one-late", "def _apply(self, batch: TripletBatch", "every - self.events % every if every", "every + 1 - self.events % every if every", f"{FORMULAS} -k psd",
        ("def _up_to_projections(", "every - self.events % every if every", "every + 1 - self.events % every if every")),
-    _m("oasis.events-not-counted", "class Oasis:", "self.events += accepted", "self.events += consumed", f"{FORMULAS} -k psd",
+    _m("oasis.events-not-counted", "class Oasis:", "self.events += accepted", "self.events += consumed", f"{EVENTS} -k oasis",
        ("def _up_to_projections(", "self.events += int(accepted)", "self.events += int(consumed)")),
     _m("oasis.projection-not-told", "class Oasis:", "info.projected.append(start + int(consumed))", "pass", "learners/test_steps.py",
        ("def _up_to_projections(", "info.projected.append(done)", "pass")),
