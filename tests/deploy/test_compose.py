@@ -81,7 +81,7 @@ def test_serve_is_asked_by_names_that_it_knows(services: dict[str, Any]) -> None
 
 
 def test_the_broker_is_the_one_that_the_tests_run_with(services: dict[str, Any]) -> None:
-    pom = (ROOT / "tests" / "kafka" / "pom.xml").read_text()
+    pom = (ROOT / "tests" / "harness" / "kafka" / "pom.xml").read_text()
     (version,) = re.findall(r"kafka_2\.13</artifactId>\s*<version>([^<]+)", pom)
     assert services["kafka"]["image"] == f"apache/kafka:{version}"
 
