@@ -10,11 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
-
-Result = TypeVar("Result")
 
 SLICE_SECONDS = 0.02
 
@@ -61,26 +57,6 @@ def end_all(
         if time.monotonic() - began > limit_s(running):
             break
     return running
-
-
-def in_background(function: Callable[[], Result], name: str) -> Future[Result]:
-    """Run the function in a thread of its own; what it returns or raises comes with the future.
-
-    Whoever waits sets the bound (`Future.result(timeout)`, or `asyncio.wrap_future` in a timeout); a function
-    that takes longer runs on in its thread.
-    """
-    future: Future[Any] = Future()
-
-    def work() -> None:
-        try:
-            result = function()
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=work, name=f"tripletd-{name}", daemon=True).start()
-    return future
 
 
 def give_way(nice: int) -> None:
