@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +33,17 @@ KILLED = 9
 STEPS_ON_DISK = "create lock allocate write fsync open_append make sync link unlink remove".split()  # noqa: SIM905
 Act = Literal["die", "die late", "freeze"]
 LATE_SECONDS = 0.5
+FREEZER = """
+import os, signal, sqlite3, sys, time
+log, pid = sys.argv[1], int(sys.argv[2])
+connection = sqlite3.connect(log, timeout=10, isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+os.kill(pid, signal.SIGSTOP)
+while open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "T":
+    time.sleep(0.001)
+connection.execute("ROLLBACK")
+connection.close()
+"""
 
 
 class Fuse:
@@ -56,9 +67,9 @@ class Fuse:
             if self.act != "freeze":
                 os._exit(KILLED)
             if self.log is not None:
-                let_others_finish_writing(self.log)
-            # To this thread: sent to the process, another one takes it, and this one runs on for a moment.
-            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+                freeze_while_nobody_writes(self.log)
+            else:  # to this thread: sent to the process, another takes it, and this one runs on for a moment
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call)
@@ -71,15 +82,14 @@ class Fuse:
         return wrapped
 
 
-def let_others_finish_writing(log: str) -> None:
-    """Return when no other thread of the process is writing to the embedded log: frozen there, it would hold
-    the log's lock, and everybody else would wait for it.
+def freeze_while_nobody_writes(log: str) -> None:
+    """Freeze this process while none of its threads is writing to the embedded log.
+
+    Frozen amid a write it would hold the log's lock, and everybody else would wait for it.
+
+    Another process takes the lock, stops this one and lets go: no thread here can begin to write in between.
     """
-    with closing(sqlite3.connect(log, timeout=10, isolation_level=None)) as connection:
-        for pause_s in (0.05, 0.05, 0.0):  # whoever waited for the lock gets it first, and is done by then
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-            time.sleep(pause_s)
+    subprocess.run([sys.executable, "-S", "-c", FREEZER, log, str(os.getpid())], check=True)
 
 
 class FusedDisk:
