@@ -13,7 +13,6 @@ import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
 from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, UserError
-from daemon.look.live import serving_lines
 from daemon.text import ago, measure, number_runs, safe
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ def status(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpt
 
     picture = collect(load(config, set_))
     if json:
-        write_json(picture)
+        live = {role: one and one.model_dump() for role, one in picture["live"].items()}
+        write_json(picture | {"live": live})
         return EX_OK
     from rich.table import Table
     from rich.text import Text
@@ -59,12 +59,14 @@ def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines.append(("stream", stream["address"]))
     if stream["lag"] is not None:
         lines.append(("lag", _lag(stream)))
-    for role, page in picture["live"].items():
-        elsewhere = picture["elsewhere"].get(role)
+    for role, one in picture["live"].items():
+        elsewhere, unready = picture["elsewhere"].get(role), picture["not_ready"].get(role)
+        text = ("not running" if one is None else one.line()) + (f"; not ready: {unready}" if unready else "")
         other = f"; its port is held by another tripletd, with {elsewhere}" if elsewhere else ""
-        lines.append((role, _live(role, page, picture["not_ready"].get(role)) + other))
+        lines.append((role, text + other))
     served = picture["live"].get("serve")
-    return lines + ([] if served is None else serving_lines(served, time.time()))
+    aliases = {} if served is None else served.aliases
+    return [*lines, *((alias, one.line(time.time())) for alias, one in aliases.items())]
 
 
 def _version_line(row: Mapping[str, Any]) -> str:
@@ -96,23 +98,6 @@ def _lag(stream: Mapping[str, Any]) -> str:
         worst = max(stream["partitions"], key=lambda one: one["lag"])
         text += f"; most in partition {worst['partition']} ({worst['lag']:,})"
     return text
-
-
-def _live(role: str, page: Mapping[str, float] | None, unready: str | None) -> str:
-    if page is None:
-        return "not running"
-    text = _running(role, page)
-    return text if unready is None else f"{text}; not ready: {unready}"
-
-
-def _running(role: str, page: Mapping[str, float]) -> str:
-    if role == "learn":
-        events = sum(value for name, value in page.items() if name.startswith("tripletd_events_total"))
-        parked = ", parked" if page.get("tripletd_parked") else ""
-        return f"running{parked}, {events:,.0f} events since its start"
-    if role == "serve":
-        return f"running, {page.get('tripletd_items', 0):,.0f} objects"
-    return f"running, {page.get('tripletd_judged_versions_total', 0):.0f} versions judged since its start"
 
 
 _HEIGHT = 10

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from daemon.look.live import QUANTILE_SECONDS, Reading, RoleStatus, numbers_of, was_reset
+from daemon.look.live import QUANTILE_SECONDS, RoleStatus, numbers_of
 
 EVERY_SECONDS = 2.0
 KEPT = 1800
@@ -61,7 +61,7 @@ class Series:
         self._ring: npt.NDArray[np.float64] = np.full((kept, MOST_NAMES), np.nan)
         self._columns: dict[str, int] = {}
         self._count = 0
-        self._readings: dict[str, deque[tuple[float, Reading]]] = {one.role: deque() for one in targets}
+        self._readings: dict[str, deque[tuple[float, RoleStatus]]] = {one.role: deque() for one in targets}
         self._states = {one.role: RoleState(one.role, False, None, None) for one in targets}
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -114,15 +114,15 @@ class Series:
         numbers: dict[str, float] = {}
         for target in self._targets:
             status = target.ask()
-            reading = None if status is None else {**status.numbers, **status.buckets}
-            why = None if status is None else status.not_ready
             readings = self._readings[target.role]
-            _add(readings, moment, reading)
+            _add(readings, moment, status)
             if readings:
-                numbers |= numbers_of(target.role, readings)
-            seen = self._states[target.role].seen if reading is None else moment
+                numbers |= numbers_of(readings)
+            seen, why = self._states[target.role].seen, None
+            if status is not None:
+                seen, why = moment, status.not_ready
             with self._lock:
-                self._states[target.role] = RoleState(target.role, reading is not None, seen, why)
+                self._states[target.role] = RoleState(target.role, status is not None, seen, why)
         self._keep(moment, numbers)
 
     def _keep(self, moment: float, numbers: Mapping[str, float]) -> None:
@@ -145,11 +145,11 @@ class Series:
                 return
 
 
-def _add(readings: deque[tuple[float, Reading]], moment: float, reading: Reading | None) -> None:
+def _add(readings: deque[tuple[float, RoleStatus]], moment: float, status: RoleStatus | None) -> None:
     """Keep the newest minute of one process; a role that does not answer, or was restarted, begins anew."""
-    if reading is None or (readings and was_reset(readings[-1][1], reading)):
+    if status is None or (readings and readings[-1][1].began != status.began):
         readings.clear()
-    if reading is not None:
-        readings.append((moment, reading))
+    if status is not None:
+        readings.append((moment, status))
     while readings and moment - readings[0][0] > QUANTILE_SECONDS + EVERY_SECONDS:
         readings.popleft()

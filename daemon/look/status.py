@@ -10,7 +10,7 @@ from typing import Any
 from checkpoints import Manifest
 from daemon.config import Config
 from daemon.exits import UserError
-from daemon.look.live import role_status
+from daemon.look.live import RoleStatus, is_of, role_status
 from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
@@ -53,9 +53,10 @@ def dropped(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int])
 
 
 def collect(config: Config) -> dict[str, Any]:
-    """The whole picture as plain data: keys checkpoints, versions, newest, best, stream, live, not_ready.
+    """The whole picture: keys checkpoints, versions, newest, best, stream, live, not_ready.
 
-    elsewhere: role -> checkpoint folder, where the port is held by a tripletd that works with another one.
+    Plain data, but for the RoleStatus or None of each role in `live`. elsewhere: role -> checkpoint
+    folder, where the port is held by a tripletd that works with another one.
     """
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
     newest = _collect_versions(config, picture)
@@ -63,9 +64,9 @@ def collect(config: Config) -> dict[str, Any]:
     http = config.http
     roles = {"learn": http.learn_port, "validate": http.validate_port, "serve": http.serve_port}
     asked = {role: role_status(http.host, port) for role, port in roles.items()}
-    found = {role: one for role, one in asked.items() if one is not None and one.role == role}
-    running = {role: one for role, one in found.items() if one.is_of(role, config.checkpoints.path)}
-    picture["live"] = {role: running[role].numbers if role in running else None for role in roles}
+    found: dict[str, RoleStatus] = {role: one for role, one in asked.items() if one and one.role == role}
+    running = {role: one for role, one in found.items() if is_of(one, role, config.checkpoints.path)}
+    picture["live"] = {role: running.get(role) for role in roles}
     picture["elsewhere"] = {role: one.checkpoints for role, one in found.items() if role not in running}
     picture["not_ready"] = {role: one.not_ready for role, one in running.items()}
     return picture

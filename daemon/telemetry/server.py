@@ -7,18 +7,20 @@ own, and these four pages are read a few times a minute.
 from __future__ import annotations
 
 import errno
-import json
-import math
 import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.samples import Sample
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
-from daemon.look.live import FRESHNESS, REQUESTS
+from daemon.look.live import STATUS, Distribution, RoleStatus
+from daemon.telemetry.build import version
 
 
 def _nobody() -> str | None:
@@ -37,6 +39,7 @@ class Health:
 
     def __init__(self, silent: Callable[[], str | None] = _nobody) -> None:
         self._silent = silent
+        self.began = time.time()
         self._started = False
         self._unready: str | None = None
 
@@ -65,6 +68,8 @@ _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 PAGES = ("/metrics", "/status", "/livez", "/readyz", "/startupz")
 _REQUEST_TIMEOUT_S = 5.0
+QUESTIONS = ("/v1/similar", "/v1/similar/batch")
+"""Routes of what is counted of the requests; probes and the page are not."""
 
 
 class TelemetryServer:
@@ -120,30 +125,80 @@ def cannot_listen(error: OSError, host: str, port: int) -> UserError:
     )
 
 
-def status_document(registry: CollectorRegistry, health: Health) -> dict[str, Any]:
-    """What a role says of itself to programs, as plain data: the document of /status.
+class _Samples:
+    """The samples of a registry, collected once."""
 
-    role, version, checkpoints: which process this is, null where it does not say. not_ready: why not, null
-    when it is ready. numbers: every finite `tripletd_*` number, counted since the role began, by its name and
-    labels as on the page of metrics. buckets: cumulative counts of `FRESHNESS` and `REQUESTS`, likewise.
-    """
-    numbers: dict[str, float] = {}
-    buckets: dict[str, float] = {}
-    of: dict[str, str] = {}
-    for family in registry.collect():
-        for sample in family.samples:
-            if sample.name in ("tripletd_build_info", "tripletd_place_info"):
-                of |= sample.labels
-            if not sample.name.startswith("tripletd_") or sample.name.endswith("_created"):
-                continue
-            labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
-            name = f"{sample.name}{{{labels}}}" if labels else sample.name
-            if not sample.name.endswith("_bucket"):
-                numbers |= {name: sample.value} if math.isfinite(sample.value) else {}
-            elif family.name in (FRESHNESS, REQUESTS):
-                buckets[name] = sample.value
-    who = {name: of.get(name) for name in ("role", "version", "checkpoints")}
-    return {**who, "not_ready": health.readiness(), "numbers": numbers, "buckets": buckets}
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._by_name = defaultdict[str, list[Sample]](list)
+        for family in registry.collect():
+            for sample in family.samples:
+                self._by_name[sample.name].append(sample)
+
+    def by(self, label: str, name: str, **alike: str) -> dict[str, Any]:
+        """Values by a label ("" where there is none), of those that are alike in others."""
+        found = [one for one in self._by_name[name] if alike.items() <= one.labels.items()]
+        return {one.labels.get(label, ""): one.value for one in found}
+
+    def one(self, name: str, **alike: str) -> Any:
+        """The value of the one that is alike; 0 without any."""
+        return next(iter(self.by("", name, **alike).values()), 0)
+
+    def distribution(self, name: str, **alike: str) -> Distribution:
+        """The histogram that is alike."""
+        buckets = self.by("le", f"{name}_bucket", **alike)
+        counts = list(buckets.values()) or [0.0]
+        return Distribution(
+            edges=list(map(float, buckets))[:-1], counts=counts, total=self.one(f"{name}_sum", **alike)
+        )
+
+
+def status_of(registry: CollectorRegistry, health: Health) -> RoleStatus:
+    """What the role whose numbers these are says of itself: the document of /status."""
+    read = _Samples(registry)
+    ((role, _),) = read.by("role", "tripletd_build_info").items()
+    values = {"learn": _learn, "validate": _validate, "serve": _serve}[role](read)
+    place = next(iter(read.by("checkpoints", "tripletd_place_info")), None)
+    who = {"role": role, "version": version(), "checkpoints": place, "began": health.began}
+    return STATUS.validate_python({**who, "not_ready": health.readiness(), **values})
+
+
+def _learn(read: _Samples) -> dict[str, Any]:
+    behind = read.by("partition", "tripletd_lag_events").values()
+    return {
+        "parked": read.one("tripletd_parked") > 0,
+        "events": read.by("outcome", "tripletd_events_total"),
+        "loss_sum": read.one("tripletd_loss_sum"),
+        "loss_count": read.one("tripletd_loss_count"),
+        "lag_events": sum(behind) if behind else None,
+        "lag_seconds": max(read.by("partition", "tripletd_lag_seconds").values(), default=None),
+        "dead_letters": read.by("reason", "tripletd_dead_letters_total"),
+    }
+
+
+def _validate(read: _Samples) -> dict[str, Any]:
+    judged, loss = read.one("tripletd_judged_versions_total"), read.one("tripletd_holdout_loss")
+    return {
+        "judged": judged,
+        "drifts": read.one("tripletd_drift_total"),
+        "holdout_loss": loss if judged else None,
+    }
+
+
+def _serve(read: _Samples) -> dict[str, Any]:
+    served = {name: read.by("alias", f"tripletd_served_{name}") for name in ("version", "records")}
+    served["watermark"] = read.by("alias", "tripletd_served_watermark_seconds")
+    return {
+        "objects": read.one("tripletd_items"),
+        "dead_letters": read.by("reason", "tripletd_item_dead_letters_total"),
+        "requests": sum(read.one("tripletd_http_seconds_count", route=route) for route in QUESTIONS),
+        "latency": read.distribution("tripletd_http_seconds", route=QUESTIONS[0]),
+        "aliases": {
+            alias: {name: values[alias] for name, values in served.items() if alias in values}
+            | {"refused": read.by("reason", "tripletd_refused_swaps_total", alias=alias)}
+            | {"freshness": read.distribution("tripletd_event_to_served_seconds", alias=alias)}
+            for alias in read.by("alias", "tripletd_serving")
+        },
+    }
 
 
 def answer(path: str, registry: CollectorRegistry, health: Health) -> tuple[HTTPStatus, bytes, str] | None:
@@ -151,7 +206,7 @@ def answer(path: str, registry: CollectorRegistry, health: Health) -> tuple[HTTP
     if path == "/metrics":
         return HTTPStatus.OK, generate_latest(registry), CONTENT_TYPE_LATEST
     if path == "/status":
-        return HTTPStatus.OK, json.dumps(status_document(registry, health)).encode(), _JSON
+        return HTTPStatus.OK, status_of(registry, health).model_dump_json().encode(), _JSON
     probes = {"/livez": health.liveness, "/readyz": health.readiness, "/startupz": health.startup}
     if path not in probes:
         return None

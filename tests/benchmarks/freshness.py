@@ -11,6 +11,7 @@ the embedded log and on a real Kafka, alias `latest`, with versions written and 
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.look.live import Reading, quantile_between
+from daemon.look.live import Distribution, ServeStatus
 from streams.address import parse_address
 from streams.open import TopicLimits, create_topic, create_topics
 from tests.benchmarks.harness import Figure
@@ -34,7 +35,6 @@ from tests.harness.kafka.missing import KafkaMissing
 RATE = 2_000.0
 ASKED_RATE = 50.0
 WARM_S, MEASURED_S = 15.0, 75.0
-METRIC = "tripletd_event_to_served_seconds"
 MORE = """
 [checkpoints]
 every = "30s"
@@ -42,6 +42,7 @@ keep = 2
 [serve]
 aliases = ["latest"]
 """
+Distributions = tuple[Distribution, Distribution]
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def measure(case: Case) -> dict[str, float]:
     return told(due, asked, pages)
 
 
-def told(due: NDArray[np.float64], asked: list[Asked], pages: tuple[Reading, Reading]) -> dict[str, float]:
+def told(due: NDArray[np.float64], asked: list[Asked], pages: Distributions) -> dict[str, float]:
     """The quantiles over the events that became due in the measured time."""
     answered = first_answers(asked, len(due))
     measured = (due >= due[0] + WARM_S) & (due < due[0] + WARM_S + MEASURED_S)
@@ -118,7 +119,7 @@ def told(due: NDArray[np.float64], asked: list[Asked], pages: tuple[Reading, Rea
     load = summary(asked)
     quantiles = {name: float(np.quantile(ages, q)) for name, q in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))}
     own = {
-        f"own_{name}": quantile_between(before, after, METRIC, {"alias": "latest"}, q)
+        f"own_{name}": after.since(before).quantile(q) or math.nan
         for name, q in (("p50", 0.5), ("p99", 0.99))
     }
     more = {"failed": float(load["failed"]), "answer_p99_ms": load["p99_ms"], "events": float(len(ages))}
@@ -144,8 +145,8 @@ def _answers(asked: list[Asked]) -> Iterator[dict[str, int]]:
     return (json.loads(one.answer) for one in asked if one.status == 200)
 
 
-def _run(place: Place, address: str) -> tuple[NDArray[np.float64], list[Asked], tuple[Reading, Reading]]:
-    """When each event was due, every answer, and the server's metrics before and after the measured time."""
+def _run(place: Place, address: str) -> tuple[NDArray[np.float64], list[Asked], Distributions]:
+    """When each event was due, every answer, and the server's freshness before and after."""
     seconds = WARM_S + MEASURED_S
     out = place.folder / "due.npy"
     words = [sys.executable, "-m", "tests.benchmarks.feeder", address]
@@ -159,14 +160,20 @@ def _run(place: Place, address: str) -> tuple[NDArray[np.float64], list[Asked], 
     try:
         with beside(load) as asking:
             time.sleep(WARM_S)
-            before = place.reading("serve")
+            before = _freshness(place)
             time.sleep(MEASURED_S)
-            after = place.reading("serve")
+            after = _freshness(place)
             assert feeder.wait(60) == 0
     finally:
         feeder.kill()
         feeder.wait()
     return np.load(out), asking.asked, (before, after)
+
+
+def _freshness(place: Place) -> Distribution:
+    status = place.status("serve")
+    assert isinstance(status, ServeStatus)
+    return status.aliases["latest"].freshness
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from daemon.look.live import role_status
+from daemon.look.live import RoleStatus, role_status
 from learners import SparseBlock
 from streams.catalog import Catalog, save_catalog
 from streams.event import Column, DenseColumn, SpaceSpec, SparseColumn, ViewSpec
@@ -114,11 +114,11 @@ class Place:
             text: str = answer.read().decode()
         return text
 
-    def reading(self, role: str) -> dict[str, float]:
-        """The numbers and buckets of a role, by name and labels."""
+    def status(self, role: str) -> RoleStatus:
+        """What a role says of itself."""
         status = role_status("127.0.0.1", self.ports[role])
         assert status is not None
-        return {**status.numbers, **status.buckets}
+        return status
 
     def number(self, role: str, name: str) -> float:
         """The sum of a metric over its labels."""

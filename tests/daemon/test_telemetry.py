@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
-from daemon.look.live import RoleStatus, role_status
+from daemon.look.live import LearnStatus, RoleStatus, is_of, role_status
 from daemon.runtime import logs
 from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http, version
 from daemon.telemetry.build import add_place
@@ -163,10 +163,15 @@ def test_every_page_over_http() -> None:
         add_place(metrics.registry, "/here")
         status, text = get(server.port, "/status")
         assert (status, json.loads(text)["version"]) == (200, version())
-        assert [said(server.port).is_of(role, "/here") for role in ("learn", "validate")] == [True, False]
-        assert not said(server.port).is_of("learn", "/elsewhere")
-        assert said(server.port).numbers["tripletd_version"] == 0
-        assert said(server.port).buckets == {}  # of the histograms of serve alone
+        assert [is_of(said(server.port), role, "/here") for role in ("learn", "validate")] == [True, False]
+        assert not is_of(said(server.port), "learn", "/elsewhere")
+        metrics.record_duplicates(3)
+        metrics.record_lag(0, 4, 0.5)
+        metrics.record_lag(1, 3, 2.5)
+        told = said(server.port)
+        assert isinstance(told, LearnStatus)
+        assert (told.events["duplicate"], told.lag_events, told.lag_seconds) == (3, 7, 2.5)
+        assert "tripletd" not in get(server.port, "/status")[1]  # fields of its own, not names of metrics
     finally:
         server.close()
     assert role_status(HOST, server.port) is None

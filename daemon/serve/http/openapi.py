@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from daemon.look.live import ServeStatus
 from daemon.serve.http import schemas
 from daemon.serve.http.errors import JSON
 from daemon.serve.http.limits import HttpLimits
@@ -90,7 +91,7 @@ OPERATIONS = (
     Operation("GET", "/livez", "Whether no thread is stuck", "text"),
     Operation("GET", "/readyz", "Whether answers can be given", "text"),
     Operation("GET", "/startupz", "Whether start-up is over", "text"),
-    Operation("GET", "/status", "What this role says of itself", schemas.RoleStatusDocument),
+    Operation("GET", "/status", "What this role says of itself", ServeStatus),
     Operation("GET", "/metrics", "Metrics in Prometheus' text format", "text"),
 )
 

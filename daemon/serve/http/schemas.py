@@ -319,14 +319,3 @@ class Collected(Answer):
     size: int
     kept: dict[int, list[str]]
     dry_run: bool
-
-
-class RoleStatusDocument(Answer):
-    """What a role says of itself: which process it is, why it is not ready, its numbers since it began."""
-
-    role: str | None
-    version: str | None
-    checkpoints: str | None
-    not_ready: str | None
-    numbers: dict[str, float]
-    buckets: dict[str, float]

@@ -11,14 +11,14 @@ from prometheus_client import CollectorRegistry
 
 from checkpoints import Ledger, VersionStore
 from daemon.config.schema import Config
-from daemon.look.live import RoleStatus, role_status
+from daemon.look.live import RoleStatus, is_of, role_status
 from daemon.look.series import Series, Target
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
 from daemon.serve.live import Live
 from daemon.serve.page.explore import KeysShown, PageComparer, PageExplorer, keys_shown
 from daemon.serve.page.objects import ImageFolder, PageObjects
-from daemon.telemetry.server import Health, status_document
+from daemon.telemetry.server import Health, status_of
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def live_series(config: Config, registry: CollectorRegistry, health: Health) -> 
 
     def other(role: str, port: int) -> RoleStatus | None:
         found = role_status(http.host, port)
-        return found if found is not None and found.is_of(role, place) else None
+        return found if found is not None and is_of(found, role, place) else None
 
     others = (("learn", http.learn_port), ("validate", http.validate_port))
     targets = [Target(role, partial(other, role, port)) for role, port in others]
-    own = Target("serve", lambda: RoleStatus.of(status_document(registry, health)))
+    own = Target("serve", lambda: status_of(registry, health))
     return Series([*targets, own])

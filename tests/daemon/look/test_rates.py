@@ -1,98 +1,106 @@
-"""Rates, means and quantiles between two readings; the live numbers made of them."""
+"""Rates, means and quantiles between two statuses of a role; the live numbers made of them."""
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
+import numpy as np
 import pytest
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
-from daemon.look.live import Reading, RoleStatus, mean_between, numbers_of, quantile_between, total, was_reset
-from daemon.telemetry.server import Health, status_document
-
-FRESH = "tripletd_event_to_served_seconds"
-
-
-def buckets(counts: dict[str, float], alias: str = "latest") -> dict[str, float]:
-    return {f'{FRESH}_bucket{{alias="{alias}",le="{edge}"}}': count for edge, count in counts.items()}
+from daemon.look.live import STATUS, Distribution, LearnStatus, RoleStatus, ServeStatus, numbers_of
+from daemon.replica.view import ReplicaStatus
+from daemon.serve.http.limits import HttpMetrics
+from daemon.telemetry import LearnMetrics, ServeMetrics, ValidateMetrics
+from daemon.telemetry.server import Health, status_of
 
 
-def test_a_total_leaves_out_only_what_carries_the_labels() -> None:
-    reading = {'t{a="1",b="2"}': 3.0, 't{a="1",b="3"}': 4.0, "tt": 9.0}
-    assert total(reading, "t") == 7.0
-    assert total(reading, "t", {"b": "2"}) == 4.0
-    assert math.isnan(total(reading, "other"))
+def status(role: str, **numbers: Any) -> RoleStatus:
+    who = {"role": role, "version": "1", "checkpoints": None, "began": 0.0, "not_ready": None}
+    return STATUS.validate_python(who | numbers)
 
 
 def test_a_quantile_is_linear_inside_its_bucket() -> None:
-    before, now = buckets({"1": 10, "2": 10, "+Inf": 10}), buckets({"1": 10, "2": 20, "+Inf": 20})
-    assert quantile_between(before, now, FRESH, {"alias": "latest"}, 0.5) == pytest.approx(1.5)
-    assert quantile_between(before, now, FRESH, {"alias": "latest"}, 0.99) == pytest.approx(1.99)
+    before = Distribution(edges=[1, 2], counts=[10, 10, 10], total=5)
+    new = Distribution(edges=[1, 2], counts=[10, 20, 20], total=20).since(before)
+    assert (new.count, new.total) == (10, 15)
+    assert new.quantile(0.5) == pytest.approx(1.5)
+    assert new.quantile(0.99) == pytest.approx(1.99)
+    assert new.since(Distribution()) == new  # another process had other edges, or none
 
 
 def test_a_quantile_in_the_open_bucket_is_its_lower_edge() -> None:
-    now = buckets({"1": 1, "2": 2, "+Inf": 10})
-    assert quantile_between({}, now, FRESH, {}, 0.99) == 2.0
+    assert Distribution(edges=[1, 2], counts=[1, 2, 10]).quantile(0.99) == 2.0
 
 
-def test_nothing_told_has_no_quantile_and_no_mean() -> None:
-    now = buckets({"1": 5, "+Inf": 5})
-    assert math.isnan(quantile_between(now, now, FRESH, {}, 0.5))
-    assert math.isnan(quantile_between({}, {}, FRESH, {}, 0.5))
-    assert math.isnan(mean_between({"h_sum": 1.0, "h_count": 2.0}, {"h_sum": 1.0, "h_count": 2.0}, "h"))
-    assert mean_between({"h_sum": 1.0, "h_count": 2.0}, {"h_sum": 4.0, "h_count": 4.0}, "h") == 1.5
+def test_an_empty_bucket_between_two_full_ones_moves_no_quantile() -> None:
+    assert Distribution(edges=[1, 2, 3], counts=[10, 10, 20, 20]).quantile(0.5) == 1.0
 
 
-def test_a_counter_that_fell_tells_another_process_a_gauge_does_not() -> None:
-    assert was_reset({"x_total": 5.0}, {"x_total": 4.0})
-    assert was_reset({'x_count{a="1"}': 5.0}, {'x_count{a="1"}': 0.0})
-    assert not was_reset({"gauge": 5.0, "x_total": 5.0}, {"gauge": 4.0, "x_total": 5.0})
-    assert not was_reset({"x_total": 5.0}, {})
+def test_nothing_measured_has_no_quantile_and_no_mean() -> None:
+    now = Distribution(edges=[1], counts=[5, 5])
+    assert now.since(now).quantile(0.5) is None
+    assert Distribution().quantile(0.5) is None
+    learned = status("learn", events={"updated": 2}, loss_sum=1.0, loss_count=2)
+    assert "learn.loss" not in numbers_of([(0.0, learned), (100.0, learned)])
 
 
 def test_what_learn_does_per_second_leaves_out_what_was_sent_again() -> None:
-    def reading(updated: float, again: float, losses: float) -> dict[str, float]:
-        events = {'tripletd_events_total{outcome="updated"}': updated}
-        events['tripletd_events_total{outcome="duplicate"}'] = again
-        lag = {'tripletd_lag_events{partition="0"}': 3.0, 'tripletd_lag_events{partition="1"}': 4.0}
-        return events | lag | {"tripletd_loss_sum": losses, "tripletd_loss_count": updated}
+    def learn(updated: int, again: int, losses: float) -> RoleStatus:
+        events = {"updated": updated, "duplicate": again}
+        return status("learn", events=events, lag_events=7, loss_sum=losses, loss_count=updated)
 
-    readings = [(0.0, reading(0, 0, 0)), (90.0, reading(1000, 5, 600)), (100.0, reading(3000, 905, 1600))]
-    numbers = numbers_of("learn", readings)
+    numbers = numbers_of(
+        [(0.0, learn(0, 0, 0)), (90.0, learn(1000, 5, 600)), (100.0, learn(3000, 905, 1600))]
+    )
     assert numbers["learn.events"] == 200.0  # over the newest 10 s, not all of it
     assert numbers["learn.lag_events"] == 7.0
     assert numbers["learn.loss"] == 0.5
 
 
 def test_a_holdout_loss_that_nobody_measured_is_not_told() -> None:
-    page = {"tripletd_holdout_loss": 0.0, "tripletd_judged_versions_total": 0.0, "tripletd_drift_total": 0.0}
-    assert numbers_of("validate", [(0.0, page)]) == {"validate.drifts": 0.0}
-    judged = page | {"tripletd_holdout_loss": 0.3, "tripletd_judged_versions_total": 2.0}
-    assert numbers_of("validate", [(0.0, judged)])["validate.holdout_loss"] == 0.3
+    metrics = ValidateMetrics()
+    assert numbers_of([(0.0, status_of(metrics.registry, Health()))]) == {"validate.drifts": 0.0}
+    metrics.judged.inc(2)
+    metrics.holdout_loss.set(0.3)
+    numbers = numbers_of([(0.0, status_of(metrics.registry, Health()))])
+    assert numbers == {"validate.drifts": 0.0, "validate.holdout_loss": 0.3}
 
 
 def test_numbers_that_are_not_known_are_left_out() -> None:
-    assert numbers_of("learn", [(0.0, {})]) == {}
-    assert numbers_of("serve", [(0.0, {})]) == {}
-    assert numbers_of("somebody", [(0.0, {"x": 1.0})]) == {}
+    assert numbers_of([(0.0, status("learn"))]) == {}
+    assert numbers_of([(0.0, status("serve"))]) == {}
 
 
-def reading(registry: CollectorRegistry) -> Reading:
-    status = RoleStatus.of(status_document(registry, Health()))
-    return {**status.numbers, **status.buckets}
+def test_a_learner_says_what_it_counted() -> None:
+    metrics = LearnMetrics()
+    metrics.record_dead_letters({"poison": 2})
+    metrics.parked.set(1)
+    metrics.record_batch(
+        np.array([0, 1], np.uint8), np.array([0.5, 0], np.float32), np.zeros(2, np.float32), 0.1
+    )
+    told = status_of(metrics.registry, Health())
+    assert isinstance(told, LearnStatus)
+    assert (told.loss_sum, told.loss_count, told.lag_events, told.parked) == (0.5, 2, None, True)
+    assert told.line() == "running, parked, 2 events since its start"
+    assert numbers_of([(60.0, told)]) == {"learn.dead.poison": 2.0}
 
 
-def test_freshness_is_told_by_alias_from_a_real_status() -> None:
-    registry = CollectorRegistry()
-    seconds = Histogram(FRESH, "x", ["alias"], buckets=(0.5, 1.0, 2.0), registry=registry)
-    letters = Counter("tripletd_dead_letters", "x", ["reason"], registry=registry)
-    seconds.labels("latest")
-    before = reading(registry)
-    for _ in range(10):
-        seconds.labels("latest").observe(0.7)
-    letters.labels("poison").inc(2)
-    now = reading(registry)
-    numbers = numbers_of("serve", [(0.0, before), (60.0, now)])
-    assert numbers["serve.fresh_p50.latest"] == pytest.approx(0.75)
-    assert numbers_of("learn", [(60.0, now)])["learn.dead.poison"] == 2.0
-    assert not any("bucket" in name for name in status_document(registry, Health())["numbers"])
+def test_freshness_and_latency_are_told_from_a_real_status() -> None:
+    metrics = ServeMetrics(["latest"])
+    metrics.follow(lambda: [ReplicaStatus("latest", None, None, "", "steps")], lambda: None, dict)
+    asked = HttpMetrics(metrics.registry)
+    before = serve(metrics.registry)
+    metrics.record_freshness("latest", np.array([0.7]), np.array([10]))
+    for route in ("/v1/similar", "/v1/similar/batch", "/livez"):
+        asked.seconds.labels(route).observe(0.004)
+    numbers = numbers_of([(0.0, before), (60.0, serve(metrics.registry))])
+    assert numbers["serve.fresh_p50.latest"] == pytest.approx(0.65)
+    assert numbers["serve.requests"] == pytest.approx(2 / 60)
+    assert 0 < numbers["serve.latency_p99"] < 0.01
+
+
+def serve(registry: CollectorRegistry) -> ServeStatus:
+    told = status_of(registry, Health())
+    assert isinstance(told, ServeStatus)
+    return told

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 
-from daemon.look.live import Reading, RoleStatus
+from daemon.look.live import LearnStatus, RoleStatus
 from daemon.look.series import MOST_NAMES, Series, Target
-
-EVENTS = 'tripletd_events_total{outcome="updated"}'
 
 
 class Role:
-    """A role whose page is set by the test."""
+    """A role whose numbers are set by the test."""
 
     def __init__(self) -> None:
-        self.page: Reading | None = {}
+        self.page: dict[str, Any] | None = {}
+        self.began = 0.0
         self.unready: str | None = None
         self.asked = threading.Event()
 
     def ask(self) -> RoleStatus | None:
         self.asked.set()
-        return None if self.page is None else RoleStatus("learn", None, self.unready, self.page)
+        return (
+            None
+            if self.page is None
+            else LearnStatus(
+                version="1", checkpoints=None, began=self.began, not_ready=self.unready, **self.page
+            )
+        )
 
 
 def test_rates_begin_with_the_second_answer_and_stop_with_the_last() -> None:
     role = Role()
     series = Series([Target("learn", role.ask)])
     for moment, page in [(0, 0.0), (2, 20.0), (4, None), (6, 50.0), (8, 70.0)]:
-        role.page = None if page is None else {EVENTS: page}
+        role.page = None if page is None else {"events": {"updated": page}}
         series.sample(float(moment))
     samples = series.after(-1.0)
     assert samples.times == [0.0, 2.0, 4.0, 6.0, 8.0]
@@ -40,7 +46,7 @@ def test_a_restarted_role_has_no_rate_across_its_restart() -> None:
     role = Role()
     series = Series([Target("learn", role.ask)])
     for moment, count in enumerate([1000.0, 2000.0, 5.0, 8.0]):
-        role.page = {EVENTS: count}
+        role.page, role.began = {"events": {"updated": count}}, 5.0 * (moment > 1)
         series.sample(float(moment))
     assert series.after(-1.0).values["learn.events"] == [None, 1000.0, None, 3.0]
 
@@ -62,7 +68,7 @@ def test_the_ring_keeps_the_newest_and_no_more() -> None:
     role = Role()
     series = Series([Target("learn", role.ask)], kept=10)
     for moment in range(35):
-        role.page = {"tripletd_lag_events": float(moment)}
+        role.page = {"lag_events": moment}
         series.sample(float(moment))
     samples = series.after(-1.0)
     assert samples.times == [float(moment) for moment in range(25, 35)]
@@ -76,7 +82,7 @@ def test_names_without_end_do_not_grow_it() -> None:
     role = Role()
     series = Series([Target("learn", role.ask)], kept=4)
     for moment in range(MOST_NAMES * 2):
-        role.page = {f'tripletd_dead_letters_total{{reason="r{moment}"}}': 1.0}
+        role.page = {"dead_letters": {f"r{moment}": 1}}
         series.sample(float(moment))
     assert len(series._columns) == MOST_NAMES
     assert np.isfinite(series._ring).sum() == 0  # those first seen later are not kept

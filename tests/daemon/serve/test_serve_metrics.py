@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from daemon.look.live import serving_lines
+from daemon.look.live import ServeStatus
 from daemon.replica.view import CarryError, ModelId, ReplicaStatus
 from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
-from daemon.telemetry.server import Health, status_document
+from daemon.telemetry.server import Health, status_of
 
 AT = 1_800_000_000.0
 
@@ -42,9 +42,12 @@ def state(alias: str, model: ModelId | None) -> ReplicaStatus:
 
 
 def page(metrics: ServeMetrics) -> dict[str, float]:
-    document = status_document(metrics.registry, Health())
-    assert document["role"] == "serve"
-    return {**document["numbers"], **document["buckets"]}
+    """Every sample by its name and labels."""
+    found = {}
+    for sample in (sample for family in metrics.registry.collect() for sample in family.samples):
+        labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
+        found[sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
+    return found
 
 
 def test_what_is_served_is_asked_whenever_the_page_is_read() -> None:
@@ -83,7 +86,9 @@ def test_status_says_what_is_served_how_fresh_and_what_was_refused() -> None:
     states = [state("stable", None), state("latest", ModelId(12, 34, int(AT * 1000) - 500, 1234))]
     metrics.follow(lambda: states, lambda: None, dict)
     metrics.record_freshness("latest", np.array([0.2, 0.4]), np.array([3, 1]))
-    (stable, nothing), (latest, told) = serving_lines(page(metrics), AT)
+    status = status_of(metrics.registry, Health())
+    assert isinstance(status, ServeStatus)
+    (stable, nothing), (latest, told) = ((alias, one.line(AT)) for alias, one in status.aliases.items())
     assert (stable, latest) == ("stable", "latest")
     assert nothing == "answers nothing yet; refused: damaged 2"
     assert told.startswith("answers with version 12, 1,234 records; newest click in it ")

@@ -20,6 +20,7 @@ from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
 from daemon.serve.query import OWN, AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
+from daemon.telemetry.build import add_build_info
 from daemon.telemetry.server import Health
 from tests.daemon.serve.http.contract import Contract
 
@@ -202,6 +203,7 @@ def running(
     """A server on a free port; `store` and `searching` in the places of the toys."""
     toy, toy_store, watched = ToySearcher(), ToyStore(), Watched()
     health, registry = Health(), CollectorRegistry()
+    add_build_info(registry, "serve")
     parts = Parts(
         searching or toy,
         watched.answered,

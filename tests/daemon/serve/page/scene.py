@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import uvicorn
@@ -19,7 +20,7 @@ from PIL import Image
 from starlette.applications import Starlette
 
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
-from daemon.look.live import Reading, RoleStatus
+from daemon.look.live import STATUS, RoleStatus
 from daemon.look.series import Series, Target
 from daemon.models.diff import Diff, DirectionChange, FeatureChange, MovedQuery, Queries
 from daemon.replica.view import ModelId, ReplicaStatus
@@ -120,11 +121,13 @@ class Compared:
 
 @dataclass
 class Scene:
-    """The parts of one page; `roles` are the metrics that learn, validate and serve show."""
+    """The parts of one page; `roles` are the numbers of which learn, validate and serve speak."""
 
     folder: Path
     objects: Things = field(default_factory=Things)
-    roles: dict[str, Reading | None] = field(default_factory=lambda: dict.fromkeys(("learn", "validate")))
+    roles: dict[str, dict[str, Any] | None] = field(
+        default_factory=lambda: dict.fromkeys(("learn", "validate"))
+    )
     served: list[ReplicaStatus] = field(default_factory=list)
     compared: Compared = field(default_factory=Compared)
 
@@ -136,8 +139,8 @@ class Scene:
 
     def status_of(self, role: str) -> RoleStatus | None:
         """What a role says; None while it does not answer."""
-        numbers = self.roles[role]
-        return None if numbers is None else RoleStatus(role, None, None, numbers)
+        numbers, who = self.roles[role], {"version": "1", "checkpoints": None, "began": 0, "not_ready": None}
+        return None if numbers is None else STATUS.validate_python({"role": role, **who, **numbers})
 
     @property
     def sources(self) -> PageSources:
@@ -213,24 +216,13 @@ class Scene:
         )
 
 
-def _pages(turn: int) -> dict[str, Reading]:
-    """What each role's metrics say at its `turn`-th reading."""
-    fresh = "tripletd_event_to_served_seconds"
-    told = {f'{fresh}_count{{alias="latest"}}': 400.0 * turn}
-    told |= {
-        f'{fresh}_bucket{{alias="latest",le="{edge}"}}': 400.0 * turn * share
-        for edge, share in (("0.25", 0.5), ("0.5", 0.99), ("+Inf", 1.0))
-    }
-    letters = {'tripletd_dead_letters_total{reason="unknown_object"}': 7.0}
-    lag = {'tripletd_lag_events{partition="0"}': 12.0, 'tripletd_lag_seconds{partition="0"}': 0.2}
-    loss = {"tripletd_loss_sum": 160.0 * turn, "tripletd_loss_count": 400.0 * turn}
-    learn = {'tripletd_events_total{outcome="updated"}': 400.0 * turn} | letters | lag | loss
+def _pages(turn: int) -> dict[str, dict[str, Any]]:
+    """What each role says of itself at its `turn`-th reading."""
+    fresh = {"edges": [0.25, 0.5], "counts": [400.0 * turn * share for share in (0.5, 0.99, 1.0)]}
+    lag = {"lag_events": 12, "lag_seconds": 0.2, "dead_letters": {"unknown_object": 7}}
+    loss = {"loss_sum": 160.0 * turn, "loss_count": 400 * turn}
     return {
-        "learn": learn,
-        "validate": {
-            "tripletd_holdout_loss": 0.4,
-            "tripletd_drift_total": 1.0,
-            "tripletd_judged_versions_total": 6.0,
-        },
-        "serve": told,
+        "learn": {"events": {"updated": 400 * turn}, **lag, **loss},
+        "validate": {"holdout_loss": 0.4, "drifts": 1, "judged": 6},
+        "serve": {"aliases": {"latest": {"freshness": fresh}}},
     }

@@ -174,9 +174,7 @@ def test_news_move_nothing_and_take_no_focus(chromium: Browser, scene: Scene) ->
         points(page, "measure-chart")
         page.get_by_role("button", name="What is this: Lag").first.focus()
         before = page.evaluate(places)
-        scene.roles["learn"] = dict(scene.roles["learn"] or {}) | {
-            'tripletd_lag_events{partition="0"}': 9876543.0
-        }
+        scene.roles["learn"] = dict(scene.roles["learn"] or {}) | {"lag_events": 9876543}
         scene.series.sample((scene.series.sampled() or 0) + 2)
         expect(page.locator("#tiles")).to_contain_text("9.9M events")
         assert page.evaluate(places) == before
