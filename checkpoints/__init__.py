@@ -16,23 +16,24 @@ from checkpoints.aliases import (
 )
 from checkpoints.commit import Epoch
 from checkpoints.encoding import array_digest, state_hash
-from checkpoints.errors import (
-    BadKey,
-    CheckpointError,
-    Damaged,
-    FutureFormat,
-    KeyExists,
-    KeyMissing,
-    Superseded,
-    WriteFailed,
-)
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.local import LocalStore
 from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
 from checkpoints.memory import MemoryStore
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from checkpoints.retention import history, plan, prune
-from checkpoints.store import BlobStore, PutResult
+from checkpoints.store import (
+    BadKey,
+    BlobStore,
+    CheckpointError,
+    Damaged,
+    FutureFormat,
+    KeyExists,
+    KeyMissing,
+    PutResult,
+    Superseded,
+    WriteFailed,
+)
 from checkpoints.versions import Version, VersionStore
 
 __all__ = [

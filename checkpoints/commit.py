@@ -12,12 +12,17 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from checkpoints.errors import BadKey, CheckpointError, Damaged, KeyExists, KeyMissing, Superseded
 from checkpoints.manifest import ArraySpec, FileEntry, Manifest, VersionMeta
 from checkpoints.store import (
     VERSIONS,
+    BadKey,
     BlobStore,
+    CheckpointError,
+    Damaged,
+    KeyExists,
+    KeyMissing,
     PutResult,
+    Superseded,
     folder,
     folder_number,
     manifest_key,

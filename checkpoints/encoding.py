@@ -21,9 +21,8 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 from xxhash import xxh3_128
 
-from checkpoints.errors import BadKey, Damaged, FutureFormat, KeyMissing
 from checkpoints.manifest import ArraySpec
-from checkpoints.store import BlobStore, Buffer
+from checkpoints.store import BadKey, BlobStore, Buffer, Damaged, FutureFormat, KeyMissing
 
 FORMAT = "tripletd.arrays/1"
 ALIGN = 64

@@ -7,9 +7,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from checkpoints.errors import BadKey, Damaged, FutureFormat, KeyExists, KeyMissing, Report
-from checkpoints.records import RecordFields, seal, unseal
-from checkpoints.store import LEDGER, BlobStore, ledger_key, ledger_number
+from checkpoints.manifest import RecordFields, seal, unseal
+from checkpoints.store import (
+    LEDGER,
+    BadKey,
+    BlobStore,
+    Damaged,
+    FutureFormat,
+    KeyExists,
+    KeyMissing,
+    Report,
+    ledger_key,
+    ledger_number,
+)
 
 FORMAT = 1
 KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")

@@ -8,8 +8,7 @@ import threading
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from checkpoints.errors import KeyExists, KeyMissing
-from checkpoints.store import Buffer, PutResult, check_key
+from checkpoints.store import Buffer, KeyExists, KeyMissing, PutResult, check_key
 
 
 class MemoryStore:

@@ -30,9 +30,8 @@ import numpy as np
 
 from checkpoints.commit import Epoch, StateFile, commit, discard, next_state_key
 from checkpoints.encoding import ArrayDigests, EncodedState, encode
-from checkpoints.errors import CheckpointError, Superseded, WriteFailed
 from checkpoints.manifest import Manifest, VersionMeta
-from checkpoints.store import BlobStore, Staged, StagingStore
+from checkpoints.store import BlobStore, CheckpointError, Staged, StagingStore, Superseded, WriteFailed
 from checkpoints.versions import Arrays, VersionStore
 
 # Larger pieces let the kernel use larger folios (measured for 400 MB: 0.05 s, against 0.2-0.5 s with pieces

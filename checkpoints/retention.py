@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from checkpoints.errors import CheckpointError, Damaged, KeyExists
-from checkpoints.store import HISTORY, BlobStore, folder, manifest_key
+from checkpoints.store import HISTORY, BlobStore, CheckpointError, Damaged, KeyExists, folder, manifest_key
 from checkpoints.versions import VersionStore
 
 # The newest may be damaged later: there is always one before it to go back to.

@@ -22,10 +22,27 @@ from checkpoints.commit import (
     read_manifest,
 )
 from checkpoints.encoding import ArrayDigests, Destination, encode, fresh, load_arrays
-from checkpoints.errors import BadKey, CheckpointError, Damaged, FutureFormat, KeyMissing, Report
-from checkpoints.manifest import ArraySpec, Manifest, VersionMeta
-from checkpoints.records import RecordFields, digest, file_name, seal, unseal
-from checkpoints.store import BlobStore, check_name, folder
+from checkpoints.manifest import (
+    ArraySpec,
+    Manifest,
+    RecordFields,
+    VersionMeta,
+    digest,
+    file_name,
+    seal,
+    unseal,
+)
+from checkpoints.store import (
+    BadKey,
+    BlobStore,
+    CheckpointError,
+    Damaged,
+    FutureFormat,
+    KeyMissing,
+    Report,
+    check_name,
+    folder,
+)
 
 FORMAT = 1
 

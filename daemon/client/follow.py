@@ -84,7 +84,7 @@ def _config(place: Path) -> Config | None:
 def _settings(versions: VersionStore) -> ServingConfig:
     """[serving] as the validator has it, by the newest form that it stored with a version; else the
     defaults."""
-    from checkpoints.errors import CheckpointError
+    from checkpoints.store import CheckpointError
     from daemon.config.schema import ServingConfig
     from daemon.versions.restore import DERIVED
 

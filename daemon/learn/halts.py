@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from checkpoints import PAUSE, Ledger, LedgerEntry, VersionStore, stop_in_force
-from checkpoints.errors import CheckpointError
+from checkpoints.store import CheckpointError
 from daemon.learn.step import ReadyBatch
 from daemon.versions.contents import POISON, REJECTED, counted, records_of
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import structlog
 
 from checkpoints import Ledger, VersionStore, protected, prune
-from checkpoints.errors import CheckpointError
 from checkpoints.manifest import Manifest
+from checkpoints.store import CheckpointError
 from daemon.config.stream import StreamConfig
 from daemon.learn.publishing import Fence
 from daemon.runtime.background import BackgroundThread

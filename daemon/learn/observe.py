@@ -11,9 +11,9 @@ import numpy as np
 import structlog
 from prometheus_client import Counter
 
-from checkpoints.errors import CheckpointError
 from checkpoints.ledger import LedgerEntry
 from checkpoints.publisher import Published
+from checkpoints.store import CheckpointError
 from daemon.learn.halts import is_pause
 from daemon.learn.housekeeping import Housekeeper, LogBounds
 from daemon.learn.reader import Reader

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from checkpoints import Epoch, VersionStore
 from checkpoints.commit import check_writer
-from checkpoints.errors import CheckpointError, Superseded
 from checkpoints.manifest import VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
+from checkpoints.store import CheckpointError, Superseded
 from daemon.exits import EX_CANTCREAT, UserError
 from daemon.learn.state import Progress, Snapshot
 from daemon.versions.contents import Arrays

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore, history
-from checkpoints.errors import CheckpointError, Damaged
+from checkpoints.store import CheckpointError, Damaged
 from daemon.look.overview import read_entries, summary
 from daemon.versions.contents import APPLIED, LOSS_SUM, RECORDS, counted
 

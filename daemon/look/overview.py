@@ -20,8 +20,8 @@ from checkpoints import (
     stop_in_force,
 )
 from checkpoints.encoding import fresh
-from checkpoints.errors import Damaged
 from checkpoints.manifest import ArraySpec
+from checkpoints.store import Damaged
 from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted
 from daemon.versions.key_verdicts import KeyVerdict
 

@@ -15,8 +15,8 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints.encoding import DTYPES, empty_aligned, fresh
-from checkpoints.errors import CheckpointError, Damaged
 from checkpoints.manifest import ArraySpec, Manifest
+from checkpoints.store import CheckpointError, Damaged
 from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
 from daemon.replica.settings import VersionSource

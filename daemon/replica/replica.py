@@ -17,8 +17,8 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints.aliases import LATEST
-from checkpoints.errors import CheckpointError
 from checkpoints.ledger import LedgerEntry
+from checkpoints.store import CheckpointError
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
 from daemon.replica.decide import REASONS, Keep, Load, Lost, ServedVersion, StoreListing, choose

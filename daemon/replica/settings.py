@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkpoints.aliases import LATEST
-from checkpoints.errors import CheckpointError, Report
 from checkpoints.ledger import Ledger, LedgerEntry
+from checkpoints.store import CheckpointError, Report
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config, ServingConfig
 from daemon.replica.view import ModelId, ModelSpace, View

@@ -18,8 +18,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from checkpoints.errors import Damaged, KeyMissing
 from checkpoints.manifest import Manifest
+from checkpoints.store import Damaged, KeyMissing
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError

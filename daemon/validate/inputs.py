@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from checkpoints.errors import Damaged
 from checkpoints.ledger import Ledger
+from checkpoints.store import Damaged
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config
 from daemon.dead_letters import open_dead

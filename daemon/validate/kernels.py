@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints.errors import CheckpointError
+from checkpoints.store import CheckpointError
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError

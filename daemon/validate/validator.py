@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from checkpoints.errors import CheckpointError
+from checkpoints.store import CheckpointError
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.telemetry import ValidateMetrics

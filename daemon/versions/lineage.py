@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from checkpoints import Manifest, VersionStore, history
-from checkpoints.errors import CheckpointError
 from checkpoints.manifest import ScheduleEntry
+from checkpoints.store import CheckpointError
 from daemon.exits import EX_DATAERR, UserError
 
 

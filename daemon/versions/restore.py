@@ -15,8 +15,8 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints.encoding import fresh
-from checkpoints.errors import CheckpointError, KeyExists
 from checkpoints.manifest import Manifest
+from checkpoints.store import CheckpointError, KeyExists
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, restored

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from checkpoints.errors import KeyExists, KeyMissing
+
 from checkpoints.store import Buffer, PutResult, check_key
 
 

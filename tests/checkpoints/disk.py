@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checkpoints.files import Files, Folders, Fs
+from checkpoints.local import Files, Folders, Fs
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 
 from checkpoints import Ledger, LedgerEntry, LocalStore, MemoryStore, meaning, names, protected, resolve
 from checkpoints.aliases import before
-from checkpoints.errors import KeyExists
+from checkpoints.store import KeyExists
 
 Said = tuple[str, str | None, int | None]
 P, R = "PROMOTE", "ROLLBACK"

@@ -12,7 +12,7 @@ import pytest
 
 from checkpoints import CheckpointError, Damaged, FileEntry, FutureFormat, LocalStore, VersionStore, prune
 from checkpoints.encoding import encode
-from checkpoints.records import seal, unseal
+from checkpoints.manifest import seal, unseal
 
 from .samples import meta, same, state
 

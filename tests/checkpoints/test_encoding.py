@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from checkpoints import Damaged, Manifest, state_hash
 from checkpoints.encoding import DTYPES, encode, read_arrays
-from checkpoints.records import seal, unseal
+from checkpoints.manifest import seal, unseal
 
 from .samples import a_manifest, same, state
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkpoints import CheckpointError, Ledger, LocalStore, aliases
-from checkpoints.records import seal, unseal
+from checkpoints.manifest import seal, unseal
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from checkpoints import (
     VersionStore,
     WriteFailed,
 )
-from checkpoints.files import Files, Folders, Fs, write_failed
+from checkpoints.local import Files, Folders, Fs, write_failed
 
 from .samples import meta, same, state
 

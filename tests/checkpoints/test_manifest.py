@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkpoints import Damaged, Manifest
-from checkpoints.records import seal, unseal
+from checkpoints.manifest import seal, unseal
 
 from .samples import a_manifest
 

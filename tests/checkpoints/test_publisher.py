@@ -20,7 +20,7 @@ from checkpoints import (
     VersionStore,
     array_digest,
 )
-from checkpoints.files import Files, Folders, Fs
+from checkpoints.local import Files, Folders, Fs
 
 from .samples import meta, same, state
 

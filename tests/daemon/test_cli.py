@@ -266,7 +266,7 @@ def test_debug_shows_the_trace_instead(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_errors_of_the_islands_have_their_codes() -> None:
-    from checkpoints.errors import Damaged, Superseded
+    from checkpoints.store import Damaged, Superseded
     from learners.errors import StateError
     from streams.errors import (
         AddressError,
@@ -302,7 +302,7 @@ def test_errors_of_the_islands_have_their_codes() -> None:
 
 
 def test_an_error_of_checkpoints_tells_its_remedy_apart() -> None:
-    from checkpoints.errors import Damaged
+    from checkpoints.store import Damaged
 
     readable = as_user_error(Damaged("missing", "v3", "has no manifest", "delete it"))
     assert readable is not None

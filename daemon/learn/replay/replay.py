@@ -8,8 +8,8 @@ from typing import Any
 
 from checkpoints import Manifest, VersionStore
 from checkpoints.encoding import state_hash
-from checkpoints.errors import CheckpointError
 from checkpoints.manifest import ScheduleEntry
+from checkpoints.store import CheckpointError
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.compatible import runtime
 from daemon.learn.replay.difference import (

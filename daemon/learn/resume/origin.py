@@ -18,8 +18,8 @@ from typing import Any, Literal
 import structlog
 
 from checkpoints import Epoch, Ledger, Version, VersionStore
-from checkpoints.errors import CheckpointError
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
+from checkpoints.store import CheckpointError
 from daemon.config.schema import Config
 from daemon.config.values import parse_duration
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from checkpoints.errors import CheckpointError
+from checkpoints.store import CheckpointError
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.page.answers import HEADERS, LOOK_AGAIN_S, answer, tag_of

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from checkpoints import LedgerEntry, pause_in_force
-from checkpoints.errors import WriteFailed
 from checkpoints.ledger import Ledger
+from checkpoints.store import WriteFailed
 from daemon.cli import main
 from daemon.exits import EX_DATAERR, EX_OK, UserError
 from daemon.learn.halts import LOOK_EVERY_S, Halts, PoisonGate

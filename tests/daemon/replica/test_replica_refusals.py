@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from checkpoints import LocalStore
-from checkpoints.records import seal
+from checkpoints.manifest import seal
 from daemon.replica import loading as refusals
 from daemon.replica.loading import REASONS, RejectedVersions, VersionRejected
 from daemon.replica.settings import Hooks

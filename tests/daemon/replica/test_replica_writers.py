@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from checkpoints.errors import Damaged
+from checkpoints.store import Damaged
 from daemon.replica import loading as refusals
 from streams.steps.segment import Break
 

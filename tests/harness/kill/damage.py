@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from checkpoints import Ledger, VersionStore
-from checkpoints.errors import Damaged
-from checkpoints.files import Fs
+from checkpoints.local import Fs
+from checkpoints.manifest import seal, unseal
 from checkpoints.publisher import Failed
-from checkpoints.records import seal, unseal
+from checkpoints.store import Damaged
 from tests.harness.kill.hosted import learn_all
 from tests.harness.kill.life import a_site, live
 from tests.harness.kill.site import SPARSE, Case, Site

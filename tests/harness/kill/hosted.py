@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from checkpoints.files import Fs
+from checkpoints.local import Fs
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from daemon.config import load_config
 from daemon.exits import as_user_error

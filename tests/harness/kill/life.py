@@ -12,12 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoints.errors import CheckpointError
-from checkpoints.files import Fs
 from checkpoints.ledger import Ledger, LedgerEntry
-from checkpoints.local import LocalStore
+from checkpoints.local import Fs, LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import Failed, Published
+from checkpoints.store import CheckpointError
 from daemon.exits import as_user_error
 from streams.open import open_sink
 from streams.source import OutRecord

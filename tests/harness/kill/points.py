@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from checkpoints.files import Files, Folders, Fs
+from checkpoints.local import Files, Folders, Fs
 from checkpoints.publisher import AsyncPublisher
 from daemon import dead_letters
 from daemon.learn import loop

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checkpoints.aliases import aliases
-from checkpoints.files import Fs
 from checkpoints.ledger import LedgerEntry
+from checkpoints.local import Fs
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import Failed, Published
 from checkpoints.retention import history

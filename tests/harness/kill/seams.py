@@ -6,8 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from checkpoints.files import Fs
-from checkpoints.local import LocalStore
+from checkpoints.local import Fs, LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import AsyncPublisher
 from daemon.learn import loop, reader, start

@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from checkpoints.files import Files, Folders, Fs
+from checkpoints.local import Files, Folders, Fs
 from checkpoints.publisher import Published
 from daemon.exits import EX_OK
 from tests.harness.kill.events import Feeder, Pace

@@ -9,11 +9,10 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from checkpoints.errors import CheckpointError, WriteFailed
 from checkpoints.manifest import PartitionPosition, VersionMeta
 from checkpoints.memory import MemoryStore
 from checkpoints.publisher import AsyncPublisher, Published
-from checkpoints.store import Buffer, PutResult
+from checkpoints.store import Buffer, CheckpointError, PutResult, WriteFailed
 from checkpoints.versions import VersionStore
 from daemon.exits import EX_CANTCREAT, UserError
 from daemon.learn.publishing import Cadence, Publishing
