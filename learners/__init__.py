@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from learners.errors import StateError as StateError
     from learners.forms.blocks import BlocksForm as BlocksForm
     from learners.forms.carried import CarriedForm as CarriedForm
-    from learners.forms.diagonal import DiagonalForm as DiagonalForm
-    from learners.forms.diagonal import IdentityForm as IdentityForm
+    from learners.forms.quadratic import DiagonalForm as DiagonalForm
     from learners.forms.quadratic import FoldingForm as FoldingForm
+    from learners.forms.quadratic import IdentityForm as IdentityForm
     from learners.forms.quadratic import ServedForm as ServedForm
     from learners.forms.serving import ServingForm as ServingForm
     from learners.hedge import HedgeConfig as HedgeConfig
@@ -52,24 +52,24 @@ if TYPE_CHECKING:
     from learners.lego import LegoConfig as LegoConfig
     from learners.maps.approximations import NystroemMap as NystroemMap
     from learners.maps.approximations import RffMap as RffMap
+    from learners.maps.base import CosineMap as CosineMap
+    from learners.maps.base import IdentityMap as IdentityMap
+    from learners.maps.base import UnitMap as UnitMap
     from learners.maps.base import ViewConfig as ViewConfig
     from learners.maps.base import ViewMap as ViewMap
-    from learners.maps.compose import KINDS as KINDS
-    from learners.maps.compose import ChainMap as ChainMap
-    from learners.maps.compose import KernelsMap as KernelsMap
-    from learners.maps.compose import fit_map as fit_map
-    from learners.maps.compose import load_map as load_map
     from learners.maps.histograms import HikeMap as HikeMap
     from learners.maps.histograms import SharesMap as SharesMap
     from learners.maps.histograms import SqrtMap as SqrtMap
-    from learners.maps.identity import CosineMap as CosineMap
-    from learners.maps.identity import IdentityMap as IdentityMap
-    from learners.maps.identity import UnitMap as UnitMap
     from learners.maps.scaling import StandardiseMap as StandardiseMap
     from learners.maps.scaling import TfidfMap as TfidfMap
     from learners.maps.scaling import WhitenMap as WhitenMap
+    from learners.maps.space import KINDS as KINDS
+    from learners.maps.space import ChainMap as ChainMap
     from learners.maps.space import FittedSpaceMap as FittedSpaceMap
+    from learners.maps.space import KernelsMap as KernelsMap
     from learners.maps.space import SpaceMap as SpaceMap
+    from learners.maps.space import fit_map as fit_map
+    from learners.maps.space import load_map as load_map
     from learners.multikernel.config import KernelConfig as KernelConfig
     from learners.multikernel.config import OmksConfig as OmksConfig
     from learners.multikernel.config import ViewKernels as ViewKernels
@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from learners.psd import lanczos_negative_pairs as lanczos_negative_pairs
     from learners.psd import project_psd as project_psd
     from learners.psd import psd_part as psd_part
+    from learners.psd import symmetry_index as symmetry_index
     from learners.search.index import SearchIndex as SearchIndex
     from learners.search.items import DenseItems as DenseItems
     from learners.search.items import SparseItems as SparseItems
@@ -107,7 +108,6 @@ if TYPE_CHECKING:
     from learners.soml import SomlTgConfig as SomlTgConfig
     from learners.spectrum import change as change
     from learners.spectrum import spectrum as spectrum
-    from learners.spectrum import symmetry_index as symmetry_index
     from learners.steps import StepBatch as StepBatch
     from learners.steps import Steps as Steps
     from learners.steps import TripletSteps as TripletSteps
@@ -125,8 +125,7 @@ _MODULES = {
     "errors": "BlockError CompileNotice ConfigError LearnerError MapError StateError",
     "forms.blocks": "BlocksForm",
     "forms.carried": "CarriedForm",
-    "forms.diagonal": "DiagonalForm IdentityForm",
-    "forms.quadratic": "FoldingForm ServedForm",
+    "forms.quadratic": "DiagonalForm FoldingForm IdentityForm ServedForm",
     "forms.serving": "ServingForm",
     "hedge": "HedgeConfig",
     "kernels.cpu": "CPU_LEVEL",
@@ -135,12 +134,10 @@ _MODULES = {
     "keyed.learner": "Keyed",
     "lego": "Lego LegoConfig",
     "maps.approximations": "NystroemMap RffMap",
-    "maps.base": "ViewConfig ViewMap",
-    "maps.compose": "ChainMap KINDS KernelsMap fit_map load_map",
+    "maps.base": "CosineMap IdentityMap UnitMap ViewConfig ViewMap",
     "maps.histograms": "HikeMap SharesMap SqrtMap",
-    "maps.identity": "CosineMap IdentityMap UnitMap",
     "maps.scaling": "StandardiseMap TfidfMap WhitenMap",
-    "maps.space": "FittedSpaceMap SpaceMap",
+    "maps.space": "ChainMap FittedSpaceMap KINDS KernelsMap SpaceMap fit_map load_map",
     "multikernel.config": "KernelConfig OmksConfig ViewKernels one_kernel",
     "multikernel.form": "AsLearned SupportsForm",
     "multikernel.omks": "Omks",
@@ -148,12 +145,12 @@ _MODULES = {
     "omks_maps": "OmksMaps OmksMapsConfig",
     "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",
     "protocol": "Learner",
-    "psd": "factor lanczos_negative_pairs project_psd psd_part",
+    "psd": "factor lanczos_negative_pairs project_psd psd_part symmetry_index",
     "search.index": "SearchIndex",
     "search.items": "DenseItems SparseItems as_items",
     "search.topk": "merge_topk score_rows topk",
     "soml": "DiagonalLearner SomlDa SomlDaConfig SomlTg SomlTgConfig",
-    "spectrum": "change spectrum symmetry_index",
+    "spectrum": "change spectrum",
     "steps": "StepBatch Steps TripletSteps taken_steps taken_triplets",
     "tether": "TetherConfig Tethered",
 }

@@ -20,15 +20,13 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Doubles
+from learners.base import BaseLearner, Doubles, form_of_matrix, replay_rank_one, saved_matrix, saved_square
 from learners.block import Float32s, TripletBatch, row_blocks
 from learners.dissim import Dissim, DissimConfig
-from learners.errors import ConfigError, StateError
+from learners.errors import ConfigError, StateError, read_only, saved_count
 from learners.forms.serving import DEFAULT_POWER, ServingForm
-from learners.matrix import form_of_matrix, replay_rank_one, saved_matrix, saved_square
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import REJECTED, UPDATED, StepInfo
-from learners.saved import read_only, saved_count
 from learners.steps import StepBatch
 
 AveragedConfig: TypeAlias = OasisConfig | DissimConfig

@@ -356,3 +356,8 @@ def _keys(keys: Sequence[str]) -> NDArray[np.bytes_]:
         if len(key) > MAX_KEY_BYTES or b"\0" in key:
             raise BlockError(f"the key {key!r} has a byte 0 or more than {MAX_KEY_BYTES} bytes")
     return np.array(encoded, f"S{MAX_KEY_BYTES}")
+
+
+def dense_rows(block: Block) -> Float32s:
+    """The rows, dense. Raises BlockError on an index out of range."""
+    return block.values if isinstance(block, DenseBlock) else np.asarray(block.checked_csr().toarray())

@@ -20,12 +20,20 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import Config, Doubles, KnownAnswer, Weights
+from learners.base import (
+    Config,
+    Doubles,
+    KnownAnswer,
+    MatrixLearner,
+    StepArrays,
+    Weights,
+    replay_rank_one,
+    require_period,
+)
 from learners.block import Block, DenseBlock, Float32s, Int64s, SparseBlock, TripletBatch, as_block, bilinear
 from learners.errors import require_positive
 from learners.forms.quadratic import self_products
 from learners.kernels.distance import pairs_dense, pairs_sparse, step_pairs_dense, step_pairs_sparse
-from learners.matrix import MatrixLearner, StepArrays, replay_rank_one, require_period
 from learners.outcome import StepInfo
 from learners.steps import Steps, sparse_room, taken_steps
 

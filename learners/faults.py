@@ -1,4 +1,4 @@
-"""Faults of rows and weights, found without a step, and rows spread to dense arrays for other kernels."""
+"""Faults of rows and weights, found without a step."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ def fault_weights(weights: NDArray[np.float64], reason: NDArray[np.uint8]) -> No
     """The fault of each weight, told in `reason` where the rows of its event have none."""
     fault = np.select([weights < 0, ~np.isfinite(weights), weights > MAX_MAGNITUDE], WEIGHT_FAULTS, NONE)
     reason[...] = np.where(reason == NONE, fault, reason)
-
-
-def dense_rows(block: Block) -> Float32s:
-    """The rows, dense. Raises BlockError on an index out of range."""
-    return block.values if isinstance(block, DenseBlock) else np.asarray(block.checked_csr().toarray())
 
 
 def faults_of(batch: TripletBatch, weights: NDArray[np.float64]) -> NDArray[np.uint8]:

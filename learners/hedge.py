@@ -16,9 +16,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.errors import ConfigError, StateError, require_positive
+from learners.errors import ConfigError, StateError, require_positive, saved
 from learners.kernels.hedge import DISCOUNT, FIXED, HEDGE, MARGINS, SHARE
-from learners.saved import saved
 
 Rule: TypeAlias = Literal["hedge", "share", "discount", "margins", "uniform", "given"]
 

@@ -11,11 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from learners.base import Doubles, KnownAnswer, Weights
+from learners.base import (
+    Doubles,
+    KnownAnswer,
+    MatrixLearner,
+    StepArrays,
+    Weights,
+    replay_rank_one,
+    require_period,
+)
 from learners.block import DenseBlock, Float32s, TripletBatch, as_block, bilinear
 from learners.errors import ConfigError, require_positive
 from learners.kernels.oasis import step_dense, step_sparse
-from learners.matrix import MatrixLearner, StepArrays, replay_rank_one, require_period
 from learners.outcome import StepInfo
 from learners.steps import Steps, taken_steps
 

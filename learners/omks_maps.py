@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Doubles, KnownAnswer, Weights
 from learners.block import Float32s, TripletBatch, as_block, row_blocks
-from learners.errors import ConfigError, require_positive
+from learners.errors import ConfigError, require_positive, saved, to_write
 from learners.faults import spread_triplets
 from learners.forms.blocks import BlockLayout, BlocksForm, dense_part
 from learners.forms.serving import DEFAULT_POWER
 from learners.hedge import HedgeConfig, first_standing, read_standing, theta
 from learners.kernels.omks_blocks import step_blocks
 from learners.outcome import UPDATED, StepInfo
-from learners.saved import saved, to_write
 from learners.steps import Steps, taken_triplets
 
 

@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Config, Doubles, KnownAnswer
 from learners.block import MAX_DIM, DenseBlock, Float32s, Int64s, TripletBatch, as_block
-from learners.errors import ConfigError, StateError
-from learners.forms.diagonal import DiagonalForm, diagonal_scores
+from learners.errors import ConfigError, StateError, saved, saved_count, to_write
+from learners.forms.quadratic import DiagonalForm, diagonal_scores
 from learners.kernels.soml import DUAL_AVERAGING, TRUNCATED_GRADIENT, soml_dense, soml_sparse, soml_weights
 from learners.outcome import StepInfo
-from learners.saved import saved, saved_count, to_write
 
 EXTREME = 1e18
 """Largest constant, and the inverse of the smallest: no state of finite vectors overflows float64 then."""

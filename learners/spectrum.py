@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners import psd as lanczos
-from learners.blas import one_blas_thread
 from learners.block import Float32s
 from learners.errors import ConfigError
 from learners.kernels.eigen import symmetric_eigen
 from learners.kernels.fold import symmetric_product
-from learners.psd import tiles
+from learners.psd import one_blas_thread, symmetric_squares, tiles
 
 FULL_UP_TO = 2048
 """Largest dimension that is decomposed as a whole here: about a second."""
@@ -101,24 +100,7 @@ def eigen(S: Float32s) -> tuple[Float32s, Float32s]:
 
 def symmetric_norm(W: Float32s) -> float:
     """||sym(W)||_F, without a second matrix."""
-    return float(np.sqrt(_symmetric_squares(W)))
-
-
-def symmetry_index(W: Float32s) -> float:
-    """rho(W) = ||sym(W)||_F^2 / ||W||_F^2 in [0, 1], 1 for a symmetric W and for 0 (Chechik et al., JMLR 11
-    (2010), section 6.1). Exactly 1 where W is symmetric. Reads W three times: under a second at 4,096
-    dimensions."""
-    whole = 0.0
-    for rows, columns in tiles(W.shape[0]):
-        whole += float(np.sum(np.square(W[rows, columns].astype(np.float64))))
-    return min(1.0, _symmetric_squares(W) / whole) if whole else 1.0
-
-
-def _symmetric_squares(W: Float32s) -> float:
-    total = 0.0
-    for rows, columns in tiles(W.shape[0]):
-        total += float(np.sum(np.square((W[rows, columns].astype(np.float64) + W[columns, rows].T) / 2)))
-    return total
+    return float(np.sqrt(symmetric_squares(W)))
 
 
 def _ends(values: NDArray[np.float64], ends: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -13,7 +13,6 @@ from daemon.config.learners import KeysConfig
 from daemon.versions.algorithms import NO_VIEWS, ONE_MODEL, Columns, keys_of
 from daemon.versions.contents import learner_specs
 from learners.block import Block, Float32s
-from learners.forms.diagonal import search_form
 from learners.forms.quadratic import (
     FoldingForm,
     Pieces,
@@ -21,6 +20,7 @@ from learners.forms.quadratic import (
     by_distance,
     folds,
     has_terms,
+    search_form,
     terms_of,
     whole,
 )

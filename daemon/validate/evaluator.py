@@ -34,9 +34,8 @@ from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
 from daemon.versions.restore import map_of, serving_form
 from learners.block import Float32s
 from learners.errors import LearnerError
-from learners.forms.diagonal import IdentityForm
-from learners.forms.quadratic import ServedForm, by_distance, folds
-from learners.spectrum import symmetry_index
+from learners.forms.quadratic import IdentityForm, ServedForm, by_distance, folds
+from learners.psd import symmetry_index
 from streams.catalog import Catalog
 from streams.event import Impression, SpaceSpec
 

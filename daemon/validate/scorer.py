@@ -16,10 +16,16 @@ from numpy.typing import NDArray
 
 from daemon.objects import as_blocks, map_catalog, overlay
 from daemon.validate.measures import Float, Mask, Rows, propensity_weights
-from learners.block import Block, DenseBlock, Float32s, SparseBlock, against
-from learners.faults import dense_rows
-from learners.forms.diagonal import IdentityForm
-from learners.forms.quadratic import ServedForm, apply_terms, featured, folds, has_terms, terms_of
+from learners.block import Block, DenseBlock, Float32s, SparseBlock, against, dense_rows
+from learners.forms.quadratic import (
+    IdentityForm,
+    ServedForm,
+    apply_terms,
+    featured,
+    folds,
+    has_terms,
+    terms_of,
+)
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
 from streams.event import Impression, ObjectRef, SpaceSpec

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from learners.saved import saved, to_write
 from numpy.typing import NDArray
 
 from learners import (
@@ -28,9 +29,9 @@ from learners import (
     TripletBatch,
     as_block,
 )
+from learners.block import dense_rows
 from learners.errors import require_positive
-from learners.faults import dense_rows, spread_triplets
-from learners.saved import saved, to_write
+from learners.faults import spread_triplets
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 A map is fitted once and frozen. It keeps a zero row zero (that view is missing), gives a row the same bits
 in every batch, and passes NaN on. To offer it in a configuration: a name in `KINDS`
-(learners/maps/compose.py) and its keys in daemon/config.
+(learners/maps/space.py) and its keys in daemon/config.
 """
 
 from __future__ import annotations

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import Block, DenseBlock, Float32s, Int64s, as_block
-from learners.errors import StateError
+from learners.errors import StateError, saved
 from learners.forms.quadratic import Pieces, batches, score_pairs, whole
 from learners.forms.serving import DEFAULT_POWER
 from learners.psd import psd_part
-from learners.saved import saved
 from learners.spectrum import symmetric
 
 

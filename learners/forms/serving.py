@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import Float32s, as_block, times
-from learners.errors import StateError
+from learners.errors import StateError, saved
 from learners.forms.quadratic import (
     Pieces,
     fold_symmetric,
@@ -33,7 +33,6 @@ from learners.forms.quadratic import (
     whole,
 )
 from learners.psd import MAX_FULL_DIM, RemovedPairs, lanczos_negative_pairs, psd_part
-from learners.saved import saved
 
 DEFAULT_PAIRS = 50
 """Eigenpairs removed beyond the full decomposition: enough where the stream carries random negatives."""

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import MAX_KEY_BYTES, Int64s
-from learners.errors import ConfigError, StateError
+from learners.errors import ConfigError, StateError, saved
 from learners.outcome import Reason
 from learners.protocol import Learner
-from learners.saved import saved
 
 WhenFull: TypeAlias = Literal["refuse", "evict"]
 

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Doubles, Weights, checked_weights, one_triplet
 from learners.block import Float32s, TripletBatch
-from learners.errors import BlockError
+from learners.errors import BlockError, saved, to_write
 from learners.faults import faults_of
 from learners.forms.quadratic import ServedForm
 from learners.keyed.directory import Assigned, Directory, KeyedConfig, repeated
 from learners.outcome import REJECTED, Reason, StepInfo
 from learners.protocol import Learner
-from learners.saved import saved, to_write
 from learners.steps import Steps, TripletSteps, taken_triplets
 
 Arrays = dict[str, NDArray[Any]]

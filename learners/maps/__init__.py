@@ -1,12 +1,10 @@
 """Maps: fixed or fitted, frozen transformations of views into one feature space."""
 
 from learners.maps.approximations import NystroemMap, RffMap
-from learners.maps.base import ViewConfig, ViewMap
-from learners.maps.compose import KINDS, ChainMap, KernelsMap
+from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, ViewMap
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
-from learners.maps.identity import CosineMap, IdentityMap, UnitMap
 from learners.maps.scaling import StandardiseMap, TfidfMap, WhitenMap
-from learners.maps.space import FittedSpaceMap, SpaceMap
+from learners.maps.space import KINDS, ChainMap, FittedSpaceMap, KernelsMap, SpaceMap
 
 __all__ = [
     "KINDS",

@@ -25,6 +25,7 @@ from learners.kernels.map_rows import (
     unary_sparse,
 )
 from learners.maps.base import (
+    IdentityMap,
     fitted_array,
     option_whole,
     read_options,
@@ -32,7 +33,6 @@ from learners.maps.base import (
     require_sample,
     require_sparse,
 )
-from learners.maps.identity import IdentityMap
 
 
 class SqrtMap(IdentityMap):

@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 from learners.block import Block, DenseBlock, Float32s, SparseBlock
 from learners.errors import BlockError, MapError
 from learners.kernels.map_rows import project_dense, scale_sparse, standardise_dense
-from learners.maps.base import fitted_array, read_options, require_dense, require_sample, require_sparse
-from learners.maps.identity import to_unit
+from learners.maps.base import (
+    fitted_array,
+    read_options,
+    require_dense,
+    require_sample,
+    require_sparse,
+    to_unit,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,9 +26,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Block, Float32s, as_block
-from learners.errors import ConfigError, StateError
-from learners.faults import dense_rows
+from learners.block import Block, Float32s, as_block, dense_rows
+from learners.errors import ConfigError, StateError, saved
 from learners.forms.quadratic import Pieces, batches, inverse_roots, whole
 from learners.forms.serving import DEFAULT_POWER
 from learners.kernels.kernel_values import Kept, Plan, fill_tiles, object_features, own_values, score_features
@@ -36,7 +35,6 @@ from learners.kernels.tiles import LANES
 from learners.multikernel.config import OmksConfig, make_plan
 from learners.multikernel.spectrum import RANK, KernelPart, gram, learned_part, matrix_of
 from learners.multikernel.support import SupportSet, saved_array
-from learners.saved import saved
 
 MOST_OBJECTS = 8_192
 """Kept objects up to which a form is made: about a gigabyte for the Gram matrix there, of one kernel at a

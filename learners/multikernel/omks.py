@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Doubles, KnownAnswer, Weights
-from learners.block import Float32s, Int64s, TripletBatch, as_block, row_blocks
-from learners.errors import ConfigError, StateError
-from learners.faults import dense_rows, spread_triplets
+from learners.block import Float32s, Int64s, TripletBatch, as_block, dense_rows, row_blocks
+from learners.errors import ConfigError, StateError, saved
+from learners.faults import spread_triplets
 from learners.forms.serving import DEFAULT_POWER
 from learners.hedge import first_standing, read_standing, theta
 from learners.kernels.support_slots import OLDEST, SMALLEST
@@ -28,7 +28,6 @@ from learners.multikernel.config import KernelConfig, OmksConfig, make_plan, mea
 from learners.multikernel.form import AsLearned, SupportsForm
 from learners.multikernel.support import SupportSet
 from learners.outcome import UPDATED, StepInfo
-from learners.saved import saved
 from learners.steps import Steps, taken_triplets
 
 EVICTIONS = {"oldest": OLDEST, "smallest": SMALLEST}

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.blas import one_blas_thread
 from learners.block import Float32s, Int32s, row_blocks
 from learners.kernels.kernel_values import fill_tiles, object_values
 from learners.kernels.tiles import LANES
 from learners.multikernel.config import KernelConfig, OmksConfig, ViewKernels, make_plan
+from learners.psd import one_blas_thread
 
 Doubles: TypeAlias = NDArray[np.float64]
 

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import Float32s, Int32s, Int64s
-from learners.errors import StateError
+from learners.errors import StateError, saved, to_write
 from learners.kernels.compile import Steps
 from learners.kernels.kernel_values import Plan
 from learners.kernels.omks_supports import step_supports
 from learners.kernels.support_slots import EMPTY, index_support, score_supports
 from learners.kernels.tiles import LANES
 from learners.multikernel.config import OmksConfig
-from learners.saved import saved, to_write
 
 WIDTH = 8
 """taus of a triplet fill whole vectors of so many numbers."""

@@ -11,7 +11,7 @@ from scipy import sparse as sparse_module
 from daemon.validate.evaluator import is_identity
 from daemon.validate.scorer import Scorer
 from learners.block import as_block
-from learners.forms.diagonal import IdentityForm
+from learners.forms.quadratic import IdentityForm
 from learners.forms.serving import ServingForm
 from learners.maps import SpaceMap, ViewConfig
 from learners.multikernel import Omks, OmksConfig, ViewKernels

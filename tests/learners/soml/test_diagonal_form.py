@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import DenseBlock
-from learners.forms.diagonal import DiagonalForm
+from learners.forms.quadratic import DiagonalForm
 from learners.soml import SomlDa, SomlTg
 from tests.learners.examples import block, rows, triplets
 from tests.learners.oracle import normalised
