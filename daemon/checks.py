@@ -11,7 +11,7 @@ from pathlib import Path
 
 from daemon.config import Config
 from daemon.config.learners import DissimKeys, LegoKeys, OasisKeys, SomlDaKeys, SomlTgKeys, SupportKeys
-from daemon.config.serve import ROLE_PORTS
+from daemon.config.schema import ROLE_PORTS
 from daemon.exits import as_user_error
 from daemon.finding import Finding
 from daemon.text import size

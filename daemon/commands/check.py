@@ -49,7 +49,7 @@ def _document(config: Config, findings: list[Finding], ok: bool) -> dict[str, An
 
 def _flat(config: Config) -> list[tuple[str, Any]]:
     """("section.key", value) for every key, in the file's order."""
-    from daemon.config.sources import flatten
+    from daemon.config.load import flatten
 
     return [(".".join(path), value) for path, value in flatten(config.values())]
 

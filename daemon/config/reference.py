@@ -14,9 +14,8 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from daemon.config.learners import LEARNERS, KernelKeys, LearnerConfig
+from daemon.config.learners import LEARNERS, KernelKeys, KernelMapConfig, LearnerConfig, ViewKeys
 from daemon.config.schema import SECTIONS
-from daemon.config.space import KernelMapConfig, ViewKeys
 from daemon.config.stream import KafkaConfig
 from daemon.config.values import AsDuration, AsSize, duration_text, size_text
 

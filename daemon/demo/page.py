@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from daemon.config.serve import HttpConfig
+from daemon.config.schema import HttpConfig
 from daemon.demo.pack_files import load_pack, load_thumbnails
 from daemon.exits import EX_CANTCREAT, EX_SOFTWARE, UserError
 from daemon.runtime.signals import Signals

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from daemon.config.schema import Config
-from daemon.config.serve import ServeConfig
+from daemon.config.schema import Config, ServeConfig
 from daemon.exits import EX_OK, EX_SOFTWARE, UserError
 from daemon.look.series import Series
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server

@@ -5,8 +5,7 @@ from __future__ import annotations
 import platform
 from importlib import metadata
 
-from prometheus_client import Info
-from prometheus_client.registry import CollectorRegistry
+from prometheus_client import CollectorRegistry, Info
 
 
 def version() -> str:

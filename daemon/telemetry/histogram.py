@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import HistogramMetricFamily
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
 
 Floats = npt.NDArray[np.floating]
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 
 from checkpoints import CheckpointError, Manifest, VersionStore
-from daemon.config.schema import Config
-from daemon.config.serve import StepsConfig
+from daemon.config.schema import Config, StepsConfig
 from daemon.config.stream import StreamConfig
 from daemon.exits import UserError
 from daemon.versions.storage import open_for_reading

@@ -16,8 +16,8 @@ import learners.kernels.checks
 import learners.keyed
 from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size, values
 from daemon.config.learners import LEARNERS
+from daemon.config.load import flatten
 from daemon.config.reference import reference
-from daemon.config.sources import flatten
 from daemon.config.stream import KafkaConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams import limits
@@ -353,7 +353,7 @@ def test_the_template_is_complete_commented_and_true() -> None:
 
 
 def nested(flat: dict[tuple[str, ...], object]) -> dict[str, object]:
-    from daemon.config.sources import nest
+    from daemon.config.load import nest
 
     return nest(flat)
 

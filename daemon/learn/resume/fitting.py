@@ -12,8 +12,8 @@ from hashlib import blake2b
 import numpy as np
 import structlog
 
+from daemon.config.learners import ViewKeys
 from daemon.config.schema import Config
-from daemon.config.space import ViewKeys
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.resume.inputs import Inputs
 from daemon.objects import as_blocks
