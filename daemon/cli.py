@@ -106,7 +106,7 @@ app.add_typer(models.app, name="models", rich_help_panel="Look")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from daemon.telemetry.build import version
+        from daemon.telemetry.metrics import version
 
         sys.stdout.write(f"tripletd {version()}\n")
         raise typer.Exit()

@@ -29,7 +29,7 @@ from daemon.retries import RETRY_SECONDS
 from daemon.runtime.runtime import RoleRuntime, open_runtime
 from daemon.runtime.watchdog import Pulse
 from daemon.telemetry import LearnMetrics
-from daemon.telemetry.build import add_place
+from daemon.telemetry.metrics import add_place
 from daemon.topics.retention import retain_steps
 from daemon.versions.storage import open_store
 from learners.keyed import Keyed

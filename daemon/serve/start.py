@@ -22,7 +22,7 @@ from daemon.serve.live import FreshnessWatcher, Live
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.store import StoreActions
-from daemon.telemetry.build import add_place
+from daemon.telemetry.metrics import add_place
 from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.versions.storage import open_store
 

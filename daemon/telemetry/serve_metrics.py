@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from daemon.telemetry.build import add_build_info
-from daemon.telemetry.histogram import ArrayHistograms
+from daemon.telemetry.metrics import ArrayHistograms, add_build_info
 
 if TYPE_CHECKING:
     from daemon.replica.view import ReplicaStatus  # brings numba in

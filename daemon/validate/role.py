@@ -18,7 +18,7 @@ from daemon.config.schema import Config
 from daemon.exits import EX_OK, EX_TEMPFAIL, UserError
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime
 from daemon.telemetry import ValidateMetrics
-from daemon.telemetry.build import add_place
+from daemon.telemetry.metrics import add_place
 from daemon.validate.inputs import open_inputs
 from daemon.validate.validator import Validator
 from streams.errors import StreamUnavailable

@@ -26,7 +26,7 @@ from prometheus_client import CollectorRegistry
 from daemon.learn.steplog.journal import ByteAllowance, Journal
 from daemon.learn.steplog.publisher import Inbox, StepPublisher, open_steps
 from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable
-from daemon.telemetry.learn_metrics import StepLogMetrics
+from daemon.telemetry.metrics import StepLogMetrics
 from learners import Oasis, OasisConfig, TripletBatch
 from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink

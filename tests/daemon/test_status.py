@@ -21,7 +21,7 @@ from daemon.look.charts import to_csv
 from daemon.look.curves import curves_of
 from daemon.look.overview import VersionRow
 from daemon.telemetry import Health, LearnMetrics, serve_http
-from daemon.telemetry.build import add_place
+from daemon.telemetry.metrics import add_place
 from streams.address import parse_address
 from streams.open import delete_topic, ensure_topic, open_sink, retain
 from streams.source import OutRecord

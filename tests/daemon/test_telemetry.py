@@ -18,8 +18,7 @@ from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.look.live import LearnStatus, RoleStatus, is_of, role_status
 from daemon.runtime import logs
 from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http, version
-from daemon.telemetry.build import add_place
-from daemon.telemetry.histogram import ArrayHistogram
+from daemon.telemetry.metrics import ArrayHistogram, add_place
 from learners import CompileNotice
 
 HOST = "127.0.0.1"

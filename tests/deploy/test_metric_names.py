@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from daemon.replica.view import CarryError, ModelId, ReplicaStatus
 from daemon.serve.http.limits import HttpMetrics
 from daemon.telemetry import LearnMetrics, ServeMetrics, ValidateMetrics
-from daemon.telemetry.learn_metrics import StepLogMetrics
+from daemon.telemetry.metrics import StepLogMetrics
 from daemon.telemetry.serve_metrics import GuardMetrics
 from tests.daemon.serve.test_serve_metrics import Items
 from tests.deploy.expressions import dashboard, expressions, labels_in, metrics_in, rules

@@ -23,7 +23,7 @@ from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable, Item
 from daemon.retries import RETRY_SECONDS
 from daemon.runtime.background import BackgroundThread
 from daemon.telemetry import LearnMetrics
-from daemon.telemetry.learn_metrics import StepLogMetrics
+from daemon.telemetry.metrics import StepLogMetrics
 from daemon.versions.algorithms import by_steps, digest_of
 from daemon.versions.contents import RECORDS, counted, records_of
 from streams.address import Address

@@ -22,7 +22,7 @@ from daemon.look.live import ServeStatus
 from daemon.serve.http import schemas
 from daemon.serve.http.errors import JSON
 from daemon.serve.http.limits import HttpLimits
-from daemon.telemetry.build import version
+from daemon.telemetry.metrics import version
 
 Handler = Callable[[Request], Awaitable[Response]]
 

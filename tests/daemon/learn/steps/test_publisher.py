@@ -13,7 +13,7 @@ from daemon.learn.steplog import publisher as module
 from daemon.learn.steplog.journal import ByteAllowance, Journal
 from daemon.learn.steplog.publisher import Inbox, StepPublisher
 from daemon.learn.steplog.segments import Captured, Durable
-from daemon.telemetry.learn_metrics import StepLogMetrics
+from daemon.telemetry.metrics import StepLogMetrics
 from learners import Oasis
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable, TopicMissing
 from streams.source import OutRecord, TopicIdentity

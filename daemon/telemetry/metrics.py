@@ -1,0 +1,416 @@
+"""The metrics of learn and validate, and what every role's metrics are made of.
+
+Histograms are fed by whole arrays: one binning per batch, not one call per event.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+Floats = npt.NDArray[np.floating]
+
+
+class ArrayHistogram(Collector):
+    """Counts of values per bucket, cumulative as Prometheus wants them.
+
+    Args:
+        name: metric name with its base unit, without suffix.
+        documentation: help text.
+        edges: ascending upper bounds; a value equal to an edge falls below it (`le`). +Inf is added.
+        registry: where it registers itself.
+    """
+
+    def __init__(self, name: str, documentation: str, edges: Sequence[float], registry: CollectorRegistry):
+        self._name, self._documentation = name, documentation
+        self._bins = _Bins(edges)
+        registry.register(self)
+
+    def observe_many(self, values: Floats) -> None:
+        """Add an array [n]; values that are not finite are left out (the step refused them)."""
+        self._bins.add(values[np.isfinite(values)])
+
+    def observe_mean(self, total: float, count: int) -> None:
+        """Add `count` observations known only by their total, each at the mean; none when count is 0."""
+        if count > 0:
+            self._bins.add(np.array([total / count]), np.array([count]))
+
+    def describe(self) -> Iterator[HistogramMetricFamily]:
+        """The family without samples: lets the registry check names without collecting."""
+        yield HistogramMetricFamily(self._name, self._documentation)
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """The family with its cumulative buckets and sum."""
+        family = HistogramMetricFamily(self._name, self._documentation)
+        buckets, total = self._bins.cumulative()
+        family.add_metric([], buckets=buckets, sum_value=total)
+        yield family
+
+
+class ArrayHistograms(Collector):
+    """The same by the values of one label, given as `label=[values]`; all are shown from the start."""
+
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        edges: Sequence[float],
+        registry: CollectorRegistry,
+        **label: Sequence[str],
+    ):
+        self._name, self._documentation = name, documentation
+        ((self._label, values),) = label.items()
+        self._bins = {value: _Bins(edges) for value in values}
+        registry.register(self)
+
+    def observe(self, value: str, values: Floats, counts: npt.NDArray[np.integer]) -> None:
+        """Add finite `values` [n] to the histogram of this label value, `counts` [n] times each."""
+        self._bins[value].add(values, counts)
+
+    def describe(self) -> Iterator[HistogramMetricFamily]:
+        """The family without samples."""
+        yield HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """The family, each label value with its cumulative buckets and sum."""
+        family = HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
+        for value, bins in self._bins.items():
+            buckets, total = bins.cumulative()
+            family.add_metric([value], buckets=buckets, sum_value=total)
+        yield family
+
+
+class _Bins:
+    """Counts per bucket and the sum, safe to add to from several threads."""
+
+    def __init__(self, edges: Sequence[float]) -> None:
+        self._edges = np.asarray(edges, dtype=np.float64)
+        self._labels = [*(repr(float(edge)) for edge in edges), "+Inf"]
+        self._counts = np.zeros(len(self._labels), dtype=np.int64)
+        self._sum = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, values: Floats, counts: npt.NDArray[np.integer] | None = None) -> None:
+        # In the values' own precision: float32 0.1 is above float64 0.1, yet belongs in the bucket "0.1".
+        edges = self._edges.astype(values.dtype)
+        places = np.searchsorted(edges, values, side="left")
+        added = np.bincount(places, counts, minlength=len(self._counts)).astype(np.int64)
+        total = float((values if counts is None else values * counts).sum(dtype=np.float64))
+        with self._lock:
+            self._counts += added
+            self._sum += total
+
+    def cumulative(self) -> tuple[list[tuple[str, float]], float]:
+        with self._lock:
+            counts, total = np.cumsum(self._counts).tolist(), self._sum
+        return list(zip(self._labels, map(float, counts), strict=True)), total
+
+
+def version() -> str:
+    """Version of the installed distribution; "unknown" when run from a bare checkout."""
+    try:
+        return metadata.version("tripletd")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def add_build_info(registry: CollectorRegistry, role: str) -> None:
+    """`tripletd_build_info{version, python, role} 1`."""
+    info = Info("tripletd_build", "What is running", registry=registry)
+    info.info({"version": version(), "python": platform.python_version(), "role": role})
+
+
+def add_place(registry: CollectorRegistry, checkpoints: str) -> None:
+    """`tripletd_place_info{checkpoints} 1`: the folder a role works with, to tell it from another's."""
+    Info("tripletd_place", "The checkpoint folder", registry=registry).info({"checkpoints": checkpoints})
+
+
+class KeyMetrics:
+    """All 0 where one model learns all events."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._used = Gauge("tripletd_keys_used", "Keys that have a model", registry=registry)
+        self._slots = Gauge("tripletd_keys_slots", "Most keys that can have a model", registry=registry)
+        self.evicted = Counter(
+            "tripletd_keys_evicted", "Keys whose model was given up for another key's", registry=registry
+        )
+
+    def follow(self, slots: int, used: Callable[[], int]) -> None:
+        """Ask `used` for the keys that have a model whenever it is read, in any thread."""
+        self._slots.set(slots)
+        self._used.set_function(used)
+
+
+OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate", "capped")
+PHASES = ("poll", "decode", "step", "checkpoint", "idle")
+
+_LOSS_EDGES = (0.0, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1, 1.5, 2.0, 3.0, 10.0)
+_TAU_EDGES = (1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0)
+_STEP_EDGES = (1e-6, 3e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.1, 1.0)
+_CHECKPOINT_EDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+_UPDATED, _REJECTED = 0, 3
+
+
+class LearnMetrics:
+    """Counters, gauges and histograms of one learner; `registry` goes to the HTTP server."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self._events = _preset(
+            Counter("tripletd_events", "Events by outcome of their step", ["outcome"], registry=registry),
+            OUTCOMES,
+        )
+        self._dead_letters = Counter(
+            "tripletd_dead_letters", "Dead letters by reason", ["reason"], registry=registry
+        )
+        self._lag_events = Gauge(
+            "tripletd_lag_events", "Records not yet learned", ["partition"], registry=registry
+        )
+        self._lag_seconds = Gauge(
+            "tripletd_lag_seconds",
+            "Age of the last learned event while records wait",
+            ["partition"],
+            registry=registry,
+        )
+        self._phases = _preset(
+            Counter("tripletd_loop_seconds", "Loop time by phase", ["phase"], registry=registry), PHASES
+        )
+        self._step = ArrayHistogram("tripletd_step_seconds", "Seconds of one step", _STEP_EDGES, registry)
+        self._loss = ArrayHistogram("tripletd_loss", "Hinge loss before the step", _LOSS_EDGES, registry)
+        self._tau = ArrayHistogram("tripletd_tau", "Step size tau of updates", _TAU_EDGES, registry)
+        self.weight_norm = Gauge(
+            "tripletd_weight_norm", "Norm of the matrix W, or of all that is learned", registry=registry
+        )
+        self.version = Gauge("tripletd_version", "Newest version written", registry=registry)
+        self.watermark = Gauge(
+            "tripletd_watermark_seconds", "Newest event time learned, Unix seconds", registry=registry
+        )
+        self.parked = Gauge("tripletd_parked", "1 while parked by a STOP verdict", registry=registry)
+        self.paused = Gauge("tripletd_paused", "1 while paused for poison", registry=registry)
+        self.poison_share = Gauge(
+            "tripletd_poison_share", "Dead letters among the newest records", registry=registry
+        )
+        self.keys = KeyMetrics(registry)
+        self._checkpoints = _CheckpointMetrics(registry)
+        ProcessCollector(registry=registry)
+        add_build_info(registry, "learn")
+
+    def record_batch(
+        self,
+        outcome: npt.NDArray[np.uint8],
+        loss: npt.NDArray[np.float32],
+        tau: npt.NDArray[np.float32],
+        seconds: float,
+    ) -> None:
+        """Add one kernel call: per-event outcome, loss and tau [n] and the call's seconds."""
+        counts = np.bincount(outcome, minlength=len(OUTCOMES))
+        for name, count in zip(OUTCOMES, counts.tolist(), strict=True):
+            if count:
+                self._events[name].inc(count)
+        self._loss.observe_many(loss[outcome != _REJECTED])
+        self._tau.observe_many(tau[outcome == _UPDATED])
+        self._step.observe_mean(seconds, len(outcome))
+
+    def record_duplicates(self, count: int) -> None:
+        """Add events whose id was known: no step was made of them."""
+        if count:
+            self._events["duplicate"].inc(count)
+
+    def record_capped(self, count: int) -> None:
+        """Add events that a cap refused."""
+        if count:
+            self._events["capped"].inc(count)
+
+    def record_dead_letters(self, by_reason: Mapping[str, int]) -> None:
+        """Add dead letters; reasons are the closed list of the streams package."""
+        for reason, count in by_reason.items():
+            self._dead_letters.labels(reason).inc(count)
+
+    def record_lag(self, partition: int, events: int, seconds: float) -> None:
+        """Set what is still to be learned of a partition: records, and seconds behind."""
+        self._lag_events.labels(str(partition)).set(events)
+        self._lag_seconds.labels(str(partition)).set(seconds)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time the enclosed part of the loop; `name` is one of PHASES."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._phases[name].inc(time.perf_counter() - start)
+
+    def add_phase(self, name: str, seconds: float) -> None:
+        """Add seconds measured elsewhere (the reader thread's poll and decode)."""
+        self._phases[name].inc(seconds)
+
+    def record_checkpoint(self, number: int, seconds: float, size: int) -> None:
+        """A version is durable: its number, seconds from capture to durable, bytes."""
+        self.version.set(number)
+        self._checkpoints.written(seconds, size)
+
+    def checkpoint_failed(self) -> None:
+        """A version could not be written; learning goes on and the alarm counter rises."""
+        self._checkpoints.failures.inc()
+
+
+class _CheckpointMetrics:
+    """Seconds, bytes, age and failures of checkpoints; the age is taken when it is read."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "tripletd_checkpoint_seconds",
+            "From capture to durable",
+            buckets=_CHECKPOINT_EDGES,
+            registry=registry,
+        )
+        self._bytes = Gauge("tripletd_checkpoint_bytes", "Size of the newest version", registry=registry)
+        self.failures = Counter(
+            "tripletd_checkpoint_failures", "Versions that could not be written", registry=registry
+        )
+        self._written_at = time.monotonic()
+        age = Gauge(
+            "tripletd_checkpoint_age_seconds", "Since the newest version, or since start", registry=registry
+        )
+        age.set_function(lambda: time.monotonic() - self._written_at)
+
+    def written(self, seconds: float, size: int) -> None:
+        self._seconds.observe(seconds)
+        self._bytes.set(size)
+        self._written_at = time.monotonic()
+
+
+def _preset(counter: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """One child per name, so that every series exists from the start at zero."""
+    return {name: counter.labels(name) for name in names}
+
+
+_SEND_EDGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+class StepLogMetrics:
+    """Counters and gauges of one publishing thread."""
+
+    def __init__(self, registry: CollectorRegistry, break_reasons: tuple[str, ...]) -> None:
+        self.segments = Counter(
+            "tripletd_step_log_segments", "Segments written to the step log", registry=registry
+        )
+        self.steps = Counter("tripletd_step_log_steps", "Applied steps in them", registry=registry)
+        self.bytes = Counter("tripletd_step_log_bytes", "Bytes of their records", registry=registry)
+        self.breaks = Counter(
+            "tripletd_step_log_breaks",
+            "Times that steps began to be left out, by reason",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in break_reasons:
+            self.breaks.labels(reason)
+        self.broken = Gauge(
+            "tripletd_step_log_broken",
+            "1 while steps are left out, up to the next version",
+            registry=registry,
+        )
+        self.unavailable = Gauge(
+            "tripletd_step_log_unavailable", "1 while the step log cannot be written", registry=registry
+        )
+        self.send_seconds = Histogram(
+            "tripletd_step_log_send_seconds", "Seconds of one write", buckets=_SEND_EDGES, registry=registry
+        )
+        self.busy_seconds = Counter(
+            "tripletd_step_log_cpu_seconds", "Processor time of the publishing thread", registry=registry
+        )
+
+
+_JUDGE_EDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+
+
+class ValidateMetrics:
+    """Gauges and counters of one validator; `registry` goes to the HTTP server."""
+
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self._measures = Gauge(
+            "tripletd_holdout_map",
+            "Holdout measure by kind, for the newest and best version, version 0, the shown order",
+            ["kind", "which"],
+            registry=registry,
+        )
+        self._decision = Gauge(
+            "tripletd_holdout_decision", "Decision measure, for the same", ["which"], registry=registry
+        )
+        self._symmetry = Gauge(
+            "tripletd_symmetry_index",
+            "||sym(W)||^2 / ||W||^2, 1 for a symmetric W, for the same",
+            ["which"],
+            registry=registry,
+        )
+        self._versions = Gauge(
+            "tripletd_judged_version", "Version number, for the same", ["which"], registry=registry
+        )
+        self.judged = Counter("tripletd_judged_versions", "Versions judged", registry=registry)
+        self.passed_over = Counter(
+            "tripletd_passed_over_versions", "Versions never judged: a newer one was there", registry=registry
+        )
+        self.judge_seconds = Histogram(
+            "tripletd_judge_seconds", "Seconds per judgment", buckets=_JUDGE_EDGES, registry=registry
+        )
+        self.window = Gauge(
+            "tripletd_window_impressions", "Holdout impressions in the window", registry=registry
+        )
+        self._skipped = Counter(
+            "tripletd_skipped_impressions", "Holdout impressions not usable", ["reason"], registry=registry
+        )
+        self.drift = Counter("tripletd_drift", "Drifts detected on the holdout loss", registry=registry)
+        self.holdout_loss = Gauge("tripletd_holdout_loss", "Best version's holdout loss", registry=registry)
+        self.best_holds = Gauge(
+            "tripletd_best_holds",
+            "1 while the best version is above version 0 on the newest window",
+            registry=registry,
+        )
+        self._keys = Gauge(
+            "tripletd_judged_keys",
+            "Keys of the newest judged version by verdict, where there is one model per key",
+            ["verdict"],
+            registry=registry,
+        )
+        self.stopped = Gauge("tripletd_stopped", "1 after a STOP verdict", registry=registry)
+        ProcessCollector(registry=registry)
+        add_build_info(registry, "validate")
+
+    def record_measures(self, which: str, version: int | None, measures: Mapping[str, float | None]) -> None:
+        """Set the measures of the "newest", "best" or "zero" version, or of the "shown_order".
+
+        The label is not `role`: that is what Prometheus is told of the whole process. Values that are None
+        are left out.
+        """
+        if version is not None:
+            self._versions.labels(which).set(version)
+        alone = {"decision": self._decision, "symmetry_index": self._symmetry}
+        for kind, value in measures.items():
+            if value is None:
+                continue
+            if kind in alone:
+                alone[kind].labels(which).set(value)
+            else:
+                self._measures.labels(kind, which).set(value)
+
+    def record_keys(self, by_verdict: Mapping[str, int]) -> None:
+        """Set how many keys of the newest judged version have each verdict."""
+        for verdict, count in by_verdict.items():
+            self._keys.labels(verdict).set(count)
+
+    def record_skipped(self, by_reason: Mapping[str, int]) -> None:
+        """Add impressions that could not be judged, by reason."""
+        for reason, count in by_reason.items():
+            self._skipped.labels(reason).inc(count)
