@@ -10,10 +10,10 @@ from typing import Literal
 from streams import memory
 from streams.address import Address
 from streams.errors import AddressError, TopicMissing
-from streams.log import topics as log_topics
+from streams.log import database as log_topics
+from streams.log.database import compact as log_compact
+from streams.log.database import retain as log_retain
 from streams.log.source import LogSink, LogSource
-from streams.log.topics import compact as log_compact
-from streams.log.topics import retain as log_retain
 from streams.source import Sink, Source, TopicIdentity
 
 

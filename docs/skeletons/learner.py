@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from learners.saved import saved, to_write
 from numpy.typing import NDArray
 
 from learners import (
@@ -30,7 +29,7 @@ from learners import (
     as_block,
 )
 from learners.block import dense_rows
-from learners.errors import require_positive
+from learners.errors import require_positive, saved, to_write
 from learners.faults import spread_triplets
 
 

@@ -16,9 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from checkpoints.errors import KeyExists, KeyMissing
-
-from checkpoints.store import Buffer, PutResult, check_key
+from checkpoints.store import Buffer, KeyExists, KeyMissing, PutResult, check_key
 
 
 class SqliteStore:

@@ -1,9 +1,14 @@
-"""The SQLite file of a log: created whole, opened with care, its errors put plainly.
+"""The SQLite file of a log and the topics in it: created whole, opened with care, errors put plainly.
 
-Tables: `meta` names the log; `topics` gives each topic its number and identity; `partitions` keeps,
-per partition, the log's start, the next offset, the newest timestamp and the bytes ever written, so
-that offsets are never used again; `records_<topic number>_<partition>` holds the records, the offset
-being the row id. A topic number is never used again either.
+Tables: `meta` names the log; `topics` gives each topic its number and identity; `partitions` keeps, per
+partition, the log's start, the next offset, the newest timestamp and the bytes ever written, so that offsets
+are never used again; `records_<topic number>_<partition>` holds the records, the offset being the row id. A
+topic number is never used again either.
+
+Retention removes records from the start of each partition. Compaction keeps only the last of the records with
+one key; the topic's offsets then have gaps, which readers pass over. A record that a later one has superseded
+stays superseded, so that nothing has to be looked at twice: each run reads the new records and deletes older
+ones of the same keys.
 """
 
 from __future__ import annotations
@@ -11,8 +16,10 @@ from __future__ import annotations
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from streams.errors import (
@@ -23,6 +30,9 @@ from streams.errors import (
     StreamUnavailable,
     TopicMissing,
 )
+from streams.partitions import RetentionLimits
+from streams.partitions import limits as limits_of
+from streams.source import TopicIdentity
 
 APPLICATION_ID = 0x74724C67
 SCHEMA_VERSION = 1
@@ -214,3 +224,245 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class TopicRow:
+    """A topic as found in the file: its never reused number and its identity."""
+
+    number: int
+    identity: TopicIdentity
+
+    def table(self, partition: int) -> str:
+        """The name of the table that holds a partition's records."""
+        return f"records_{self.number}_{partition}"
+
+
+def ensure_topic(path: str, topic: str, partitions: int) -> TopicIdentity:
+    """Create the log file and the topic unless they exist; another partition count is LogMismatch."""
+    create_log(path)
+    connection = open_log(path, durable=True)
+    try:
+        with errors_of(path), transaction(connection, write=True):
+            found = _look_up(connection, topic)
+            if found is None:
+                found = _create(connection, topic, partitions)
+    finally:
+        connection.close()
+    if found.identity.partitions != partitions:
+        raise LogMismatch(
+            f"topic {topic!r} in {path} has {found.identity.partitions} partitions, not {partitions}; "
+            "a topic's partitions are fixed: change the setting, or use another topic"
+        )
+    return found.identity
+
+
+def find_topic(connection: sqlite3.Connection, path: str, topic: str) -> TopicRow:
+    """The topic of that name; raises TopicMissing naming those there are."""
+    with errors_of(path):
+        found = _look_up(connection, topic)
+        if found is not None:
+            return found
+        names = [name for (name,) in connection.execute("SELECT name FROM topics ORDER BY name LIMIT 10")]
+    raise TopicMissing(f"{path} has no topic {topic!r}; it has {', '.join(names) or 'none yet'}")
+
+
+def delete_topic(path: str, topic: str) -> None:
+    """Remove a topic and all its records; a later topic of the same name has another identity."""
+    connection = open_log(path, durable=True)
+    try:
+        row = find_topic(connection, path, topic)
+        with errors_of(path), transaction(connection, write=True):
+            for partition in range(row.identity.partitions):
+                connection.execute(f"DROP TABLE {row.table(partition)}")
+            connection.execute("DELETE FROM partitions WHERE topic = ?", (row.number,))
+            connection.execute("DELETE FROM topics WHERE number = ?", (row.number,))
+    finally:
+        connection.close()
+
+
+def first_at_least(
+    connection: sqlite3.Connection, table: str, column: str, least: int, offsets: range
+) -> int:
+    """The first of these offsets whose `column`, which never falls, is >= `least`; else their end."""
+
+    def value(offset: int) -> int:  # of the next record, where compaction has removed this one
+        statement = f"SELECT {column} FROM {table} WHERE offset >= ? ORDER BY offset LIMIT 1"  # noqa: S608 (our names)
+        return int(connection.execute(statement, (offset,)).fetchone()[0])
+
+    return offsets.start + bisect_left(offsets, least, key=value)
+
+
+def _look_up(connection: sqlite3.Connection, topic: str) -> TopicRow | None:
+    row = connection.execute(
+        "SELECT number, topic_id, partitions, (SELECT value FROM meta WHERE name = 'log_id')"
+        " FROM topics WHERE name = ?",
+        (topic,),
+    ).fetchone()
+    if row is None:
+        return None
+    number, topic_id, partitions, log_id = row
+    return TopicRow(number, TopicIdentity(log_id, topic, topic_id, partitions))
+
+
+def _create(connection: sqlite3.Connection, topic: str, partitions: int) -> TopicRow:
+    connection.execute(
+        "INSERT INTO topics (name, topic_id, partitions) VALUES (?, ?, ?)",
+        (topic, str(uuid.uuid4()), partitions),
+    )
+    row = _look_up(connection, topic)
+    assert row is not None
+    for partition in range(partitions):
+        # `high` is the newest timestamp up to and including the record, `before` the bytes of all
+        # records before it: both only grow, so times and sizes are found by bisection, without an index.
+        connection.execute(
+            f"CREATE TABLE {row.table(partition)} (offset INTEGER PRIMARY KEY, ts INTEGER NOT NULL,"
+            " high INTEGER NOT NULL, before INTEGER NOT NULL, key BLOB, headers BLOB, value BLOB)"
+        )
+        connection.execute("INSERT INTO partitions VALUES (?, ?, 0, 0, 0, 0, NULL)", (row.number, partition))
+    return row
+
+
+LEAST_NEW = 10_000
+"""New records below which a compaction never pays."""
+_COMPACTED_AT_ONCE = 1000
+"""Rows looked at, and removed in one transaction: writers wait for at most that many."""
+
+
+def is_due(end: int, compacted_to: int, kept: int, least: int = LEAST_NEW) -> bool:
+    """Whether as many records are new as the last compaction kept (and at least `least`), so that a record is
+    looked at a bounded number of times for each one written.
+    """
+    return end - compacted_to >= max(least, kept)
+
+
+def compact(path: str, topic: str, least: int = LEAST_NEW) -> dict[int, int]:
+    """Remove superseded records of every partition for which that is due; how many went, per partition.
+
+    Needs memory for one copy of every different key of a partition. A record without a key stays.
+    """
+    connection = open_log(path, durable=False)
+    try:
+        row = find_topic(connection, path, topic)
+        removed = {}
+        with errors_of(path):
+            for partition in range(row.identity.partitions):
+                removed[partition] = _compact_partition(connection, row, partition, least)
+    finally:
+        connection.close()
+    return removed
+
+
+def _compact_partition(connection: sqlite3.Connection, row: TopicRow, partition: int, least: int) -> int:
+    found = connection.execute(
+        "SELECT next FROM partitions WHERE topic = ? AND partition = ?", (row.number, partition)
+    ).fetchone()
+    if found is None:  # the topic was removed meanwhile
+        return 0
+    end, note = found[0], f"compacted {row.table(partition)}"
+    compacted_to, kept = _read_note(connection, note)
+    if not is_due(end, compacted_to, kept, least):
+        return 0
+    table, at, removed, kept = row.table(partition), end, 0, 0
+    seen: set[bytes] = set()
+    while True:  # from the newest back, so that the first record of a key is the one that stays
+        rows = connection.execute(
+            f"SELECT offset, key FROM {table} WHERE offset < ? ORDER BY offset DESC LIMIT ?",  # noqa: S608
+            (at, _COMPACTED_AT_ONCE),
+        ).fetchall()
+        if not rows:
+            break
+        at = rows[-1][0]
+        superseded = []
+        for offset, key in rows:
+            if key in seen:
+                superseded.append((offset,))
+            elif key is not None:
+                seen.add(key)
+        if superseded:
+            with transaction(connection, write=True):
+                connection.executemany(f"DELETE FROM {table} WHERE offset = ?", superseded)  # noqa: S608
+        removed += len(superseded)
+        kept += len(rows) - len(superseded)
+    with transaction(connection, write=True):
+        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (note, f"{end} {kept}"))
+    return removed
+
+
+def _read_note(connection: sqlite3.Connection, note: str) -> tuple[int, int]:
+    """(end of the partition at its last compaction, records kept by it); zeros before the first."""
+    row = connection.execute("SELECT value FROM meta WHERE name = ?", (note,)).fetchone()
+    end, kept = (0, 0) if row is None else map(int, row[0].split())
+    return end, kept
+
+
+_ROWS_AT_ONCE = 5000
+"""Rows removed in one transaction: writers wait for at most that many."""
+
+
+def retain(
+    path: str,
+    topic: str,
+    max_age_s: float | None,
+    max_bytes: int | None,
+    now_ms: int | None,
+    *,
+    before: Mapping[int, int] | None = None,
+) -> dict[int, int]:
+    """Remove records that are too old or too many (see `streams.open.retain`); how many, per partition.
+
+    The space is used again by later records; the file itself does not shrink.
+    """
+    connection = open_log(path, durable=False)
+    try:
+        row = find_topic(connection, path, topic)
+        limits = limits_of(max_age_s, max_bytes, now_ms, before, row.identity.partitions)
+        removed = {}
+        with errors_of(path):
+            for partition in range(row.identity.partitions):
+                removed[partition] = _retain_partition(connection, row, partition, limits)
+    finally:
+        connection.close()
+    return removed
+
+
+def _retain_partition(
+    connection: sqlite3.Connection, row: TopicRow, partition: int, limits: RetentionLimits
+) -> int:
+    removed = 0
+    while True:
+        with transaction(connection, write=True):
+            found = _first_kept(connection, row, partition, limits)
+            if found is None:  # the topic was removed meanwhile, and all its records with it
+                return removed
+            start, cut = found
+            cut = min(cut, start + _ROWS_AT_ONCE)
+            connection.execute(f"DELETE FROM {row.table(partition)} WHERE offset < ?", (cut,))  # noqa: S608 (our table name)
+            connection.execute(
+                "UPDATE partitions SET start = ? WHERE topic = ? AND partition = ?",
+                (cut, row.number, partition),
+            )
+        if cut == start:
+            return removed
+        removed += cut - start
+
+
+def _first_kept(
+    connection: sqlite3.Connection, row: TopicRow, partition: int, limits: RetentionLimits
+) -> tuple[int, int] | None:
+    """The partition's start and the first offset that stays; None without the topic."""
+    found = connection.execute(
+        "SELECT start, next, total FROM partitions WHERE topic = ? AND partition = ?",
+        (row.number, partition),
+    ).fetchone()
+    if found is None:
+        return None
+    start, end, total = found
+    table, held = row.table(partition), range(start, end)
+    cut = limits.cut(
+        partition,
+        held,
+        lambda oldest: first_at_least(connection, table, "high", oldest, held),
+        lambda share: first_at_least(connection, table, "before", total - share, held),
+    )
+    return start, cut

@@ -15,10 +15,11 @@ from streams.log.database import (
     check_same_file,
     errors_of,
     file_identity,
+    find_topic,
+    first_at_least,
     open_log,
     transaction,
 )
-from streams.log.topics import find_topic, first_at_least
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
 from streams.source import UNKNOWN, Headers, OutRecord, RecordBatch, TopicIdentity
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon.exits import EX_DATAERR, UserError
-from streams.catalog.lines import read_fields
+from streams.catalog import read_fields
 from streams.ids import IdColumn, Packed
 from streams.items import Display, check_display, pack_display, unpack_display
 from streams.limits import MAX_TEXT_BYTES

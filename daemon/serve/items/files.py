@@ -13,9 +13,8 @@ from daemon.retries import RetryingSink
 from daemon.serve.items.decoding import fault
 from daemon.serve.items.display import FIELDS, display_of
 from streams.address import Address
-from streams.catalog import load_catalog
-from streams.catalog.lines import FIELDS as FEATURES
-from streams.catalog.lines import read_features, read_fields
+from streams.catalog import FIELDS as FEATURES
+from streams.catalog import load_catalog, read_features, read_fields
 from streams.codec import raw_vector
 from streams.errors import StreamError, StreamUnavailable, TopicMissing
 from streams.event import (

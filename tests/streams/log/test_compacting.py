@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streams.address import Address
 from streams.errors import OffsetExpired, TopicMissing
-from streams.log.topics import compact, is_due
+from streams.log.database import compact, is_due
 from streams.open import compact as compact_address
 from streams.open import ensure_topic, open_sink, open_source, retain
 from streams.source import OutRecord

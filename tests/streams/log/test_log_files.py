@@ -16,7 +16,7 @@ from streams.errors import (
     StreamUnavailable,
     TopicMissing,
 )
-from streams.log import topics as retention
+from streams.log import database as retention
 from streams.log.database import APPLICATION_ID, errors_of
 from streams.log.source import LogSink
 from streams.open import ensure_topic, open_sink, open_source, retain
