@@ -20,7 +20,7 @@ from prometheus_client.samples import Sample
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.look.live import STATUS, Distribution, RoleStatus
-from daemon.telemetry.build import version
+from daemon.telemetry.metrics import version
 
 
 def _nobody() -> str | None:

@@ -20,7 +20,7 @@ from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
 from daemon.serve.query import OWN, AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
-from daemon.telemetry.build import add_build_info
+from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import Health
 from tests.daemon.serve.http.contract import Contract
 
