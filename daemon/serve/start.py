@@ -19,11 +19,11 @@ from daemon.look.series import Series
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
 from daemon.serve.live import FreshnessWatcher, Live
+from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.serve.page.routes import page_routes
 from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.store import StoreActions
 from daemon.telemetry.metrics import add_place
-from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.versions.storage import open_store
 
 DRAIN_S = 1.0

@@ -1,13 +1,11 @@
 """Metrics and health of every role."""
 
 from daemon.telemetry.metrics import LearnMetrics, ValidateMetrics, version
-from daemon.telemetry.serve_metrics import ServeMetrics
 from daemon.telemetry.server import Health, TelemetryServer, serve_http
 
 __all__ = [
     "Health",
     "LearnMetrics",
-    "ServeMetrics",
     "TelemetryServer",
     "ValidateMetrics",
     "serve_http",

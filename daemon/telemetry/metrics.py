@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -140,11 +141,11 @@ class KeyMetrics:
     """All 0 where one model learns all events."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._used = Gauge("tripletd_keys_used", "Keys that have a model", registry=registry)
-        self._slots = Gauge("tripletd_keys_slots", "Most keys that can have a model", registry=registry)
-        self.evicted = Counter(
-            "tripletd_keys_evicted", "Keys whose model was given up for another key's", registry=registry
-        )
+        gauge = partial(Gauge, registry=registry)
+        self._used = gauge("tripletd_keys_used", "Keys that have a model")
+        self._slots = gauge("tripletd_keys_slots", "Most keys that can have a model")
+        about = "Keys whose model was given up for another key's"
+        self.evicted = Counter("tripletd_keys_evicted", about, registry=registry)
 
     def follow(self, slots: int, used: Callable[[], int]) -> None:
         """Ask `used` for the keys that have a model whenever it is read, in any thread."""
@@ -167,40 +168,23 @@ class LearnMetrics:
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
-        self._events = _preset(
-            Counter("tripletd_events", "Events by outcome of their step", ["outcome"], registry=registry),
-            OUTCOMES,
-        )
-        self._dead_letters = Counter(
-            "tripletd_dead_letters", "Dead letters by reason", ["reason"], registry=registry
-        )
-        self._lag_events = Gauge(
-            "tripletd_lag_events", "Records not yet learned", ["partition"], registry=registry
-        )
-        self._lag_seconds = Gauge(
-            "tripletd_lag_seconds",
-            "Age of the last learned event while records wait",
-            ["partition"],
-            registry=registry,
-        )
-        self._phases = _preset(
-            Counter("tripletd_loop_seconds", "Loop time by phase", ["phase"], registry=registry), PHASES
-        )
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        events = counter("tripletd_events", "Events by outcome of their step", ["outcome"])
+        self._events = _preset(events, OUTCOMES)
+        self._dead_letters = counter("tripletd_dead_letters", "Dead letters by reason", ["reason"])
+        self._lag_events = gauge("tripletd_lag_events", "Records not yet learned", ["partition"])
+        about = "Age of the last learned event while records wait"
+        self._lag_seconds = gauge("tripletd_lag_seconds", about, ["partition"])
+        self._phases = _preset(counter("tripletd_loop_seconds", "Loop time by phase", ["phase"]), PHASES)
         self._step = ArrayHistogram("tripletd_step_seconds", "Seconds of one step", _STEP_EDGES, registry)
         self._loss = ArrayHistogram("tripletd_loss", "Hinge loss before the step", _LOSS_EDGES, registry)
         self._tau = ArrayHistogram("tripletd_tau", "Step size tau of updates", _TAU_EDGES, registry)
-        self.weight_norm = Gauge(
-            "tripletd_weight_norm", "Norm of the matrix W, or of all that is learned", registry=registry
-        )
-        self.version = Gauge("tripletd_version", "Newest version written", registry=registry)
-        self.watermark = Gauge(
-            "tripletd_watermark_seconds", "Newest event time learned, Unix seconds", registry=registry
-        )
-        self.parked = Gauge("tripletd_parked", "1 while parked by a STOP verdict", registry=registry)
-        self.paused = Gauge("tripletd_paused", "1 while paused for poison", registry=registry)
-        self.poison_share = Gauge(
-            "tripletd_poison_share", "Dead letters among the newest records", registry=registry
-        )
+        self.weight_norm = gauge("tripletd_weight_norm", "Norm of the matrix W, or of all that is learned")
+        self.version = gauge("tripletd_version", "Newest version written")
+        self.watermark = gauge("tripletd_watermark_seconds", "Newest event time learned, Unix seconds")
+        self.parked = gauge("tripletd_parked", "1 while parked by a STOP verdict")
+        self.paused = gauge("tripletd_paused", "1 while paused for poison")
+        self.poison_share = gauge("tripletd_poison_share", "Dead letters among the newest records")
         self.keys = KeyMetrics(registry)
         self._checkpoints = _CheckpointMetrics(registry)
         ProcessCollector(registry=registry)
@@ -269,20 +253,18 @@ class _CheckpointMetrics:
     """Seconds, bytes, age and failures of checkpoints; the age is taken when it is read."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        gauge = partial(Gauge, registry=registry)
         self._seconds = Histogram(
             "tripletd_checkpoint_seconds",
             "From capture to durable",
             buckets=_CHECKPOINT_EDGES,
             registry=registry,
         )
-        self._bytes = Gauge("tripletd_checkpoint_bytes", "Size of the newest version", registry=registry)
-        self.failures = Counter(
-            "tripletd_checkpoint_failures", "Versions that could not be written", registry=registry
-        )
+        self._bytes = gauge("tripletd_checkpoint_bytes", "Size of the newest version")
+        about = "Versions that could not be written"
+        self.failures = Counter("tripletd_checkpoint_failures", about, registry=registry)
         self._written_at = time.monotonic()
-        age = Gauge(
-            "tripletd_checkpoint_age_seconds", "Since the newest version, or since start", registry=registry
-        )
+        age = gauge("tripletd_checkpoint_age_seconds", "Since the newest version, or since start")
         age.set_function(lambda: time.monotonic() - self._written_at)
 
     def written(self, seconds: float, size: int) -> None:
@@ -303,33 +285,21 @@ class StepLogMetrics:
     """Counters and gauges of one publishing thread."""
 
     def __init__(self, registry: CollectorRegistry, break_reasons: tuple[str, ...]) -> None:
-        self.segments = Counter(
-            "tripletd_step_log_segments", "Segments written to the step log", registry=registry
-        )
-        self.steps = Counter("tripletd_step_log_steps", "Applied steps in them", registry=registry)
-        self.bytes = Counter("tripletd_step_log_bytes", "Bytes of their records", registry=registry)
-        self.breaks = Counter(
-            "tripletd_step_log_breaks",
-            "Times that steps began to be left out, by reason",
-            ["reason"],
-            registry=registry,
-        )
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        self.segments = counter("tripletd_step_log_segments", "Segments written to the step log")
+        self.steps = counter("tripletd_step_log_steps", "Applied steps in them")
+        self.bytes = counter("tripletd_step_log_bytes", "Bytes of their records")
+        about = "Times that steps began to be left out, by reason"
+        self.breaks = counter("tripletd_step_log_breaks", about, ["reason"])
         for reason in break_reasons:
             self.breaks.labels(reason)
-        self.broken = Gauge(
-            "tripletd_step_log_broken",
-            "1 while steps are left out, up to the next version",
-            registry=registry,
-        )
-        self.unavailable = Gauge(
-            "tripletd_step_log_unavailable", "1 while the step log cannot be written", registry=registry
-        )
+        self.broken = gauge("tripletd_step_log_broken", "1 while steps are left out, up to the next version")
+        self.unavailable = gauge("tripletd_step_log_unavailable", "1 while the step log cannot be written")
         self.send_seconds = Histogram(
             "tripletd_step_log_send_seconds", "Seconds of one write", buckets=_SEND_EDGES, registry=registry
         )
-        self.busy_seconds = Counter(
-            "tripletd_step_log_cpu_seconds", "Processor time of the publishing thread", registry=registry
-        )
+        about = "Processor time of the publishing thread"
+        self.busy_seconds = counter("tripletd_step_log_cpu_seconds", about)
 
 
 _JUDGE_EDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -340,51 +310,29 @@ class ValidateMetrics:
 
     def __init__(self) -> None:
         registry = self.registry = CollectorRegistry()
-        self._measures = Gauge(
-            "tripletd_holdout_map",
-            "Holdout measure by kind, for the newest and best version, version 0, the shown order",
-            ["kind", "which"],
-            registry=registry,
-        )
-        self._decision = Gauge(
-            "tripletd_holdout_decision", "Decision measure, for the same", ["which"], registry=registry
-        )
-        self._symmetry = Gauge(
-            "tripletd_symmetry_index",
-            "||sym(W)||^2 / ||W||^2, 1 for a symmetric W, for the same",
-            ["which"],
-            registry=registry,
-        )
-        self._versions = Gauge(
-            "tripletd_judged_version", "Version number, for the same", ["which"], registry=registry
-        )
-        self.judged = Counter("tripletd_judged_versions", "Versions judged", registry=registry)
-        self.passed_over = Counter(
-            "tripletd_passed_over_versions", "Versions never judged: a newer one was there", registry=registry
-        )
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        about = "Holdout measure by kind, for the newest and best version, version 0, the shown order"
+        self._measures = gauge("tripletd_holdout_map", about, ["kind", "which"])
+        self._decision = gauge("tripletd_holdout_decision", "Decision measure, for the same", ["which"])
+        about = "||sym(W)||^2 / ||W||^2, 1 for a symmetric W, for the same"
+        self._symmetry = gauge("tripletd_symmetry_index", about, ["which"])
+        self._versions = gauge("tripletd_judged_version", "Version number, for the same", ["which"])
+        self.judged = counter("tripletd_judged_versions", "Versions judged")
+        about = "Versions never judged: a newer one was there"
+        self.passed_over = counter("tripletd_passed_over_versions", about)
         self.judge_seconds = Histogram(
             "tripletd_judge_seconds", "Seconds per judgment", buckets=_JUDGE_EDGES, registry=registry
         )
-        self.window = Gauge(
-            "tripletd_window_impressions", "Holdout impressions in the window", registry=registry
-        )
-        self._skipped = Counter(
-            "tripletd_skipped_impressions", "Holdout impressions not usable", ["reason"], registry=registry
-        )
-        self.drift = Counter("tripletd_drift", "Drifts detected on the holdout loss", registry=registry)
-        self.holdout_loss = Gauge("tripletd_holdout_loss", "Best version's holdout loss", registry=registry)
-        self.best_holds = Gauge(
-            "tripletd_best_holds",
-            "1 while the best version is above version 0 on the newest window",
-            registry=registry,
-        )
-        self._keys = Gauge(
-            "tripletd_judged_keys",
-            "Keys of the newest judged version by verdict, where there is one model per key",
-            ["verdict"],
-            registry=registry,
-        )
-        self.stopped = Gauge("tripletd_stopped", "1 after a STOP verdict", registry=registry)
+        self.window = gauge("tripletd_window_impressions", "Holdout impressions in the window")
+        about = "Holdout impressions not usable"
+        self._skipped = counter("tripletd_skipped_impressions", about, ["reason"])
+        self.drift = counter("tripletd_drift", "Drifts detected on the holdout loss")
+        self.holdout_loss = gauge("tripletd_holdout_loss", "Best version's holdout loss")
+        about = "1 while the best version is above version 0 on the newest window"
+        self.best_holds = gauge("tripletd_best_holds", about)
+        about = "Keys of the newest judged version by verdict, where there is one model per key"
+        self._keys = gauge("tripletd_judged_keys", about, ["verdict"])
+        self.stopped = gauge("tripletd_stopped", "1 after a STOP verdict")
         ProcessCollector(registry=registry)
         add_build_info(registry, "validate")
 

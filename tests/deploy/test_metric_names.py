@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from daemon.replica.view import CarryError, ModelId, ReplicaStatus
 from daemon.serve.http.limits import HttpMetrics
-from daemon.telemetry import LearnMetrics, ServeMetrics, ValidateMetrics
+from daemon.serve.metrics import GuardMetrics, ServeMetrics
+from daemon.telemetry import LearnMetrics, ValidateMetrics
 from daemon.telemetry.metrics import StepLogMetrics
-from daemon.telemetry.serve_metrics import GuardMetrics
 from tests.daemon.serve.test_serve_metrics import Items
 from tests.deploy.expressions import dashboard, expressions, labels_in, metrics_in, rules
 from tests.deploy.programs import DEPLOY

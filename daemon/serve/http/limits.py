@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -30,33 +31,23 @@ class HttpMetrics:
     """Counters and histograms of requests, connections and passes, on the role's registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.requests = Counter(
-            "tripletd_http_requests", "Requests by route and status", ["route", "status"], registry=registry
-        )
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        about = "From the request's header to the end of the answer, by route"
+        self.requests = counter("tripletd_http_requests", "Requests by route and status", ["route", "status"])
         self.seconds = Histogram(
-            "tripletd_http_seconds",
-            "From the request's header to the end of the answer, by route",
-            ["route"],
-            buckets=_SECONDS,
-            registry=registry,
+            "tripletd_http_seconds", about, ["route"], buckets=_SECONDS, registry=registry
         )
-        self.connections = Gauge("tripletd_http_connections", "Open connections", registry=registry)
-        self._turned_away = Counter(
-            "tripletd_http_turned_away",
-            "Connections ended by a limit, by limit",
-            ["limit"],
-            registry=registry,
+        self.connections = gauge("tripletd_http_connections", "Open connections")
+        about = "Connections ended by a limit, by limit"
+        self._turned_away = counter("tripletd_http_turned_away", about, ["limit"])
+        self.bodies = gauge(
+            "tripletd_http_bodies_bytes", "Bodies of requests that are being read or worked on"
         )
-        self.bodies = Gauge(
-            "tripletd_http_bodies_bytes",
-            "Bodies of requests that are being read or worked on",
-            registry=registry,
-        )
-        self.waiting = Gauge("tripletd_http_waiting_queries", "Queries waiting", registry=registry)
+        self.waiting = gauge("tripletd_http_waiting_queries", "Queries waiting")
         self.pass_queries = Histogram(
             "tripletd_http_pass_queries", "Queries that shared a pass", buckets=_QUERIES, registry=registry
         )
-        self.bugs = Counter("tripletd_http_bugs", "Answers 500, each in the log", registry=registry)
+        self.bugs = counter("tripletd_http_bugs", "Answers 500, each in the log")
 
     def record_turned_away(self, limit: str) -> None:
         """Add one connection that a limit ended."""

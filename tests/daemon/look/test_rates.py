@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 from daemon.look.live import STATUS, Distribution, LearnStatus, RoleStatus, ServeStatus, numbers_of
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.http.limits import HttpMetrics
-from daemon.telemetry import LearnMetrics, ServeMetrics, ValidateMetrics
+from daemon.serve.metrics import ServeMetrics
+from daemon.telemetry import LearnMetrics, ValidateMetrics
 from daemon.telemetry.server import Health, status_of
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from daemon.look.live import ServeStatus
 from daemon.replica.view import CarryError, ModelId, ReplicaStatus
-from daemon.telemetry.serve_metrics import FRESHNESS_EDGES, ServeMetrics
+from daemon.serve.metrics import FRESHNESS_EDGES, ServeMetrics
 from daemon.telemetry.server import Health, status_of
 
 AT = 1_800_000_000.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
+from daemon.serve.metrics import GuardMetrics
 from daemon.serve.retrieve import GuardResult
-from daemon.telemetry.serve_metrics import GuardMetrics
 
 
 def test_the_newest_finding_is_shown_and_all_are_counted() -> None:

@@ -1,0 +1,222 @@
+"""The metrics that `serve` exports: answers, served versions, items, freshness, the search's check, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from daemon.replica.view import ReplicaStatus
+from daemon.serve.items.catalog import CatalogStatus
+from daemon.serve.retrieve import GuardResult
+from daemon.telemetry.metrics import ArrayHistograms, add_build_info
+
+FRESHNESS_EDGES = (
+    0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0,
+    60.0, 120.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0,
+)  # fmt: skip
+"""Bounds in seconds: fine where `latest` lives, and up to a day for versions that people promote."""
+
+
+class ServeMetrics:
+    """`registry` goes to the HTTP server; `follow` says whom to ask when somebody reads it."""
+
+    def __init__(self, aliases: Sequence[str]) -> None:
+        registry = self.registry = CollectorRegistry()
+        self._freshness = ArrayHistograms(
+            "tripletd_event_to_served_seconds",
+            "From an event to the first answer that used it",
+            FRESHNESS_EDGES,
+            registry,
+            alias=aliases,
+        )
+        ProcessCollector(registry=registry)
+        add_build_info(registry, "serve")
+
+    def record_freshness(
+        self, alias: str, seconds: npt.NDArray[np.float64], counts: npt.NDArray[np.int64]
+    ) -> None:
+        """Add the ages of events [n] at the first answer that used them, and how many events had each."""
+        self._freshness.observe(alias, seconds, counts)
+
+    def follow(
+        self,
+        replicas: Callable[[], Iterable[ReplicaStatus]],
+        items: Callable[[], CatalogStatus | None],
+        waiting: Callable[[], Mapping[str, int]],
+    ) -> None:
+        """Ask these whenever the metrics are read.
+
+        replicas: how each alias stands. items: the serving catalog, None while it is not there. waiting: by
+        alias, events that no answer has used yet.
+        """
+        for make in (
+            lambda: _served(list(replicas())),
+            lambda: _items(items()),
+            lambda: _waiting(waiting()),
+        ):
+            self.registry.register(_Asked(make))
+
+
+class _Asked(Collector):
+    """Families that are made whenever somebody reads them."""
+
+    def __init__(self, make: Callable[[], Iterator[Metric]]) -> None:
+        self._make = make
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        return self._make()
+
+
+def _served(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
+    """What each alias answers with, and what it took to get there. All labels are of closed lists."""
+    yield from _models(states)
+    for name, documentation, label, field in (
+        ("tripletd_swaps", "Models swapped in, by what changed", "result", "swaps"),
+        ("tripletd_refused_swaps", "Versions refused, by reason", "reason", "refusals"),
+        (
+            "tripletd_step_log_fallbacks",
+            "Times that following the steps began anew from a version, by reason",
+            "reason",
+            "fallbacks",
+        ),
+    ):
+        counts = CounterMetricFamily(name, documentation, labels=["alias", label])
+        yield _filled(counts, {one.alias: getattr(one, field) for one in states})
+    seconds = GaugeMetricFamily(
+        "tripletd_swap_seconds", "Of the last swap, by phase", labels=["alias", "phase"]
+    )
+    yield _filled(seconds, {one.alias: one.swap_seconds for one in states})
+    error = GaugeMetricFamily(
+        "tripletd_carried_error",
+        "Error of a form carried along the steps, when it was last made anew: fold, norms (relative; 0 is "
+        "exact), overlap (of the top 10; 1 is exact)",
+        labels=["alias", "kind"],
+    )
+    carried = {one.alias: one.carried for one in states if one.carried is not None}
+    kinds = ("fold", "norms", "overlap")
+    yield _filled(
+        error, {alias: {kind: getattr(one, kind) for kind in kinds} for alias, one in carried.items()}
+    )
+    refine = _gauge("tripletd_refine_seconds", "What making the form anew took the last time")
+    for alias, one in carried.items():
+        refine.add_metric([alias], one.seconds)
+    yield refine
+
+
+def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
+    info = GaugeMetricFamily(
+        "tripletd_served_version_info", "The version that answers", labels=["alias", "version"]
+    )
+    serving = _gauge("tripletd_serving", "1 while the alias answers")
+    version = _gauge("tripletd_served_version", "Number of the version that answers")
+    records = _gauge("tripletd_served_records", "Records applied in the state that answers, since version 0")
+    watermark = _gauge("tripletd_served_watermark_seconds", "Newest event time in answers, Unix seconds")
+    since = _gauge("tripletd_served_since_seconds", "When this state began to answer, Unix seconds")
+    for one in states:
+        serving.add_metric([one.alias], one.model is not None)
+        if one.model is None:
+            continue
+        info.add_metric([one.alias, str(one.model.version)], 1)
+        version.add_metric([one.alias], one.model.version)
+        records.add_metric([one.alias], one.model.total)
+        if one.model.watermark is not None:
+            watermark.add_metric([one.alias], one.model.watermark / 1000)
+        if one.since is not None:
+            since.add_metric([one.alias], one.since)
+    yield from (info, serving, version, records, watermark, since)
+
+
+def _items(found: CatalogStatus | None) -> Iterator[Metric]:
+    if found is None:
+        return
+    for name, documentation, value in (
+        ("tripletd_items", "Objects that are served", found.items),
+        ("tripletd_items_current", "1 when all items were taken in", found.ready),
+        ("tripletd_item_parts", "Parts of the index", found.parts),
+        ("tripletd_items_bytes", "Memory of the index", found.nbytes),
+        (
+            "tripletd_item_dead_letters_unwritten",
+            "Dead letters of items that their topic has not taken yet",
+            found.unwritten,
+        ),
+    ):
+        yield GaugeMetricFamily(name, documentation, value)
+    records = CounterMetricFamily("tripletd_item_records", "Item records taken in", labels=["op"])
+    dead = CounterMetricFamily("tripletd_item_dead_letters", "Item records refused", labels=["reason"])
+    for family, counts in ((records, {"put": found.puts, "remove": found.removes}), (dead, found.dead)):
+        for label, count in counts.items():
+            family.add_metric([label], count)
+        yield family
+
+
+def _waiting(by_alias: Mapping[str, int]) -> Iterator[Metric]:
+    family = _gauge("tripletd_events_unanswered", "Learned events that no answer has used yet")
+    for alias, count in by_alias.items():
+        family.add_metric([alias], count)
+    yield family
+
+
+def _gauge(name: str, documentation: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, documentation, labels=["alias"])
+
+
+def _filled(
+    family: CounterMetricFamily | GaugeMetricFamily, by_alias: Mapping[str, Mapping[str, float]]
+) -> Metric:
+    for alias, values in by_alias.items():
+        for label, value in values.items():
+            family.add_metric([alias, label], value)
+    return family
+
+
+class GuardMetrics:
+    """Families that stay at nothing where approximate search is off. `record` may be called by any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge = partial(Gauge, registry=registry)
+        self._recall = gauge(
+            "tripletd_ann_recall",
+            "Share of the exact top 10 that approximate search found, when last measured; 1 for exact search",
+        )
+        self._cells = gauge("tripletd_ann_cells", "Cells searched since then; 0 for exact search")
+        about = "Parts measured at a swap, by how they are searched"
+        self._guards = Counter("tripletd_ann_guards", about, ["result"], registry=registry)
+        for result in ("approximate", "exact"):
+            self._guards.labels(result)
+
+    def record(self, found: GuardResult) -> None:
+        """Show this finding, the newest."""
+        self._recall.set(found.recall)
+        self._cells.set(found.width or 0)
+        self._guards.labels("exact" if found.width is None else "approximate").inc()
+
+
+class KeyAnswerMetrics:
+    """Families that stay at nothing where there is one model for all. Any thread."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        counter = partial(Counter, registry=registry)
+        self._held = Gauge("tripletd_key_models", "Models of single keys ready to answer", registry=registry)
+        self._made = counter("tripletd_key_models_made", "Models of single keys made when asked")
+        about = "Keys answered in a pass over the objects, by their own model or by version 0"
+        self._answers = counter("tripletd_key_answers", about, ["model"])
+        for model in ("own", "version_0"):
+            self._answers.labels(model)
+
+    def made(self, held: int) -> None:
+        """A model was made; now so many are held."""
+        self._made.inc()
+        self._held.set(held)
+
+    def answered(self, model: str) -> None:
+        """Queries of a key are being answered by this model."""
+        self._answers.labels(model).inc()
