@@ -14,9 +14,9 @@ from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import number_runs, size
 
 if TYPE_CHECKING:
-    from checkpoints import Ledger, VersionStore
     from daemon.config import Config
-    from daemon.models.actions import AliasMove, GcResult
+    from daemon.models.actions import GcResult
+    from daemon.models.decide import Verb
     from daemon.models.derive import AverageSource
 
 
@@ -52,11 +52,7 @@ def promote(
 
     Servers, replicas and clients of that name follow by themselves.
     """
-    from daemon.models.actions import promote as act
-
-    versions, ledger = _open(config, set_)
-    moved = act(versions, ledger, version, alias, by=_by(), reason=reason, dry_run=dry_run)
-    return _show_moved(moved, json)
+    return _move(("promote", alias, version), load(config, set_), reason=reason, dry_run=dry_run, json=json)
 
 
 def rollback(
@@ -73,11 +69,7 @@ def rollback(
     json: JsonOption = False,
 ) -> int:
     """Point a name at the version it pointed at before; again: at the one before that."""
-    from daemon.models.actions import rollback as act
-
-    versions, ledger = _open(config, set_)
-    moved = act(versions, ledger, alias, to, by=_by(), reason=reason, dry_run=dry_run)
-    return _show_moved(moved, json)
+    return _move(("rollback", alias, to), load(config, set_), reason=reason, dry_run=dry_run, json=json)
 
 
 def pin(
@@ -91,10 +83,7 @@ def pin(
     json: JsonOption = False,
 ) -> int:
     """Give a version a name that keeps it and that no promotion moves."""
-    from daemon.models.actions import pin as act
-
-    versions, ledger = _open(config, set_)
-    return _show_moved(act(versions, ledger, name, version, by=_by(), reason=reason, dry_run=dry_run), json)
+    return _move(("pin", name, version), load(config, set_), reason=reason, dry_run=dry_run, json=json)
 
 
 def unpin(
@@ -107,10 +96,7 @@ def unpin(
     json: JsonOption = False,
 ) -> int:
     """Take a name away; stable then means the best version again."""
-    from daemon.models.actions import unpin as act
-
-    versions, ledger = _open(config, set_)
-    return _show_moved(act(versions, ledger, name, by=_by(), reason=reason, dry_run=dry_run), json)
+    return _move(("unpin", name, None), load(config, set_), reason=reason, dry_run=dry_run, json=json)
 
 
 def gc(
@@ -143,12 +129,6 @@ def gc(
     return EX_OK
 
 
-def _open(config: ConfigOption, set_: Sequence[str] | None) -> tuple[VersionStore, Ledger]:
-    from daemon.versions.storage import open_for_reading
-
-    return open_for_reading(load(config, set_))
-
-
 def _by() -> str:
     """Who runs the command, as the ledger tells it."""
     import getpass
@@ -159,7 +139,13 @@ def _by() -> str:
         return "tripletd models"
 
 
-def _show_moved(moved: AliasMove, json: bool) -> int:
+def _move(
+    wish: tuple[Verb, str, str | None], config: Config, *, reason: str, dry_run: bool, json: bool
+) -> int:
+    from daemon.models.actions import move
+    from daemon.versions.storage import open_for_reading
+
+    moved = move(*open_for_reading(config), *wish, by=_by(), reason=reason, dry_run=dry_run)
     write_notes(moved.notes)
     if json:
         write_json(asdict(moved))

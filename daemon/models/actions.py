@@ -39,7 +39,15 @@ from checkpoints.encoding import DTYPES
 from checkpoints.retention import KEEP_AT_LEAST
 from checkpoints.store import folder
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
-from daemon.models.decide import Move, MoveRefused, MoveRequest, StoreSnapshot, decide, no_such_version
+from daemon.models.decide import (
+    Move,
+    MoveRefused,
+    MoveRequest,
+    StoreSnapshot,
+    Verb,
+    decide,
+    no_such_version,
+)
 from daemon.versions.contents import learner_specs
 
 
@@ -162,94 +170,47 @@ class AliasMove:
     notes: tuple[str, ...] = ()
 
 
-def promote(
+def move(
     versions: VersionStore,
     ledger: Ledger,
-    version: int | str,
+    verb: Verb,
     alias: str = STABLE,
+    version: int | str | None = None,
     *,
     by: str,
     reason: str = ASKED,
     dry_run: bool = False,
 ) -> AliasMove:
-    """Point `alias` (`stable`, or any name that is not reserved or pinned) at a version, by number or name.
+    """Move one alias.
+
+    promote: point `alias` (`stable`, or any name that is not reserved or pinned) at a version, by number or
+    name. rollback: at the version it pointed at before, or at `version`; two in a row go back by two
+    promotions. Below the first promotion of `stable` lies what it meant then: the best version of that time,
+    or version 0. pin: give a version a name that keeps it and that no promotion moves. unpin: take a name
+    away, pinned or promoted; its version stays until retention takes it, and `stable` then means the best
+    version again, and follows it.
 
     Refused: no such version, one that does not load (damaged, altered, another format), NaN or infinite
     numbers in it, another map, space or shape than what the alias serves now, the version it already points
     at, the reserved names `latest` and `best`, a pinned name. CheckpointError when the folder cannot be
     read or written.
     """
-    return _move(
-        versions, ledger, MoveRequest("promote", alias, version), by=by, reason=reason, dry_run=dry_run
-    )
-
-
-def rollback(
-    versions: VersionStore,
-    ledger: Ledger,
-    alias: str = STABLE,
-    to: int | str | None = None,
-    *,
-    by: str,
-    reason: str = ASKED,
-    dry_run: bool = False,
-) -> AliasMove:
-    """Point `alias` at the version it pointed at before, or at `to`; the same refusals as `promote`.
-
-    Two rollbacks in a row go back by two promotions. Below the first promotion of `stable` lies what it meant
-    then: the best version of that time, or version 0.
-    """
-    return _move(versions, ledger, MoveRequest("rollback", alias, to), by=by, reason=reason, dry_run=dry_run)
-
-
-def pin(
-    versions: VersionStore,
-    ledger: Ledger,
-    alias: str,
-    version: int | str,
-    *,
-    by: str,
-    reason: str = ASKED,
-    dry_run: bool = False,
-) -> AliasMove:
-    """Give a version a name that keeps it and that no promotion moves; the same refusals as `promote`."""
-    return _move(versions, ledger, MoveRequest("pin", alias, version), by=by, reason=reason, dry_run=dry_run)
-
-
-def unpin(
-    versions: VersionStore,
-    ledger: Ledger,
-    alias: str,
-    *,
-    by: str,
-    reason: str = ASKED,
-    dry_run: bool = False,
-) -> AliasMove:
-    """Take a name away, pinned or promoted; its version stays until retention takes it.
-
-    `stable` then means the best version again, and follows it.
-    """
-    return _move(versions, ledger, MoveRequest("unpin", alias), by=by, reason=reason, dry_run=dry_run)
-
-
-def _move(
-    versions: VersionStore, ledger: Ledger, wish: MoveRequest, *, by: str, reason: str, dry_run: bool
-) -> AliasMove:
+    wish = MoveRequest(verb, alias, version)
     verified: set[tuple[int, int | None]] = set()
     for _ in range(ATTEMPTS):
         seen = look(versions, ledger)
-        move = decide(wish, seen)
-        if move.after is not None and (move.after, move.before) not in verified:
-            verify(versions, move.after, move.before, "to" if wish.verb == "rollback" else "version")
-            verified.add((move.after, move.before))
+        step = decide(wish, seen)
+        if step.after is not None and (step.after, step.before) not in verified:
+            verify(versions, step.after, step.before, "to" if verb == "rollback" else "version")
+            verified.add((step.after, step.before))
         if dry_run:
-            return _moved(move, by, reason, None)
+            return _moved(step, by, reason, None)
         try:
-            entry = ledger.append(_entry(move, by, reason), after=seen.last)
+            entry = ledger.append(_entry(step, by, reason), after=seen.last)
         except KeyExists:
             continue
         _check_still_there(versions, ledger, entry)
-        return _moved(move, by, reason, entry)
+        return _moved(step, by, reason, entry)
     raise MoveRefused(
         "busy",
         "alias",

@@ -8,7 +8,8 @@ from typing import Any
 
 from checkpoints import Ledger, VersionStore
 from daemon.look.overview import VersionRow, read_all, version_rows
-from daemon.models.actions import AliasMove, gc, pin, promote, rollback, unpin
+from daemon.models.actions import gc, move
+from daemon.models.decide import Verb
 from daemon.replica.view import ReplicaStatus
 
 BY = "HTTP"
@@ -40,22 +41,17 @@ class StoreActions:
             "versions": [_kept(row) for row in rows],
         }
 
-    def promote(self, version: int | str, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
-        """Point `alias` at `version`."""
+    def move(
+        self, verb: Verb, alias: str, version: int | str | None, reason: str, dry_run: bool
+    ) -> Mapping[str, Any]:
+        """Point `alias` at `version` (rollback: None for the one before), or name it; to pin None is to take
+        the name away.
+        """
+        verb = "unpin" if verb == "pin" and version is None else verb
         how = {"by": BY, "reason": reason}
-        return _plain(promote(self._versions, self._ledger, version, alias, **how, dry_run=dry_run))
-
-    def rollback(self, to: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
-        """Point `alias` back."""
-        how = {"by": BY, "reason": reason}
-        return _plain(rollback(self._versions, self._ledger, alias, to, **how, dry_run=dry_run))
-
-    def pin(self, version: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
-        """Name `version`; None takes the name away."""
-        how = {"by": BY, "reason": reason}
-        if version is None:
-            return _plain(unpin(self._versions, self._ledger, alias, **how, dry_run=dry_run))
-        return _plain(pin(self._versions, self._ledger, alias, version, **how, dry_run=dry_run))
+        moved = move(self._versions, self._ledger, verb, alias, version, **how, dry_run=dry_run)
+        entry = None if moved.entry is None else moved.entry.n
+        return {**asdict(moved), "entry": entry, "notes": list(moved.notes)}
 
     def gc(self, dry_run: bool) -> Mapping[str, Any]:
         """Delete the versions that no rule keeps."""
@@ -81,8 +77,3 @@ def alias_answers(one: ReplicaStatus) -> dict[str, Any]:
 def _kept(row: VersionRow) -> dict[str, Any]:
     plain = asdict(row)
     return {"version": plain.pop("number"), **plain}
-
-
-def _plain(moved: AliasMove) -> dict[str, Any]:
-    entry = None if moved.entry is None else moved.entry.n
-    return {**asdict(moved), "entry": entry, "notes": list(moved.notes)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from daemon.models.decide import Verb
 from daemon.serve.http.errors import JSON, from_failure
 from daemon.serve.http.guard import TokenGuard
 from daemon.serve.http.limits import RequestBodies
@@ -24,6 +25,7 @@ from daemon.serve.http.schemas import (
 )
 from daemon.serve.store import StoreActions
 
+Moving: TypeAlias = PromoteRequest | RollbackRequest | PinRequest
 LISTING_TIMEOUT_S = 10.0
 CHANGE_TIMEOUT_S = 60.0  # a promotion reads and verifies a whole version
 
@@ -40,35 +42,23 @@ class AdminEndpoints:
         """GET /v1/versions"""
         return await _answer(self._reads, self._store.overview, Versions)
 
-    async def promote(self, request: Request) -> Response:
-        """POST /v1/models/promote"""
-        self._guard.check(request)
-        async with self._bodies.read(request, PromoteRequest) as asked:
-            do = self._store.promote
-            return await self._move(lambda: do(asked.version, asked.alias, asked.reason, asked.dry_run))
+    def moving(self, verb: Verb, model: type[Moving]) -> Callable[[Request], Awaitable[Response]]:
+        """POST /v1/models/{verb}"""
 
-    async def rollback(self, request: Request) -> Response:
-        """POST /v1/models/rollback"""
-        self._guard.check(request)
-        async with self._bodies.read(request, RollbackRequest) as asked:
-            do = self._store.rollback
-            return await self._move(lambda: do(asked.to, asked.alias, asked.reason, asked.dry_run))
+        async def handler(request: Request) -> Response:
+            self._guard.check(request)
+            async with self._bodies.read(request, model) as asked:
+                version = asked.to if isinstance(asked, RollbackRequest) else asked.version
+                wish = verb, asked.alias, version, asked.reason, asked.dry_run
+                return await _answer(self._changes, lambda: self._store.move(*wish), Moved)
 
-    async def pin(self, request: Request) -> Response:
-        """POST /v1/models/pin"""
-        self._guard.check(request)
-        async with self._bodies.read(request, PinRequest) as asked:
-            do = self._store.pin
-            return await self._move(lambda: do(asked.version, asked.alias, asked.reason, asked.dry_run))
+        return handler
 
     async def gc(self, request: Request) -> Response:
         """POST /v1/models/gc"""
         self._guard.check(request)
         async with self._bodies.read(request, GcRequest) as asked:
             return await _answer(self._changes, lambda: self._store.gc(asked.dry_run), Collected)
-
-    async def _move(self, action: Callable[[], Mapping[str, Any]]) -> Response:
-        return await _answer(self._changes, action, Moved)
 
 
 async def _answer(

@@ -23,6 +23,7 @@ from daemon.serve.http.guard import AllowedHosts, RequestGuard, TokenGuard
 from daemon.serve.http.limits import HttpLimits, HttpMetrics, RequestBodies
 from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.openapi import Handler, document, routes
+from daemon.serve.http.schemas import PinRequest, PromoteRequest, RollbackRequest
 from daemon.serve.http.similar import SimilarEndpoints
 from daemon.serve.query import AnsweringModel
 from daemon.serve.store import StoreActions
@@ -94,9 +95,9 @@ def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[
         "/v1/similar/batch": similar.batch,
         "/v1/versions": admin.versions,
         "/v1/openapi.json": openapi,
-        "/v1/models/promote": admin.promote,
-        "/v1/models/rollback": admin.rollback,
-        "/v1/models/pin": admin.pin,
+        "/v1/models/promote": admin.moving("promote", PromoteRequest),
+        "/v1/models/rollback": admin.moving("rollback", RollbackRequest),
+        "/v1/models/pin": admin.moving("pin", PinRequest),
         "/v1/models/gc": admin.gc,
         **_probes(parts),
     }

@@ -266,31 +266,29 @@ VersionName = Annotated[
 """A version by its number, or by a name such as best."""
 
 
-class PromoteRequest(Request):
+class _Moving(Request):
+    alias: AliasName = "stable"
+    reason: str = Field("asked for over HTTP", max_length=500)
+    dry_run: bool = False
+
+
+class PromoteRequest(_Moving):
     """Body of POST /v1/models/promote."""
 
     version: VersionName = Field(description="a number, or a name such as best")
-    alias: AliasName = "stable"
-    reason: str = Field("asked for over HTTP", max_length=500)
-    dry_run: bool = False
 
 
-class RollbackRequest(Request):
+class RollbackRequest(_Moving):
     """Body of POST /v1/models/rollback."""
 
-    alias: AliasName = "stable"
     to: VersionName | None = Field(None, description="where to; left out: the version before")
-    reason: str = Field("asked for over HTTP", max_length=500)
-    dry_run: bool = False
 
 
-class PinRequest(Request):
+class PinRequest(_Moving):
     """Body of POST /v1/models/pin: a name for a version that is to be kept."""
 
     alias: AliasName
     version: VersionName | None = Field(description="null takes the name away")
-    reason: str = Field("asked for over HTTP", max_length=500)
-    dry_run: bool = False
 
 
 class GcRequest(Request):

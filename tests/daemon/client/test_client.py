@@ -19,7 +19,6 @@ from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.client import Model, NotServing, follow
 from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
-from daemon.models.actions import promote, rollback, unpin
 from daemon.versions.contents import pack
 from daemon.versions.forms import make_form
 from daemon.versions.restore import serving_form
@@ -27,6 +26,7 @@ from learners.block import DenseBlock
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps.space import ViewConfig
+from tests.daemon.models.moves import promote, rollback, unpin
 from tests.daemon.oasis_versions import OASIS, state_of
 from tests.harness.waiting import until
 

@@ -13,9 +13,10 @@ import pytest
 
 from checkpoints import Ledger, LocalStore, VersionStore, aliases, prune, resolve
 from checkpoints.aliases import protected
-from daemon.models.actions import AliasMove, pin, promote, rollback, unpin
+from daemon.models.actions import AliasMove
 from daemon.models.decide import MoveRefused
 
+from .moves import pin, promote, rollback, unpin
 from .shelf import MAP, Shelf
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from checkpoints import Damaged, Ledger, LedgerEntry, LocalStore, VersionStore, aliases, history
 from daemon.exits import UserError
-from daemon.models.actions import gc, pin, promote, reasons
+from daemon.models.actions import gc, reasons
 from daemon.models.decide import MoveRefused
 
+from .moves import pin, promote
 from .shelf import Shelf
 
 

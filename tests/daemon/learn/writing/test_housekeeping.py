@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from daemon.models.actions import promote, rollback
 from tests.daemon.learn.conftest import Site, make_events
+from tests.daemon.models.moves import promote, rollback
 
 
 def test_pruning_leaves_what_stable_points_at_and_where_a_rollback_goes(site: Site) -> None:

@@ -104,19 +104,14 @@ class ToyStore:
         alias = {"alias": "latest", "version": "12+7", "base": 12, "records": 1234, "watermark": None}
         return {"aliases": [{**alias, "since": 1.0, "why": ""}], "versions": [{"version": 12, "names": []}]}
 
-    def promote(self, version: int | str, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
+    def move(
+        self, verb: str, alias: str, version: int | str | None, reason: str, dry_run: bool
+    ) -> Mapping[str, Any]:
         if version == 99:
             raise UserError("there is no version 99", "promote one that is there")
-        self.done.append(("promote", version, alias, reason, dry_run))
-        return self._moved("PROMOTE", alias, version)
-
-    def rollback(self, to: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
-        self.done.append(("rollback", to, alias, reason, dry_run))
-        return self._moved("ROLLBACK", alias, 3)
-
-    def pin(self, version: int | str | None, alias: str, reason: str, dry_run: bool) -> Mapping[str, Any]:
-        self.done.append(("pin", version, alias, reason, dry_run))
-        return self._moved("PROMOTE", alias, version)
+        self.done.append((verb, version, alias, reason, dry_run))
+        kind = "ROLLBACK" if verb == "rollback" else "PROMOTE"
+        return self._moved(kind, alias, 3 if verb == "rollback" else version)
 
     def gc(self, dry_run: bool) -> Mapping[str, Any]:
         self.done.append(("gc", dry_run))
