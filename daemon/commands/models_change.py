@@ -145,7 +145,8 @@ def _move(
     from daemon.models.actions import move
     from daemon.versions.storage import open_for_reading
 
-    moved = move(*open_for_reading(config), *wish, by=_by(), reason=reason, dry_run=dry_run)
+    stored, (verb, alias, version) = open_for_reading(config), wish
+    moved = move(*stored, verb, alias, version, by=_by(), reason=reason, dry_run=dry_run)
     write_notes(moved.notes)
     if json:
         write_json(asdict(moved))
