@@ -308,28 +308,35 @@ def own_values(plan: Plan, theta: Any, items: Any, out: Any) -> None:
 def score_features(
     plan: Plan, theta: Any, queries: Any, items: Any, asked: Any, features: Any, out: Any
 ) -> None:
-    """out[i, j] = sum_k theta_k k_k(queries[i], items[j]) + sum_f asked[f, i] features[j, f], float32, for at
-    most LANES queries.
+    """out[i, j] = sum_k theta_k k_k(queries[i], items[j]) + sum_f asked[i, f] features[j, f], float32.
 
-    asked: float32 [F, LANES], the features of the queries times their weights. features: float32 [items, F].
+    asked: float32 [queries, F], the features of the queries times their weights. features: float32 [items, at
+    least F].
+
+    The items are in the lanes: usually one query asks for many of them, seldom the other way round.
     """
-    views, m = len(plan[0]), len(theta)
-    room, lengths = values_room(plan, 1, 0), np.empty((1, views), np.float32)
-    asking = empty_tile(queries.shape[1], views)
+    views, m, width = len(plan[0]), len(theta), asked.shape[1]
+    room, sums = values_room(plan, 1, 0), np.empty(LANES, np.float32)
+    lengths, own = np.empty((len(queries), views), np.float32), np.empty(views, np.float32)
     for i in range(len(queries)):
-        view_norms(plan, queries[i], lengths[0])
-        put_lane(queries[i], lengths[0], asking, i)
-    sums = np.empty(LANES, np.float32)
-    for j in range(len(items)):
-        view_norms(plan, items[j], lengths[0])
-        tile_values(plan, asking, 0, items[j : j + 1], lengths, room)
-        sums[:] = 0
-        for k in range(m):
-            for lane in range(LANES):
-                sums[lane] += theta[k] * room[1][0, k, lane]
-        for f in range(len(asked)):
-            value = features[j, f]
-            for lane in range(LANES):
-                sums[lane] += asked[f, lane] * value
+        view_norms(plan, queries[i], lengths[i])
+    tile, known = empty_tile(items.shape[1], views), np.zeros((width, LANES), np.float32)
+    for first in range(0, len(items), LANES):
+        count = min(LANES, len(items) - first)
+        for lane in range(count):
+            view_norms(plan, items[first + lane], own)
+            put_lane(items[first + lane], own, tile, lane)
+            for f in range(width):
+                known[f, lane] = features[first + lane, f]
         for i in range(len(queries)):
-            out[i, j] = sums[i]
+            tile_values(plan, tile, 0, queries[i : i + 1], lengths[i : i + 1], room)
+            sums[:] = 0
+            for k in range(m):
+                for lane in range(LANES):
+                    sums[lane] += theta[k] * room[1][0, k, lane]
+            for f in range(width):
+                value = asked[i, f]
+                for lane in range(LANES):
+                    sums[lane] += value * known[f, lane]
+            for lane in range(count):
+                out[i, first + lane] = sums[lane]

@@ -136,15 +136,12 @@ class SupportsForm:
     def pair_scores(self, queries: Block, asked: Float32s, items: Block, features: Float32s) -> Float32s:
         """`scores` of blocks whose `features` are known: a product of their F numbers for each pair."""
         left, right = dense_rows(queries), dense_rows(items)
-        scores, weights = np.empty((len(left), len(right)), np.float32), self.values.reshape(-1)
-        for start in range(0, len(left), LANES):
-            part = slice(start, start + LANES)
-            own = np.zeros((len(weights), LANES), np.float32)
-            own[:, : len(asked[part])] = (asked[part] * weights).T
-            score_features(self.plan, self.theta, left[part], right, own, features, scores[part])
+        scores = np.empty((len(left), len(right)), np.float32)
+        weighted = asked[:, :-1] * self.values.reshape(-1)
+        score_features(self.plan, self.theta, left, right, weighted, features, scores)
         if self.normalised:
-            scores *= inverse_roots(self._squares(left, asked))[:, None]
-            scores *= inverse_roots(self._squares(right, features))
+            scores *= asked[:, -1:]
+            scores *= features[:, -1]
         return scores
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
@@ -157,11 +154,15 @@ class SupportsForm:
         return products
 
     def features(self, items: Any) -> Float32s:
-        """u_ki of each item, float32 [n, F], F = m r: all that `pair_scores` needs of the kept objects."""
-        block = as_block(items, self.dim)
-        features = np.empty((len(block), self.values.size), np.float32)
+        """u_ki of each item and what `pair_scores` multiplies by for it (1 where not normalised), float32
+        [n, F + 1], F = m r: all that `pair_scores` needs of the kept objects."""
+        block, F = as_block(items, self.dim), self.values.size
+        features = np.ones((len(block), F + 1), np.float32)
         for batch in self._batches(len(block), whole):
-            features[batch] = self._features(dense_rows(block.slice(batch.start, batch.stop)))
+            rows = dense_rows(block.slice(batch.start, batch.stop))
+            features[batch, :F] = self._features(rows)
+            if self.normalised:
+                features[batch, F] = inverse_roots(self._squares(rows, features[batch, :F]))
         return features
 
     def _batches(self, rows: int, pieces: Pieces) -> Iterator[slice]:
