@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 
 from learners.block import Float32s
 from learners.errors import ConfigError, require_positive
@@ -171,6 +170,8 @@ def mean_distances(config: OmksConfig, sample: Float32s | None) -> NDArray[np.fl
     All pairs of at most MOST_ROWS rows at equal distances count: neighbours alone are often alike, in a
     catalog by classes as well as where a click names its query and its object.
     """
+    from scipy.spatial.distance import pdist  # 0.15 s that most processes never need
+
     found = np.array([view.gamma for view in config.views], np.float64)
     for number, view in enumerate(config.views):
         if found[number] == 0 and sample is not None:

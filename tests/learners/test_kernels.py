@@ -57,6 +57,7 @@ def _add_to(total: Any, values: Any) -> None:
 
 @pytest.mark.parametrize("kernel", [step_sparse, step_dense])
 def test_one_kernel_has_one_signature(kernel: object) -> None:
+    compiler.load_all()
     assert len(kernel.signatures) == 1  # type: ignore[attr-defined]
 
 
@@ -83,15 +84,54 @@ def test_a_damaged_cache_only_costs_time(tmp_path: Path, monkeypatch: pytest.Mon
         "@kernel('float64(float64)')\n"
         "def double(x):\n    return 2 * x\n"
     )
-    monkeypatch.setattr("learners.kernels.compile.CACHE_FOLDER", str(tmp_path / "cache"))
+    folder = str(tmp_path / "cache")
+    monkeypatch.setattr("learners.kernels.compile.CACHE_FOLDER", folder)
     assert runpy.run_path(str(source))["double"](4.0) == 8.0
     files = list(tmp_path.rglob("*.nb?"))
     assert len(files) == 2
+    monkeypatch.setattr("learners.kernels.compile._cached", compiler._cached_names(folder))
     for path in files:
         whole = path.read_bytes()
         for length in (0, 7, len(whole) // 2, len(whole) - 1):
             path.write_bytes(whole[:length])
             assert runpy.run_path(str(source))["double"](4.0) == 8.0
+
+
+def test_what_is_cached_is_loaded_when_it_is_first_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From Python with an argument that fits or not, from a kernel that is compiled, by several threads."""
+    source, folder = tmp_path / "tiny.py", str(tmp_path / "cache")
+    source.write_text(
+        "from learners.kernels.compile import kernel\n"
+        "@kernel('float64(float64)')\n"
+        "def double(x):\n    return 2 * x\n"
+        "def fourfold(x):\n    return double(double(x))\n"
+    )
+    monkeypatch.setattr(compiler, "CACHE_FOLDER", folder)
+    runpy.run_path(str(source), run_name="tiny")
+    monkeypatch.setattr(compiler, "_cached", compiler._cached_names(folder))
+
+    def fresh() -> dict[str, Any]:
+        found = runpy.run_path(str(source), run_name="tiny")
+        assert not found["double"].signatures
+        return found
+
+    assert fresh()["double"](4.0) == 8.0
+    with pytest.raises(TypeError, match="No matching definition"):
+        fresh()["double"](np.zeros(3))
+    monkeypatch.setattr(compiler, "CACHE_FOLDER", None)
+    assert compiler.kernel("float64(float64)")(fresh()["fourfold"])(4.0) == 16.0
+    double, found = fresh()["double"], []
+    threads = [threading.Thread(target=lambda: found.append(double(4.0))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [8.0] * 8
+    fresh()
+    compiler.load_all()
+    assert not compiler._pending
 
 
 def test_without_any_cache_the_kernel_is_compiled_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,14 +22,14 @@ from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.learn import start as role  # noqa: F401
-from learners.oasis import Oasis
+from learners.kernels.compile import load_all
 from streams.ids import IdWindow
 from tests.harness.kill.points import Fuse, fused_disk, put_fuse_in
 
 
 def serve() -> None:
     """Obey orders until stdin ends; then nothing that was forked is left."""
-    Oasis.warm_up()
+    load_all()
     IdWindow(1)
     alive: set[int] = set()
     for line in sys.stdin:
