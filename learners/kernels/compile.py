@@ -147,7 +147,7 @@ def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
         if _name_of(function) in _cached:
             with _kernel_target():
                 dispatcher = njit(nogil=True, cache=True)(function)
-            return _loaded_at_first_call(dispatcher, signature)
+            return _loaded_at_first_call(dispatcher, signature)  # type: ignore[no-any-return]
         _tell()
         with _kernel_target():
             try:
