@@ -1,10 +1,14 @@
 """Numbered, immutable, verified checkpoints of a learner, the ledger of verdicts, and their aliases."""
 
-from checkpoints.aliases import (
+from checkpoints.commit import Epoch
+from checkpoints.encoding import array_digest, state_hash
+from checkpoints.ledger import (
     BEST,
     LATEST,
     PAUSE,
     STABLE,
+    Ledger,
+    LedgerEntry,
     Meaning,
     aliases,
     meaning,
@@ -14,9 +18,6 @@ from checkpoints.aliases import (
     resolve,
     stop_in_force,
 )
-from checkpoints.commit import Epoch
-from checkpoints.encoding import array_digest, state_hash
-from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.local import LocalStore
 from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
 from checkpoints.memory import MemoryStore

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from daemon.retries import RETRY_SECONDS, until_available
-from daemon.runtime.background import BackgroundThread
-from daemon.runtime.watchdog import Pulse
+from daemon.runtime.watchdog import BackgroundThread, Pulse
 from streams.address import Address
 from streams.errors import StreamUnavailable, TopicMissing
 from streams.open import open_sink, prepare_topic

@@ -18,8 +18,7 @@ from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError
 from daemon.config.stream import StreamConfig
 from daemon.learn.publishing import Fence
-from daemon.runtime.background import BackgroundThread
-from daemon.runtime.watchdog import Pulse
+from daemon.runtime.watchdog import BackgroundThread, Pulse
 from daemon.topics.retention import learned_twice, retain_topics
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable

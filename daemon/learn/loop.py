@@ -22,8 +22,8 @@ from daemon.learn.reader import Reader
 from daemon.learn.resume.origin import RunOrigin
 from daemon.learn.step import ReadyBatch, StepResult, step
 from daemon.learn.steplog.publisher import StepPublisher
-from daemon.runtime.background import BackgroundThread, end_all
 from daemon.runtime.runtime import RoleRuntime
+from daemon.runtime.watchdog import BackgroundThread, end_all
 from streams.poison import DeadLetter
 
 WAIT_SECONDS = 0.1  # how soon an idle loop hears signals and verdicts

@@ -16,8 +16,7 @@ from daemon.learn.publishing import Cadence
 from daemon.learn.state import Progress
 from daemon.learn.step import ReadyBatch
 from daemon.retries import RETRY_SECONDS
-from daemon.runtime.background import BackgroundThread
-from daemon.runtime.watchdog import Pulse
+from daemon.runtime.watchdog import BackgroundThread, Pulse
 from learners.block import TripletBatch
 from streams.decode import DecodedBatch
 from streams.errors import StreamUnavailable

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from checkpoints import Version
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
 from daemon.config.learners import LearnerConfig
-from daemon.versions.algorithms import caps_of, columns_of, full_step, keys_of, restored
+from daemon.versions.algorithms import caps_of, columns_of, full_step, keys_of, map_of, restored
 from daemon.versions.contents import (
     LOSS_SUM,
     RECORDS,
@@ -46,7 +46,6 @@ from daemon.versions.contents import (
     pack,
     window_arrays,
 )
-from daemon.versions.restore import map_of
 from learners.caps import CapsConfig, StepWindow
 from learners.maps import FittedSpaceMap
 from learners.protocol import Learner

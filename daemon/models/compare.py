@@ -26,8 +26,9 @@ from daemon.models.diff import (
     turns_of,
 )
 from daemon.objects import map_catalog, space_of
+from daemon.versions.algorithms import map_of
 from daemon.versions.forms import KeyedForm
-from daemon.versions.restore import map_of, read_map, serving_form
+from daemon.versions.restore import read_map, serving_form
 from learners.block import Block, Float32s
 from learners.forms.quadratic import ServedForm, folds
 from learners.maps import FittedSpaceMap

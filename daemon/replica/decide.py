@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from checkpoints.aliases import BEST, LATEST, MOVES, STABLE, meaning
-from checkpoints.ledger import LedgerEntry
+from checkpoints.ledger import BEST, LATEST, MOVES, STABLE, LedgerEntry, meaning
 from streams.steps.segment import Base, Body, Break, ChainPosition, Segment, Steps, Taken, Triplets
 
 

@@ -15,7 +15,7 @@ from daemon.replica.form_updates import FormUpdater
 from daemon.replica.loading import Arrays
 from daemon.replica.settings import FollowSettings, Hooks
 from daemon.replica.view import CarryError, View
-from daemon.runtime.background import give_way
+from daemon.runtime.watchdog import give_way
 from learners.block import Block, Float32s
 from learners.forms.carried import CarriedError, carried_error
 from learners.forms.quadratic import ServedForm

@@ -16,8 +16,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from checkpoints.aliases import LATEST
-from checkpoints.ledger import LedgerEntry
+from checkpoints.ledger import LATEST, LedgerEntry
 from checkpoints.store import CheckpointError
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
@@ -29,7 +28,7 @@ from daemon.replica.settings import Flip, FollowSettings, Hooks, OpenStepLog, Ve
 from daemon.replica.step_applier import NO_TIMES, OnFlip, StepApplier
 from daemon.replica.steplog_reader import StepLogReader
 from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
-from daemon.runtime.background import give_way
+from daemon.runtime.watchdog import give_way
 from daemon.versions.contents import records_of
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.aliases import LATEST
-from checkpoints.ledger import Ledger, LedgerEntry
+from checkpoints.ledger import LATEST, Ledger, LedgerEntry
 from checkpoints.store import CheckpointError, Report
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config, ServingConfig

@@ -1,5 +1,5 @@
-"""Signals of a role (stop gently, stop at once, checkpoint now, reload, show the stacks), and how its
-process ends.
+"""Signals of a role (stop gently, stop at once, checkpoint now, reload, show the stacks), the lifeline to
+whoever started it, and how its process ends.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from daemon.exits import EX_OK, INTERRUPTED
+from daemon.exits import EX_OK, EX_TEMPFAIL, INTERRUPTED
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 _STDERR = 2
@@ -107,6 +108,45 @@ def _take(flag: threading.Event) -> bool:
     asked = flag.is_set()
     flag.clear()
     return asked
+
+
+LIFELINE = "TRIPLETD_LIFELINE_FD"
+_GRACE_S = 30.0
+
+
+def open_lifeline() -> tuple[int, int]:
+    """(read end for the child's pass_fds, write end the parent keeps); neither is inherited by default.
+
+    The parent never writes; the child blocks on the read end. When the parent dies, even by kill -9, the
+    kernel closes the pipe and the child reads end-of-file. Unlike prctl(PR_SET_PDEATHSIG) this needs no code
+    between fork and exec, does not fire when merely the thread that forked ends, has no race with a parent
+    that died first, and lets the child end gently.
+    """
+    return os.pipe()
+
+
+def follow_lifeline(grace_s: float = _GRACE_S) -> threading.Thread | None:
+    """In the child: SIGTERM to itself when the parent is gone, a hard exit `grace_s` later.
+
+    Returns None when this process was not started with a lifeline.
+    """
+    text = os.environ.pop(LIFELINE, "")
+    if not text.isdigit():
+        return None
+    thread = threading.Thread(target=_watch, args=(int(text), grace_s), name="lifeline", daemon=True)
+    thread.start()
+    return thread
+
+
+def _watch(descriptor: int, grace_s: float) -> None:
+    try:
+        while os.read(descriptor, 1):
+            pass
+    except OSError:
+        return  # not a pipe of ours: someone set the variable by hand
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(grace_s)
+    os._exit(EX_TEMPFAIL)
 
 
 ROLES = frozenset({"learn", "validate", "serve", "up"})

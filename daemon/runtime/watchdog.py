@@ -1,4 +1,7 @@
-"""Whether a role is alive: a thread that ends a stuck process, and what it reports to systemd.
+"""The threads of a role: background work with a name, a bound and an end, and the watchdog that looks at them.
+
+It ends a process with a stuck thread, and reports to systemd. Every background thread is a daemon: a disk or
+broker that never answers does not hold the process when it ends.
 
 The watchdog depends on nothing that could be stuck with the others: it takes no lock of theirs, calls no
 client and writes no log; it reads two attributes per watched thread. It counts its own turns, not a clock:
@@ -17,10 +20,64 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 
 from daemon.exits import EX_SOFTWARE
+
+SLICE_SECONDS = 0.02
+
+
+class BackgroundThread(ABC):
+    """A named thread that runs `_run` from `start` on and ends soon after `stop`."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._thread = threading.Thread(target=self._run, name=f"tripletd-{self.name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask the thread to end; returns at once."""
+
+    def ended(self, timeout_s: float) -> bool:
+        """Wait for the thread up to `timeout_s`; whether it has ended."""
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @abstractmethod
+    def _run(self) -> None:
+        """The work of the thread, to its end."""
+
+
+def end_all(
+    threads: Sequence[BackgroundThread], limit_s: Callable[[list[BackgroundThread]], float]
+) -> list[BackgroundThread]:
+    """Stop all threads, then wait for them; those that did not end in time.
+
+    `limit_s` gives the longest wait in seconds since the stop, for the threads that are still running. It is
+    asked every `SLICE_SECONDS`, so it may shrink meanwhile.
+    """
+    began, running = time.monotonic(), list(threads)
+    for thread in running:
+        thread.stop()
+    while running := [thread for thread in running if not thread.ended(SLICE_SECONDS)]:
+        if time.monotonic() - began > limit_s(running):
+            break
+    return running
+
+
+def give_way(nice: int) -> None:
+    """Lower the priority of the calling thread, where the system knows priorities of threads."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
+
 
 TURN_S = 0.5
 DUMP_SECONDS = 5.0  # standard error may be a pipe that nobody reads: the end must come all the same

@@ -1,10 +1,4 @@
-"""One role as a child process: its own group, its name before its log lines, an end with its parent.
-
-The parent keeps the write end of a pipe and never writes; the child blocks on the read end. When the
-parent dies, even by kill -9, the kernel closes the pipe and the child reads end-of-file. Unlike
-prctl(PR_SET_PDEATHSIG) this needs no code between fork and exec, does not fire when merely the thread
-that forked ends, has no race with a parent that died first, and lets the child end gently.
-"""
+"""One role as a child process: its own group, its name before its log lines, an end with its parent."""
 
 from __future__ import annotations
 
@@ -13,45 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from typing import IO
 
-from daemon.exits import EX_TEMPFAIL
 from daemon.runtime.logs import wants_colour
-
-VARIABLE = "TRIPLETD_LIFELINE_FD"
-_GRACE_S = 30.0
-
-
-def open_lifeline() -> tuple[int, int]:
-    """(read end for the child's pass_fds, write end the parent keeps); neither is inherited by default."""
-    return os.pipe()
-
-
-def follow_lifeline(grace_s: float = _GRACE_S) -> threading.Thread | None:
-    """In the child: SIGTERM to itself when the parent is gone, a hard exit `grace_s` later.
-
-    Returns None when this process was not started with a lifeline.
-    """
-    text = os.environ.pop(VARIABLE, "")
-    if not text.isdigit():
-        return None
-    thread = threading.Thread(target=_watch, args=(int(text), grace_s), name="lifeline", daemon=True)
-    thread.start()
-    return thread
-
-
-def _watch(descriptor: int, grace_s: float) -> None:
-    try:
-        while os.read(descriptor, 1):
-            pass
-    except OSError:
-        return  # not a pipe of ours: someone set the variable by hand
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(grace_s)
-    os._exit(EX_TEMPFAIL)
-
+from daemon.runtime.signals import LIFELINE, open_lifeline
 
 TRIPLETD = (sys.executable, "-P", "-m", "daemon")
 """-P: a folder called `checkpoints` or `streams` in the working directory must not be imported."""
@@ -88,7 +48,7 @@ class RoleProcess:
         self.name = name
         self._reader: threading.Thread | None = None
         read_end, self._keep_open = open_lifeline()
-        environment = {**os.environ, VARIABLE: str(read_end)}
+        environment = {**os.environ, LIFELINE: str(read_end)}
         if prefix:
             environment["TRIPLETD_LOG__FORMAT"] = "console"
             if wants_colour():

@@ -341,3 +341,11 @@ def next_to_judge(history: JudgedHistory, newest: int | None) -> int | None:
         if version not in history.seen:
             return version
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class LossRise:
+    """A drift: the mean loss before it and the recent mean at its detection."""
+
+    before: float
+    now: float

@@ -28,10 +28,11 @@ from daemon.validate.holdout import Window
 from daemon.validate.judge import Judge, Measures
 from daemon.validate.measures import Float
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
+from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
-from daemon.versions.restore import map_of, serving_form
+from daemon.versions.restore import serving_form
 from learners.block import Float32s
 from learners.errors import LearnerError
 from learners.forms.quadratic import IdentityForm, ServedForm, by_distance, folds

@@ -22,8 +22,8 @@ from daemon.objects import space_of
 from daemon.validate.inputs import holdout_rule, open_judgments
 from daemon.validate.judge import JudgedQueries
 from daemon.validate.scorer import MappedObjects, Scorer
-from daemon.versions.algorithms import algorithm_of, columns_of, kernel_names, learner_config_of
-from daemon.versions.restore import learner_of, map_of
+from daemon.versions.algorithms import algorithm_of, columns_of, kernel_names, learner_config_of, map_of
+from daemon.versions.restore import learner_of
 from learners.forms.quadratic import ServedForm
 from learners.hedge import HedgeConfig, first_standing
 from learners.maps import FittedSpaceMap

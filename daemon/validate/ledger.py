@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from checkpoints.aliases import PAUSE, stop_in_force
-from checkpoints.ledger import LedgerEntry
+from checkpoints.ledger import PAUSE, LedgerEntry, stop_in_force
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,
     Judged,
     JudgedHistory,
+    LossRise,
     Positions,
     Verdict,
     is_finite,
     judge_by,
     why_not,
 )
-from daemon.validate.drift import LossRise
 from daemon.validate.evaluator import Candidate
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
 

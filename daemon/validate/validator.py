@@ -1,16 +1,18 @@
-"""The validator's work: judge the newest version, write the verdicts, watch for drift, report, know when it
-is done.
+"""The validator's work: judge the newest version, write the verdicts, watch the best one for drift, report,
+know when it is done.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Protocol, TypeAlias
 
 import structlog
+from river.drift import ADWIN, PageHinkley
 
 from checkpoints.store import CheckpointError
 from daemon.config.schema import ValidateConfig
@@ -20,6 +22,7 @@ from daemon.validate.decide import (
     DecisionRule,
     Incumbent,
     JudgedHistory,
+    LossRise,
     Positions,
     StopRule,
     best_version,
@@ -28,9 +31,8 @@ from daemon.validate.decide import (
     next_to_judge,
     outstanding,
 )
-from daemon.validate.drift import DriftWatch
 from daemon.validate.evaluator import SYMMETRY, AnyEvaluator, Candidate, CandidateRejected
-from daemon.validate.holdout import HeldImpression
+from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.inputs import ValidatorInputs
 from daemon.validate.judge import Measures
 from daemon.validate.ledger import (
@@ -42,8 +44,124 @@ from daemon.validate.ledger import (
     resume_entry,
     verdict_entry,
 )
+from daemon.validate.measures import Float
 from daemon.validate.scorer import NotFinite
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
+from streams.event import Impression
+
+DriftKind = Literal["adwin", "page_hinkley", "off"]
+
+RECENT = 0.02
+"""Step of the exponential mean that tells a rise from a fall: about the last 50 impressions."""
+
+
+class Detector(Protocol):
+    """What is used of a river drift detector."""
+
+    drift_detected: bool
+
+    def update(self, x: float) -> object:
+        """Take one value."""
+
+
+class LossDrift:
+    """Drift of one version's holdout loss, impression by impression: whether the users' behaviour has changed.
+
+    Only a *rising* loss counts: the detector also fires when the loss falls, which asks for no action.
+
+    `kind`: `adwin` (Bifet and Gavalda, SDM 2007; delta = 0.002), `page_hinkley` (mean shift upwards,
+    threshold 10 in units of summed loss) or `off`. `primed` with the losses of the window it was chosen on:
+    what happened before then is known to the judge and never reported.
+    """
+
+    def __init__(self, kind: DriftKind, primed: Iterable[float] = ()) -> None:
+        self._kind = kind
+        self._detector = _detector(kind)
+        self._count = 0
+        self._mean = 0.0
+        self._recent = 0.0
+        for loss in primed:
+            self.update(loss)
+
+    @property
+    def mean(self) -> float:
+        """Mean loss since the last drift (0 before the first value)."""
+        return self._mean
+
+    def update(self, loss: float) -> LossRise | None:
+        """Take the loss of one impression; how it rose, when it has risen for good. NaN is ignored."""
+        if self._detector is None or math.isnan(loss):
+            return None
+        self._recent = loss if self._count == 0 else self._recent + RECENT * (loss - self._recent)
+        before = self._mean
+        self._count += 1
+        self._mean += (loss - self._mean) / self._count
+        self._detector.update(loss)
+        if not self._detector.drift_detected:
+            return None
+        self._count, self._mean = 1, self._recent
+        return LossRise(before, self._recent) if self._recent > before else None
+
+
+def _detector(kind: DriftKind) -> Detector | None:
+    if kind == "adwin":
+        return ADWIN(delta=0.002)  # type: ignore[no-any-return]
+    if kind == "page_hinkley":
+        return PageHinkley(min_instances=30, delta=0.005, threshold=10.0, mode="up")  # type: ignore[no-any-return]
+    return None
+
+
+LossesOf: TypeAlias = Callable[[Sequence[Impression]], Float]
+"""Holdout loss of each impression under one version, float64[n]."""
+
+
+class DriftWatch:
+    """One detector, replaced when another version becomes best or a STOP is given.
+
+    It is primed with what the window held before, at a STOP with what it held when the STOP was given:
+    after a restart the impressions since then are taken again, so that a restart hides no drift.
+    """
+
+    def __init__(self, kind: DriftKind) -> None:
+        self._kind = kind
+        self._watched: tuple[int, Positions | None] | None = None
+        self._drift = LossDrift(kind)
+
+    @property
+    def mean(self) -> float:
+        """Mean holdout loss of the best version."""
+        return self._drift.mean
+
+    def take(
+        self, losses_of: LossesOf, history: JudgedHistory, window: Window, fresh: Sequence[HeldImpression]
+    ) -> LossRise | None:
+        """Feed new impressions to the detector; how the loss rose when it has. `losses_of` is the best
+        version's.
+        """
+        if self._kind == "off":
+            return None
+        if self._watched != (history.promoted or 0, history.stopped_at):
+            self._watched = (history.promoted or 0, history.stopped_at)
+            before, fresh = _split(window, history.stopped_at)
+            losses = losses_of([held.impression for held in before])
+            self._drift = LossDrift(self._kind, losses.tolist())
+        if not fresh:
+            return None
+        risen: LossRise | None = None
+        for loss in losses_of([held.impression for held in fresh]).tolist():
+            risen = self._drift.update(loss) or risen
+        return risen
+
+
+def _split(window: Window, stopped_at: Positions | None) -> tuple[list[HeldImpression], list[HeldImpression]]:
+    """The window before and after the STOP; all of it is before when none was given by the validator."""
+    before: list[HeldImpression] = []
+    after: list[HeldImpression] = []
+    for held in window:
+        known = not stopped_at or held.offset < stopped_at.get(held.partition, 0)
+        (before if known else after).append(held)
+    return before, after
+
 
 log = structlog.get_logger("tripletd.validate")
 
@@ -114,6 +232,7 @@ class Validator:
     def __init__(self, inputs: ValidatorInputs, config: ValidateConfig, rule: DecisionRule) -> None:
         self._inputs = inputs
         self._config = config
+        self._need = config.least_impressions
         self._rule = rule
         self._stop = StopRule(config.patience, config.min_versions)
         self._watch = DriftWatch(config.drift)
@@ -190,9 +309,8 @@ class Validator:
         if self._newest() is None:
             return "no version yet"
         window = self._inputs.holdout.window
-        need = self._config.least_impressions
-        if len(window) < need:
-            return f"{len(window)} of {need} holdout impressions (validate.min_impressions)"
+        if len(window) < self._need:
+            return f"{len(window)} of {self._need} holdout impressions (validate.min_impressions)"
         if window.positions == self._undecidable:
             return self._nothing_to_judge_by()
         return None

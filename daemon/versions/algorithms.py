@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from checkpoints.manifest import Manifest
+from checkpoints.versions import Version
 from daemon.config.learners import LEARNERS, KeysConfig, LearnerConfig, OksKeys, OmksKeys, SupportKeys
-from daemon.versions.contents import learner_specs, one_digest
+from daemon.versions.contents import learner_specs, map_arrays, one_digest
 from daemon.versions.forms import (
     HELD,
     VERSIONS,
@@ -349,6 +350,11 @@ def full_step(config: LearnerConfig) -> float | None:
     """The largest tau that an event of weight 1 can have, see `Algorithm`."""
     algorithm = ALGORITHMS[config.algorithm]
     return None if algorithm.full_step is None else algorithm.full_step(config)
+
+
+def map_of(version: Version) -> FittedSpaceMap:
+    """The map of a loaded version, on its arrays. Raises MapError for what is none."""
+    return FittedSpaceMap.load(version.manifest.map.get("spec", {}), map_arrays(version.arrays))
 
 
 def columns_of(fitted: FittedSpaceMap) -> Columns:

@@ -19,17 +19,12 @@ from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError, KeyExists
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
-from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, restored
-from daemon.versions.contents import MAP_PREFIX, learner_arrays, map_arrays
+from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, map_of, restored
+from daemon.versions.contents import MAP_PREFIX, learner_arrays
 from learners.errors import StateError
 from learners.forms.quadratic import ServedForm
 from learners.maps import FittedSpaceMap
 from learners.protocol import Learner
-
-
-def map_of(version: Version) -> FittedSpaceMap:
-    """The map of a loaded version, on its arrays. Raises MapError for what is none."""
-    return FittedSpaceMap.load(version.manifest.map.get("spec", {}), map_arrays(version.arrays))
 
 
 def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpaceMap]:

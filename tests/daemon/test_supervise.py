@@ -200,7 +200,7 @@ time.sleep(60)
 """
 CHILD = """
 import pathlib, signal, sys, time
-from daemon.up.role_process import follow_lifeline
+from daemon.runtime.signals import follow_lifeline
 def stop(*_):
     pathlib.Path({marker!r}).write_text("stopped gently")
     sys.exit(0)
@@ -256,9 +256,9 @@ def test_a_role_goes_on_when_nobody_reads_its_log() -> None:
 
 
 def test_a_process_without_a_lifeline_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    from daemon.up.role_process import VARIABLE, follow_lifeline
+    from daemon.runtime.signals import LIFELINE, follow_lifeline
 
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(LIFELINE, raising=False)
     assert follow_lifeline() is None
 
 

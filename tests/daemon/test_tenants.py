@@ -18,10 +18,11 @@ from daemon.config import load_config
 from daemon.exits import EX_OK, EX_USAGE
 from daemon.look.overview import KeyRow, key_rows, read_events
 from daemon.objects import map_catalog, space_of
+from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED, KeyVerdicts
-from daemon.versions.restore import map_of, serving_form
+from daemon.versions.restore import serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm
 from streams.catalog import load_catalog

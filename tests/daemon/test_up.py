@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints.aliases import aliases
-from checkpoints.ledger import Ledger
+from checkpoints.ledger import Ledger, aliases
 from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.exits import EX_OK, EX_UNAVAILABLE

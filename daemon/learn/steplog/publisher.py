@@ -21,7 +21,7 @@ from daemon.learn.step import StepResult
 from daemon.learn.steplog.journal import ByteAllowance, Floor, Journal, Written
 from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable, Item
 from daemon.retries import RETRY_SECONDS
-from daemon.runtime.background import BackgroundThread
+from daemon.runtime.watchdog import BackgroundThread
 from daemon.telemetry import LearnMetrics
 from daemon.telemetry.metrics import StepLogMetrics
 from daemon.versions.algorithms import by_steps, digest_of

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from queue import Empty, Full, Queue
 from typing import Any, TypeVar
 
-from daemon.runtime.background import give_way
+from daemon.runtime.watchdog import give_way
 from daemon.serve.http.errors import RETRY_AFTER_S, Problem
 
 NICE = 10

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from checkpoints.aliases import stop_in_force
-from checkpoints.ledger import Ledger, LedgerEntry
+from checkpoints.ledger import Ledger, LedgerEntry, stop_in_force
 from checkpoints.local import LocalStore
 from daemon.learn.halts import Halts, PoisonGate
 

@@ -18,7 +18,8 @@ from daemon.demo.report import retrieval
 from daemon.exits import EX_OK
 from daemon.objects import map_catalog, space_of
 from daemon.validate.inputs import holdout_rule
-from daemon.versions.restore import learner_of, map_of, serving_form
+from daemon.versions.algorithms import map_of
+from daemon.versions.restore import learner_of, serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm
 from learners.hedge import HedgeConfig, first_standing

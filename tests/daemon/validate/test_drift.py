@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from daemon.validate.drift import LossDrift
+from daemon.validate.validator import LossDrift
 
 
 def losses(seed, mean, count):

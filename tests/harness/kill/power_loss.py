@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoints.aliases import aliases
-from checkpoints.ledger import LedgerEntry
+from checkpoints.ledger import LedgerEntry, aliases
 from checkpoints.local import Fs
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import Failed, Published
