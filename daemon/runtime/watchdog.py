@@ -1,4 +1,4 @@
-"""The threads of a role: background work with a name, a bound and an end, and the watchdog that looks at them.
+"""The threads of a role: background work with a name, a bound and an end, and the watchdog that sees to them.
 
 It ends a process with a stuck thread, and reports to systemd. Every background thread is a daemon: a disk or
 broker that never answers does not hold the process when it ends.

@@ -65,7 +65,7 @@ class Detector(Protocol):
 
 
 class LossDrift:
-    """Drift of one version's holdout loss, impression by impression: whether the users' behaviour has changed.
+    """Drift of one version's holdout loss, impression by impression: have the users changed?
 
     Only a *rising* loss counts: the detector also fires when the loss falls, which asks for no action.
 
