@@ -6,7 +6,7 @@ import json as json_text
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, facts, load, write_json
 from daemon.exits import EX_CONFIG, EX_OK, UserError
 
 if TYPE_CHECKING:
@@ -78,15 +78,10 @@ def _print_config(config: Config) -> None:
 
 
 def _print_findings(findings: list[Finding], errors: int) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    out = console()
+    out, grid = console(), facts((), 2, None)
     out.print()
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
     for one in findings:
         text = Text(one.text)
         if one.remedy:

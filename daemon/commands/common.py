@@ -13,10 +13,13 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from daemon.exits import tell
+from daemon.text import safe
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.table import Table
 
+    from checkpoints import Ledger, LedgerEntry, VersionStore
     from daemon.config import Config
 
 DEFAULT_FILE = "tripletd.toml"
@@ -37,7 +40,22 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", metavar="SECTION.KEY=VALUE", help="Override one key; may be repeated."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", metavar="", help="One JSON document instead of text.")]
+
+
+def flag(name: str, text: str) -> Any:
+    """An option that is given or not; `text` is its help."""
+    return typer.Option(name, metavar="", help=text)
+
+
+JsonOption = Annotated[bool, flag("--json", "One JSON document instead of text.")]
+VERSION = typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
+VersionArgument = Annotated[str, VERSION]
+ReasonOption = Annotated[
+    str, typer.Option(metavar="TEXT", show_default=False, help="Why, for those who read the ledger later.")
+]
+ToOption = Annotated[
+    str | None, typer.Option("--to", metavar="ADDRESS", help="Another stream than stream.address.")
+]
 
 
 def load(
@@ -81,7 +99,12 @@ def write_json(value: Any) -> None:
 def write_notes(notes: Iterable[str]) -> None:
     """What was passed over, on stderr."""
     for note in notes:
-        tell(f"tripletd: note: {note}\n")
+        write_note(note)
+
+
+def write_note(note: str) -> None:
+    """A line worth knowing, on stderr."""
+    tell(f"tripletd: note: {note}\n")
 
 
 class _Trimmed:
@@ -105,3 +128,44 @@ def console() -> Console:
     width = None if shown or "COLUMNS" in os.environ else WIDE
     file = None if shown else cast(IO[str], _Trimmed())
     return Console(file=file, width=width, highlight=False, soft_wrap=False, emoji=False)
+
+
+def say(line: str) -> None:
+    """A line on stdout in which nothing steers the terminal."""
+    console().print(safe(line), markup=False, soft_wrap=True)
+
+
+def table(*left: str, right: Iterable[str] = ()) -> Table:
+    """An empty table with these columns, the `right` ones last and aligned to the right."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for title in left:
+        made.add_column(title, overflow="fold")
+    for title in right:
+        made.add_column(title, justify="right", no_wrap=True, min_width=len(title))
+    return made
+
+
+def facts(rows: Iterable[Sequence[RenderableType]], narrow: int = 1, style: str | None = "bold") -> Table:
+    """Rows in columns without titles; the first `narrow` are as wide as their words, the last is folded."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    for _ in range(narrow):
+        grid.add_column(style=style, no_wrap=True)
+    grid.add_column(overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+def opened(settings: Config) -> tuple[VersionStore, Ledger, list[LedgerEntry]]:
+    """The versions, the ledger and its entries; those that cannot be read are noted. Raises UserError."""
+    from daemon.look.overview import read_entries
+    from daemon.versions.storage import open_for_reading
+
+    versions, ledger = open_for_reading(settings)
+    entries, notes = read_entries(ledger)
+    write_notes(notes)
+    return versions, ledger, entries

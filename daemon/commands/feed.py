@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, load, write_json
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag, load, write_json
 from daemon.exits import EX_USAGE, UserError
 
 try:
@@ -63,11 +63,8 @@ KeyName = Annotated[
 Skip = Annotated[
     int, typer.Option("--skip", min=0, metavar="N", help="Items an interrupted run has already fed.")
 ]
-Explain = Annotated[
-    bool,
-    typer.Option("--explain", metavar="", help="Show where and why something was dropped, and what to do."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Do everything but write.")]
+Explain = Annotated[bool, flag("--explain", "Show where and why something was dropped, and what to do.")]
+DryRun = Annotated[bool, flag("--dry-run", "Do everything but write.")]
 Triplets = Annotated[
     int, typer.Option("--triplets", min=1, metavar="N", help="Triplets to sample.", rich_help_panel=_TABLE)
 ]

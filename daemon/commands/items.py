@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
-from daemon.exits import EX_OK, EX_USAGE, UserError, tell
-from daemon.text import moment, safe
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, ToOption, flag, load, say, write_json
+from daemon.exits import EX_OK, EX_USAGE, UserError
+from daemon.text import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,17 +21,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Keep the catalog that serve answers with current.", no_args_is_help=True)
 
-_To = Annotated[
-    str | None, typer.Option("--to", metavar="ADDRESS", help="Another stream than stream.address.")
-]
-_DryRun = Annotated[bool, typer.Option("--dry-run", metavar="", help="Check everything, write nothing.")]
+_DryRun = Annotated[bool, flag("--dry-run", "Check everything, write nothing.")]
 
 
 @app.command("put")
 def put(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Objects: .jsonl, or a .safetensors catalog.")],
     *,
-    to: _To = None,
+    to: ToOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     dry_run: _DryRun = False,
@@ -47,7 +45,7 @@ def put(
     address = effective.stream.to_address()
     with _progress(file) as read:
         records = records_to_put(file, space_of(effective), read)
-        count = sum(1 for _ in records) if dry_run else send_items(address, records, _note)
+        count = sum(1 for _ in records) if dry_run else send_items(address, records, common.write_note)
     return _told({"put": count, "to": str(address.items), "dry_run": dry_run}, json)
 
 
@@ -55,7 +53,7 @@ def put(
 def remove(
     ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Objects, also those of a file.")],
     *,
-    to: _To = None,
+    to: ToOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     dry_run: _DryRun = False,
@@ -66,7 +64,7 @@ def remove(
 
     effective = load(config, set_, {"stream.address": to})
     address, records = effective.stream.to_address(), removals(ids)
-    count = len(records) if dry_run else send_items(address, records, _note)
+    count = len(records) if dry_run else send_items(address, records, common.write_note)
     return _told({"remove": count, "to": str(address.items), "dry_run": dry_run}, json)
 
 
@@ -74,7 +72,7 @@ def remove(
 def list_(
     *,
     last: Annotated[int, typer.Option("--last", min=1, metavar="N", help="How many, the newest.")] = 20,
-    to: _To = None,
+    to: ToOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     json: JsonOption = False,
@@ -97,7 +95,7 @@ def list_(
 def show(
     object_id: Annotated[str, typer.Argument(metavar="ID", help="The object.")],
     *,
-    to: _To = None,
+    to: ToOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     json: JsonOption = False,
@@ -116,7 +114,7 @@ def show(
         write_json(document)
     else:
         for name, value in document.items():
-            _say(f"{name:<9} {_plain(value)}")
+            say(f"{name:<9} {_plain(value)}")
     return EX_OK
 
 
@@ -140,12 +138,8 @@ def _told(what: dict[str, Any], as_json: bool) -> int:
         ((verb, count), (_, to), (_, dry_run)) = what.items()
         done = {"put": "put into", "remove": "removed from"}[verb]
         items = "1 item" if count == 1 else f"{count:,} items"
-        _say(f"{items} {'would be ' if dry_run else ''}{done} {to}")
+        say(f"{items} {'would be ' if dry_run else ''}{done} {to}")
     return EX_OK
-
-
-def _note(text: str) -> None:
-    tell(f"tripletd: note: {text}\n")
 
 
 def _document(object_id: str, entry: ListedItem) -> dict[str, Any]:
@@ -171,18 +165,13 @@ def _print_list(found: ItemsRead, newest: list[tuple[str, ListedItem]]) -> None:
     for object_id, entry in newest:
         document = _document(object_id, entry)
         words = [document.get("title") or document.get("text") or "", *document.get("tags", ())]
-        _say(f"{document['time']}  {entry.item.op:<6}  {object_id}  {'  '.join(words)[:80]}")
+        say(f"{document['time']}  {entry.item.op:<6}  {object_id}  {'  '.join(words)[:80]}")
     removed = len(found.newest) - found.there
     refused = "".join(f", {count:,} refused as {reason}" for reason, count in found.refused.items())
-    _say(f"{found.there:,} put, {removed:,} removed, by {found.records:,} records{refused}")
+    say(f"{found.there:,} put, {removed:,} removed, by {found.records:,} records{refused}")
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return "; ".join(f"{name}: {text}" for name, text in value.items())
     return ", ".join(value) if isinstance(value, list) else str(value)
-
-
-def _say(line: str) -> None:
-    """A line in which nothing steers the terminal."""
-    console().print(safe(line), markup=False, soft_wrap=True)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, facts, load, say, write_json
 from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, UserError
-from daemon.text import ago, measure, number_runs, safe
+from daemon.text import ago, measure, number_runs
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -31,17 +32,11 @@ def status(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpt
         live = {role: one and one.model_dump() for role, one in picture["live"].items()}
         write_json(picture | {"live": live})
         return EX_OK
-    from rich.table import Table
     from rich.text import Text
 
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, text in _status_lines(picture):
-        grid.add_row(name, Text(text))
-    for problem in picture["problems"]:
-        grid.add_row("note", Text(problem, style="yellow"))
-    console().print(grid)
+    lines = [(name, Text(text)) for name, text in _status_lines(picture)]
+    notes = [("note", Text(problem, style="yellow")) for problem in picture["problems"]]
+    console().print(facts([*lines, *notes]))
     return EX_OK
 
 
@@ -123,7 +118,7 @@ def curves(
 
     reader = CurveReader(*open_for_reading(load(config, set_)))
     found = reader.read()
-    write_notes(reader.notes)
+    common.write_notes(reader.notes)
     if not found.drawn():
         raise UserError(
             "nothing is learned or judged yet",
@@ -220,14 +215,9 @@ def _print_letters(letters: list[ShownLetter]) -> None:
         size = "no value" if one.size is None else f"{one.size:,} bytes"
         place = f"{one.topic} partition {one.partition} offset {one.offset}"
         why = f"{one.reason}: {one.detail}" if one.partition is not None else one.detail
-        _say(f"{one.time}  {place if one.partition is not None else '?'}  {size}")
-        _say(f"  {why}")
+        say(f"{one.time}  {place if one.partition is not None else '?'}  {size}")
+        say(f"  {why}")
         if one.head:
-            _say(f"  {one.head}{'...' if (one.size or 0) > HEAD_BYTES else ''}")
+            say(f"  {one.head}{'...' if (one.size or 0) > HEAD_BYTES else ''}")
     if not letters:
-        _say("no dead letters")
-
-
-def _say(line: str) -> None:
-    """A line in which nothing steers the terminal."""
-    console().print(safe(line), markup=False, soft_wrap=True)
+        say("no dead letters")

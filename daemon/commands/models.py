@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import models_change, models_diff
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
+from daemon.commands import common, models_change, models_diff
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, VersionArgument, console, load, table
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import ago, measure, safe, size
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from checkpoints import LedgerEntry, Manifest, VersionStore
     from daemon.look.overview import KeyRow, VersionRow
-    from daemon.validate.kernels import KernelRow
 
 app = typer.Typer(help="Look at the versions, and say which are served.", no_args_is_help=True)
 _SHOWN = ("map_full", "p10_full", "balanced_hop", "map_shown", "clicked_vs_random")
@@ -43,9 +42,9 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
     versions, ledger = open_for_reading(load(config, set_))
     found = read_all(versions, ledger)
     rows = version_rows(found.manifests, found.entries, found.newest, found.damaged)
-    write_notes([*found.notes, *in_doubt(look(versions, ledger))])
+    common.write_notes([*found.notes, *in_doubt(look(versions, ledger))])
     if json:
-        write_json([asdict(row) for row in rows])
+        common.write_json([asdict(row) for row in rows])
     else:
         _print_list(rows)
     return EX_OK
@@ -53,9 +52,7 @@ def list_(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
 
 @app.command("show")
 def show(
-    name: Annotated[
-        str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
-    ],
+    name: VersionArgument,
     *,
     key: Annotated[
         str | None, typer.Option(help="One key's model alone, where there is one per key.")
@@ -65,20 +62,18 @@ def show(
     json: JsonOption = False,
 ) -> int:
     """One version: position, counters, files, measures, and its keys where each has a model."""
-    from daemon.look.overview import read_entries, version_rows
+    from daemon.look.overview import version_rows
     from daemon.models.decide import number_of
-    from daemon.versions.storage import open_for_reading
 
-    store, ledger = open_for_reading(load(config, set_))
-    numbers, (entries, notes) = store.versions(), read_entries(ledger)
-    write_notes(notes)
+    store, _, entries = common.opened(load(config, set_))
+    numbers = store.versions()
     number = number_of(name, numbers, entries)
     manifest = store.manifest(number)
     row = version_rows([manifest], entries, max(numbers))[0]
     keys = keys_of_version(store, number, entries, key)
     if json:
         told = asdict(manifest) | {"aliases": row.aliases, "measures": dict(row.measures)}
-        write_json(told if keys is None else told | {"keys": [asdict(one) for one in keys]})
+        common.write_json(told if keys is None else told | {"keys": [asdict(one) for one in keys]})
         return EX_OK
     if key is None:
         _print_one(manifest, row)
@@ -89,9 +84,7 @@ def show(
 
 @app.command("kernels")
 def kernels(
-    name: Annotated[
-        str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
-    ] = "best",
+    name: VersionArgument = "best",
     *,
     queries: Annotated[int, typer.Option(min=1, max=100_000, help="Most judged queries.")] = 200,
     config: ConfigOption = None,
@@ -99,22 +92,20 @@ def kernels(
     json: JsonOption = False,
 ) -> int:
     """The kernels of a version: their weights, each one's own mAP, and the weights exp(mAP) of OMKS-W."""
-    from daemon.look.overview import read_entries
     from daemon.models.decide import number_of
     from daemon.validate.kernels import judge_kernels
-    from daemon.versions.storage import open_for_reading
 
     settings = load(config, set_)
-    versions, ledger = open_for_reading(settings)
-    entries, notes = read_entries(ledger)
+    versions, _, entries = common.opened(settings)
     number = number_of(name, versions.versions(), entries)
     rows = judge_kernels(versions, number, settings, queries)
     if json:
-        write_json({"version": number, "kernels": [asdict(row) for row in rows]})
+        common.write_json({"version": number, "kernels": [asdict(row) for row in rows]})
         return EX_OK
-    write_notes(notes)
-    out = console()
-    out.print(_kernel_table(rows))
+    out, shown = console(), table("kernel", right=("weight", "mAP alone", "exp(mAP)"))
+    for row in rows:
+        shown.add_row(row.name, measure(row.theta), measure(row.map), measure(row.weight))
+    out.print(shown)
     weights = [round(row.weight, 4) for row in rows if row.weight is not None]
     if len(weights) == len(rows):
         out.print(f'OMKS-W: learner.combine = "given", learner.weights = {weights}', soft_wrap=True)
@@ -123,21 +114,7 @@ def kernels(
     return EX_OK
 
 
-def _kernel_table(rows: Sequence[KernelRow]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("kernel", no_wrap=True)
-    for title in ("weight", "mAP alone", "exp(mAP)"):
-        table.add_column(title, justify="right")
-    for row in rows:
-        table.add_row(row.name, measure(row.theta), measure(row.map), measure(row.weight))
-    return table
-
-
 def _print_list(rows: list[VersionRow]) -> None:
-    from rich.table import Table
-
     out = console()
     columns = _columns(rows)
     dropped = [*reversed([title for title in columns if title not in _ALWAYS]), "events"]
@@ -146,16 +123,16 @@ def _print_list(rows: list[VersionRow]) -> None:
         widths = _widths(columns, wrapped=True)
     while dropped and _total(widths) > out.width:
         del columns[dropped[0]], widths[dropped.pop(0)]
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    shown = table()
     for title in columns:
         if title == "names":  # whole, however narrow it is: wrapped between names before one is cut
-            table.add_column(title, overflow="fold")
+            shown.add_column(title, overflow="fold")
         else:
-            table.add_column(title, justify="right", width=widths[title])
+            shown.add_column(title, justify="right", width=widths[title])
     for place, row in enumerate(rows):
         cells = [cells[place] for cells in columns.values()]
-        table.add_row(*cells, style="bold green" if "best" in row.aliases else None)
-    out.print(table if rows else "no version yet")
+        shown.add_row(*cells, style="bold green" if "best" in row.aliases else None)
+    out.print(shown if rows else "no version yet")
 
 
 def _columns(rows: list[VersionRow]) -> dict[str, list[str]]:
@@ -188,37 +165,25 @@ def _total(widths: Mapping[str, int]) -> int:
 
 
 def _print_one(manifest: Manifest, row: VersionRow) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, text in _facts(manifest, row):
-        grid.add_row(name, Text(text))
     out = console()
-    out.print(grid)
-    table = _measures(row)
-    if table.row_count:
+    out.print(common.facts((name, Text(text)) for name, text in _facts(manifest, row)))
+    measures = _measures(row)
+    if measures.row_count:
         out.print()
-        out.print(table)
+        out.print(measures)
 
 
 def _measures(row: VersionRow) -> Table:
     """Each measure beside version 0's on the same window."""
-    from rich.table import Table
-
     reference = row.measures.get("version_0") or {}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("measure")
-    table.add_column(f"version {row.number}", justify="right")
-    if row.number:
-        table.add_column("version 0", justify="right")
+    shown = table("measure", right=(f"version {row.number}", *(("version 0",) if row.number else ())))
     for name, value in row.measures.items():
         if name in reference:
             cells = [measure(value), measure(reference[name])]
-            table.add_row(name, *(cells if row.number else cells[:1]))
-    return table
+            shown.add_row(name, *(cells if row.number else cells[:1]))
+    return shown
 
 
 def _facts(manifest: Manifest, row: VersionRow) -> list[tuple[str, str]]:
@@ -304,31 +269,23 @@ def keys_of_version(
 
 def print_keys(rows: Sequence[KeyRow]) -> None:
     """A table of the keys with most events."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("key", no_wrap=True)
-    for title in ("events", "judged on", "decision", "version 0"):
-        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
-    table.add_column("verdict")
+    shown = table("key", right=("events", "judged on", "decision", "version 0"))
+    shown.columns[0].no_wrap = True
+    shown.add_column("verdict")
     for row in rows[:MOST_KEYS]:
         told = f"{row.verdict}: {row.why}" if row.why else row.verdict or "not judged"
         lists = "-" if row.impressions is None else f"{row.impressions:,}"
         key = Text(safe(row.key))
-        table.add_row(
+        shown.add_row(
             key, f"{row.events:,}", lists, measure(row.decision), measure(row.version_0), Text(told)
         )
-    console().print(table if rows else "no key has a model yet")
+    console().print(shown if rows else "no key has a model yet")
     if len(rows) > MOST_KEYS:
         console().print(f"and {len(rows) - MOST_KEYS:,} more (--json)")
 
 
 app.command("diff")(models_diff.diff)
-app.command("promote")(models_change.promote)
-app.command("rollback")(models_change.rollback)
-app.command("pin")(models_change.pin)
-app.command("unpin")(models_change.unpin)
-app.command("gc")(models_change.gc)
-app.command("average")(models_change.average)
-app.command("export")(models_change.export)
+for verb in ("promote", "rollback", "pin", "unpin", "gc", "average", "export"):
+    app.command(verb)(getattr(models_change, verb))

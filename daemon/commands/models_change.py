@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, ReasonOption, SetOption, VersionArgument, load
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import number_runs, size
 
@@ -20,22 +21,13 @@ if TYPE_CHECKING:
     from daemon.models.derive import AverageSource
 
 
-VersionArgument = Annotated[
-    str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
-]
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Small letters, digits, - and _; begins with a letter.")
 ]
 AliasOption = Annotated[
     str, typer.Option("--alias", "-a", metavar="NAME", help="The name to move; reserved: latest, best.")
 ]
-ReasonOption = Annotated[
-    str,
-    typer.Option(metavar="TEXT", show_default=False, help="Why, for those who read the ledger later."),
-]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", metavar="", help="Check and tell; write nothing, delete nothing.")
-]
+DryRunOption = Annotated[bool, common.flag("--dry-run", "Check and tell; write nothing, delete nothing.")]
 
 
 def promote(
@@ -123,7 +115,7 @@ def gc(
     versions, ledger = open_for_reading(settings)
     found = act(versions, ledger, settings.checkpoints.keep if keep is None else keep, dry_run=dry_run)
     if json:
-        write_json(asdict(found))
+        common.write_json(asdict(found))
     else:
         _print_collected(found)
     return EX_OK
@@ -147,9 +139,9 @@ def _move(
 
     stored, (verb, alias, version) = open_for_reading(config), wish
     moved = move(*stored, verb, alias, version, by=_by(), reason=reason, dry_run=dry_run)
-    write_notes(moved.notes)
+    common.write_notes(moved.notes)
     if json:
-        write_json(asdict(moved))
+        common.write_json(asdict(moved))
         return EX_OK
     before = "no version" if moved.before is None else f"version {moved.before}"
     if moved.after is None:
@@ -162,18 +154,15 @@ def _move(
 
 
 def _print_collected(found: GcResult) -> None:
-    from rich.table import Table
-
     verb = "would delete" if found.dry_run else "deleted"
     gone = f"{number_runs(found.gone)} ({size(found.size)})" if found.gone else "nothing"
     typer.echo(f"{verb} {gone}")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("kept", justify="right", no_wrap=True)
-    table.add_column("because")
+    shown = common.table(right=("kept",))
+    shown.add_column("because")
     for number, why in found.kept.items():
-        table.add_row(str(number), ", ".join(why))
+        shown.add_row(str(number), ", ".join(why))
     if found.kept:
-        console().print(table)
+        common.console().print(shown)
 
 
 def average(
@@ -209,7 +198,7 @@ def average(
         raise UserError(told, "repeat --weight once for each, in their order", EX_USAGE)
     made = act(list(_sources(load(config, set_), sources)), weights, into)
     if json:
-        write_json(asdict(made))
+        common.write_json(asdict(made))
     else:
         typer.echo(
             f"version {made.number} in {made.folder}: the average of {len(sources)}, {made.events:,} events"
@@ -218,9 +207,7 @@ def average(
 
 
 def export(
-    name: Annotated[
-        str, typer.Argument(metavar="VERSION", help="A number, or latest, best, stable, a pinned name.")
-    ],
+    name: VersionArgument,
     *,
     factor: Annotated[
         Path,
@@ -242,20 +229,18 @@ def export(
 
     W is made PSD once, after learning. Beside each file lies FILE.npy.json, which says what it is.
     """
-    from daemon.look.overview import read_entries
     from daemon.models.compare import catalog_objects
     from daemon.models.decide import number_of
     from daemon.models.derive import export_embedding, export_factor
-    from daemon.versions.storage import open_for_reading
 
     settings = load(config, set_)
-    versions, ledger = open_for_reading(settings)
-    number = number_of(name, versions.versions(), read_entries(ledger)[0])
+    versions, _, entries = common.opened(settings)
+    number = number_of(name, versions.versions(), entries)
     objects = catalog_objects(settings, versions, number) if embed is not None else None
     told, A = export_factor(versions, number, factor)
     embedded = None if embed is None else export_embedding(told, A, objects, embed)
     if json:
-        write_json(asdict(told) | {"embedded": embedded})
+        common.write_json(asdict(told) | {"embedded": embedded})
     else:
         typer.echo(f"version {number}: A of rank {told.rank:,} in {told.dim:,} dimensions, {told.similarity}")
         if embedded is not None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
+from daemon.commands import common
+from daemon.commands.common import VERSION, ConfigOption, JsonOption, SetOption, console, load, opened, table
 from daemon.exits import EX_OK
 from daemon.text import safe
 
@@ -22,12 +23,10 @@ if TYPE_CHECKING:
 FIRST = 2
 """Objects told by id in the table of queries, of those that entered and of those that left."""
 
-_NAME = "A number, or latest, best, stable, a pinned name."
-
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar="A", help=_NAME)],
-    after: Annotated[str, typer.Argument(metavar="B", help=_NAME)],
+    before: Annotated[str, typer.Argument(metavar="A", help=VERSION.help)],
+    after: Annotated[str, typer.Argument(metavar="B", help=VERSION.help)],
     *,
     queries: Annotated[
         int, typer.Option(min=0, max=100_000, help="Objects of the catalog asked as queries; 0 asks none.")
@@ -40,24 +39,20 @@ def diff(
     json: JsonOption = False,
 ) -> int:
     """What changed between two versions: features, spectrum, and the queries whose top 10 moved most."""
-    from daemon.look.overview import read_entries
     from daemon.models.compare import CompareOptions, catalog_objects, compare
     from daemon.models.decide import number_of
-    from daemon.versions.storage import open_for_reading
 
     settings = load(config, set_)
-    versions, ledger = open_for_reading(settings)
-    entries, notes = read_entries(ledger)
-    write_notes(notes)
+    versions, _, entries = opened(settings)
     kept = versions.versions()
     pair = number_of(before, kept, entries), number_of(after, kept, entries)
     objects = catalog_objects(settings, versions, pair[0]) if queries else None
     asked = CompareOptions(entries=most, queries=queries, moved=most, seed=seed, key=key)
     found = compare(versions, pair, settings.serving, objects, asked)
     if json:
-        write_json(asdict(found))
+        common.write_json(asdict(found))
     else:
-        write_notes(f"left out: {what}" for what in found.skipped)
+        common.write_notes(f"left out: {what}" for what in found.skipped)
         _print(found)
     return EX_OK
 
@@ -68,9 +63,9 @@ def _print(found: Diff) -> None:
     if found.spectra:
         own, symmetric = _share(found.relative), _share(found.symmetric)
         out.print(f"W changed by {own} of its norm, its symmetric part by {symmetric}")
-    for table in _tables(found):
+    for one in _tables(found):
         out.print()
-        out.print(table)
+        out.print(one)
     if found.queries is not None:
         out.print()
         _print_queries(found.queries)
@@ -78,17 +73,17 @@ def _print(found: Diff) -> None:
 
 def _tables(found: Diff) -> Iterator[Table]:
     if found.spectra:
-        spectra = _table("spectrum of sym(W)", f"version {found.before}", f"version {found.after}")
+        spectra = table("spectrum of sym(W)", f"version {found.before}", f"version {found.after}")
         for name, of in _FIGURES.items():
             spectra.add_row(name, *(of(one) for one in found.spectra))
         yield spectra
     if found.steps:
-        steps = _table("similarity of", "and", "before", "after")
+        steps = table("similarity of", "and", "before", "after")
         for step in found.steps:
             steps.add_row(step.first, step.second, _number(step.before), _number(step.after))
         yield steps
     if found.directions:
-        turns = _table("along", "rose by")
+        turns = table("along", "rose by")
         for turn in found.directions:
             features = ", ".join(f"{weight:+.2f} {name}" for name, weight in turn.features)
             turns.add_row(features, _number(turn.value))
@@ -105,26 +100,17 @@ def _print_queries(queries: Queries) -> None:
     )
     if not queries.moved:
         return
-    table = _table("query", "stay", "entered", "left")
+    moved = table("query", "stay", "entered", "left")
     for one in queries.moved:
         query, entered, left = (Text(safe(ids)) for ids in (one.id, _some(one.entered), _some(one.left)))
-        table.add_row(query, f"{one.shared}", entered, left)
-    out.print(table)
+        moved.add_row(query, f"{one.shared}", entered, left)
+    out.print(moved)
 
 
 def _some(ids: Sequence[str]) -> str:
     """The first few; --json has them all."""
     more = f" and {len(ids) - FIRST} more" if len(ids) > FIRST else ""
     return ", ".join(ids[:FIRST]) + more
-
-
-def _table(*titles: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    return table
 
 
 _FIGURES: Mapping[str, Callable[[Spectrum], str]] = {

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json, write_notes
-from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, flag, load, opened
+from daemon.exits import EX_DATAERR, EX_OK, UserError
 
 if TYPE_CHECKING:
-    from checkpoints import Ledger, VersionStore
+    from checkpoints import VersionStore
     from daemon.config import Config
     from daemon.learn.replay.replay import ReplayDifference, ReplayResult
 
@@ -28,43 +29,27 @@ def replay(
         str, typer.Option("--to", metavar="VERSION", help="Recompute this version: a number or a name.")
     ] = "latest",
     verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify", metavar="", help="Compare every version kept on the way; tell the first difference."
-        ),
+        bool, flag("--verify", "Compare every version kept on the way; tell the first difference.")
     ] = False,
     config: ConfigOption = None,
     set_: SetOption = None,
     json: JsonOption = False,
 ) -> int:
     """Recompute a version from its recorded schedule and the events in the log."""
-    from daemon.versions.storage import open_for_reading
+    from daemon.models.decide import number_of
 
     effective = load(config, set_)
-    versions, ledger = open_for_reading(effective)
-    numbers = _number(from_, versions, ledger), _number(to, versions, ledger)
+    versions, _, entries = opened(effective)
+    kept = versions.versions()
+    numbers = number_of(from_, kept, entries), number_of(to, kept, entries)
     result = _replay(effective, versions, *numbers, verify)
     if json:
-        write_json(_plain(numbers, result))
+        common.write_json(_plain(numbers, result))
     else:
         _print(numbers, result)
     if result.difference is not None:
         raise _differs(result.difference, numbers[0])
     return EX_OK
-
-
-def _number(name: str, versions: VersionStore, ledger: Ledger) -> int:
-    from checkpoints import resolve
-    from daemon.look.overview import read_entries
-
-    entries, notes = read_entries(ledger)
-    write_notes(notes)
-    found = resolve(name, versions.versions(), entries)
-    if found is None:
-        raise UserError(
-            f"{name!r} names no version that is kept", "tripletd models list shows them", EX_USAGE
-        )
-    return found
 
 
 def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify: bool) -> ReplayResult:

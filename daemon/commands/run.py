@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from daemon.commands.common import (
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    config_file,
-    load,
-    start_role,
-    write_json,
-    write_notes,
-)
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, ReasonOption, SetOption, flag, load, start_role
 from daemon.exits import EX_OK, EX_USAGE, UserError
 
 if TYPE_CHECKING:
@@ -29,10 +21,7 @@ if TYPE_CHECKING:
 
 
 ExitWhenCaughtUp = Annotated[
-    bool,
-    typer.Option(
-        "--exit-when-caught-up", metavar="", help="Leave when every record of the stream is learned."
-    ),
+    bool, flag("--exit-when-caught-up", "Leave when every record of the stream is learned.")
 ]
 StartPosition = Annotated[
     str,
@@ -52,29 +41,16 @@ RestartFrom = Annotated[
         "see --again.",
     ),
 ]
-AcceptGap = Annotated[
-    bool,
-    typer.Option("--accept-gap", metavar="", help="Go on although the log dropped records not yet learned."),
-]
+AcceptGap = Annotated[bool, flag("--accept-gap", "Go on although the log dropped records not yet learned.")]
 Jump = Annotated[
-    bool,
-    typer.Option(
-        "--jump", metavar="", help="Leave the position of the version for --start: repeats or skips events."
-    ),
+    bool, flag("--jump", "Leave the position of the version for --start: repeats or skips events.")
 ]
 AcceptLog = Annotated[
     bool,
-    typer.Option(
-        "--accept-log",
-        metavar="",
-        help="Go on, from --start, with a log that was recreated, lost records or is another one.",
-    ),
+    flag("--accept-log", "Go on, from --start, with a log recreated, another, or one that lost records."),
 ]
 Again = Annotated[
-    bool,
-    typer.Option(
-        "--again", metavar="", help="Make the branch, or the change of the log, although it was made before."
-    ),
+    bool, flag("--again", "Make the branch, or the change of the log, although it was made before.")
 ]
 
 
@@ -122,8 +98,7 @@ def validate(
     config: ConfigOption = None,
     set_: SetOption = None,
     exit_when_caught_up: Annotated[
-        bool,
-        typer.Option("--exit-when-caught-up", metavar="", help="Leave when the newest version is judged."),
+        bool, flag("--exit-when-caught-up", "Leave when the newest version is judged.")
     ] = False,
     beside_learn: Annotated[bool, typer.Option("--beside-learn", hidden=True)] = False,
 ) -> int:
@@ -149,7 +124,7 @@ def up(
     config: ConfigOption = None,
     set_: SetOption = None,
     exit_when_caught_up: Annotated[
-        bool, typer.Option("--exit-when-caught-up", metavar="", help="End when all is learned and judged.")
+        bool, flag("--exit-when-caught-up", "End when all is learned and judged.")
     ] = False,
 ) -> int:
     """Run learn, validate and serve together; restart one that crashes."""
@@ -166,7 +141,7 @@ def up(
     log_format = effective.log.format
     prefix = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     configure(effective.log.level, "console" if prefix else "json", "up")
-    shared = _arguments(config_file(config), set_, exit_when_caught_up)
+    shared = _arguments(common.config_file(config), set_, exit_when_caught_up)
     # When caught up, validate goes on until it has judged what learn wrote last.
     ends_all = effective.validate.on_stop == "exit" and not exit_when_caught_up
     reader, writer = os.pipe()
@@ -202,31 +177,24 @@ def resume(
     *,
     config: ConfigOption = None,
     set_: SetOption = None,
-    reason: Annotated[
-        str,
-        typer.Option(metavar="TEXT", show_default=False, help="Why, for those who read the ledger later."),
-    ] = "asked for",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Tell what would be lifted; write nothing.")
-    ] = False,
+    reason: ReasonOption = "asked for",
+    dry_run: Annotated[bool, flag("--dry-run", "Tell what would be lifted; write nothing.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Let a stopped or paused learner go on from its position.
 
     After a pause for poison, records up to the place of the pause no longer count against the limit.
     """
-    from daemon.look.overview import read_entries
     from daemon.models.decide import resumptions
-    from daemon.versions.storage import open_for_reading
 
-    _, ledger = open_for_reading(load(config, set_))
-    entries, notes = read_entries(ledger)
-    write_notes(notes)
+    _, ledger, entries = common.opened(load(config, set_))
     found = resumptions(entries, reason)
     written = [] if dry_run else [ledger.append(one.entry) for one in found]
     if json:
         lifted = [asdict(one.stop) for one in found]
-        write_json({"lifted": lifted, "written": [asdict(entry) for entry in written], "dry_run": dry_run})
+        common.write_json(
+            {"lifted": lifted, "written": [asdict(entry) for entry in written], "dry_run": dry_run}
+        )
     else:
         _print_lifted(found, dry_run)
     return EX_OK

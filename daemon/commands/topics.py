@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, load, write_json
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, ToOption, console, facts, flag, load
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 
 if TYPE_CHECKING:
@@ -17,32 +18,22 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Create the topics of the stream, or look at them.", no_args_is_help=True)
 
-_To = Annotated[
-    str | None, typer.Option("--to", metavar="ADDRESS", help="Another stream than stream.address.")
-]
-
 
 @app.command("create")
 def create(
     *,
     config: ConfigOption = None,
     set_: SetOption = None,
-    to: _To = None,
+    to: ToOption = None,
     partitions: Annotated[
         int | None,
-        typer.Option(
-            "--partitions", min=1, metavar="N", help="Of events and holdout; else stream.partitions."
-        ),
+        typer.Option(min=1, metavar="N", help="Of events and holdout; else stream.partitions."),
     ] = None,
     replication: Annotated[
         int | None,
-        typer.Option(
-            "--replication", min=1, metavar="N", help="Copies on a broker; else 3, or one per broker."
-        ),
+        typer.Option(min=1, metavar="N", help="Copies on a broker; else 3, or one per broker."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", metavar="", help="Only say what would be created, and how.")
-    ] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only say what would be created, and how.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Create what is missing of the five topics, with safe settings; existing ones are left as they are."""
@@ -56,7 +47,7 @@ def create(
 
 @app.command("describe")
 def describe(
-    *, config: ConfigOption = None, set_: SetOption = None, to: _To = None, json: JsonOption = False
+    *, config: ConfigOption = None, set_: SetOption = None, to: ToOption = None, json: JsonOption = False
 ) -> int:
     """The five topics: records, copies, and each setting that is not safe."""
     from daemon.topics.topics import look_at_topics
@@ -73,7 +64,7 @@ def _show(
     if any(one.unsafe for one in topics):
         code = EX_CONFIG
     if as_json:
-        write_json(_document(config, topics, new, code == EX_OK))
+        common.write_json(_document(config, topics, new, code == EX_OK))
     else:
         _print(config, topics, new)
     return code
@@ -89,7 +80,6 @@ def _document(config: Config, topics: Sequence[TopicLook], new: dict[str, str], 
 
 
 def _print(config: Config, topics: Sequence[TopicLook], new: dict[str, str]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     from daemon.topics.differences import shown
@@ -98,11 +88,7 @@ def _print(config: Config, topics: Sequence[TopicLook], new: dict[str, str]) -> 
     cluster = next((f", {one.brokers} broker(s)" for one in topics if one.brokers), "")
     name = next((f" ({one.cluster}{cluster})" for one in topics if one.cluster), "")
     out.print(Text(f"{config.stream.to_address()}{name}", style="bold"), soft_wrap=True)
-    grid = Table.grid(padding=(0, 2))
-    for _ in range(2):
-        grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    remedies = []
+    grid, remedies = facts((), 2, None), []
     for one in topics:
         word, style = _state(one, new)
         grid.add_row(Text(word, style=style), Text(one.topic, style="bold"), Text(_size(one)))
