@@ -82,9 +82,7 @@ class DeadLetterWriter(BackgroundThread):
 
     def __init__(self, sink: Sink, fence: Callable[[], None], pulse: Pulse) -> None:
         super().__init__()
-        self._sink = sink
-        self._fence = fence
-        self._pulse = pulse
+        self._sink, self._fence, self._pulse = sink, fence, pulse
         self._orders: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
         self._closing = threading.Event()
 

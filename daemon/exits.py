@@ -1,6 +1,4 @@
-"""Exit codes (BSD sysexits), the one error a user is meant to read, and how any other exception becomes
-one.
-"""
+"""Exit codes (BSD sysexits), the one error a user is meant to read, and how other exceptions become one."""
 
 from __future__ import annotations
 

@@ -54,10 +54,7 @@ class RetryingSink:
         report: Callable[[str], None],
     ) -> None:
         self.sent_again = 0
-        self._sink = sink
-        self._wait = wait
-        self._clock = clock
-        self._report = report
+        self._sink, self._wait, self._clock, self._report = sink, wait, clock, report
 
     @property
     def max_record_bytes(self) -> int:

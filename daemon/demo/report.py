@@ -188,16 +188,12 @@ class Reporter:
     """Evaluates versions of one finished demo run on the holdout queries."""
 
     def __init__(self, config: Config, versions: VersionStore, pack: Pack) -> None:
-        self._config = config
-        self._versions = versions
-        self._pack = pack
+        self._config, self._versions, self._pack = config, versions, pack
         _, fitted = read_map(versions, 0)
         self._catalog: Block = map_catalog(pack.catalog, fitted)
 
     def report(self, curves: Curves, ended_by: str) -> Report:
-        """Figures of version 0 and of the best version, counts, rates; `ended_by`: why the run ended,
-        where learning did not stop by itself.
-        """
+        """Figures of version 0 and of the best; `ended_by`: why a run ended that did not stop itself."""
         best = 0 if curves.best is None else curves.best
         rows = self.holdout_rows()
         before, after = (

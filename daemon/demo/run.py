@@ -78,9 +78,7 @@ class DemoRun:
         stored = open_store(folder / "checkpoints")
         self.versions = stored.versions
         self._curves = CurveReader(self.versions, stored.ledger)
-        self._folder = folder
-        self._settings = settings
-        self._seed = seed
+        self._folder, self._settings, self._seed = folder, settings, seed
         self._began = time.monotonic()
         self.out_of_time = False
 

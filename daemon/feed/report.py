@@ -36,8 +36,7 @@ class FeedReport:
     """Follows a run decision by decision; `progress` is a line rewritten in place on a terminal."""
 
     def __init__(self, console: Console, explain: bool) -> None:
-        self._console = console
-        self._explain = explain
+        self._console, self._explain = console, explain
         self._shown: Counter[str] = Counter()
         self._items = 0
         self._as_of_1970 = 0

@@ -315,17 +315,14 @@ class CurveReader:
     """
 
     def __init__(self, versions: VersionStore, ledger: Ledger) -> None:
-        self._versions = versions
-        self._ledger = ledger
+        self._versions, self._ledger = versions, ledger
         self._places: dict[int, VersionPlace] = {}
         self._unread: set[int] = set()
         self._newest = -1
         self.notes: list[str] = []
 
     def read(self) -> Curves:
-        """The history as it is now; `notes` says what the last call passed over. Damaged when nothing can be
-        listed.
-        """
+        """The history as it is now; `notes`: what was passed over. Damaged when nothing can be listed."""
         entries, self.notes = read_entries(self._ledger)
         self._read_places()
         return curves_of(self._places.values(), entries)

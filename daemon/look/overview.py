@@ -180,9 +180,7 @@ def read_entries(ledger: Ledger) -> tuple[list[LedgerEntry], list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One key of a version: its events since it got its model, and what was judged of that; verdict "" where
-    it was not.
-    """
+    """One key of a version: its events since it got its model, and what was judged; verdict "" where not."""
 
     key: str
     events: int

@@ -1,6 +1,4 @@
-"""Which move a request amounts to, from one look at the versions and the ledger, or why it is refused; and
-what resumes a stopped learner. Pure.
-"""
+"""Which move a request amounts to or why it is refused, and what resumes a stopped learner. Pure."""
 
 from __future__ import annotations
 
@@ -36,8 +34,7 @@ class MoveRefused(UserError):
 
     def __init__(self, reason: Reason, field: str, message: str, remedy: str, code: int = EX_USAGE) -> None:
         super().__init__(message, remedy, code)
-        self.reason = reason
-        self.field = field
+        self.reason, self.field = reason, field
 
 
 def no_such_version(name: int | str, kept: Sequence[int], field: str = "version") -> MoveRefused:
@@ -123,8 +120,7 @@ def decide(wish: MoveRequest, seen: StoreSnapshot) -> Move:
 
 
 def in_doubt(seen: StoreSnapshot) -> list[str]:
-    """One line for each name that an unreadable entry may have moved, with what it means until that is
-    settled."""
+    """One line for each name that an unreadable entry may have moved, with what it means until then."""
     return [
         f"{name} is in doubt: ledger entries that cannot be read ({_numbers(now)}) may have moved it; "
         f"it means {_told(now)} until its next move"

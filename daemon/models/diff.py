@@ -83,9 +83,7 @@ class Diff:
 
 
 def feature_names(fitted: FittedSpaceMap) -> Callable[[int], str]:
-    """Names of the mapped space's coordinates: "view[17]", or "view component 3" where a map has mixed the
-    features (whiten).
-    """
+    """Names of the space's coordinates: "view[17]", or "view component 3" where a map mixed features."""
     starts = np.cumsum([0, *(view.dim for view in fitted.views.values())])
     views = list(fitted.views.items())
 

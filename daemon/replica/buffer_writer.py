@@ -31,9 +31,7 @@ class DoubleBufferWriter:
     """
 
     def __init__(self, sides: LeftRight[ModelBuffer], algorithm: str, drain_s: float) -> None:
-        self._sides = sides
-        self._algorithm = algorithm
-        self._drain_s = drain_s
+        self._sides, self._algorithm, self._drain_s = sides, algorithm, drain_s
         self._draining = False
         self._copy = False
         self._owed: list[Steps] = []
@@ -55,9 +53,7 @@ class DoubleBufferWriter:
 
     @property
     def unshown(self) -> bool:
-        """Whether the idle side holds steps that readers have not seen: it cannot be flipped for another
-        reason then.
-        """
+        """Whether the idle side holds steps that readers have not seen: nothing else may flip it then."""
         return bool(self._taken)
 
     def stuck(self) -> tuple[str, ...]:
@@ -76,9 +72,7 @@ class DoubleBufferWriter:
         self._copy = self._sides.active.learner is not None
 
     def take(self, batch: Steps) -> None:
-        """Steps into the idle side's state; readers see none of it until `flip_steps`. Raises BlockError:
-        `spoil` then.
-        """
+        """Steps into the idle side's state; readers see them after `flip_steps`. BlockError: `spoil` then."""
         learner = self._sides.idle.learner
         assert learner is not None, "a version was loaded to be followed by steps"
         learner.replay(batch)

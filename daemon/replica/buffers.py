@@ -55,9 +55,7 @@ class ModelBuffer:
         return self.view
 
     def follow_from(self, state: LoadedState) -> None:
-        """Have the version that this side has taken followed by steps: its form keeps up from now on. Raises
-        VersionRejected.
-        """
+        """From now on the version taken is followed by steps: its form keeps up. Raises VersionRejected."""
         assert self.view is not None
         self._learn_from(state)
         try:

@@ -1,6 +1,4 @@
-"""How the form of a followed state keeps up with its steps: updated to first order, recomputed with each
-step, or kept until the next refinement.
-"""
+"""How a followed state's form keeps up with steps: to first order, by each step, or at refinements."""
 
 from __future__ import annotations
 
@@ -25,12 +23,10 @@ class FormUpdater(Protocol):
     """Forms of a learner that steps in the arrays of `Buffers`."""
 
     def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
-        """The form just made of the learner's state, from now on followed by steps. Raises what making forms
-        raises."""
+        """The form just made of the learner's state, now followed by steps. Raises what making it raises."""
 
     def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
-        """Another side's form on this side, whose arrays hold the same numbers, or those that the form is to
-        be carried on to."""
+        """Another side's form here, where the arrays hold the same numbers or those to carry it on to."""
 
     def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
         """Copy what a form holds besides the state to this side's buffers."""
@@ -43,9 +39,7 @@ class FormUpdater(Protocol):
 
 
 class FirstOrderUpdate:
-    """Forms with a matrix: the answer to a change of W is carried on to first order
-    (`learners.forms.carried`).
-    """
+    """Forms with a matrix: a change of W is carried on to first order (`learners.forms.carried`)."""
 
     def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
         self._kind, self._serving = kind, serving

@@ -1,6 +1,4 @@
-"""Models of single keys out of a followed version: chosen by their verdicts, their forms made when a key is
-asked for.
-"""
+"""Models of single keys out of a followed version, by their verdicts; forms are made when a key is asked."""
 
 from __future__ import annotations
 

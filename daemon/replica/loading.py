@@ -149,9 +149,7 @@ class BufferArrays:
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """A verified version: its manifest, and the learner on its arrays, which lie in the buffers. remake: the
-    same learner on other arrays.
-    """
+    """A verified version: manifest, and learner on arrays in the buffers. remake: that learner on others."""
 
     manifest: Manifest
     learner: Learner
@@ -259,9 +257,7 @@ def _form_destination(spec: ArraySpec, buffers: BufferArrays) -> NDArray[Any]:
 
 
 def state_room(space: ModelSpace) -> Arrays:
-    """Room for the learner's arrays, that is really there: zeros alone would be taken page by page while
-    answering.
-    """
+    """Room for the learner's arrays, really there: zeros alone would be taken page by page in use."""
     return {spec.name: _touched(spec.shape, np.dtype(DTYPES[spec.dtype])) for spec in space.arrays}
 
 

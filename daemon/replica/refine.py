@@ -172,7 +172,5 @@ class CarryErrorMeter:
 
 
 def rest(spent_s: float, elapsed_s: float, share: float) -> float:
-    """Seconds to wait after work that took so much processor time and so long, to stay within a share of a
-    core.
-    """
+    """Seconds to wait after work of so much processor time and length, to stay within a share of a core."""
     return max(0.0, spent_s / share - elapsed_s)

@@ -329,9 +329,7 @@ class Replica:
         return self._board.status
 
     def close(self) -> None:
-        """Stop all threads; what was served can still be read. A thread that is inside a hook or a load is
-        waited for CLOSE_S at most.
-        """
+        """Stop all threads; what was served stays readable. Waits for a hook or a load CLOSE_S at most."""
         self._stop.set()
         self._refiner.stop()
         for thread in self._threads:

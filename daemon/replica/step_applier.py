@@ -29,8 +29,7 @@ NO_TIMES: NDArray[np.int64] = np.zeros(0, np.int64)
 
 @dataclass(slots=True)
 class _Pending:
-    """What the idle side has taken and readers have not seen. whole: it ends between two records, so that it
-    may be shown."""
+    """What the idle side took and readers have not seen. whole: it ends between records and may be shown."""
 
     times: list[NDArray[np.int64]]
     taken: bool = False

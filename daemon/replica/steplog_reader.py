@@ -1,6 +1,4 @@
-"""Reading the step log of one learner behind a version: opened, joined at the version's cut, left when it is
-lost.
-"""
+"""Reading the step log of one learner behind a version: joined at the version's cut, left when lost."""
 
 from __future__ import annotations
 
@@ -40,8 +38,7 @@ class StepLogReader:
     """
 
     def __init__(self, alias: str, opened: OpenStepLog) -> None:
-        self._alias = alias
-        self._opened = opened
+        self._alias, self._opened = alias, opened
         self._source: Source | None = None
         self._reopen_at = 0.0
         self._line = WriterLine()

@@ -1,6 +1,4 @@
-"""What readers get of a replica: the model that answers, what names it and the space it lives in, and what a
-replica says of itself.
-"""
+"""What readers get of a replica: the model, its name and space, and what a replica says of itself."""
 
 from __future__ import annotations
 
@@ -133,8 +131,7 @@ class View:
     search: FoldingForm = field(init=False, repr=False)
     """What items are searched by: the form itself where it folds, else the cosine of their mapped vectors."""
     rescored: bool = field(init=False, repr=False)
-    """Whether what a search finds is a shortlist, of which `form.scores` makes the answer: the form does not
-    fold."""
+    """Whether a search finds a shortlist only, put in order by `form.scores`: the form does not fold."""
     normalised: bool = field(init=False, repr=False)
     """Whether a search divides by sqrt(S(q, q) S(p, p))."""
     by_distance: bool = field(init=False, repr=False)
@@ -161,16 +158,13 @@ class View:
         return self.form.dim
 
     def terms(self, self_scores: Float32s) -> Float32s:
-        """Those numbers, float32 [n], of the self scores of items: 1 / norm to multiply with where
-        `normalised`, else what is added."""
+        """Those numbers of self scores, float32 [n]: 1 / norm where `normalised`, else what is added."""
         return terms_of(self.search, self_scores)
 
     def fold(self, queries: Block) -> Float32s:
-        """S q for each mapped query, float32 [m, d]; the inner product with an item is its raw score, but for
-        `terms`."""
+        """S q for each mapped query, float32 [m, d]; its product with an item scores, but for `terms`."""
         return self.search.fold(queries)
 
     def self_scores(self, items: Block, pieces: Pieces = whole) -> Float32s:
-        """p^T S p for each mapped item, clipped at 0, float32 [n]: the square of its norm in a search.
-        `pieces` changes no bit."""
+        """p^T S p for each mapped item, >= 0, float32 [n]: its squared norm. `pieces` changes no bit."""
         return self.search.self_scores(items, pieces)

@@ -1,6 +1,4 @@
-"""How the process of a role hears from the outside and shows itself: health, readiness, reloading on
-SIGHUP.
-"""
+"""How the process of a role hears from the outside and shows itself: health, readiness, reload on SIGHUP."""
 
 from __future__ import annotations
 
@@ -35,9 +33,7 @@ class ConfigReloader:
     """Reads the configuration again when asked; `load` is how it was read, None where there is no way."""
 
     def __init__(self, running: Config, load: Callable[[], Config] | None, notifier: Notifier) -> None:
-        self._running = running
-        self._load = load
-        self._notifier = notifier
+        self._running, self._load, self._notifier = running, load, notifier
         self._level = running.log.level
 
     def when(self, asked: bool) -> None:

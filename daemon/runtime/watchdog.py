@@ -128,8 +128,7 @@ class Watchdog:
         feed: Callable[[], None] = lambda: None,
         bark: Callable[[str, str, float], None] | None = None,
     ) -> None:
-        self._stuck_after_s = stuck_after_s
-        self._feed = feed
+        self._stuck_after_s, self._feed = stuck_after_s, feed
         self._bark = bark or dump_and_exit
         self._pulses: list[Pulse] = []
         self._seen: dict[Pulse, tuple[int, int]] = {}  # beats, and own turns since they changed

@@ -1,6 +1,4 @@
-"""Replicas, items and search, opened as soon as there is a version to learn their space from; and the
-account of freshness that they feed.
-"""
+"""Replicas, items and search, opened as soon as a version says their space; the account of freshness."""
 
 from __future__ import annotations
 
@@ -47,8 +45,7 @@ class FreshnessWatcher:
     ) -> None:
         self._accounts = {alias: Freshness(horizon_s) for alias in aliases}
         self._begun: set[str] = set()
-        self._record = record
-        self._now_ms = now_ms
+        self._record, self._now_ms = record, now_ms
         self._lock = threading.Lock()
 
     def flipped(self, flip: Flip) -> None:
@@ -84,8 +81,7 @@ log = structlog.get_logger("tripletd.serve")
 
 @dataclass(frozen=True, slots=True)
 class OpenedServing:
-    """The parts, once they are there. fitted: the map of every version that can be served. verdicts: on
-    single keys, where each has a model."""
+    """The parts, once there. fitted: the map of all versions that can be served. verdicts: on single keys."""
 
     space: ModelSpace
     fitted: FittedSpaceMap

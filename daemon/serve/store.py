@@ -44,9 +44,7 @@ class StoreActions:
     def move(
         self, verb: Verb, alias: str, version: int | str | None, reason: str, dry_run: bool
     ) -> Mapping[str, Any]:
-        """Point `alias` at `version` (rollback: None for the one before), or name it; to pin None is to take
-        the name away.
-        """
+        """Point `alias` at `version` (rollback to None: the one before), or pin it (None: unpin)."""
         verb = "unpin" if verb == "pin" and version is None else verb
         how = {"by": BY, "reason": reason}
         moved = move(self._versions, self._ledger, verb, alias, version, **how, dry_run=dry_run)

@@ -137,9 +137,7 @@ class Supervisor:
     ) -> None:
         self._notifier = notifier or Notifier({})
         self._roles = [_Watched(spec) for spec in specs]
-        self._start = start
-        self._signals = signals
-        self._log = log
+        self._start, self._signals, self._log = start, signals, log
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
         self._given_up: int | None = None

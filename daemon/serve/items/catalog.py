@@ -90,10 +90,7 @@ class ServingCatalog:
         making: Callable[[], ItemIndex],
         following: ItemFeed | None,
     ) -> None:
-        self.space = space
-        self.fitted = fitted
-        self._making = making
-        self._following = following
+        self.space, self.fitted, self._making, self._following = space, fitted, making, following
         self._index = making()
         self.current = self._index.snapshot
         """The newest snapshot: one reference, whole, and immutable for as long as it is held."""

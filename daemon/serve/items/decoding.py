@@ -1,6 +1,4 @@
-"""From item records, and from a catalog file, to rows for the index; refused records become dead letters.
-Pure.
-"""
+"""From item records and catalog files to rows for the index; refused records become dead letters. Pure."""
 
 from __future__ import annotations
 
@@ -55,10 +53,7 @@ class ItemDecoder:
         shown: DisplayFile,
         max_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
-        self._space = space
-        self._fitted = fitted
-        self._topic = topic
-        self._shown = shown
+        self._space, self._fitted, self._topic, self._shown = space, fitted, topic, shown
         self._max_bytes = max_bytes
         self._resolver = Resolver(space, None)
 

@@ -1,6 +1,4 @@
-"""The writer's side of the index: changes in, snapshots out, small parts merged in between. One thread at a
-time.
-"""
+"""The index's one writer: changes in, snapshots out, small parts merged in between. One thread at a time."""
 
 from __future__ import annotations
 
@@ -173,8 +171,7 @@ class ItemIndex:
     """Parts and the newest snapshot of them; every method leaves `snapshot` whole and true to all changes."""
 
     def __init__(self, map_id: str, shown: DisplayFile, sizes: Sizes | None = None) -> None:
-        self._map_id = map_id
-        self._shown = shown
+        self._map_id, self._shown = map_id, shown
         self._sizes = sizes or Sizes()
         self._merge: Merge | None = None
         self.merges = 0

@@ -171,9 +171,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """One batch of changes: `touched` ids (put or removed, each once) lose the object they had; `rows` are
-    the new ones, None for removals alone.
-    """
+    """`touched` ids (put or removed, each once) lose their object; `rows`: the new ones, None without any."""
 
     touched: Packed
     rows: Rows | None

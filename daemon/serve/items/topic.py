@@ -34,8 +34,7 @@ class ItemTopic:
 
     def __init__(self, opening: Callable[[], Source], compacting: Callable[[], object]) -> None:
         """opening: the source. compacting: removes superseded records where the log does not by itself."""
-        self._opening = opening
-        self._compacting = compacting
+        self._opening, self._compacting = opening, compacting
         self._source: Source | None = None
         self._identity: TopicIdentity | None = None
         self._targets: Mapping[int, int] | None = None

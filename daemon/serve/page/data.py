@@ -1,6 +1,4 @@
-"""What each of the page's data endpoints answers: live numbers, curves, versions, keys, objects,
-neighbours.
-"""
+"""What the page's data endpoints answer: live numbers, curves, versions, keys, objects, neighbours."""
 
 from __future__ import annotations
 
@@ -43,10 +41,7 @@ class Cached(Generic[T]):
         share: float = 0.05,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._make = make
-        self._seconds = seconds
-        self._share = share
-        self._clock = clock
+        self._make, self._seconds, self._share, self._clock = make, seconds, share, clock
         self._lock = threading.Lock()
         self._known: tuple[float, T] | None = None
 
@@ -83,17 +78,14 @@ class HistoryReader:
     """Reads the history of one store. Not safe between threads."""
 
     def __init__(self, versions: VersionStore, ledger: Ledger) -> None:
-        self._versions = versions
-        self._ledger = ledger
+        self._versions, self._ledger = versions, ledger
         self._curves = CurveReader(versions, ledger)
         self._manifests: dict[int, Manifest] = {}
         self._last: tuple[Readable, PageHistory] | None = None
         self._lost: list[str] = []
 
     def read(self) -> PageHistory:
-        """As it is now; the very object of the last time where nothing has changed. Damaged when nothing can
-        be listed.
-        """
+        """As it is now; the same object where nothing has changed. Damaged when nothing can be listed."""
         found = read_all(self._versions, self._ledger, self._manifests)
         lost = [note for note in found.notes if note not in found.damaged.values()]  # each is shown once
         self._lost += lost
@@ -123,9 +115,7 @@ def curves_data(curves: Curves) -> dict[str, Any]:
 
 
 def versions_data(history: PageHistory, before: int | None, most: int) -> dict[str, Any]:
-    """The newest `most` versions below `before`, newest first, pruned ones included, and of all others those
-    that bear a name; and the newest moves.
-    """
+    """The newest `most` versions below `before`, pruned ones too; older ones that bear a name; the moves."""
     points = {point.version: point for line in history.curves.lines for point in line.points}
     behind = {point.version for line in history.curves.lines[1:] for point in line.points}
     numbers = sorted({*points, *history.rows}, reverse=True)

@@ -1,6 +1,4 @@
-"""Versions looked at on the page: nearest objects under any of them, what changed between two, models of
-keys.
-"""
+"""Versions looked at on the page: nearest objects under any, what changed between two, models of keys."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Objects as people see them: texts and pictures from the serving catalog, and the search through their
-texts.
-"""
+"""Objects as people see them: texts and pictures from the serving catalog, and the search through texts."""
 
 from __future__ import annotations
 

@@ -102,9 +102,7 @@ def scans_of(queries: Sequence[Query], approximate: bool = False, shortlist: int
 
 
 def _room(query: Query, shortlist: int) -> int:
-    """Hits to look for, with those that may be left out of the answer: the object itself, and the few that
-    are excluded.
-    """
+    """Hits to look for, with those that may be left out: the object itself and the few that are excluded."""
     left_out = (query.id is not None) + (len(query.exclude) if len(query.exclude) <= FEW else 0)
     return max(query.k, shortlist) + left_out
 
@@ -124,9 +122,7 @@ class Finder:
     rescoring: Rescoring | None = None
 
     def find(self, between: Callable[[], None] = lambda: None) -> list[QueryHits]:
-        """What each query finds. between: called before each scan and each rescoring, and what it raises is
-        raised.
-        """
+        """What each query finds. between: called before each scan and rescoring; what it raises is raised."""
         found = [QueryHits([], True) for _ in self.queries]
         for scan in scans_of(self.queries, any(part.width is not None for part in self.ready), self._least):
             between()

@@ -1,6 +1,4 @@
-"""What is made of a model and an index snapshot before it answers: norms, features, and what else a search
-needs.
-"""
+"""What is made of a model and an index snapshot before it answers: norms, features, what else it takes."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ class ArrayPool:
         return np.empty(length, np.float32)
 
     def owned(self, array: Float32s, owner: object) -> None:
-        """`array` came from `take` and comes back when `owner` has been collected, and never before: whoever
-        reads the array holds its owner.
-        """
+        """`array` of `take` comes back once `owner` is collected, which whoever reads it holds."""
         whole = array if array.base is None else array.base
         assert isinstance(whole, np.ndarray)
         weakref.finalize(owner, self._back, whole).atexit = False

@@ -163,9 +163,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Indexed:
-    """A part as it is searched under any model: its items, and where there is an approximate index, that
-    and the centres of its cells as items.
-    """
+    """A part under any model: its items, and for approximate search its cells and their centres as items."""
 
     items: Items
     ann: AnnIndex | None = None
@@ -258,8 +256,7 @@ def nearest(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) ->
 
 
 def near_enough(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int) -> TopK:
-    """The k best allowed items of each folded query among those in the `width` cells whose centres score
-    best."""
+    """The k best allowed items of each folded query among the `width` cells whose centres score best."""
     indexed = ready.indexed
     assert indexed.ann is not None
     assert indexed.centres is not None
@@ -286,9 +283,7 @@ def width_for(ready: ReadyPart, k: int, selective: bool) -> int | None:
 
 
 def search_part(ready: ReadyPart, folded: Float32s, allowed: Mask | None, k: int, selective: bool) -> TopK:
-    """The k best allowed items of each folded query, all of them or as many as `near_enough` finds; never
-    fewer than k where the part has them.
-    """
+    """The k best allowed items of each folded query, or what `near_enough` finds; k where there are k."""
     width = width_for(ready, k, selective)
     if width is None:
         return nearest(ready, folded, allowed, k)

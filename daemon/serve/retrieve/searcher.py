@@ -202,8 +202,7 @@ class Searcher:
         return self._preparer.norms(view, self._snapshot())
 
     def warm(self, view: View) -> None:
-        """One dry search, so that the first answer pays for nothing. Raises QueryError when the model cannot
-        answer."""
+        """One dry search, so that the first answer pays nothing. QueryError when the model cannot answer."""
         vectors = self.sample(1)
         if vectors is not None:
             norms = self._norms(view)
