@@ -60,10 +60,10 @@ class ServeMetrics:
             lambda: _items(items()),
             lambda: _waiting(waiting()),
         ):
-            self.registry.register(_Asked(make))
+            self.registry.register(_OnRead(make))
 
 
-class _Asked(Collector):
+class _OnRead(Collector):
     """Families that are made whenever somebody reads them."""
 
     def __init__(self, make: Callable[[], Iterator[Metric]]) -> None:
