@@ -67,20 +67,43 @@ def _sparse(parts: Sequence[tuple[Block | None, int]], rows: int) -> SparseBlock
     return SparseBlock(indptr, indices, values, total)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChainMap:
+class MapsMap:
+    """What maps made of maps share. maps: in order; their arrays are named `place.array`."""
+
+    maps: Sequence[ViewMap]
+
+    def __init__(self, maps: Sequence[ViewMap]) -> None:
+        self.maps = tuple(maps)
+
+    @property
+    def dim_in(self) -> int:
+        """Dimension of the vectors that the first one reads, or all of them."""
+        return self.maps[0].dim_in
+
+    @classmethod
+    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The maps of `spec` and their arrays."""
+        if not spec["maps"]:
+            raise MapError("the description of a map made of maps names none")
+        return cls([load_map(one, own_arrays(str(place), arrays)) for place, one in enumerate(spec["maps"])])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All fitted arrays, named `place.array`."""
+        named = ((place, one.arrays()) for place, one in enumerate(self.maps))
+        return {f"{place}.{name}": array for place, own in named for name, array in own.items()}
+
+    def spec(self) -> dict[str, Any]:
+        """The maps in order."""
+        return {"maps": [{"kind": one.kind, **one.spec()} for one in self.maps]}
+
+
+class ChainMap(MapsMap):
     """Maps one after another, each fitted on what the one before gives: whiten, then unit, then rff.
 
     Options: maps, a list of `ViewConfig`. A zero row stays zero, since it does under every map.
     """
 
     kind: ClassVar[str] = "chain"
-    maps: Sequence[ViewMap]
-
-    @property
-    def dim_in(self) -> int:
-        """Dimension of the vectors the first one reads."""
-        return self.maps[0].dim_in
 
     @property
     def dim(self) -> int:
@@ -101,28 +124,14 @@ class ChainMap:
             sample = fitted[-1].transform(sample)
         return cls(fitted)
 
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The maps of `spec` and their arrays."""
-        return cls(_load_all(spec, arrays))
-
     def transform(self, block: Block) -> Block:
         """Mapped rows in new arrays."""
         for step in self.maps:
             block = step.transform(block)
         return block
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All fitted arrays, named `place.array`."""
-        return _arrays(self.maps)
 
-    def spec(self) -> dict[str, Any]:
-        """The maps in order."""
-        return _spec(self.maps)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelsMap:
+class KernelsMap(MapsMap):
     """Several maps of the same rows side by side, each brought to unit length: one block of columns for each
     kernel of a view, as OMKS over explicit maps learns them.
 
@@ -130,12 +139,6 @@ class KernelsMap:
     """
 
     kind: ClassVar[str] = "kernels"
-    maps: Sequence[ViewMap]
-
-    @property
-    def dim_in(self) -> int:
-        """Dimension of the vectors they read."""
-        return self.maps[0].dim_in
 
     @property
     def dim(self) -> int:
@@ -152,11 +155,6 @@ class KernelsMap:
         """Fit each on the sample. Raises MapError as the maps do."""
         return cls([fit_map(config, sample) for config in _configs(cls.kind, options)])
 
-    @classmethod
-    def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The maps of `spec` and their arrays."""
-        return cls(_load_all(spec, arrays))
-
     def transform(self, block: Block) -> Block:
         """The blocks side by side, in new arrays."""
         parts: list[tuple[Block | None, int]] = []
@@ -165,14 +163,6 @@ class KernelsMap:
             to_unit(mapped)
             parts.append((mapped, one.dim))
         return joined(parts, len(block), self.sparse)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All fitted arrays, named `place.array`."""
-        return _arrays(self.maps)
-
-    def spec(self) -> dict[str, Any]:
-        """The maps in order."""
-        return _spec(self.maps)
 
 
 KINDS: Mapping[str, type[ViewMap]] = {
@@ -230,22 +220,6 @@ def _configs(kind: str, options: Mapping[str, Any]) -> Sequence[ViewConfig]:
     if not configs:
         raise MapError(f"the map {kind} needs at least one map: give it in the option maps")
     return configs
-
-
-def _load_all(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[ViewMap]:
-    if not spec["maps"]:
-        raise MapError("the description of a map made of maps names none")
-    return [load_map(one, own_arrays(str(place), arrays)) for place, one in enumerate(spec["maps"])]
-
-
-def _arrays(maps: Sequence[ViewMap]) -> dict[str, NDArray[Any]]:
-    return {
-        f"{place}.{name}": array for place, one in enumerate(maps) for name, array in one.arrays().items()
-    }
-
-
-def _spec(maps: Sequence[ViewMap]) -> dict[str, Any]:
-    return {"maps": [{"kind": one.kind, **one.spec()} for one in maps]}
 
 
 FORMAT = 1
