@@ -17,10 +17,10 @@ import learners.keyed
 from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size, values
 from daemon.config.learners import LEARNERS
 from daemon.config.load import flatten
-from daemon.config.reference import reference
 from daemon.config.stream import KafkaConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams import limits
+from tests.docs.configuration_page import reference
 
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "tripletd.toml"
 NO_ENV: dict[str, str] = {}
@@ -365,7 +365,7 @@ def plain(section: str) -> dict[str, object]:
 
 def test_the_reference_is_that_of_the_schema_and_has_every_key() -> None:
     page = (TEMPLATE.parents[1] / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page == reference(), "run `python -m daemon.config.reference > docs/configuration.md`"
+    assert page == reference(), "run `python -m tests.docs.configuration_page > docs/configuration.md`"
     known = {
         name for model in (*SECTIONS.values(), *LEARNERS.values(), KafkaConfig) for name in model.model_fields
     }

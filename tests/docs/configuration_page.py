@@ -1,6 +1,6 @@
-"""The configuration reference as Markdown, made from the schema: `python -m daemon.config.reference`.
+"""The configuration reference in docs/configuration.md, made from the schema.
 
-`docs/configuration.md` is what this prints; a test compares the two.
+`python -m tests.docs.configuration_page > docs/configuration.md` writes it; a test compares the two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ One TOML file, `tripletd.toml`, holds the settings of all roles; every key has a
 the space. [deploy/tripletd.toml](../deploy/tripletd.toml) is a commented file with every key in it.
 `tripletd check` prints each value in force and where it came from.
 
-This page is made from the schema: `python -m daemon.config.reference > docs/configuration.md`.
+This page is made from the schema: `python -m tests.docs.configuration_page > docs/configuration.md`.
 
 ## Where values come from
 
