@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from learners.block import as_block as as_block
     from learners.block import as_triplets as as_triplets
     from learners.block import concatenate as concatenate
-    from learners.caps.window import CappedInfo as CappedInfo
-    from learners.caps.window import CapsConfig as CapsConfig
-    from learners.caps.window import StepWindow as StepWindow
-    from learners.caps.window import learn_capped as learn_capped
-    from learners.dissim import Dissim as Dissim
-    from learners.dissim import DissimConfig as DissimConfig
+    from learners.caps import CappedInfo as CappedInfo
+    from learners.caps import CapsConfig as CapsConfig
+    from learners.caps import StepWindow as StepWindow
+    from learners.caps import learn_capped as learn_capped
+    from learners.distance import Dissim as Dissim
+    from learners.distance import DissimConfig as DissimConfig
+    from learners.distance import Lego as Lego
+    from learners.distance import LegoConfig as LegoConfig
     from learners.errors import BlockError as BlockError
     from learners.errors import CompileNotice as CompileNotice
     from learners.errors import ConfigError as ConfigError
@@ -46,10 +48,8 @@ if TYPE_CHECKING:
     from learners.kernels.cpu import CPU_LEVEL as CPU_LEVEL
     from learners.kernels.kinds import KERNELS as KERNELS
     from learners.kernels.kinds import MAP_KERNELS as MAP_KERNELS
-    from learners.keyed.directory import KeyedConfig as KeyedConfig
-    from learners.keyed.learner import Keyed as Keyed
-    from learners.lego import Lego as Lego
-    from learners.lego import LegoConfig as LegoConfig
+    from learners.keyed import Keyed as Keyed
+    from learners.keyed import KeyedConfig as KeyedConfig
     from learners.maps.approximations import NystroemMap as NystroemMap
     from learners.maps.approximations import RffMap as RffMap
     from learners.maps.base import CosineMap as CosineMap
@@ -120,8 +120,8 @@ _MODULES = {
     "averaged": "Averaged AveragedConfig average_states",
     "base": "BaseLearner KnownAnswer",
     "block": "Block DenseBlock MAX_KEY_BYTES SparseBlock TripletBatch as_block as_triplets concatenate",
-    "caps.window": "CappedInfo CapsConfig StepWindow learn_capped",
-    "dissim": "Dissim DissimConfig",
+    "caps": "CappedInfo CapsConfig StepWindow learn_capped",
+    "distance": "Dissim DissimConfig Lego LegoConfig",
     "errors": "BlockError CompileNotice ConfigError LearnerError MapError StateError",
     "forms.blocks": "BlocksForm",
     "forms.carried": "CarriedForm",
@@ -130,9 +130,7 @@ _MODULES = {
     "hedge": "HedgeConfig",
     "kernels.cpu": "CPU_LEVEL",
     "kernels.kinds": "KERNELS MAP_KERNELS",
-    "keyed.directory": "KeyedConfig",
-    "keyed.learner": "Keyed",
-    "lego": "Lego LegoConfig",
+    "keyed": "Keyed KeyedConfig",
     "maps.approximations": "NystroemMap RffMap",
     "maps.base": "CosineMap IdentityMap UnitMap ViewConfig ViewMap",
     "maps.histograms": "HikeMap SharesMap SqrtMap",

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Doubles, form_of_matrix, replay_rank_one, saved_matrix, saved_square
 from learners.block import Float32s, TripletBatch, row_blocks
-from learners.dissim import Dissim, DissimConfig
+from learners.distance import Dissim, DissimConfig
 from learners.errors import ConfigError, StateError, read_only, saved_count
 from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.oasis import Oasis, OasisConfig

@@ -31,11 +31,10 @@ from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Doubles
 from learners.block import Float32s, TripletBatch
-from learners.dissim import Dissim, DissimConfig
+from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.errors import ConfigError, saved_count
 from learners.forms.quadratic import ServedForm
 from learners.kernels.fold import squared_distance_to_identity
-from learners.lego import Lego, LegoConfig
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.outcome import REJECTED, StepInfo, joined

@@ -122,7 +122,7 @@ def open_sink(address: Address, *, durable: bool = True) -> Sink:
     if address.scheme == "memory":
         return memory.MemorySink(address.path, address.topic)
     if address.scheme == "kafka":
-        from streams.kafka.sink import KafkaSink
+        from streams.kafka.source import KafkaSink
 
         return KafkaSink(address)
     return LogSink(address.path, address.topic, durable=durable)

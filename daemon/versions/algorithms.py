@@ -29,11 +29,10 @@ from daemon.versions.forms import (
 from learners.averaged import Averaged
 from learners.block import Block
 from learners.caps import CapsConfig
-from learners.dissim import Dissim, DissimConfig
+from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.errors import ConfigError
 from learners.hedge import HedgeConfig
 from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig
-from learners.lego import Lego, LegoConfig
 from learners.maps import FittedSpaceMap
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes

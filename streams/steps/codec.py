@@ -10,7 +10,7 @@ import msgpack
 from streams.poison import NULL_VALUE as NO_VALUE
 from streams.poison import TOO_LARGE as PAST_LIMIT
 from streams.poison import Poison
-from streams.steps import payload as numbers
+from streams.steps import segment as numbers
 from streams.steps.segment import (
     BAD_HASH,
     BAD_PARTS,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from learners import Oasis, OasisConfig, TripletBatch
-from learners.dissim import Dissim, DissimConfig
+from learners.distance import Dissim, DissimConfig
 from tests.benchmarks import step_rivals
 from tests.benchmarks.harness import Figure, ratio_figure
 from tests.benchmarks.triplets import random_triplets

@@ -14,9 +14,8 @@ import pytest
 
 from learners import Oasis, OasisConfig
 from learners.averaged import Averaged
-from learners.dissim import Dissim, DissimConfig
+from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.keyed import KeyedConfig
-from learners.lego import Lego, LegoConfig
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from learners import REJECTED, BlockError, ConfigError, Oasis, OasisConfig, StateError, StepBatch
 from learners.averaged import Averaged, AveragedConfig, average_states
-from learners.dissim import Dissim, DissimConfig
+from learners.distance import Dissim, DissimConfig
 from learners.psd import symmetry_index
 
 from .examples import block, dense, matrices, rows, triplets

@@ -20,8 +20,7 @@ from learners import (
     StepBatch,
     TripletBatch,
 )
-from learners.dissim import Dissim, DissimConfig
-from learners.lego import Lego, LegoConfig
+from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 
 from .examples import block, dense, matrices, rows, triplets
 from .oracle import psd

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import BlockError
-from learners.dissim import Dissim, DissimConfig
+from learners.distance import Dissim, DissimConfig
 from learners.forms.carried import CarriedForm, carried_error
 from learners.forms.quadratic import apply_terms, by_distance, terms_of
 from learners.forms.serving import ServingForm

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from learners import Oasis, OasisConfig
 from learners.block import TripletBatch, as_block
-from learners.dissim import DissimConfig
+from learners.distance import DissimConfig, LegoConfig
 from learners.errors import BlockError, ConfigError
-from learners.lego import LegoConfig
 from learners.outcome import REJECTED, UPDATED
 from learners.psd import project_psd
 from learners.soml import SomlDa, SomlDaConfig, SomlTg, SomlTgConfig

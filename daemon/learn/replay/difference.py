@@ -16,7 +16,7 @@ from checkpoints import Manifest
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.state import Progress
 from daemon.versions.contents import Arrays
-from daemon.versions.lineage import Link
+from daemon.versions.storage import Link
 
 TOLERANCE = 1e-4
 """Where other packages or another processor computed a version: how far apart two numbers may be, relative to

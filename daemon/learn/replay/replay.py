@@ -26,7 +26,7 @@ from daemon.learn.replay.difference import (
 from daemon.learn.replay.rerun import OnRecords, OutOfLine, Rerun, Runs
 from daemon.learn.state import LearnState
 from daemon.learn.step import ReadyBatch, learn, names_of
-from daemon.versions.lineage import Link, line
+from daemon.versions.storage import Link, line
 from streams.catalog import Catalog
 from streams.codec import decode_event
 from streams.poison import Poison

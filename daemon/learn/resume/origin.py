@@ -41,7 +41,7 @@ from daemon.learn.resume.inputs import Inputs
 from daemon.learn.state import LearnState, Progress
 from daemon.models.decide import no_such_version, number_of
 from daemon.versions.algorithms import columns_of, untrained
-from daemon.versions.lineage import ancestry
+from daemon.versions.storage import ancestry
 from streams.limits import MAX_TS
 
 START_HELP = (

@@ -16,8 +16,7 @@ from learners.outcome import Outcome, StepInfo
 from learners.steps import StepBatch, TripletSteps
 from learners.steps import Steps as LearnerSteps
 from streams.event import Column, DenseColumn, SparseColumn
-from streams.steps.payload import layout_of
-from streams.steps.segment import Steps, Taken, Triplets
+from streams.steps.segment import Steps, Taken, Triplets, layout_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,8 +24,7 @@ from daemon.learn import loop
 from daemon.learn.housekeeping import Housekeeper, VersionCleanup
 from daemon.learn.state import Progress
 from streams.ids import IdWindow
-from streams.kafka.sink import KafkaSink
-from streams.kafka.source import KafkaSource
+from streams.kafka.source import KafkaSink, KafkaSource
 from streams.log.source import LogSink, LogSource
 from tests.harness.kill.seams import Seams
 

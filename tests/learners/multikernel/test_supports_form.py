@@ -12,8 +12,7 @@ from learners.forms.serving import ServingForm
 from learners.hedge import HedgeConfig
 from learners.multikernel import KernelConfig, Omks, OmksConfig, ViewKernels, one_kernel
 from learners.multikernel import form as supports
-from learners.multikernel.form import AsLearned, SupportsForm
-from learners.multikernel.spectrum import kernel_ends
+from learners.multikernel.form import AsLearned, SupportsForm, kernel_ends
 from learners.oasis import Oasis, OasisConfig
 
 from ..examples import triplets

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from streams.address import Address, KafkaSettings
-from streams.kafka.sink import KafkaSink
-from streams.kafka.source import KafkaSource
+from streams.kafka.source import KafkaSink, KafkaSource
 from streams.open import ensure_topic
 from streams.source import OutRecord
 from tests.harness.kafka.cluster import Cluster

@@ -13,8 +13,7 @@ from streams.address import Address, KafkaSettings
 from streams.errors import LogMismatch, StreamUnavailable
 from streams.kafka import admin as watch
 from streams.kafka.admin import Admin
-from streams.kafka.sink import KafkaSink
-from streams.kafka.source import KafkaSource
+from streams.kafka.source import KafkaSink, KafkaSource
 from streams.kafka.topics import find_topic
 from streams.open import delete_topic, ensure_topic
 from streams.source import OutRecord

@@ -9,7 +9,7 @@ import pytest
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.replay.difference import check_kept
 from daemon.learn.replay.replay import replay
-from daemon.versions.lineage import line
+from daemon.versions.storage import line
 from streams.open import open_source
 from tests.daemon.learn.conftest import Site, make_events
 
