@@ -178,7 +178,7 @@ AROUND = (
     _m("form.raw-sharpened", "def from_matrix(", "power if normalised else 1.0", "power", SERVING),
     _m("form.distance-fold", "fold_symmetric(self._state(), block)", "folded *= np.float32(2)", "folded *= np.float32(1)", "learners/test_distance_form.py"),
     _m("form.self-negative", "self_products(self.matrix if self.matrix is not None else self._state()", "np.maximum(products, 0)", "products", SERVING),
-    _m("spectrum.symmetry", "def symmetry_index(", "_symmetric_squares(W) / whole", "whole / whole", "learners/test_averaged.py -k symmetry"),
+    _m("spectrum.symmetry", "def symmetry_index(", "symmetric_squares(W) / whole", "whole / whole", "learners/test_averaged.py -k symmetry"),
     _m("spectrum.negatives", "sizes = np.abs(values)\n    total, below", "values < -EPS * norm", "values < EPS * norm", "learners/test_change.py"),
     _m("search.offset-shape", "def checked_offset(", "offset.shape != (rows,)", "offset.ndim != 1", TOPK),
     _m("search.query-nan", "def checked_queries(", "if not np.isfinite(queries).all():", "if False:", TOPK),
