@@ -221,7 +221,7 @@ Arrays = dict[str, NDArray[Any]]
 
 class Keyed(BaseLearner[KeyedConfig]):
     """Learners by key. Its arrays are those of one learner with an axis of slots in front, and the directory
-    (`learners.keyed.directory`); a free slot holds the untrained model. Without a key it is the untrained
+    (`learners.keyed`); a free slot holds the untrained model. Without a key it is the untrained
     model: `similarity` is that of version 0.
     """
 
