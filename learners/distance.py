@@ -19,7 +19,7 @@ of one pair to a given number, which has a closed form. Clicks give no such numb
 distances is the smaller, which is also how the OASIS papers use LEGO. So the same step, exact gradient,
 LogDet divergence, squared loss, is taken on the difference of the two distances, with the margin 1 of the
 hinge that all learners here share. Its condition is A'^-1 = A^-1 - g (v v^T - u u^T), g = eta l(A'), u = q -
-c, v = q - s: one equation in the step size g (`learners.kernels.lego`). A stays positive definite
+c, v = q - s: one equation in the step size g (`learners.kernels.distance`). A stays positive definite
 without a projection.
 """
 
@@ -46,8 +46,14 @@ from learners.base import (
 from learners.block import Block, DenseBlock, Float32s, Int64s, SparseBlock, TripletBatch, as_block, bilinear
 from learners.errors import ConfigError, require_positive
 from learners.forms.quadratic import self_products
-from learners.kernels.distance import pairs_dense, pairs_sparse, step_pairs_dense, step_pairs_sparse
-from learners.kernels.lego import lego_dense, lego_sparse
+from learners.kernels.distance import (
+    lego_dense,
+    lego_sparse,
+    pairs_dense,
+    pairs_sparse,
+    step_pairs_dense,
+    step_pairs_sparse,
+)
 from learners.outcome import StepInfo
 from learners.psd import MAX_FULL_DIM
 from learners.steps import Steps, sparse_room, taken_steps

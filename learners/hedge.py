@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.errors import ConfigError, StateError, require_positive, saved
-from learners.kernels.hedge import DISCOUNT, FIXED, HEDGE, MARGINS, SHARE
+from learners.kernels.omks_blocks import DISCOUNT, FIXED, HEDGE, MARGINS, SHARE
 
 Rule: TypeAlias = Literal["hedge", "share", "discount", "margins", "uniform", "given"]
 
@@ -75,7 +75,7 @@ class HedgeConfig:
             raise ConfigError(f"weights must be finite, not negative and not all 0, not {self.weights}")
 
     def kernel_settings(self) -> tuple[int, float, float]:
-        """(rule, ln beta, rate) as `learners.kernels.hedge.weigh` takes them."""
+        """(rule, ln beta, rate) as `learners.kernels.omks_blocks.weigh` takes them."""
         rates = {"share": self.share, "discount": self.discount, "margins": self.C}
         return CODES[self.rule], math.log(self.beta), rates.get(self.rule, 0.0)
 

@@ -25,7 +25,6 @@ from learners.kernels.compile import (
     inlined,
     kernel,
 )
-from learners.kernels.hedge import combined_loss, combined_outcome, weigh
 from learners.kernels.kernel_values import (
     PLAN,
     Plan,
@@ -35,6 +34,7 @@ from learners.kernels.kernel_values import (
     values_room,
     view_norms,
 )
+from learners.kernels.omks_blocks import combined_loss, combined_outcome, weigh
 from learners.kernels.support_slots import (
     INDEX,
     SUPPORT,

@@ -19,7 +19,7 @@ from scipy import sparse
 from learners.block import Block, DenseBlock, Float32s, SparseBlock
 from learners.errors import BlockError, MapError
 from learners.kernels.kinds import MAP_KERNELS
-from learners.kernels.landmark_rows import (
+from learners.kernels.map_rows import (
     GAUSSIAN,
     INTERSECTION,
     fourier_dense,

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from learners.block import Block, DenseBlock, Float32s, Int64s, SparseBlock
 from learners.errors import BlockError
 from learners.kernels.intrinsics import LANES, STRIDE
-from learners.kernels.scan_dense import encode
-from learners.kernels.scan_sparse import pad_long, pad_short
+from learners.kernels.scan import encode, pad_long, pad_short
 
 SHORT_DIM = 1 << 16
 """Dimensions whose columns fit 16 bits, which are half the bytes to read."""

@@ -30,14 +30,17 @@ from learners.block import Block, Float32s, Int64s
 from learners.errors import BlockError
 from learners.forms.quadratic import ServedForm, featured
 from learners.kernels.intrinsics import QUERIES
-from learners.kernels.scan_dense import encode_queries, scan, score_rows_dense, settle
-from learners.kernels.scan_sparse import (
+from learners.kernels.scan import (
+    encode_queries,
+    scan,
     scan_many_long,
     scan_many_short,
     scan_one_long,
     scan_one_short,
     score_places_long,
     score_places_short,
+    score_rows_dense,
+    settle,
 )
 from learners.search.items import (
     EVERY,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from learners.errors import ConfigError, StateError
 from learners.hedge import HedgeConfig, best_beta, first_standing, read_standing, theta
-from learners.kernels.hedge import weigh_rounds
+from learners.kernels.omks_blocks import weigh_rounds
 
 LEARNING = ["hedge", "share", "discount", "margins"]
 
