@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checkpoints import Epoch, VersionStore
 from checkpoints.commit import check_writer
@@ -79,63 +79,46 @@ def taken_over(error: CheckpointError) -> UserError:
     )
 
 
+@dataclass(slots=True)
 class Publishing:
-    """Decides when versions are due and follows each until it is durable. `parent`: the newest durable one.
+    """Decides when versions are due and follows each until it is durable.
 
-    Args:
-        publisher: writes a version in a thread of its own.
-        progress: what a version is a snapshot of.
-        arrays: the state's arrays now.
-        describe: what a version records besides its arrays, for a snapshot and its parent's number.
-        cadence: when versions are due.
-        on_captured: the state of a version is taken; it may still fail to become durable.
-        on_published: a version is durable.
-        on_failed: a version could not be written.
-        on_skipped: a version was due while the one before was still being written.
-        parent: number of the version that the run began from.
-        clock: monotonic, in seconds.
+    publisher: writes a version in a thread of its own. progress: what a version is a snapshot of. arrays: the
+    state's arrays now. describe: what a version records besides its arrays, for a snapshot and its parent's
+    number. cadence: when versions are due. on_captured: the state of a version is taken; it may still fail to
+    become durable. on_published: a version is durable. on_failed: one could not be written. on_skipped: one
+    was due while the one before was still being written. parent: number of the newest durable version, at
+    first of the one that the run began from. clock: monotonic, in seconds.
     """
 
-    def __init__(
-        self,
-        publisher: AsyncPublisher,
-        progress: Progress,
-        *,
-        arrays: Callable[[], Arrays],
-        describe: Callable[[Snapshot, int | None], VersionMeta],
-        cadence: Cadence,
-        on_captured: Callable[[Snapshot], None],
-        on_published: Callable[[Published], None],
-        on_failed: Callable[[CheckpointError], None],
-        on_skipped: Callable[[], None],
-        parent: int | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._publisher = publisher
-        self._progress = progress
-        self._arrays = arrays
-        self._describe = describe
-        self._cadence = cadence
-        self._on_captured = on_captured
-        self._on_published = on_published
-        self._on_failed = on_failed
-        self._on_skipped = on_skipped
-        self.parent = parent
-        self._clock = clock
-        self._in_flight: Snapshot | None = None
-        self._asked = False
-        self._last_at = clock()
-        self._last_records = progress.records
+    publisher: AsyncPublisher
+    progress: Progress
+    arrays: Callable[[], Arrays]
+    describe: Callable[[Snapshot, int | None], VersionMeta]
+    cadence: Cadence
+    on_captured: Callable[[Snapshot], None]
+    on_published: Callable[[Published], None]
+    on_failed: Callable[[CheckpointError], None]
+    on_skipped: Callable[[], None]
+    parent: int | None
+    clock: Callable[[], float]
+    _in_flight: Snapshot | None = field(default=None, init=False)
+    _asked: bool = field(default=False, init=False)
+    _last_at: float = field(init=False)
+    _last_records: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last_at, self._last_records = self.clock(), self.progress.records
 
     def tick(self, asked: bool) -> None:
         """Once per turn of the loop, at an event boundary: take a result, capture when due or `asked`."""
-        self._take(self._publisher.result())
-        self._asked = (self._asked or asked) and self._progress.moved
-        records, since = self._progress.records, self._clock() - self._last_at
-        if self._cadence.due(since, records, self._last_records, self._progress.moved):
-            self._last_at, self._last_records = self._clock(), records
+        self._take(self.publisher.result())
+        self._asked = (self._asked or asked) and self.progress.moved
+        records, since = self.progress.records, self.clock() - self._last_at
+        if self.cadence.due(since, records, self._last_records, self.progress.moved):
+            self._last_at, self._last_records = self.clock(), records
             if not self._begin():
-                self._on_skipped()
+                self.on_skipped()
         elif self._asked and self._begin():
             self._asked = False
 
@@ -144,14 +127,14 @@ class Publishing:
 
         Raises UserError (73, never restarted): another writer took over, or the disk keeps refusing.
         """
-        error = self._take(self._publisher.drain())
+        error = self._take(self.publisher.drain())
         attempts = 0
-        while self._progress.moved and attempts < FINAL_ATTEMPTS:
+        while self.progress.moved and attempts < FINAL_ATTEMPTS:
             attempts += 1
             self._begin()
-            error = self._take(self._publisher.drain())
-        if not self._progress.moved:
-            self._last_at, self._last_records = self._clock(), self._progress.records
+            error = self._take(self.publisher.drain())
+        if not self.progress.moved:
+            self._last_at, self._last_records = self.clock(), self.progress.records
             return
         raise UserError(
             f"the last version could not be written: {error}",
@@ -163,11 +146,11 @@ class Publishing:
     def _begin(self) -> bool:
         if self._in_flight is not None:
             return False
-        snapshot = self._progress.snapshot()
-        if not self._publisher.begin(self._arrays(), self._describe(snapshot, self.parent)):
+        snapshot = self.progress.snapshot()
+        if not self.publisher.begin(self.arrays(), self.describe(snapshot, self.parent)):
             return False
         self._in_flight = snapshot
-        self._on_captured(snapshot)
+        self.on_captured(snapshot)
         return True
 
     def _take(self, result: Published | Failed | None) -> CheckpointError | None:
@@ -176,11 +159,11 @@ class Publishing:
         assert self._in_flight is not None
         snapshot, self._in_flight = self._in_flight, None
         if isinstance(result, Published):
-            self._progress.published(snapshot)
+            self.progress.published(snapshot)
             self.parent = result.manifest.number
-            self._on_published(result)
+            self.on_published(result)
             return None
         if result.superseded:
             raise taken_over(result.error)
-        self._on_failed(result.error)
+        self.on_failed(result.error)
         return result.error
