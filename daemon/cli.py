@@ -14,16 +14,7 @@ from typing import Annotated, Any, Protocol, runtime_checkable
 import typer
 
 import daemon
-from daemon.commands import check, demo, feed, items, models, topics
-from daemon.commands import look as curves
-from daemon.commands import look as deadletters
-from daemon.commands import look as status
-from daemon.commands import run as learn
-from daemon.commands import run as resume
-from daemon.commands import run as serve
-from daemon.commands import run as up
-from daemon.commands import run as validate
-from daemon.commands.replay import replay
+from daemon.commands import check, demo, feed, items, look, models, replay, run, topics
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_USAGE, INTERRUPTED, UserError, report, tell
 
 PACKAGES = ("daemon", "streams", "learners", "checkpoints")
@@ -87,21 +78,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo", rich_help_panel="Start here")(demo.demo)
-app.command("check", rich_help_panel="Start here")(check.check)
-app.command("feed", rich_help_panel="Run")(feed.feed)
-app.command("up", rich_help_panel="Run")(up.up)
-app.command("learn", rich_help_panel="Run")(learn.learn)
-app.command("validate", rich_help_panel="Run")(validate.validate)
-app.command("serve", rich_help_panel="Run")(serve.serve)
-app.command("resume", rich_help_panel="Run")(resume.resume)
-app.command("status", rich_help_panel="Look")(status.status)
-app.command("curves", rich_help_panel="Look")(curves.curves)
-app.command("deadletters", rich_help_panel="Look")(deadletters.deadletters)
-app.add_typer(items.app, name="items", rich_help_panel="Run")
-app.add_typer(topics.app, name="topics", rich_help_panel="Start here")
-app.command("replay", rich_help_panel="Look")(replay)
-app.add_typer(models.app, name="models", rich_help_panel="Look")
+for _panel, _module, _names in (
+    ("Start here", demo, "demo"),
+    ("Start here", check, "check"),
+    ("Run", feed, "feed"),
+    ("Run", run, "up learn validate serve resume"),
+    ("Look", look, "status curves deadletters"),
+    ("Look", replay, "replay"),
+):
+    for _name in _names.split():
+        app.command(_name, rich_help_panel=_panel)(getattr(_module, _name))
+for _name, _group, _panel in (
+    ("items", items, "Run"),
+    ("topics", topics, "Start here"),
+    ("models", models, "Look"),
+):
+    app.add_typer(_group.app, name=_name, rich_help_panel=_panel)
 
 
 def _print_version(wanted: bool) -> None:

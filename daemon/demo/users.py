@@ -24,7 +24,6 @@ from learners.maps import SpaceMap, ViewConfig
 
 SAME = 0.8
 OTHER = 0.1
-SATISFIED = 0.7
 
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -39,18 +38,6 @@ def position_biased(same: BoolArray, rng: np.random.Generator) -> tuple[int, ...
     examine = 1.0 / np.sqrt(np.arange(1, len(same) + 1))
     clicked = rng.random(len(same)) < examine * np.where(same, SAME, OTHER)
     return tuple(np.flatnonzero(clicked).tolist())
-
-
-def cascade(same: BoolArray, rng: np.random.Generator) -> tuple[int, ...]:
-    """Clicked ranks of a user who reads from the top and stops after a click with probability `SATISFIED`."""
-    clicked: list[int] = []
-    clicks = rng.random(len(same)) < np.where(same, SAME, OTHER)
-    stops = rng.random(len(same)) < SATISFIED
-    for rank in np.flatnonzero(clicks):
-        clicked.append(int(rank))
-        if stops[rank]:
-            break
-    return tuple(clicked)
 
 
 def explored_list(

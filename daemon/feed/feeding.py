@@ -30,7 +30,7 @@ from streams.feed.formats import read_sources
 from streams.feed.items import FeedError, Placed, remedy
 from streams.feed.options import FeedSettings, ReaderOptions
 from streams.feed.run import Account, FeedRun, NoOutlet, SinkOutlet
-from streams.feed.triplets import Candidates, CatalogCandidates, SeenCandidates
+from streams.feed.triplets import CatalogCandidates, SeenCandidates
 from streams.open import open_sink, prepare_topic
 
 if TYPE_CHECKING:
@@ -355,21 +355,9 @@ def _partitions(address: Address, config: Config) -> int:
 
 
 def _decider(config: Config, catalog: Catalog | None, partitions: int) -> Decider:
-    settings = FeedSettings(
-        rule=config.feed.rule,
-        triplets_per_impression=config.feed.triplets_per_impression,
-        random_negatives=config.feed.random_negatives,
-        holdout_share=config.feed.holdout_share,
-        query_cap=config.feed.query_cap,
-        dedupe_window=config.feed.dedupe_window,
-        seed=config.feed.seed,
-        partitions=partitions,
-        space=config.space.id if config.space.views else None,
-    )
-    candidates: Candidates
+    space = config.space.id if config.space.views else None
+    settings = FeedSettings(**config.feed.model_dump(), partitions=partitions, space=space)
+    spec = space_of(config) if config.space.views else None
     if catalog is None:
-        candidates = SeenCandidates(seed=settings.seed)
-    else:
-        candidates = CatalogCandidates(catalog.ids)
-    known = None if catalog is None else frozenset(catalog.ids)
-    return Decider(settings, candidates, known, space_of(config) if config.space.views else None)
+        return Decider(settings, SeenCandidates(seed=settings.seed), None, spec)
+    return Decider(settings, CatalogCandidates(catalog.ids), frozenset(catalog.ids), spec)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from checkpoints import (
-    CheckpointError,
     Ledger,
     LedgerEntry,
     Manifest,
@@ -171,11 +170,7 @@ def read_all(versions: VersionStore, ledger: Ledger, known: dict[int, Manifest] 
 def read_entries(ledger: Ledger) -> tuple[list[LedgerEntry], list[str]]:
     """The readable entries, and one line for each that is not."""
     notes: list[str] = []
-
-    def passed_over(error: CheckpointError) -> None:
-        notes.append(str(error))
-
-    return ledger.entries(report=passed_over), notes
+    return ledger.entries(report=lambda error: notes.append(str(error))), notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +191,8 @@ def key_rows(events: Mapping[str, int], verdicts: Mapping[str, KeyVerdict] | Non
     judged = verdicts or {}
     ordered = sorted(events, key=lambda key: (-events[key], key))
     strangers = sorted(key for key in judged if key not in events)
-    return [_row(key, events.get(key, 0), judged.get(key)) for key in (*ordered, *strangers)]
+    said = {key: asdict(verdict) for key, verdict in judged.items()}
+    return [KeyRow(key, events.get(key, 0), **said.get(key, {})) for key in (*ordered, *strangers)]
 
 
 def read_events(versions: VersionStore, number: int) -> dict[str, int] | None:
@@ -217,17 +213,3 @@ def _names_alone(spec: ArraySpec) -> np.ndarray | None:
     from learners.keyed import KEY_ARRAYS
 
     return fresh(spec) if spec.name in KEY_ARRAYS else None
-
-
-def _row(key: str, events: int, verdict: KeyVerdict | None) -> KeyRow:
-    if verdict is None:
-        return KeyRow(key, events)
-    return KeyRow(
-        key,
-        events,
-        verdict.verdict,
-        verdict.impressions,
-        verdict.decision,
-        verdict.version_0,
-        verdict.why,
-    )

@@ -6,8 +6,9 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +23,8 @@ MOST_NAMES = 96
 _END_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A role and how it is asked: `ask` gives None when it does not answer."""
-
-    role: str
-    ask: Callable[[], RoleStatus | None]
+Ask: TypeAlias = Callable[[], RoleStatus | None]
+"""What a role says of itself; None when it does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +51,15 @@ class Series:
     Memory: `kept` x `MOST_NAMES` float64 (1.4 MB) and one minute of each role's readings.
     """
 
-    def __init__(self, targets: Sequence[Target], every: float = EVERY_SECONDS, kept: int = KEPT) -> None:
+    def __init__(self, roles: Mapping[str, Ask], every: float = EVERY_SECONDS, kept: int = KEPT) -> None:
         self.every = every
-        self._targets = list(targets)
+        self._roles = dict(roles)
         self._times: npt.NDArray[np.float64] = np.zeros(kept)
         self._ring: npt.NDArray[np.float64] = np.full((kept, MOST_NAMES), np.nan)
         self._columns: dict[str, int] = {}
         self._count = 0
-        self._readings: dict[str, deque[tuple[float, RoleStatus]]] = {one.role: deque() for one in targets}
-        self._states = {one.role: RoleState(one.role, False, None, None) for one in targets}
+        self._readings: dict[str, deque[tuple[float, RoleStatus]]] = {role: deque() for role in roles}
+        self._states = {role: RoleState(role, False, None, None) for role in roles}
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="series", daemon=True)
@@ -78,9 +75,9 @@ class Series:
             self._thread.join(_END_SECONDS)
 
     def states(self) -> list[RoleState]:
-        """Every role, in the order of the targets."""
+        """Every role, in the order given."""
         with self._lock:
-            return [self._states[one.role] for one in self._targets]
+            return list(self._states.values())
 
     def newest(self) -> Mapping[str, float]:
         """The numbers of the last sample."""
@@ -112,17 +109,17 @@ class Series:
     def sample(self, moment: float) -> None:
         """Ask every role once, as of `moment` (Unix seconds)."""
         numbers: dict[str, float] = {}
-        for target in self._targets:
-            status = target.ask()
-            readings = self._readings[target.role]
+        for role, ask in self._roles.items():
+            status = ask()
+            readings = self._readings[role]
             _add(readings, moment, status)
             if readings:
                 numbers |= numbers_of(readings)
-            seen, why = self._states[target.role].seen, None
+            seen, why = self._states[role].seen, None
             if status is not None:
                 seen, why = moment, status.not_ready
             with self._lock:
-                self._states[target.role] = RoleState(target.role, status is not None, seen, why)
+                self._states[role] = RoleState(role, status is not None, seen, why)
         self._keep(moment, numbers)
 
     def _keep(self, moment: float, numbers: Mapping[str, float]) -> None:

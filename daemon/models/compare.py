@@ -88,7 +88,7 @@ def compare(
     2,000 dimensions; at 10,000 about 20 s, and with queries a minute, most of it for serving forms that the
     validator has not kept. Raises UserError where one does not load, or where their spaces differ.
     """
-    old, new = (_load(versions, number) for number in pair)
+    old, new = (load_version(versions, number) for number in pair)
     _same_space(old, new)
     making = [partial(_form, versions, version, serving, asked.key) for version in (old, new)]
     matrices = matrix_of(old.arrays, making[0], pair[0]), matrix_of(new.arrays, making[1], pair[1])
@@ -178,12 +178,13 @@ def form_of_key(form: ServedForm, number: int, key: str | None) -> ServedForm:
     return form.base if model is None else model.form()
 
 
-def _load(versions: VersionStore, number: int) -> Version:
+def load_version(versions: VersionStore, number: int, told: str = "") -> Version:
+    """A version, verified; `told`: its name where it is not its number. MoveRefused: it does not load."""
     try:
         return versions.load(number)
     except Damaged as error:
-        told = f"version {number} does not load: {error.place}: {error.problem}"
-        raise MoveRefused("damaged", "version", told, error.remedy, EX_DATAERR) from error
+        message = f"{told or f'version {number}'} does not load: {error.place}: {error.problem}"
+        raise MoveRefused("damaged", "version", message, error.remedy, EX_DATAERR) from error
 
 
 def _same_space(old: Version, new: Version) -> None:

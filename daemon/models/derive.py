@@ -20,9 +20,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints import Damaged, Manifest, Version, VersionMeta, VersionStore
+from checkpoints import Manifest, Version, VersionMeta, VersionStore
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
-from daemon.models.compare import MappedCatalog
+from daemon.models.compare import MappedCatalog, load_version
 from daemon.versions.algorithms import ALGORITHMS, those_that
 from daemon.versions.contents import average_entry, learner_arrays
 from daemon.versions.forms import MatrixForms
@@ -111,11 +111,8 @@ def _summed(counters: Sequence[Mapping[str, int | float]]) -> dict[str, int | fl
 
 
 def _load_source(source: AverageSource, number: int) -> Version:
-    try:
-        return source.versions.load(number)
-    except Damaged as error:
-        told = source.told if number == source.number else f"version {number}, which {source.told} began as,"
-        raise UserError(f"{told} does not load: {error.problem}", error.remedy, EX_DATAERR) from error
+    told = source.told if number == source.number else f"version {number}, which {source.told} began as,"
+    return load_version(source.versions, number, told)
 
 
 def _same(first: AverageSource, reference: Manifest, other: AverageSource, manifest: Manifest) -> None:
@@ -168,7 +165,7 @@ def export_factor(
     Raises UserError for a version that does not load, a learner without a matrix, more dimensions than are
     decomposed whole, and a file that is there already.
     """
-    version = _load(versions, number)
+    version = load_version(versions, number)
     name = str(version.manifest.learner.get("name"))
     A = _factor(version, name)
     kind = ALGORITHMS[name].forms
@@ -224,14 +221,6 @@ def _factor(version: Version, name: str) -> NDArray[np.float32]:
         raise UserError(
             told, "project fewer dimensions, or serve the version as it is", EX_DATAERR
         ) from error
-
-
-def _load(versions: VersionStore, number: int) -> Version:
-    try:
-        return versions.load(number)
-    except Damaged as error:
-        told = f"version {number} does not load: {error.place}: {error.problem}"
-        raise UserError(told, error.remedy, EX_DATAERR) from error
 
 
 def _json(values: dict[str, Any]) -> bytes:

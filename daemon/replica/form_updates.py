@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
@@ -13,36 +13,40 @@ from daemon.replica.loading import BufferArrays
 from daemon.replica.view import ModelSpace
 from daemon.versions.algorithms import algorithm_of
 from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind, power_of
-from learners.forms.carried import CarriedForm, Tangent
+from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm
 from learners.protocol import Learner
 
 
-class FormUpdater(Protocol):
-    """Forms of a learner that steps in the arrays of `Buffers`."""
+class FormUpdater:
+    """Forms of a learner that steps in the arrays of `Buffers`, as they are between two that are made."""
+
+    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
+        self._kind, self._serving = kind, serving
 
     def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The form just made of the learner's state, now followed by steps. Raises what making it raises."""
+        return form
 
     def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """Another side's form here, where the arrays hold the same numbers or those to carry it on to."""
+        return form
 
     def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
         """Copy what a form holds besides the state to this side's buffers."""
 
     def exact(self, learner: Learner, number: int) -> ServedForm:
         """The form of a state, computed from scratch."""
+        return self._kind.make(learner, number, self._serving)
 
     def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
         """What both sides take of a form computed from scratch; None where theirs are exact already."""
+        return exact
 
 
-class FirstOrderUpdate:
+class FirstOrderUpdate(FormUpdater):
     """Forms with a matrix: a change of W is carried on to first order (`learners.forms.carried`)."""
-
-    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
-        self._kind, self._serving = kind, serving
 
     def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The tangent at the form's W, in the buffers."""
@@ -59,11 +63,8 @@ class FirstOrderUpdate:
         """Its two matrices."""
         tangent, mine = cast(CarriedForm, form).tangent, buffers.tangent
         if tangent is not None and mine is not None:
-            _copy(tangent, mine)
-
-    def exact(self, learner: Learner, number: int) -> ServedForm:
-        """By an eigendecomposition."""
-        return self._kind.make(learner, number, self._serving)
+            np.copyto(mine.constant, tangent.constant)
+            np.copyto(mine.P, tangent.P)
 
     def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
         """The form with its tangent, in memory of its own."""
@@ -71,56 +72,20 @@ class FirstOrderUpdate:
         return CarriedForm.of(exact, learner.state()["W"], power_of(self._serving))
 
 
-class RecomputeAlways:
+class RecomputeAlways(FormUpdater):
     """Forms that are made from the state in no time: after every step there is a new one."""
-
-    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
-        self._kind, self._serving = kind, serving
-
-    def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
-        """The form as it is."""
-        return form
 
     def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """Made of this side's state."""
-        return self._kind.make(learner, number, self._serving)
-
-    def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
-        """Nothing to copy: a form holds nothing besides the state."""
-
-    def exact(self, learner: Learner, number: int) -> ServedForm:
-        """As ever."""
-        return self._kind.make(learner, number, self._serving)
+        return self.exact(learner, number)
 
     def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
         """Nothing."""
         return None
 
 
-class KeepUntilRefined:
-    """Forms that take long to make and cannot be carried on: one stays as it is until the next is made."""
-
-    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
-        self._kind, self._serving = kind, serving
-
-    def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
-        """The form as it is."""
-        return form
-
-    def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
-        """The same one: it refers to neither side."""
-        return form
-
-    def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
-        """Nothing."""
-
-    def exact(self, learner: Learner, number: int) -> ServedForm:
-        """As for a version."""
-        return self._kind.make(learner, number, self._serving)
-
-    def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
-        """The form itself."""
-        return exact
+class KeepUntilRefined(FormUpdater):
+    """Forms that take long to make and cannot be carried on: one stays, and refers to neither side."""
 
 
 FORM_UPDATERS: Mapping[str, Callable[[FormKind, ServingConfig], FormUpdater]] = {
@@ -136,8 +101,3 @@ def form_updater_of(space: ModelSpace, serving: ServingConfig) -> FormUpdater:
     """How forms of versions of this space keep up."""
     kind = algorithm_of(space.algorithm, space.keys).forms
     return FORM_UPDATERS[kind.follows](kind, serving)
-
-
-def _copy(source: Tangent, target: Tangent) -> None:
-    np.copyto(target.constant, source.constant)
-    np.copyto(target.P, source.P)

@@ -164,17 +164,13 @@ class LoadedState:
 def check_manifest(manifest: Manifest, space: ModelSpace) -> None:
     """Raise VersionRejected for a version of another space, map or shape."""
     number = manifest.number
-    if manifest.space != space.space:
-        raise VersionRejected(
-            "other_space", f"version {number}: space {manifest.space!r}, not {space.space!r}"
-        )
-    if manifest.map.get("id") != space.map_id:
-        raise VersionRejected(
-            "other_map", f"version {number}: map {manifest.map.get('id')}, not {space.map_id}"
-        )
-    if manifest.learner.get("name") != space.algorithm:
-        name = manifest.learner.get("name")
-        raise VersionRejected("other_shape", f"version {number}: learner {name}, not {space.algorithm}")
+    for reason, what, own, served in (
+        ("other_space", "space", repr(manifest.space), repr(space.space)),
+        ("other_map", "map", manifest.map.get("id"), space.map_id),
+        ("other_shape", "learner", manifest.learner.get("name"), space.algorithm),
+    ):
+        if own != served:
+            raise VersionRejected(reason, f"version {number}: {what} {own}, not {served}")
     for wanted in space.arrays:
         if wanted not in manifest.arrays:
             missing = f"no array {wanted.name} of {wanted.dtype} {wanted.shape}"

@@ -7,10 +7,12 @@ own, and these four pages are read a few times a minute.
 from __future__ import annotations
 
 import errno
+import socket
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import ExitStack
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -68,6 +70,7 @@ _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 PAGES = ("/metrics", "/status", "/livez", "/readyz", "/startupz")
 _REQUEST_TIMEOUT_S = 5.0
+_BACKLOG = 1024
 QUESTIONS = ("/v1/similar", "/v1/similar/batch")
 """Routes of what is counted of the requests; probes and the page are not."""
 
@@ -123,6 +126,27 @@ def cannot_listen(error: OSError, host: str, port: int) -> UserError:
     return UserError(
         f"http: cannot listen on {host} port {port}: {error.strerror or error}", remedy, EX_CONFIG
     )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens without blocking; port 0 takes any free port. Raises UserError."""
+    try:
+        place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, kind, protocol, _, address = place
+        with ExitStack() as opened:
+            listening = opened.enter_context(socket.socket(family, kind, protocol))
+            # Without this a restart within a minute of the last request would find its own port taken.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(_BACKLOG)
+            listening.setblocking(False)
+            opened.pop_all()
+            return listening
+    except UnicodeError:
+        wrong = OSError(errno.EADDRNOTAVAIL, "not the name of a host")
+        raise cannot_listen(wrong, host, port) from None
+    except OSError as error:
+        raise cannot_listen(error, host, port) from None
 
 
 class _Samples:

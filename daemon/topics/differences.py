@@ -75,49 +75,53 @@ def shown(setting: str, value: str) -> str:
     return size(number) if setting.endswith(".bytes") else value
 
 
+_COSTS = {
+    "compression.type": ("a small compressed batch can fill the memory of a reader", True),
+    "unclean.leader.election.enable": (
+        "a broker that lacks records may lead: they are lost, and offsets mean others",
+        True,
+    ),
+    "message.timestamp.type": (
+        "records carry their time of arrival: retention and --start ts=... go by it",
+        False,
+    ),
+    **dict.fromkeys(
+        ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
+        ("records whose time is further from the broker's clock are refused", False),
+    ),
+}
+"""Why a setting matters, and whether it is unsafe."""
+_COSTS_OF_NUMBERS = {
+    "max.message.bytes": (
+        ("the largest records of the format are refused", False),
+        ("larger batches are let in than a reader has room for", True),
+    ),
+    "min.insync.replicas": (
+        ("a write is acknowledged that one disk alone holds", True),
+        ("nothing can be written while one broker is away", False),
+    ),
+    **{
+        setting: (
+            (f"the broker removes records sooner than {key} says, learned or not", True),
+            (f"the broker keeps records longer than {key} says", False),
+        )
+        for setting, key in (
+            ("retention.ms", "stream.retention"),
+            ("retention.bytes", "stream.retention_bytes"),
+        )
+    },
+}
+"""The same where less is found than wanted, and where more is."""
+
+
 def _cost(setting: str, found: str, wanted: str) -> tuple[str, bool]:
-    """Why it matters, and whether it is unsafe."""
-    match setting:
-        case "compression.type":
-            return "a small compressed batch can fill the memory of a reader", True
-        case "cleanup.policy":
-            if wanted == "compact":
-                why = "objects put long ago are gone when serve starts anew"
-            else:
-                why = "records can be compacted away before they are learned"
-            return why, True
-        case "unclean.leader.election.enable":
-            return "a broker that lacks records may lead: they are lost, and offsets mean others", True
-        case "message.timestamp.type":
-            return "records carry their time of arrival: retention and --start ts=... go by it", False
-        case "message.timestamp.before.max.ms" | "message.timestamp.after.max.ms":
-            return "records whose time is further from the broker's clock are refused", False
-    return _cost_of_number(setting, _number(found), _number(wanted))
-
-
-def _cost_of_number(setting: str, found: float, wanted: float) -> tuple[str, bool]:
-    less = found < wanted
-    match setting:
-        case "max.message.bytes":
-            return (
-                ("the largest records of the format are refused", False)
-                if less
-                else ("larger batches are let in than a reader has room for", True)
-            )
-        case "min.insync.replicas":
-            return (
-                ("a write is acknowledged that one disk alone holds", True)
-                if less
-                else ("nothing can be written while one broker is away", False)
-            )
-        case "retention.ms" | "retention.bytes":
-            key = "stream.retention" if setting == "retention.ms" else "stream.retention_bytes"
-            return (
-                (f"the broker removes records sooner than {key} says, learned or not", True)
-                if less
-                else (f"the broker keeps records longer than {key} says", False)
-            )
-    return "not as created by tripletd", False
+    if setting == "cleanup.policy":
+        if wanted == "compact":
+            return "objects put long ago are gone when serve starts anew", True
+        return "records can be compacted away before they are learned", True
+    if setting in _COSTS_OF_NUMBERS:
+        return _COSTS_OF_NUMBERS[setting][_number(found) >= _number(wanted)]
+    return _COSTS.get(setting, ("not as created by tripletd", False))
 
 
 def _number(value: str) -> float:

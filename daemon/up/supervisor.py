@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any
 from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_DATAERR, EX_OK, EX_SOFTWARE, EX_TEMPFAIL, EX_USAGE
 from daemon.runtime.signals import Signals
 from daemon.runtime.watchdog import Notifier
-from daemon.telemetry.server import cannot_listen
+from daemon.telemetry.server import listen
 from daemon.up.role_process import RoleProcess
 
 FATAL = frozenset({EX_USAGE, EX_DATAERR, EX_CONFIG})
@@ -235,11 +234,4 @@ def check_ports(host: str, ports: Sequence[int]) -> None:
     A role refuses a taken port too; it would be started again and again, beside others that work.
     """
     for port in filter(None, ports):
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-                probe.listen()
-        except OSError as error:
-            raise cannot_listen(error, host, port) from None
+        listen(host, port).close()

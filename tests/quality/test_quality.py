@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from daemon.config.schema import ServingConfig
-from daemon.demo.users import cascade, position_biased
+from daemon.demo.users import position_biased
 from streams.feed.options import FeedSettings
+from tests.quality.clicks import cascade
 from tests.quality.datasets import photos, texts
 from tests.quality.simulation import Setting, Simulation
 

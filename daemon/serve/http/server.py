@@ -9,7 +9,6 @@ of a request, and the reason a connection is closed is given in the same JSON as
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import socket
 import sys
@@ -26,20 +25,43 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
 from daemon.serve.http.limits import HttpLimits, HttpMetrics
-from daemon.telemetry.server import cannot_listen
+from daemon.telemetry.server import listen
+
+MOST_PIPELINED = 32
+_OF_UPGRADES = (b"connection", b"upgrade", b"http2-settings")
+_GRACE_S = 1.0  # the application's own limit on a body comes first: it has the better answer
 
 
-class TimedWriting(HttpToolsProtocol):
-    """uvicorn's protocol, ended when bytes of an answer are not taken for `write_s`."""
+class LimitedConnection(HttpToolsProtocol):
+    """HTTP/1.1 of one client within `limits`; also ended when bytes of an answer are not taken in time."""
 
     def __init__(self, *args: Any, limits: HttpLimits, metrics: HttpMetrics, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits, self._metrics = limits, metrics
+        self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        # Bytes received that are no body: of a header, or what frames chunks and follows them; of its parts.
+        self._head = self._fields = 0
+        self._in_body = self._is_over = False
+        self._data = b""
+        self._refused: tuple[str, Problem] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(0)  # so that any byte that is not taken at once starts the timer
+        self._metrics.connections.set(len(self.connections))
+        if len(self.connections) > self._limits.connections:
+            message = f"{self._limits.connections} connections are open already"
+            remedy = "come again in a moment, or keep connections open and share them"
+            self._end("connections", Problem(503, "too_many_connections", message, None, remedy))
+        else:
+            self._start_timer(self._limits.head_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self.resume_writing()
+        super().connection_lost(exc)
+        self._metrics.connections.set(len(self.connections))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -55,40 +77,6 @@ class TimedWriting(HttpToolsProtocol):
     def _not_reading(self) -> None:
         self._metrics.record_turned_away("slow_reader")
         self.transport.abort()
-
-
-MOST_PIPELINED = 32
-_OF_UPGRADES = (b"connection", b"upgrade", b"http2-settings")
-_GRACE_S = 1.0  # the application's own limit on a body comes first: it has the better answer
-
-
-class LimitedConnection(TimedWriting):
-    """HTTP/1.1 of one client within `limits`."""
-
-    def __init__(self, *args: Any, limits: HttpLimits, metrics: HttpMetrics, **kwargs: Any) -> None:
-        super().__init__(*args, limits=limits, metrics=metrics, **kwargs)
-        self._timer: asyncio.TimerHandle | None = None
-        # Bytes received that are no body: of a header, or what frames chunks and follows them; of its parts.
-        self._head = self._fields = 0
-        self._in_body = self._is_over = False
-        self._data = b""
-        self._refused: tuple[str, Problem] | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._metrics.connections.set(len(self.connections))
-        if len(self.connections) > self._limits.connections:
-            message = f"{self._limits.connections} connections are open already"
-            remedy = "come again in a moment, or keep connections open and share them"
-            self._end("connections", Problem(503, "too_many_connections", message, None, remedy))
-        else:
-            self._start_timer(self._limits.head_s)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        self.resume_writing()
-        super().connection_lost(exc)
-        self._metrics.connections.set(len(self.connections))
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
@@ -212,7 +200,6 @@ def _raw(problem: Problem) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-_BACKLOG = 1024
 _END_S = 5.0  # beyond drain_s: uvicorn looks at its flags every 0.1 s
 
 log = structlog.get_logger("tripletd.http")
@@ -259,7 +246,7 @@ def serve(app: Starlette, host: str, port: int) -> HttpServer:
         UserError: the port is taken (69), or the host or port may not be used (78).
     """
     limits: HttpLimits = app.state.limits
-    listening = _listen(host, port)
+    listening = listen(host, port)
     _bridge_logs()
     config = uvicorn.Config(
         app,
@@ -275,29 +262,6 @@ def serve(app: Starlette, host: str, port: int) -> HttpServer:
         timeout_graceful_shutdown=int(limits.drain_s) or 1,
     )
     return HttpServer(uvicorn.Server(config), listening, limits.drain_s)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-    except UnicodeError:
-        wrong = OSError(errno.EADDRNOTAVAIL, "not the name of a host")
-        raise cannot_listen(wrong, host, port) from None
-    except OSError as error:
-        raise cannot_listen(error, host, port) from None
-    try:
-        # Without this a restart within a minute of the last request would find its own port taken.
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(_BACKLOG)
-    except OSError as error:
-        listening.close()
-        raise cannot_listen(error, host, port) from None
-    listening.setblocking(False)
-    return listening
 
 
 class _Bridge(logging.Handler):

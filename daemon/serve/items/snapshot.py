@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.serve.items.display import DisplayFile
-from learners.block import Block, DenseBlock, SparseBlock
+from learners.block import Block, SparseBlock
 from streams.ids import IdColumn, Packed, hash_ids
 from streams.items import Display, unpack_display
 
@@ -92,16 +92,11 @@ class IndexPart:
     @property
     def nbytes(self) -> int:
         """Memory held, the mask of the living included."""
-        vectors = self.vectors
-        arrays = (
-            (vectors.values,)
-            if isinstance(vectors, DenseBlock)
-            else (vectors.indptr, vectors.indices, vectors.values)
-        )
         origins = sum(rows.nbytes for _, rows in self.merged_from)
         mask = 0 if self.alive is None else self.alive.nbytes
         own = self.ids.nbytes + self.tags.nbytes + self.texts.nbytes
-        return sum(array.nbytes for array in arrays) + own + origins + mask
+        pointers = self.vectors.indptr.nbytes if isinstance(self.vectors, SparseBlock) else 0
+        return self.vectors.nbytes + pointers + own + origins + mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)

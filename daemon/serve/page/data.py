@@ -24,6 +24,7 @@ from daemon.serve.page.explore import NearestObjects
 from daemon.serve.page.objects import ShownObject, kind_of
 from daemon.serve.page.sources import PageSources
 from daemon.serve.store import alias_answers
+from streams.limits import MAX_KEY_BYTES, MAX_TEXT_BYTES
 
 T = TypeVar("T")
 
@@ -199,11 +200,9 @@ MOST_VERSIONS = 200
 MOST_KEYS = 500
 MOST_OBJECTS = 50
 MOST_HITS = 50
-MOST_TEXT = 512
 MOST_DIGITS = 18
-MOST_KEY = 64
 Side = Annotated[str, Field(max_length=64)]
-ObjectName = Annotated[str, Field(max_length=MOST_TEXT)]
+ObjectName = Annotated[str, Field(max_length=MAX_TEXT_BYTES)]
 
 
 class SeriesAsked(Asked):
@@ -239,7 +238,7 @@ class ExploreAsked(Asked):
     left: Side = ""
     right: Side = ""
     k: int = Field(10, ge=1, le=MOST_HITS)
-    key: str = Field("", max_length=MOST_KEY)
+    key: str = Field("", max_length=MAX_KEY_BYTES)
 
 
 class DiffAsked(Asked):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,12 +68,8 @@ class PageExplorer:
         def look() -> Answers:
             return self._asked(opened, side, [Query(id=query, k=k, key=key)])
 
-        try:
+        with _answerable():
             answers = self._executor.call(look, TURN_SECONDS, LOOK_SECONDS)
-        except NotServing as error:
-            raise CannotAnswer("not_serving", str(error)) from None
-        except QueryError as refused:
-            raise CannotAnswer(refused.code, str(refused)) from None
         result = answers.results[0]
         if isinstance(result, QueryError):
             raise CannotAnswer(result.code, str(result))
@@ -153,27 +149,33 @@ class PageComparer:
 
     def _made(self, opened: OpenedServing, pair: Pair) -> Diff:
         try:
-            with (
-                self._budget.spending(),
-                opened.explorer.read_state(pair[0]) as (old, A),
-                opened.explorer.read_state(pair[1]) as (new, B),
-            ):
-                form_of_key(old.form, pair[0], None)  # many models are not compared at once
-                queries = _queries(opened, old, new)
-                matrices = (
-                    matrix_of(A, lambda: old.form, pair[0]),
-                    matrix_of(B, lambda: new.form, pair[1]),
-                )
-                left_out = what_is_compared(A, matrices)
-                return diff_of(pair, matrices, opened.fitted, asked=ASKED, queries=queries, skipped=left_out)
-        except NotServing as error:
-            raise CannotAnswer("not_serving", str(error)) from None
-        except QueryError as refused:
-            raise CannotAnswer(refused.code, str(refused)) from None
-        except UserError as error:
+            return self._compared(opened, pair)
+        except (UserError, LearnerError) as error:
             raise CannotAnswer("cannot_compare", str(error)) from None
-        except LearnerError as error:
-            raise CannotAnswer("cannot_compare", str(error)) from None
+
+    def _compared(self, opened: OpenedServing, pair: Pair) -> Diff:
+        with (
+            _answerable(),
+            self._budget.spending(),
+            opened.explorer.read_state(pair[0]) as (old, A),
+            opened.explorer.read_state(pair[1]) as (new, B),
+        ):
+            form_of_key(old.form, pair[0], None)  # many models are not compared at once
+            queries = _queries(opened, old, new)
+            matrices = matrix_of(A, lambda: old.form, pair[0]), matrix_of(B, lambda: new.form, pair[1])
+            left_out = what_is_compared(A, matrices)
+            return diff_of(pair, matrices, opened.fitted, asked=ASKED, queries=queries, skipped=left_out)
+
+
+@contextmanager
+def _answerable() -> Iterator[None]:
+    """What goes wrong with versions and queries inside becomes CannotAnswer."""
+    try:
+        yield
+    except NotServing as error:
+        raise CannotAnswer("not_serving", str(error)) from None
+    except QueryError as refused:
+        raise CannotAnswer(refused.code, str(refused)) from None
 
 
 def _queries(opened: OpenedServing, old: View, new: View) -> Queries | None:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from checkpoints import Ledger, VersionStore
 from daemon.config.schema import Config
 from daemon.look.live import RoleStatus, is_of, role_status
-from daemon.look.series import Series, Target
+from daemon.look.series import Ask, Series
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
 from daemon.serve.live import Live
@@ -70,6 +70,5 @@ def live_series(config: Config, registry: CollectorRegistry, health: Health) -> 
         return found if found is not None and is_of(found, role, place) else None
 
     others = (("learn", http.learn_port), ("validate", http.validate_port))
-    targets = [Target(role, partial(other, role, port)) for role, port in others]
-    own = Target("serve", lambda: status_of(registry, health))
-    return Series([*targets, own])
+    roles: dict[str, Ask] = {role: partial(other, role, port) for role, port in others}
+    return Series({**roles, "serve": lambda: status_of(registry, health)})

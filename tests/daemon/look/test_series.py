@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daemon.look.live import LearnStatus, RoleStatus
-from daemon.look.series import MOST_NAMES, Series, Target
+from daemon.look.series import MOST_NAMES, Series
 
 
 class Role:
@@ -33,7 +33,7 @@ class Role:
 
 def test_rates_begin_with_the_second_answer_and_stop_with_the_last() -> None:
     role = Role()
-    series = Series([Target("learn", role.ask)])
+    series = Series({"learn": role.ask})
     for moment, page in [(0, 0.0), (2, 20.0), (4, None), (6, 50.0), (8, 70.0)]:
         role.page = None if page is None else {"events": {"updated": page}}
         series.sample(float(moment))
@@ -44,7 +44,7 @@ def test_rates_begin_with_the_second_answer_and_stop_with_the_last() -> None:
 
 def test_a_restarted_role_has_no_rate_across_its_restart() -> None:
     role = Role()
-    series = Series([Target("learn", role.ask)])
+    series = Series({"learn": role.ask})
     for moment, count in enumerate([1000.0, 2000.0, 5.0, 8.0]):
         role.page, role.began = {"events": {"updated": count}}, 5.0 * (moment > 1)
         series.sample(float(moment))
@@ -54,7 +54,7 @@ def test_a_restarted_role_has_no_rate_across_its_restart() -> None:
 def test_who_answers_and_when_somebody_last_did() -> None:
     role = Role()
     role.unready = "parked"
-    series = Series([Target("learn", role.ask)])
+    series = Series({"learn": role.ask})
     assert series.states()[0].seen is None
     series.sample(5.0)
     assert (series.states()[0].answers, series.states()[0].not_ready) == (True, "parked")
@@ -66,7 +66,7 @@ def test_who_answers_and_when_somebody_last_did() -> None:
 
 def test_the_ring_keeps_the_newest_and_no_more() -> None:
     role = Role()
-    series = Series([Target("learn", role.ask)], kept=10)
+    series = Series({"learn": role.ask}, kept=10)
     for moment in range(35):
         role.page = {"lag_events": moment}
         series.sample(float(moment))
@@ -80,7 +80,7 @@ def test_the_ring_keeps_the_newest_and_no_more() -> None:
 
 def test_names_without_end_do_not_grow_it() -> None:
     role = Role()
-    series = Series([Target("learn", role.ask)], kept=4)
+    series = Series({"learn": role.ask}, kept=4)
     for moment in range(MOST_NAMES * 2):
         role.page = {"dead_letters": {f"r{moment}": 1}}
         series.sample(float(moment))
@@ -90,7 +90,7 @@ def test_names_without_end_do_not_grow_it() -> None:
 
 def test_its_thread_samples_at_once_and_ends() -> None:
     role = Role()
-    series = Series([Target("learn", role.ask)], every=600.0)
+    series = Series({"learn": role.ask}, every=600.0)
     series.start()
     assert role.asked.wait(10)
     series.close()

@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.look.live import STATUS, RoleStatus
-from daemon.look.series import Series, Target
+from daemon.look.series import Series
 from daemon.models.diff import Diff, DirectionChange, FeatureChange, MovedQuery, Queries
 from daemon.replica.view import ModelId, ReplicaStatus
 from daemon.serve.page.answers import CannotAnswer
@@ -135,7 +135,7 @@ class Scene:
         store = LocalStore(self.folder / "checkpoints")
         self.versions, self.ledger = VersionStore(store), Ledger(store)
         self.roles.setdefault("serve", {})
-        self.series = Series([Target(role, partial(self.status_of, role)) for role in self.roles])
+        self.series = Series({role: partial(self.status_of, role) for role in self.roles})
 
     def status_of(self, role: str) -> RoleStatus | None:
         """What a role says; None while it does not answer."""
