@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from rich.console import Console
 from rich.table import Table
 
-from checkpoints import Manifest, VersionStore
+from checkpoints import VersionStore
 from daemon.config import Config
 from daemon.demo.pack_files import Pack, load_thumbnails
 from daemon.look.charts import save_picture
@@ -65,14 +65,14 @@ def draw_contact_sheet(rows: Sequence[Neighbours], title: str, after_name: str, 
     width = right + block + MARGIN
     height = HEADER + len(rows) * (CELL + GAP) + MARGIN
     sheet = Image.new("RGB", (width, height), PAPER)
-    draw = ImageDraw.Draw(sheet)
-    draw.text((MARGIN, 14), title, INK, _font(20))
-    draw.text((MARGIN + ROW_LABEL, HEADER - 26), "query", FAINT, _font(15))
-    draw.text((left, HEADER - 26), f"version 0 (cosine): {_hits(rows, 'before')}", FAINT, _font(15))
-    draw.text((right, HEADER - 26), f"{after_name}: {_hits(rows, 'after')}", FAINT, _font(15))
+    draw, small = ImageDraw.Draw(sheet), ImageFont.load_default(15)
+    draw.text((MARGIN, 14), title, INK, ImageFont.load_default(20))
+    draw.text((MARGIN + ROW_LABEL, HEADER - 26), "query", FAINT, small)
+    draw.text((left, HEADER - 26), f"version 0 (cosine): {_hits(rows, 'before')}", FAINT, small)
+    draw.text((right, HEADER - 26), f"{after_name}: {_hits(rows, 'after')}", FAINT, small)
     for number, row in enumerate(rows):
         top = HEADER + number * (CELL + GAP)
-        draw.text((MARGIN, top + CELL // 2 - 9), row.label, INK, _font(15))
+        draw.text((MARGIN, top + CELL // 2 - 9), row.label, INK, small)
         sheet.paste(_thumbnail(row.query), (MARGIN + ROW_LABEL, top))
         for start, found in ((left, row.before), (right, row.after)):
             for place, (jpeg, label) in enumerate(found):
@@ -97,10 +97,6 @@ def _thumbnail(jpeg: bytes) -> Image.Image:
     cell = Image.new("RGB", (CELL, CELL), (244, 244, 245))
     cell.paste(photo, ((CELL - photo.width) // 2, (CELL - photo.height) // 2))
     return cell
-
-
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size)
 
 
 QUERIES_AT_ONCE = 256
@@ -172,11 +168,10 @@ class Report:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        row = {
-            "map_before": self.before.map, "map_after": self.after.map,
-            "p10_before": self.before.p10, "p10_after": self.after.p10,
-            "macro_map_before": self.before.macro_map, "macro_map_after": self.after.macro_map,
-            "macro_p10_before": self.before.macro_p10, "macro_p10_after": self.after.macro_p10,
+        sides = {"before": self.before, "after": self.after}
+        names = ("map", "p10", "macro_map", "macro_p10")
+        row = {f"{name}_{side}": getattr(found, name) for name in names for side, found in sides.items()}
+        row |= {
             "queries": self.before.queries, "events": self.events,
             "events_per_second": round(self.events_per_second, 1), "versions": self.versions,
             "best_version": self.best_version, "stopped_by": self.stopped_by,
@@ -202,7 +197,8 @@ class Reporter:
         numbers = self._versions.versions()
         first, last = (self._versions.manifest(number) for number in (numbers[0], numbers[-1]))
         events = events_of(last.counters)
-        seconds = (_created(last) - _created(first)).total_seconds()
+        began, ended = (datetime.fromisoformat(one.created) for one in (first, last))
+        seconds = (ended - began).total_seconds()
         return Report(
             before,
             after,
@@ -266,14 +262,13 @@ def print_report(report: Report, pictures: list[Path], console: Console) -> None
     table.add_column("")
     for name in ("version 0 (cosine)", f"version {report.best_version} (best)", "change"):
         table.add_column(name, justify="right")
-    before, after = report.before, report.after
-    rows: list[tuple[str, float, float]] = [
-        ("mAP", before.map, after.map),
-        ("P@10", before.p10, after.p10),
-        ("mAP, mean of classes", before.macro_map, after.macro_map),
-        ("P@10, mean of classes", before.macro_p10, after.macro_p10),
-    ]
-    for name, old, new in rows:
+    for name, of in (
+        ("mAP", "map"),
+        ("P@10", "p10"),
+        ("mAP, mean of classes", "macro_map"),
+        ("P@10, mean of classes", "macro_p10"),
+    ):
+        old, new = getattr(report.before, of), getattr(report.after, of)
         change = f"x {new / old:.2f}" if "mAP" in name else f"{new - old:+.3f}"
         table.add_row(name, f"{old:.3f}", f"{new:.3f}", change)
     console.print(table)
@@ -283,7 +278,3 @@ def print_report(report: Report, pictures: list[Path], console: Console) -> None
     )
     for path in pictures:
         console.print(f"picture: {path}")
-
-
-def _created(manifest: Manifest) -> datetime:
-    return datetime.fromisoformat(manifest.created)

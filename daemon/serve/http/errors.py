@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, UserError, as_user_error
+from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_UNAVAILABLE, as_user_error
 from daemon.models.decide import MoveRefused as NotMoved
 from daemon.serve.query import QueryError
 
@@ -88,16 +88,13 @@ def from_refusal(refused: QueryError, prefix: str = "") -> Problem:
     )
 
 
-def from_failure(error: Exception) -> Problem | None:
-    """A failure of the store, or of a change to it, as a Problem; None for a bug."""
-    known = as_user_error(error)
-    return None if known is None else from_user_error(known)
-
-
-def from_user_error(error: UserError) -> Problem:
-    """What was asked for and may not be: 404 for a version that is not there, 503 for a store that does not
-    answer or is busy, else 409, the state of things is against it.
+def from_failure(failure: Exception) -> Problem | None:
+    """A failure of the store, or of a change to it; None for a bug. 404 for a version that is not there, 503
+    for a store that does not answer or is busy, else 409, the state of things is against it.
     """
+    error = as_user_error(failure)
+    if error is None:
+        return None
     if isinstance(error, NotMoved):
         status = {"no_such_version": 404, "busy": 503}.get(error.reason, 409)
         again = RETRY_AFTER_S if status == 503 else 0

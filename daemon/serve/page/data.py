@@ -145,13 +145,7 @@ def _lines(lines: Sequence[CurveLine], kind: str) -> list[dict[str, Any]]:
         series = line.series(kind)
         step = -(-len(series.events) // MOST_POINTS) or 1
         kept = sorted({*range(0, len(series.events), step), *range(len(series.events))[-1:]})
-        columns: dict[str, Sequence[float | None]] = {
-            "events": series.events,
-            "versions": series.versions,
-            "values": series.values,
-            "reference": series.reference,
-            "shown_order": series.shown_order,
-        }
+        columns: dict[str, Sequence[float | None]] = asdict(series)
         if kept:
             thinned = {name: [column[at] for at in kept] for name, column in columns.items()}
             found.append({"current": number == 0, **thinned})

@@ -12,13 +12,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from daemon.replica.keys import HOLD_S, HeldModel, KeyModels
+from daemon.replica.replica import Replica
 from daemon.replica.view import NotServing, View
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import OWN, VERSION_0, Answers, KeyChoice, Query, QueryError, ScoredId
@@ -154,14 +154,6 @@ Lookup: TypeAlias = Callable[[Sequence[Query], IndexSnapshot], Sequence[Block | 
 NOT_FOUND, NOT_YET = 404, 503
 
 
-class Replicas(Protocol):
-    """What the searcher needs of a replica."""
-
-    def read(self) -> AbstractContextManager[View]:
-        """A consistent model for the length of the block. Raises NotServing with the reason."""
-        ...
-
-
 class Searcher:
     """Answers queries under the aliases of `replicas`. Any thread; of a search it keeps only when
     it was, since `prepare` gives way while questions come.
@@ -182,7 +174,7 @@ class Searcher:
 
     def __init__(
         self,
-        replicas: Mapping[str, Replicas],
+        replicas: Mapping[str, Replica],
         snapshot: Callable[[], IndexSnapshot],
         lookup: Lookup,
         ann: AnnSettings | None = None,
