@@ -13,8 +13,8 @@ from daemon.exits import EX_CANTCREAT, EX_OK, UserError
 
 MARK = ".tripletd-demo"
 
-Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the run is kept.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the simulated users.")]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the run is kept.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulated users.")]
 Keep = Annotated[bool, typer.Option("--keep", metavar="", help="Serve the page, also afterwards.")]
 
 

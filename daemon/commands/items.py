@@ -71,7 +71,7 @@ def remove(
 @app.command("list")
 def list_(
     *,
-    last: Annotated[int, typer.Option("--last", min=1, metavar="N", help="How many, the newest.")] = 20,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="How many, the newest.")] = 20,
     to: ToOption = None,
     config: ConfigOption = None,
     set_: SetOption = None,

@@ -192,7 +192,7 @@ def _change(found: Curves, kind: str) -> str:
 
 def deadletters(
     *,
-    last: Annotated[int, typer.Option("--last", min=1, metavar="N", help="How many, the newest.")] = 20,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="How many, the newest.")] = 20,
     config: ConfigOption = None,
     set_: SetOption = None,
     json: JsonOption = False,

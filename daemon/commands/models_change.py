@@ -210,8 +210,7 @@ def export(
     name: VersionArgument,
     *,
     factor: Annotated[
-        Path,
-        typer.Option(metavar="FILE.npy", help="A with A^T A = PSD part of W, float32 \\[rank, dim]."),
+        Path, typer.Option(metavar="FILE.npy", help="A with A^T A = PSD part of W, float32 \\[rank, dim].")
     ],
     embed: Annotated[
         Path | None,

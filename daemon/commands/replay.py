@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 def replay(
     *,
     from_: Annotated[
-        str,
-        typer.Option("--from", metavar="VERSION", help="Begin with this version: a number or a name."),
+        str, typer.Option("--from", metavar="VERSION", help="Begin with this version: a number or a name.")
     ] = "0",
     to: Annotated[
         str, typer.Option("--to", metavar="VERSION", help="Recompute this version: a number or a name.")

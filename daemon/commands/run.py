@@ -35,7 +35,6 @@ StartPosition = Annotated[
 RestartFrom = Annotated[
     str | None,
     typer.Option(
-        "--restart-from",
         metavar="VERSION",
         help="Branch from this version (a number or a name), once: a restart goes on with the branch; "
         "see --again.",

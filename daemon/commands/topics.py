@@ -26,12 +26,10 @@ def create(
     set_: SetOption = None,
     to: ToOption = None,
     partitions: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Of events and holdout; else stream.partitions."),
+        int | None, typer.Option(min=1, metavar="N", help="Of events and holdout; else stream.partitions.")
     ] = None,
     replication: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Copies on a broker; else 3, or one per broker."),
+        int | None, typer.Option(min=1, metavar="N", help="Copies on a broker; else 3, or one per broker.")
     ] = None,
     dry_run: Annotated[bool, flag("--dry-run", "Only say what would be created, and how.")] = False,
     json: JsonOption = False,

@@ -39,15 +39,7 @@ from checkpoints.encoding import DTYPES
 from checkpoints.retention import KEEP_AT_LEAST
 from checkpoints.store import folder
 from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
-from daemon.models.decide import (
-    Move,
-    MoveRefused,
-    MoveRequest,
-    StoreSnapshot,
-    Verb,
-    decide,
-    no_such_version,
-)
+from daemon.models.decide import Move, MoveRefused, MoveRequest, StoreSnapshot, Verb, decide, no_such_version
 from daemon.versions.contents import learner_specs
 
 

@@ -55,11 +55,7 @@ class ServeMetrics:
         replicas: how each alias stands. items: the serving catalog, None while it is not there. waiting: by
         alias, events that no answer has used yet.
         """
-        for make in (
-            lambda: _served(list(replicas())),
-            lambda: _items(items()),
-            lambda: _waiting(waiting()),
-        ):
+        for make in (lambda: _served(list(replicas())), lambda: _items(items()), lambda: _waiting(waiting())):
             self.registry.register(_OnRead(make))
 
 

@@ -3,11 +3,4 @@
 from daemon.telemetry.metrics import LearnMetrics, ValidateMetrics, version
 from daemon.telemetry.server import Health, TelemetryServer, serve_http
 
-__all__ = [
-    "Health",
-    "LearnMetrics",
-    "TelemetryServer",
-    "ValidateMetrics",
-    "serve_http",
-    "version",
-]
+__all__ = ["Health", "LearnMetrics", "TelemetryServer", "ValidateMetrics", "serve_http", "version"]

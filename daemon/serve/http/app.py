@@ -71,10 +71,7 @@ def create_app(parts: Parts) -> Starlette:
     paths = [route.path for route in every if isinstance(route, Route) and "{" not in route.path]
     guard = Middleware(RequestGuard, metrics=metrics, hosts=AllowedHosts(parts.hosts), routes=paths)
     app = Starlette(
-        routes=every,
-        lifespan=lifespan,
-        middleware=[guard],
-        exception_handlers={HTTPException: _not_routed},
+        routes=every, lifespan=lifespan, middleware=[guard], exception_handlers={HTTPException: _not_routed}
     )
     app.router.redirect_slashes = False
     app.state.metrics, app.state.limits = metrics, limits

@@ -163,10 +163,7 @@ class TimeBudget:
     """A budget of seconds: `share` of each second comes back, at most `most` are saved. Any thread."""
 
     def __init__(
-        self,
-        share: float = SHARE,
-        most: float = SAVED_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        self, share: float = SHARE, most: float = SAVED_SECONDS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._share, self._most, self._clock = share, most, clock
         self._lock = threading.Lock()

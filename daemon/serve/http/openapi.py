@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -57,30 +58,16 @@ def _change(verb: str, summary: str, body: type[BaseModel], answer: type[BaseMod
     return Operation("POST", f"/v1/models/{verb}", summary, answer, body, errors=_CHANGING, token=True)
 
 
+_ask, _ONE = partial(Operation, errors=_ASKING), schemas.SimilarRequest
 OPERATIONS = (
-    Operation(
-        "GET",
-        "/v1/similar",
-        "Objects nearest to an object",
-        schemas.SimilarAnswer,
-        parameters=schemas.SimilarRequest,
-        errors=_ASKING,
-    ),
-    Operation(
-        "POST",
-        "/v1/similar",
-        "Objects nearest to an object or to vectors",
-        schemas.SimilarAnswer,
-        schemas.SimilarRequest,
-        errors=_ASKING,
-    ),
-    Operation(
+    _ask("GET", "/v1/similar", "Objects nearest to an object", schemas.SimilarAnswer, parameters=_ONE),
+    _ask("POST", "/v1/similar", "Objects nearest to an object or to vectors", schemas.SimilarAnswer, _ONE),
+    _ask(
         "POST",
         "/v1/similar/batch",
         "Several queries, answered by one model",
         schemas.BatchAnswer,
         schemas.BatchRequest,
-        errors=_ASKING,
     ),
     Operation("GET", "/v1/versions", "What is served, what is kept", schemas.Versions),
     Operation("GET", "/v1/openapi.json", "This document"),
@@ -121,10 +108,7 @@ def document(limits: HttpLimits) -> dict[str, Any]:
         "servers": [{"url": "/"}],
         "security": [],
         "paths": paths,
-        "components": {
-            "schemas": models,
-            "securitySchemes": {_TOKEN: {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": models, "securitySchemes": {_TOKEN: {"type": "http", "scheme": "bearer"}}},
     }
 
 

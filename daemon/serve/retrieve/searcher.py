@@ -116,9 +116,7 @@ class Pace:
     """Cuts work into pieces by how long the last one took. Any thread; `pieces` once per piece of work."""
 
     def __init__(
-        self,
-        clock: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
+        self, clock: Callable[[], float] = time.perf_counter, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._clock, self._sleep = clock, sleep
         self._asked_at = float("-inf")
