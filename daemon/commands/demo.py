@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,7 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> 
 
     from daemon.config import load_config
     from daemon.demo.pack_files import load_pack
-    from daemon.demo.page import asking, free_ports, stay, write_photos
+    from daemon.demo.page import free_ports, stay, visitor, write_photos
     from daemon.demo.report import Reporter, print_report
     from daemon.demo.run import LIMIT_SECONDS, DemoRun, ended_by_sigterm
     from daemon.demo.screen import Screen
@@ -44,13 +45,16 @@ def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> 
     )
     if ports is not None:
         notes.print(f"Watch it learn: {ports.url}\n")
-    run = DemoRun(out, settings, seed)
+    run, pack = DemoRun(out, settings, seed), load_pack()
+    asking: AbstractContextManager[None] = nullcontext()
+    if ports is not None:  # somebody asks, so that freshness can be measured
+        asking = visitor(ports.host, ports.serve, pack.catalog.ids, seed)
     with ended_by_sigterm(), run.serving(keep) as beside:
-        with run.processes() as roles, asking(ports, seed), Screen(notes).open() as screen:
+        with run.processes() as roles, asking, Screen(notes).open() as screen:
             for look in run.watch(roles | beside):
                 screen.show(look)
         curves = run.look().curves
-        reporter = Reporter(load_config(settings), run.versions, load_pack())
+        reporter = Reporter(load_config(settings), run.versions, pack)
         if run.out_of_time:
             notes.print(f"\nLearning did not stop by itself in {LIMIT_SECONDS:.0f} s: here is what it has.")
         report = reporter.report(curves, "time limit" if run.out_of_time else "end of clicks")

@@ -8,7 +8,7 @@ import random
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,13 +95,6 @@ def write_photos(folder: Path) -> None:
         raise UserError(
             f"{folder}: {error.strerror}", "name a folder that can be written with --out", EX_CANTCREAT
         ) from None
-
-
-def asking(ports: DemoPorts | None, seed: int) -> AbstractContextManager[None]:
-    """A visitor for the length of the context, so that freshness can be measured; nobody without `ports`."""
-    if ports is None:
-        return nullcontext()
-    return visitor(ports.host, ports.serve, load_pack().catalog.ids, seed)
 
 
 def stay(url: str, serve: RoleProcess, log: Path, notes: Console) -> None:

@@ -212,9 +212,9 @@ class WriterLine:
         if place.seq <= at.place.seq:
             return None  # it was sent twice
         if place.seq != at.place.seq + 1:
-            return self._lose("gap")
+            return self.lose("gap")
         if segment.before != at.chain:
-            return self._lose("chain")
+            return self.lose("chain")
         self._at = Cut(place, segment.after, next_offset)
         return self._next(segment.body)
 
@@ -222,10 +222,6 @@ class WriterLine:
         """The replica's own W at the cut that it was just given to apply."""
         key = (self._at.place.writer, self._records)
         self._cuts[key] = replace(self._cuts[key], digest=digest)
-
-    def lose(self, reason: str) -> Lost:
-        """The replica failed to apply the steps, or the log could not be read further."""
-        return self._lose(reason)
 
     def _look_for_the_cut(self, segment: Segment, cut: tuple[int, Cut] | None) -> Meaning:
         if self.lost:
@@ -236,7 +232,7 @@ class WriterLine:
         body, place = segment.body, segment.place
         passed = isinstance(body, Steps | Triplets) and self._base_records <= body.first < body.last
         named = isinstance(body, Base) and body.number == self._version and place.seq > 0
-        return self._lose("gap") if place.writer == self._author and (passed or named) else None
+        return self.lose("gap") if place.writer == self._author and (passed or named) else None
 
     def _another_writer(self, segment: Segment, cut: tuple[int, Cut] | None) -> Meaning:
         """A writer that has taken over says first which version it began from; all others are passed by:
@@ -255,15 +251,15 @@ class WriterLine:
         if here and mine is not None and mine.digest == body.digest:
             self._join(cut[1])
             return self._relabel(body)
-        return self._lose("writer", body.number if body.number >= self._version else None)
+        return self.lose("writer", body.number if body.number >= self._version else None)
 
     def _next(self, body: Body) -> Meaning:
         if isinstance(body, Break):
-            return self._lose("break")
+            return self.lose("break")
         if isinstance(body, Base):
             return self._compare(body)
         if body.first != self._records:
-            return self._lose("gap")
+            return self.lose("gap")
         if body.last > body.first:
             self._whole = True
         elif len(body) or body.project:
@@ -277,10 +273,10 @@ class WriterLine:
         if mine is None:
             return None  # of before this replica joined
         if mine.chain != base.chain:
-            return self._lose("chain", base.number)
+            return self.lose("chain", base.number)
         if base.number <= self._version or mine.digest is None:
             return None
-        return self._relabel(base) if mine.digest == base.digest else self._lose("digest", base.number)
+        return self._relabel(base) if mine.digest == base.digest else self.lose("digest", base.number)
 
     def _relabel(self, base: Base) -> Relabel:
         self._version = base.number
@@ -300,7 +296,8 @@ class WriterLine:
         if writer not in self._writers:
             self._writers.append(writer)
 
-    def _lose(self, reason: str, reload: int | None = None) -> Lost:
+    def lose(self, reason: str, reload: int | None = None) -> Lost:
+        """Left, as where the replica failed to apply the steps or the log could not be read further."""
         self.joined, self.lost = False, True
         return Lost(reason, reload)
 

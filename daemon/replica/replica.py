@@ -149,7 +149,7 @@ class Follower:
     def _turn(self, stop: threading.Event) -> None:
         for work in (self._install, self._look, self._step):
             settled = self._writer.settle()
-            joined = self._stepper is not None and self._stepper.joined
+            joined = self._stepper is not None and self._stepper.listener.line.joined
             self._board.stands(joined, self._writer.stuck())
             if not settled:
                 return
@@ -200,7 +200,7 @@ class Follower:
         served = -1 if self._served is None else self._served.number
         newer = [number for number in seen.versions if number > served]
         self._listed_at = {number: self._listed_at.get(number, now) for number in newer}
-        if self._stepper is None or not self._stepper.promising:
+        if self._stepper is None or not self._stepper.listener.promising:
             return False
         return all(now - listed < RELABEL_WAIT_S for listed in self._listed_at.values())
 

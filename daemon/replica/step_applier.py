@@ -47,7 +47,7 @@ class StepApplier:
         on_flip: OnFlip,
         on_steps: Callable[[Block], None],
     ) -> None:
-        self._writer, self._listener, self._on_flip, self._on_steps = writer, listener, on_flip, on_steps
+        self._writer, self.listener, self._on_flip, self._on_steps = writer, listener, on_flip, on_steps
         self._version = self._base_records = self._total = 0
         self._watermark: int | None = None
         self._held = self._held_ms = 0  # most records, newest event time of any state that was shown
@@ -59,23 +59,13 @@ class StepApplier:
         behind = self._total - self._base_records
         return ModelId(self._version, behind, self._watermark, self._total)
 
-    @property
-    def joined(self) -> bool:
-        """Whether steps are being followed."""
-        return self._listener.joined
-
-    @property
-    def promising(self) -> bool:
-        """Whether newer versions may come as relabels."""
-        return self._listener.promising
-
     def begin(self, manifest: Manifest) -> None:
         """Go on from a version that answers since just now."""
         self._version, self._total = manifest.number, records_of(manifest)
         self._base_records, self._watermark = self._total, manifest.watermark
         self._pending = _Pending([])
         self._hold()
-        self._listener.begin(manifest)
+        self.listener.begin(manifest)
 
     def turn(self, timeout_s: float, now: float) -> Lost | None:
         """Take what comes within `timeout_s` and show it by one flip. The writer must be settled.
@@ -83,7 +73,7 @@ class StepApplier:
         Lost when the log cannot be followed on from here: what was taken whole before is shown.
         """
         lost: Lost | None = None
-        for meaning in self._listener.poll(timeout_s, now):
+        for meaning in self.listener.poll(timeout_s, now):
             if isinstance(meaning, Apply):
                 lost = self._take(meaning.steps)
             elif isinstance(meaning, Relabel):
@@ -101,7 +91,7 @@ class StepApplier:
     def abandon(self) -> Lost:
         """Something failed midway: nothing taken is shown, and the log is left until a version is loaded."""
         self._discard()
-        return self._listener.lose("error")
+        return self.listener.line.lose("error")
 
     def _take(self, steps: Taken) -> Lost | None:
         try:
@@ -110,7 +100,7 @@ class StepApplier:
                 self._writer.take(batch)
         except (LearnerError, ValueError, np.linalg.LinAlgError):
             self._discard()
-            return self._listener.lose("steps")
+            return self.listener.line.lose("steps")
         self._on_steps(as_block(steps.query))
         pending = self._pending
         pending.taken = True
@@ -121,7 +111,7 @@ class StepApplier:
             pending.whole = False
         self._total, self._watermark = steps.last, steps.watermark
         if steps.cut:
-            self._listener.at_cut(self._writer.digest())
+            self.listener.line.at_cut(self._writer.digest())
         return None
 
     def _show(self) -> None:
@@ -156,7 +146,7 @@ class StepApplier:
 
     def close(self) -> None:
         """Let go of the log."""
-        self._listener.close()
+        self.listener.close()
 
 
 def learner_steps(body: Taken) -> LearnerSteps:

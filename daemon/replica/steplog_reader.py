@@ -41,7 +41,8 @@ class StepLogReader:
         self._alias, self._opened = alias, opened
         self._source: Source | None = None
         self._reopen_at = 0.0
-        self._line = WriterLine()
+        self.line = WriterLine()
+        """What the segments heard mean; it hears of the replica's digests and failures, too."""
         self._joiner = Joiner()
         self._manifest: Manifest | None = None
         self._begun: StartPlace = "earliest"
@@ -49,28 +50,15 @@ class StepLogReader:
         self._told = ""
 
     @property
-    def joined(self) -> bool:
-        """Whether segments are being taken."""
-        return self._line.joined
-
-    @property
     def promising(self) -> bool:
         """Whether the log can be read and may bring what is newer than the version, without another load."""
-        return self._source is not None and not self._line.lost
+        return self._source is not None and not self.line.lost
 
     def begin(self, manifest: Manifest) -> None:
         """Go on from a version that was just loaded."""
         self._manifest = manifest
-        found = self._line.begin(manifest.number, records_of(manifest), manifest.writer)
+        found = self.line.begin(manifest.number, records_of(manifest), manifest.writer)
         self._go_to("time" if found is None else found)
-
-    def at_cut(self, digest: str) -> None:
-        """The digest of the replica's own W at the cut it was just given."""
-        self._line.at_cut(digest)
-
-    def lose(self, reason: str) -> Lost:
-        """The replica could not apply what it was given."""
-        return self._line.lose(reason)
 
     def poll(self, timeout_s: float, now: float) -> Iterator[Meaning]:
         """What came within `timeout_s`. The consumer acts on each meaning before it takes the next."""
@@ -79,7 +67,7 @@ class StepLogReader:
         except (OffsetExpired, OffsetAhead, LogMismatch) as error:
             self._reopen(now, error)
             self._go_to("earliest")
-            yield self._line.lose("log")
+            yield self.line.lose("log")
         except StreamError as error:
             self._reopen(now, error)
         else:
@@ -104,8 +92,8 @@ class StepLogReader:
                 self._place = offset + 1
             if segment is None:
                 continue
-            looking = not self._line.joined
-            meaning = self._line.hear(segment, offset + 1)
+            looking = not self.line.joined
+            meaning = self.line.hear(segment, offset + 1)
             if looking and isinstance(meaning, Lost) and self._look_again():
                 return
             if meaning is not None:
@@ -117,7 +105,7 @@ class StepLogReader:
         """Where the cut was looked for from the version's time on, look through all there is, once."""
         if self._begun != "time" or self._manifest is None:
             return False
-        self._line.begin(self._manifest.number, records_of(self._manifest), self._manifest.writer)
+        self.line.begin(self._manifest.number, records_of(self._manifest), self._manifest.writer)
         self._go_to("earliest")
         return True
 
