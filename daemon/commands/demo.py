@@ -14,12 +14,17 @@ from daemon.exits import EX_CANTCREAT, EX_OK, UserError
 
 MARK = ".tripletd-demo"
 
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Where the run is kept.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulated users.")]
-Keep = Annotated[bool, typer.Option("--keep", metavar="", help="Serve the page, also afterwards.")]
 
 
-def demo(*, out: Out = Path("demo-run"), seed: Seed = 0, keep: Keep = False) -> int:
+def demo(
+    *,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the run is kept.")] = Path("demo-run"),
+    seed: Seed = 0,
+    keep: Annotated[
+        bool, typer.Option("--keep", metavar="", help="Serve the page, also afterwards.")
+    ] = False,
+) -> int:
     """Learn from simulated clicks over real photos, and show what it changed."""
     from rich.console import Console
 

@@ -21,84 +21,75 @@ except ImportError:  # another project's `streams`: the command line says so bef
 _TABLE = "Relevance tables"
 _UBI = "OpenSearch UBI"
 
-Sources = Annotated[
-    list[str],
-    typer.Argument(metavar="SOURCE...", help="Click logs: files, gzip files, or - for standard input."),
-]
-To = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Stream to feed, such as log:clicks.log or kafka://host/topic."),
-]
-CatalogFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Objects random negatives are drawn from.")
-]
-Format = Annotated[
-    str | None,
-    typer.Option("--format", metavar="NAME", help=f"{', '.join(FORMATS)}; else told from the first line."),
-]
-RuleName = Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(RULES)}.")]
-TripletsPerImpression = Annotated[
-    int | None, typer.Option(metavar="N", help="Most shown-list pairs per impression; 0 is no cap.")
-]
-RandomNegatives = Annotated[
-    int | None, typer.Option(metavar="N", help="Random objects per click as further negatives.")
-]
-HoldoutShare = Annotated[
-    float | None, typer.Option(metavar="SHARE", help="Share of queries kept for validation.")
-]
-SourceName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Written into every event as its source.")
-]
-KeyName = Annotated[
-    str | None,
-    typer.Option(metavar="KEY", help="Whose model learns the clicks that name no key of their own."),
-]
-Skip = Annotated[int, typer.Option(min=0, metavar="N", help="Items an interrupted run has already fed.")]
-Explain = Annotated[bool, flag("--explain", "Show where and why something was dropped, and what to do.")]
-DryRun = Annotated[bool, flag("--dry-run", "Do everything but write.")]
 Triplets = Annotated[
     int, typer.Option(min=1, metavar="N", help="Triplets to sample.", rich_help_panel=_TABLE)
-]
-Pairs = Annotated[str, typer.Option(metavar="NAME", help=f"{', '.join(PAIRS)}.", rich_help_panel=_TABLE)]
-Theta = Annotated[
-    float, typer.Option(min=0.0, help="Item relevance at or below is none.", rich_help_panel=_TABLE)
-]
-UbiQuery = Annotated[
-    str, typer.Option(metavar="FIELD", help="What names the query object.", rich_help_panel=_UBI)
-]
-UbiClicks = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="ACTION",
-        help="An action that counts as a click, default click and click_through; may be repeated.",
-        rich_help_panel=_UBI,
-    ),
 ]
 
 
 def feed(
     *,
-    sources: Sources,
-    to: To = None,
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE...", help="Click logs: files, gzip files, or - for standard input."),
+    ],
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Stream to feed, such as log:clicks.log or kafka://host/topic."),
+    ] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
-    catalog: CatalogFile = None,
-    format_: Format = None,
-    rule: RuleName = None,
-    triplets_per_impression: TripletsPerImpression = None,
-    random_negatives: RandomNegatives = None,
-    holdout_share: HoldoutShare = None,
-    source_name: SourceName = None,
-    key: KeyName = None,
-    skip: Skip = 0,
-    explain: Explain = False,
-    dry_run: DryRun = False,
+    catalog: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Objects random negatives are drawn from.")
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="NAME", help=f"{', '.join(FORMATS)}; else told from the first line."
+        ),
+    ] = None,
+    rule: Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(RULES)}.")] = None,
+    triplets_per_impression: Annotated[
+        int | None, typer.Option(metavar="N", help="Most shown-list pairs per impression; 0 is no cap.")
+    ] = None,
+    random_negatives: Annotated[
+        int | None, typer.Option(metavar="N", help="Random objects per click as further negatives.")
+    ] = None,
+    holdout_share: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Share of queries kept for validation.")
+    ] = None,
+    source_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Written into every event as its source.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Whose model learns the clicks that name no key of their own."),
+    ] = None,
+    skip: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Items an interrupted run has already fed.")
+    ] = 0,
+    explain: Annotated[
+        bool, flag("--explain", "Show where and why something was dropped, and what to do.")
+    ] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Do everything but write.")] = False,
     json_: JsonOption = False,
     triplets: Triplets = 100_000,
-    pairs: Pairs = "items",
-    theta: Theta = 0.0,
-    ubi_query: UbiQuery = "user_query",
-    ubi_click: UbiClicks = None,
+    pairs: Annotated[
+        str, typer.Option(metavar="NAME", help=f"{', '.join(PAIRS)}.", rich_help_panel=_TABLE)
+    ] = "items",
+    theta: Annotated[
+        float, typer.Option(min=0.0, help="Item relevance at or below is none.", rich_help_panel=_TABLE)
+    ] = 0.0,
+    ubi_query: Annotated[
+        str, typer.Option(metavar="FIELD", help="What names the query object.", rich_help_panel=_UBI)
+    ] = "user_query",
+    ubi_click: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ACTION",
+            help="An action that counts as a click, default click and click_through; may be repeated.",
+            rich_help_panel=_UBI,
+        ),
+    ] = None,
 ) -> int:
     """Turn click logs into triplets and feed them into the stream.
 

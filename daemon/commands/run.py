@@ -20,50 +20,43 @@ if TYPE_CHECKING:
     from daemon.models.decide import Resumption
 
 
-ExitWhenCaughtUp = Annotated[
-    bool, flag("--exit-when-caught-up", "Leave when every record of the stream is learned.")
-]
-StartPosition = Annotated[
-    str,
-    typer.Option(
-        "--start",
-        metavar="POSITION",
-        help="Where to begin without a version: earliest, latest, ts=TIME, last=1h, offset={...}; "
-        "checkpoint goes on where the newest one stands. With a version, others need --jump.",
-    ),
-]
-RestartFrom = Annotated[
-    str | None,
-    typer.Option(
-        metavar="VERSION",
-        help="Branch from this version (a number or a name), once: a restart goes on with the branch; "
-        "see --again.",
-    ),
-]
-AcceptGap = Annotated[bool, flag("--accept-gap", "Go on although the log dropped records not yet learned.")]
-Jump = Annotated[
-    bool, flag("--jump", "Leave the position of the version for --start: repeats or skips events.")
-]
-AcceptLog = Annotated[
-    bool,
-    flag("--accept-log", "Go on, from --start, with a log recreated, another, or one that lost records."),
-]
-Again = Annotated[
-    bool, flag("--again", "Make the branch, or the change of the log, although it was made before.")
-]
-
-
 def learn(
     *,
     config: ConfigOption = None,
     set_: SetOption = None,
-    exit_when_caught_up: ExitWhenCaughtUp = False,
-    start: StartPosition = "checkpoint",
-    restart_from: RestartFrom = None,
-    accept_gap: AcceptGap = False,
-    jump: Jump = False,
-    accept_log: AcceptLog = False,
-    again: Again = False,
+    exit_when_caught_up: Annotated[
+        bool, flag("--exit-when-caught-up", "Leave when every record of the stream is learned.")
+    ] = False,
+    start: Annotated[
+        str,
+        typer.Option(
+            "--start",
+            metavar="POSITION",
+            help="Where to begin without a version: earliest, latest, ts=TIME, last=1h, offset={...}; "
+            "checkpoint goes on where the newest one stands. With a version, others need --jump.",
+        ),
+    ] = "checkpoint",
+    restart_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="Branch from this version (a number or a name), once: a restart goes on with the branch; "
+            "see --again.",
+        ),
+    ] = None,
+    accept_gap: Annotated[
+        bool, flag("--accept-gap", "Go on although the log dropped records not yet learned.")
+    ] = False,
+    jump: Annotated[
+        bool, flag("--jump", "Leave the position of the version for --start: repeats or skips events.")
+    ] = False,
+    accept_log: Annotated[
+        bool,
+        flag("--accept-log", "Go on, from --start, with a log recreated, another, or one that lost records."),
+    ] = False,
+    again: Annotated[
+        bool, flag("--again", "Make the branch, or the change of the log, although it was made before.")
+    ] = False,
 ) -> int:
     """Learn from the stream and write numbered versions."""
     if jump and start == "checkpoint":
