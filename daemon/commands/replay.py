@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,7 +43,7 @@ def replay(
     numbers = number_of(from_, kept, entries), number_of(to, kept, entries)
     result = _replay(effective, versions, *numbers, verify)
     if json:
-        common.write_json(_plain(numbers, result))
+        common.write_json({"from": numbers[0], "to": numbers[1], "equal": result.equal, **asdict(result)})
     else:
         _print(numbers, result)
     if result.difference is not None:
@@ -116,7 +116,3 @@ def _differs(found: ReplayDifference, from_version: int) -> UserError:
         "with each other: replay from there",
         EX_DATAERR,
     )
-
-
-def _plain(numbers: tuple[int, int], result: ReplayResult) -> dict[str, Any]:
-    return {"from": numbers[0], "to": numbers[1], "equal": result.equal, **asdict(result)}

@@ -80,7 +80,8 @@ def choose(name: str, seen: StoreListing, served: ServedVersion | None, awaited:
             break
         why = f"version {number} is older than {served.number}, and no verdict moved {name} back to it"
         return Keep(why, number, served.entry)
-    return Keep(why or _nothing(name, served), entry=served.entry if served else 0)
+    nothing = f"{name} means no version that is there" if served is None else ""
+    return Keep(why or nothing, entry=served.entry if served else 0)
 
 
 def _candidates(name: str, seen: StoreListing, nothing_served: bool) -> list[tuple[int, int]]:
@@ -103,10 +104,6 @@ def _earlier(name: str, seen: StoreListing) -> list[tuple[int, int]]:
     moved = [e for e in seen.entries if e.kind in MOVES and e.alias in names]
     versions = [e.version for e in sorted(moved, key=lambda e: e.n, reverse=True)]
     return [(number, 0) for number in versions if number is not None and number in seen.versions]
-
-
-def _nothing(name: str, served: ServedVersion | None) -> str:
-    return f"{name} means no version that is there" if served is None else ""
 
 
 CUTS_KEPT = 64

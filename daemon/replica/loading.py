@@ -138,7 +138,8 @@ class BufferArrays:
         kind = algorithm_of(space.algorithm, space.keys).forms
         full = kind.has_matrix(serving, space.dim)
         carried = full and carried and kind.follows == CARRIED
-        matrix, P = (_matrix(space.dim) if wanted else None for wanted in (full, carried))
+        shape = space.dim, space.dim
+        matrix, P = (_touched(shape, np.dtype(np.float32)) if one else None for one in (full, carried))
         return cls(state_room(space), matrix, P)
 
     @property
@@ -255,10 +256,6 @@ def _form_destination(spec: ArraySpec, buffers: BufferArrays) -> NDArray[Any]:
 def state_room(space: ModelSpace) -> Arrays:
     """Room for the learner's arrays, really there: zeros alone would be taken page by page in use."""
     return {spec.name: _touched(spec.shape, np.dtype(DTYPES[spec.dtype])) for spec in space.arrays}
-
-
-def _matrix(dim: int) -> Float32s:
-    return _touched((dim, dim), np.dtype(np.float32))
 
 
 def _touched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

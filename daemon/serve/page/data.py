@@ -267,7 +267,9 @@ class PageData:
                 "every": sources.series.every,
                 "roles": [asdict(state) for state in sources.series.states()],
                 "numbers": dict(sources.series.newest()),
-                "served": [_served(alias_answers(one)) for one in sources.statuses()],
+                "served": [
+                    {"model": one.pop("version"), **one} for one in map(alias_answers, sources.statuses())
+                ],
                 "objects": sources.objects.count(),
                 "aliases": list(sources.aliases),
             },
@@ -316,7 +318,8 @@ class PageData:
         sides = [asked.left, asked.right]
         found = [self._side(side, asked.id, asked.k, asked.key or None) for side in sides]
         hits = [one.hits if isinstance(one, NearestObjects) else () for one in found]
-        known = {one.id: one for one in self._sources.objects.shown(_ids(asked.id, *hits))}
+        ids = dict.fromkeys([asked.id, *(object_id for side in hits for object_id, _ in side)])
+        known = {one.id: one for one in self._sources.objects.shown(list(ids))}
         answers = [
             _side_data(side, one, hits[place], hits[1 - place], known)
             for place, (side, one) in enumerate(zip(sides, found, strict=True))
@@ -382,15 +385,6 @@ class PageData:
             return self._sources.explorer.neighbours(side, query, k, key)
         except Problem as problem:
             return problem
-
-
-def _served(answers: dict[str, Any]) -> dict[str, Any]:
-    """What one alias answers with, as `/v1/versions` has it, but for `model` in place of `version`."""
-    return {"model": answers.pop("version"), **answers}
-
-
-def _ids(query: str, *lists: tuple[tuple[str, float], ...]) -> list[str]:
-    return list(dict.fromkeys([query, *(object_id for hits in lists for object_id, _ in hits)]))
 
 
 def _side_data(

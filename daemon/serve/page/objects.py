@@ -128,7 +128,8 @@ class ImageFolder:
             if not place.is_relative_to(self._root):
                 return None
             # Without waiting for the other end of a pipe, should somebody have put one there.
-            with open(place, "rb", opener=_opener) as file:
+            flags = os.O_NONBLOCK | os.O_NOFOLLOW
+            with open(place, "rb", opener=lambda name, mode: os.open(name, mode | flags)) as file:
                 about = os.fstat(file.fileno())
                 if not stat.S_ISREG(about.st_mode) or about.st_size > MOST_BYTES:
                     return None
@@ -136,10 +137,6 @@ class ImageFolder:
         except (OSError, ValueError, RuntimeError):
             return None
         return body if kind_of(body) else None
-
-
-def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
 
 
 SEARCH_SECONDS = 2.0
