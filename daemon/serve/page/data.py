@@ -24,7 +24,6 @@ from daemon.serve.page.explore import NearestObjects
 from daemon.serve.page.objects import ShownObject, kind_of
 from daemon.serve.page.sources import PageSources
 from daemon.serve.store import alias_answers
-from streams.limits import MAX_KEY_BYTES, MAX_TEXT_BYTES
 
 T = TypeVar("T")
 
@@ -194,9 +193,10 @@ MOST_VERSIONS = 200
 MOST_KEYS = 500
 MOST_OBJECTS = 50
 MOST_HITS = 50
+MOST_TEXT, MOST_KEY = 512, 64  # as in streams.limits, which the page does not know
 MOST_DIGITS = 18
 Side = Annotated[str, Field(max_length=64)]
-ObjectName = Annotated[str, Field(max_length=MAX_TEXT_BYTES)]
+ObjectName = Annotated[str, Field(max_length=MOST_TEXT)]
 
 
 class SeriesAsked(Asked):
@@ -232,7 +232,7 @@ class ExploreAsked(Asked):
     left: Side = ""
     right: Side = ""
     k: int = Field(10, ge=1, le=MOST_HITS)
-    key: str = Field("", max_length=MAX_KEY_BYTES)
+    key: str = Field("", max_length=MOST_KEY)
 
 
 class DiffAsked(Asked):
