@@ -28,6 +28,7 @@ from learners.kernels.map_rows import (
     landmarks_sparse,
 )
 from learners.maps.base import (
+    ViewMap,
     fitted_array,
     option_choice,
     option_number,
@@ -104,7 +105,7 @@ RFF_DEFAULTS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RffMap:
+class RffMap(ViewMap):
     """x -> sqrt(2/D) cos(w_r^T x + b_r), b uniform in a turn (Rahimi and Recht, NIPS 2007; Gong and Lazebnik,
     CVPR 2011, section 3.2.2): the dot product approximates a kernel, its error falling as 1/sqrt(D).
 
@@ -118,16 +119,11 @@ class RffMap:
     """
 
     kind: ClassVar[str] = "rff"
-    sparse: ClassVar[bool] = False
+    fitted: ClassVar[tuple[str, ...]] = ("frequencies", "offsets")
     frequencies: Float32s
     offsets: Float32s
     reads_sparse: bool
     options: Mapping[str, Any]
-
-    @property
-    def dim_in(self) -> int:
-        """Dimension of the vectors it reads."""
-        return int(self.frequencies.shape[0])
 
     @property
     def dim(self) -> int:
@@ -175,10 +171,6 @@ class RffMap:
             fourier_dense(values, self.frequencies, self.offsets, out)
         return DenseBlock(out)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Frequencies and offsets."""
-        return {"frequencies": self.frequencies, "offsets": self.offsets}
-
     def spec(self) -> dict[str, Any]:
         """Dimension, kind of the rows it reads, and options with the bandwidth found."""
         return {"dim_in": self.dim_in, "sparse": self.reads_sparse, "options": dict(self.options)}
@@ -211,7 +203,7 @@ MOST_ENTRIES = 1 << 28
 
 
 @dataclass(frozen=True, eq=False)
-class NystroemMap:
+class NystroemMap(ViewMap):
     """x -> k(x, landmarks) projection (Williams and Seeger, NIPS 2000; Fowlkes, Belongie, Chung, Malik, PAMI
     26 (2004)).
 
@@ -229,16 +221,11 @@ class NystroemMap:
     """
 
     kind: ClassVar[str] = "nystroem"
-    sparse: ClassVar[bool] = False
+    fitted: ClassVar[tuple[str, ...]] = ("landmarks", "projection")
     landmarks: Float32s
     projection: Float32s
     reads_sparse: bool
     options: Mapping[str, Any]
-
-    @property
-    def dim_in(self) -> int:
-        """Dimension of the vectors it reads."""
-        return int(self.landmarks.shape[0])
 
     @property
     def dim(self) -> int:
@@ -294,10 +281,6 @@ class NystroemMap:
     @cached_property
     def _squares(self) -> NDArray[np.float64]:
         return np.asarray(np.square(self.landmarks, dtype=np.float64).sum(axis=0))
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Landmarks and projection."""
-        return {"landmarks": self.landmarks, "projection": self.projection}
 
     def spec(self) -> dict[str, Any]:
         """Dimensions, kind of the rows it reads, and options with the bandwidth found."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,51 +24,53 @@ class ViewConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-class ViewMap(Protocol):
+class ViewMap:
     """A fitted, frozen map of one view. Transforming has the same bits for every batch size.
 
-    kind: its name in a configuration. dim_in, dim: dimensions before and after. sparse: whether it gives CSR
-    rows.
+    kind: its name in a configuration. sparse: whether it gives CSR rows. fitted: names of its arrays, the
+    first of which has a row for each dimension that it reads.
     """
 
+    __slots__ = ()
     kind: ClassVar[str]
+    fitted: ClassVar[tuple[str, ...]] = ()
 
     @property
     def dim_in(self) -> int:
         """Dimension of the vectors it reads."""
-        ...
+        return len(getattr(self, self.fitted[0]))
 
     @property
     def dim(self) -> int:
         """Dimension of the vectors it gives."""
-        ...
+        return self.dim_in
 
     @property
     def sparse(self) -> bool:
         """Whether it gives CSR rows."""
-        ...
+        return False
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Learn the map from warm-up rows. Raises MapError on an unknown option or an unfit sample."""
-        ...
+        raise NotImplementedError
 
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The map of `spec` and `arrays`."""
-        ...
+        """The map of `spec` and `arrays`. Raises MapError naming what does not fit."""
+        raise NotImplementedError
 
     def transform(self, block: Block) -> Block:
         """Map rows into new arrays. Malformed rows stay malformed, for the same reason."""
-        ...
+        raise NotImplementedError
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What was fitted."""
-        ...
+        """What was fitted, by name."""
+        return {name: getattr(self, name) for name in self.fitted}
 
     def spec(self) -> dict[str, Any]:
         """JSON-able: what `load` needs besides the arrays."""
-        ...
+        return {"dim_in": self.dim_in}
 
 
 def require_dense(kind: str, block: Block, dim: int | None = None) -> DenseBlock:
@@ -155,17 +157,12 @@ def fitted_array(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class IdentityMap:
+class IdentityMap(ViewMap):
     """x -> x, dense or sparse. Only dimension and kind are taken from the sample; no options."""
 
     kind: ClassVar[str] = "identity"
-    dim_in: int
-    sparse: bool
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the vectors it gives."""
-        return self.dim_in
+    dim_in: int = field()
+    sparse: bool = field()
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
@@ -184,10 +181,6 @@ class IdentityMap:
             rows = require_sparse(self.kind, block, self.dim_in)
             return SparseBlock(rows.indptr, rows.indices, rows.values.copy(), rows.dim)
         return DenseBlock(require_dense(self.kind, block, self.dim_in).values.copy())
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Nothing is fitted."""
-        return {}
 
     def spec(self) -> dict[str, Any]:
         """Dimension and kind of the rows."""
@@ -216,13 +209,12 @@ class UnitMap(IdentityMap):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CosineMap:
+class CosineMap(ViewMap):
     """x -> (x / ||x||, 1) / sqrt(2), one column more: the dot product is exactly 0.5 cos + 0.5 (Xia, Hoi,
     Jin, Zhao, TPAMI 36 (2014), section 5). Dense; a zero row stays zero: that view is missing. No options."""
 
     kind: ClassVar[str] = "cosine"
-    sparse: ClassVar[bool] = False
-    dim_in: int
+    dim_in: int = field()
 
     @property
     def dim(self) -> int:
@@ -246,11 +238,3 @@ class CosineMap:
         out = np.empty((len(rows), self.dim), np.float32)
         cosine_dense(rows, out)
         return DenseBlock(out)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Nothing is fitted."""
-        return {}
-
-    def spec(self) -> dict[str, Any]:
-        """The dimension."""
-        return {"dim_in": self.dim_in}

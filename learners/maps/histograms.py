@@ -8,7 +8,7 @@ HIKE: the histogram intersection kernel as an explicit map.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ from learners.kernels.map_rows import (
 )
 from learners.maps.base import (
     IdentityMap,
+    ViewMap,
     fitted_array,
     option_whole,
     read_options,
@@ -91,7 +92,7 @@ DEFAULTS: Mapping[str, Any] = {"levels": 8}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HikeMap:
+class HikeMap(ViewMap):
     """Unary code of each column: the first round(x_j / step_j) of its B columns are sqrt(step_j), step_j =
     range_j / B, so that the dot product approximates sum_j min(x_j, z_j) (Maji and Berg, ICCV 2009; Gong and
     Lazebnik, CVPR 2011, section 3.2.2).
@@ -102,14 +103,10 @@ class HikeMap:
     """
 
     kind: ClassVar[str] = "hike"
+    fitted: ClassVar[tuple[str, ...]] = ("step",)
     step: Float32s
     levels: int
-    sparse: bool
-
-    @property
-    def dim_in(self) -> int:
-        """Dimension of the vectors it reads."""
-        return len(self.step)
+    sparse: bool = field()
 
     @property
     def dim(self) -> int:
@@ -157,10 +154,6 @@ class HikeMap:
         indices, values = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
         unary_sparse(entries, self.step, self.levels, indptr[:-1].copy(), indices, values)
         return SparseBlock(indptr, indices, values, self.dim)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The height of a step in each column."""
-        return {"step": self.step}
 
     def spec(self) -> dict[str, Any]:
         """Dimension, levels and kind of the rows."""

@@ -18,6 +18,7 @@ from learners.block import Block, DenseBlock, Float32s, SparseBlock
 from learners.errors import BlockError, MapError
 from learners.kernels.map_rows import project_dense, scale_sparse, standardise_dense
 from learners.maps.base import (
+    ViewMap,
     fitted_array,
     read_options,
     require_dense,
@@ -28,7 +29,7 @@ from learners.maps.base import (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StandardiseMap:
+class StandardiseMap(ViewMap):
     """Columns of mean 0 and deviation 1 on the sample; a constant column is only centred.
 
     mean, scale: float32 [dim]; scale = 1 / deviation. Computed per entry in float64. A zero row stays zero:
@@ -36,19 +37,9 @@ class StandardiseMap:
     """
 
     kind: ClassVar[str] = "standardise"
-    sparse: ClassVar[bool] = False
+    fitted: ClassVar[tuple[str, ...]] = ("mean", "scale")
     mean: Float32s
     scale: Float32s
-
-    @property
-    def dim_in(self) -> int:
-        """Dimension of the vectors it reads."""
-        return len(self.mean)
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the vectors it gives."""
-        return len(self.mean)
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
@@ -74,17 +65,9 @@ class StandardiseMap:
         standardise_dense(rows, self.mean, self.scale, out)
         return DenseBlock(out)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """mean and scale."""
-        return {"mean": self.mean, "scale": self.scale}
-
-    def spec(self) -> dict[str, Any]:
-        """The dimension."""
-        return {"dim_in": self.dim_in}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TfidfMap:
+class TfidfMap(ViewMap):
     """x_j -> x_j idf_j / norm, with idf_j = ln((1 + n) / (1 + n_j)) + 1, n sample rows of which n_j hold term
     j.
 
@@ -93,17 +76,8 @@ class TfidfMap:
 
     kind: ClassVar[str] = "tfidf"
     sparse: ClassVar[bool] = True
+    fitted: ClassVar[tuple[str, ...]] = ("idf",)
     idf: Float32s
-
-    @property
-    def dim_in(self) -> int:
-        """Dimension of the vectors it reads."""
-        return len(self.idf)
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the vectors it gives."""
-        return len(self.idf)
 
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
@@ -137,14 +111,6 @@ class TfidfMap:
         to_unit(weighted)
         return weighted
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The weights."""
-        return {"idf": self.idf}
-
-    def spec(self) -> dict[str, Any]:
-        """The dimension."""
-        return {"dim_in": self.dim_in}
-
 
 DEFAULTS: Mapping[str, Any] = {"components": 100, "epsilon": 0.3}
 """More directions, the weak ones held down: against 60 with 1e-3, learning from clicks ended at .451 / .727
@@ -162,7 +128,7 @@ stake, the directions asked for are found by randomised SVD with a fixed seed.""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WhitenMap:
+class WhitenMap(ViewMap):
     """x -> (x - mean) @ components, all sums in float64.
 
     Options: components, at most so many directions, largest variance first (100); epsilon, shrinkage: a
@@ -173,15 +139,10 @@ class WhitenMap:
     """
 
     kind: ClassVar[str] = "whiten"
-    sparse: ClassVar[bool] = False
+    fitted: ClassVar[tuple[str, ...]] = ("mean", "components")
     mean: Float32s
     components: Float32s
     options: Mapping[str, Any]
-
-    @property
-    def dim_in(self) -> int:
-        """Dimension of the vectors it reads."""
-        return int(self.components.shape[0])
 
     @property
     def dim(self) -> int:
@@ -226,10 +187,6 @@ class WhitenMap:
         out = np.empty((len(rows), self.dim), np.float32)
         project_dense(rows, self.mean, self.components, out)
         return DenseBlock(out)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """mean and components."""
-        return {"mean": self.mean, "components": self.components}
 
     def spec(self) -> dict[str, Any]:
         """Dimensions and options."""

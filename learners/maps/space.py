@@ -67,7 +67,7 @@ def _sparse(parts: Sequence[tuple[Block | None, int]], rows: int) -> SparseBlock
     return SparseBlock(indptr, indices, values, total)
 
 
-class MapsMap:
+class MapsMap(ViewMap):
     """What maps made of maps share. maps: in order; their arrays are named `place.array`."""
 
     maps: Sequence[ViewMap]
