@@ -81,25 +81,21 @@ def ensure_topic(address: Address, partitions: int) -> TopicIdentity:
     """Create the log and topic unless they exist; raises LogMismatch for another partition count."""
     if partitions < 1:
         raise AddressError(f"{address}: a topic needs at least one partition, not {partitions}")
-    if address.scheme == "memory":
-        return memory.ensure_topic(address.path, address.topic, partitions)
     if address.scheme == "kafka":
         from streams.kafka import topics
 
         return topics.ensure_topic(address, partitions)[0]
-    return log_topics.ensure_topic(address.path, address.topic, partitions)
+    return log_topics.ensure_topic(_path(address), address.topic, partitions)
 
 
 def delete_topic(address: Address) -> None:
     """Remove a topic with all its records; raises TopicMissing when there is none."""
-    if address.scheme == "memory":
-        memory.delete_topic(address.path, address.topic)
-    elif address.scheme == "kafka":
+    if address.scheme == "kafka":
         from streams.kafka import topics
 
         topics.delete_topic(address)
     else:
-        log_topics.delete_topic(address.path, address.topic)
+        log_topics.delete_topic(_path(address), address.topic)
 
 
 def open_source(address: Address) -> Source:
@@ -146,21 +142,22 @@ def retain(
 
     A Kafka topic keeps records as its own settings say: nothing is removed, and nothing comes back.
     """
-    if address.scheme == "memory":
-        return memory.retain(address.path, address.topic, max_age_s, max_bytes, now_ms, before=before)
     if address.scheme == "kafka":
         return {}
-    return log_retain(address.path, address.topic, max_age_s, max_bytes, now_ms, before=before)
+    return log_retain(_path(address), address.topic, max_age_s, max_bytes, now_ms, before=before)
 
 
 def compact(address: Address) -> dict[int, int]:
     """Of the records with one key let only the last stay, where enough are new to make that worth its while.
 
     Comes back with how many records went, per partition. Readers see a gap in the offsets. A broker
-    compacts by itself where the topic's settings say so, and a log in memory ends with its process: there
-    nothing is done, and nothing comes back.
+    compacts by itself where the topic's settings say so: nothing is done then, and nothing comes back.
     """
-    return log_compact(address.path, address.topic) if address.scheme == "log" else {}
+    return {} if address.scheme == "kafka" else log_compact(_path(address), address.topic)
+
+
+def _path(address: Address) -> str:
+    return memory.path_of(address.path) if address.scheme == "memory" else address.path
 
 
 def _prepare_embedded(address: Address, partitions: int) -> Prepared:

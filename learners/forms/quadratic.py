@@ -67,31 +67,6 @@ def batches(rows: int, products: int, pieces: Pieces) -> Iterator[slice]:
             yield slice(batch * step, min((batch + 1) * step, rows))
 
 
-class Form(Protocol):
-    """What all pairs are scored by."""
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the vectors."""
-
-    @property
-    def normalised(self) -> bool:
-        """Whether a score is divided by sqrt(S(q, q) S(p, p))."""
-
-    def fold(self, queries: Any) -> Float32s:
-        """S q for each query, float32 [n, d]."""
-
-    def self_scores(self, items: Any) -> Float32s:
-        """p^T S p for each item, clipped at 0, float32 [n]."""
-
-
-class FormInPieces(Form, Protocol):
-    """A form whose long computations can be cut."""
-
-    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
-        """p^T S p for each item, clipped at 0, float32 [n]; `pieces` changes no bit."""
-
-
 class ServedForm(Protocol):
     """What versions are judged and served as. Most also fold (`folds`); where the scores of a form are no
     inner products, a few items for each query are scored by it, found by other means.
@@ -112,8 +87,11 @@ class ServedForm(Protocol):
         """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
 
 
-class FoldingForm(FormInPieces, ServedForm, Protocol):
+class FoldingForm(ServedForm, Protocol):
     """A form whose scores are inner products of items with a folded query."""
+
+    def fold(self, queries: Any) -> Float32s:
+        """S q for each query, float32 [n, d]."""
 
 
 def by_distance(form: ServedForm) -> bool:

@@ -156,7 +156,7 @@ def test_polling_before_assigning_is_an_error(backend):
 def test_one_poll_holds_a_bounded_number_of_bytes(backend, monkeypatch):
     backend.create()
     backend.sink().send([OutRecord(bytes(1000)) for _ in range(10)])
-    for module in ("streams.memory", "streams.log.source", "streams.kafka.source"):
+    for module in ("streams.log.source", "streams.kafka.source"):
         monkeypatch.setattr(f"{module}.MAX_POLL_BYTES", 2500)
     source = backend.source()
     source.assign({0: 0})
