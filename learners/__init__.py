@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from learners.averaged import average_states as average_states
     from learners.base import BaseLearner as BaseLearner
     from learners.base import KnownAnswer as KnownAnswer
+    from learners.base import Learner as Learner
     from learners.block import MAX_KEY_BYTES as MAX_KEY_BYTES
     from learners.block import Block as Block
     from learners.block import DenseBlock as DenseBlock
@@ -88,7 +89,6 @@ if TYPE_CHECKING:
     from learners.outcome import Outcome as Outcome
     from learners.outcome import Reason as Reason
     from learners.outcome import StepInfo as StepInfo
-    from learners.protocol import Learner as Learner
     from learners.psd import factor as factor
     from learners.psd import lanczos_negative_pairs as lanczos_negative_pairs
     from learners.psd import project_psd as project_psd
@@ -118,7 +118,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "averaged": "Averaged AveragedConfig average_states",
-    "base": "BaseLearner KnownAnswer",
+    "base": "BaseLearner KnownAnswer Learner",
     "block": "Block DenseBlock MAX_KEY_BYTES SparseBlock TripletBatch as_block as_triplets concatenate",
     "caps": "CappedInfo CapsConfig StepWindow learn_capped",
     "distance": "Dissim DissimConfig Lego LegoConfig",
@@ -142,7 +142,6 @@ _MODULES = {
     "oasis": "Oasis OasisConfig",
     "omks_maps": "OmksMaps OmksMapsConfig",
     "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",
-    "protocol": "Learner",
     "psd": "factor lanczos_negative_pairs project_psd psd_part symmetry_index",
     "search.index": "SearchIndex",
     "search.items": "DenseItems SparseItems as_items",

@@ -157,8 +157,8 @@ class BaseLearner(ABC, Generic[Config]):
         """What another copy must `replay` to reach the bits that `learn_many(batch, weights)`, which gave
         `info`, left: the triplets that were accepted, with their weights. Copies.
 
-        Pure: the state is neither read nor changed. Raises BlockError when `info` is of another number of
-        events.
+        Pure: the state is neither read nor changed, so it may run later, and in another thread than the
+        steps. Raises BlockError when `info` is of another number of events.
         """
         return taken_triplets(batch, info, weights)
 
@@ -179,7 +179,11 @@ class BaseLearner(ABC, Generic[Config]):
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What the next step needs, by name: read-only views, which change with the next step. Save them as
-        they are; `from_state` reads them back."""
+        they are; `from_state` reads them back.
+
+        Names, shapes and dtypes follow from the settings and the dimension alone (a budget is a capacity),
+        so that another copy can have its memory ready. No name holds a dot.
+        """
         return {name: read_only(array) for name, array in self._live().items()}
 
     @classmethod
@@ -215,6 +219,10 @@ class BaseLearner(ABC, Generic[Config]):
                 raise RuntimeError(
                     "a compiled kernel gives a wrong answer: remove numba's cache (__pycache__/*.nb?)"
                 )
+
+
+Learner: TypeAlias = BaseLearner[Any]
+"""Any learner: who keeps, moves or serves one knows no more of it than this."""
 
 
 def one_triplet(query: Any, clicked: Any, skipped: Any) -> TripletBatch:

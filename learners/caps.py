@@ -15,11 +15,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from learners.base import Learner
 from learners.block import TripletBatch
 from learners.errors import BlockError, ConfigError, StateError
 from learners.kernels.caps import KINDS, LET_IN, LIMIT, UNIT, count, plan, settle
 from learners.outcome import UPDATED, StepInfo, joined
-from learners.protocol import Learner
 
 MAX_CAP = 1e9
 """Largest cap: sums of steps are counted in whole parts of a full step, which must not overflow."""

@@ -15,13 +15,12 @@ from typing import Any, Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Doubles, Weights, checked_weights, one_triplet
+from learners.base import BaseLearner, Doubles, Learner, Weights, checked_weights, one_triplet
 from learners.block import MAX_KEY_BYTES, Float32s, Int64s, TripletBatch
 from learners.errors import BlockError, ConfigError, StateError, saved, to_write
 from learners.faults import faults_of
 from learners.forms.quadratic import ServedForm
 from learners.outcome import REJECTED, Reason, StepInfo
-from learners.protocol import Learner
 from learners.steps import Steps, TripletSteps, taken_triplets
 
 WhenFull: TypeAlias = Literal["refuse", "evict"]

@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Doubles
+from learners.base import BaseLearner, Doubles, Learner
 from learners.block import Float32s, TripletBatch
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.errors import ConfigError, saved_count
@@ -38,7 +38,6 @@ from learners.kernels.fold import squared_distance_to_identity
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.outcome import REJECTED, StepInfo, joined
-from learners.protocol import Learner
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 
 

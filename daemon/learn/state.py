@@ -46,9 +46,9 @@ from daemon.versions.contents import (
     pack,
     window_arrays,
 )
+from learners.base import Learner
 from learners.caps import CapsConfig, StepWindow
 from learners.maps import FittedSpaceMap
-from learners.protocol import Learner
 from streams.errors import StreamError
 from streams.ids import IdWindow
 

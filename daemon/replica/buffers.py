@@ -21,10 +21,10 @@ import numpy as np
 from daemon.replica.form_updates import FormUpdater
 from daemon.replica.loading import Arrays, BufferArrays, LoadedState, VersionRejected
 from daemon.replica.view import ModelId, View
+from learners.base import Learner
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.errors import LearnerError
 from learners.forms.quadratic import ServedForm
-from learners.protocol import Learner
 from learners.steps import StepBatch, Steps
 
 SCATTERED = 8

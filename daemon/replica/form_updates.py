@@ -13,10 +13,10 @@ from daemon.replica.loading import BufferArrays
 from daemon.replica.view import ModelSpace
 from daemon.versions.algorithms import algorithm_of
 from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind, power_of
+from learners.base import Learner
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm
-from learners.protocol import Learner
 
 
 class FormUpdater:

@@ -25,12 +25,12 @@ from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
 from daemon.versions.contents import records_of
 from daemon.versions.forms import CARRIED
 from daemon.versions.restore import DERIVED, settings_digest
+from learners.base import Learner
 from learners.block import Float32s
 from learners.errors import LearnerError
 from learners.forms.carried import Tangent
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm
-from learners.protocol import Learner
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 300.0
 """A file may be put back, a disk may recover: the wait doubles from the one to the other."""

@@ -16,10 +16,10 @@ from daemon.replica.loading import Arrays
 from daemon.replica.settings import FollowSettings, Hooks
 from daemon.replica.view import CarryError, View
 from daemon.runtime.watchdog import give_way
+from learners.base import Learner
 from learners.block import Block, Float32s
 from learners.forms.carried import CarriedError, carried_error
 from learners.forms.quadratic import ServedForm
-from learners.protocol import Learner
 
 SAMPLE_QUERIES = 32
 SAMPLE_ITEMS = 500

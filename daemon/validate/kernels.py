@@ -24,10 +24,10 @@ from daemon.validate.judge import JudgedQueries
 from daemon.validate.scorer import MappedObjects, Scorer
 from daemon.versions.algorithms import algorithm_of, columns_of, kernel_names, learner_config_of, map_of
 from daemon.versions.restore import learner_of
+from learners.base import Learner
 from learners.forms.quadratic import ServedForm
 from learners.hedge import HedgeConfig, first_standing
 from learners.maps import FittedSpaceMap
-from learners.protocol import Learner
 from learners.tether import untethered
 from streams.catalog import load_catalog
 

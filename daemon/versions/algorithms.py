@@ -27,6 +27,7 @@ from daemon.versions.forms import (
     UnstoredForms,
 )
 from learners.averaged import Averaged
+from learners.base import Learner
 from learners.block import Block
 from learners.caps import CapsConfig
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
@@ -38,7 +39,6 @@ from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
-from learners.protocol import Learner
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
+from learners.base import Learner
 from learners.block import Float32s
 from learners.forms.blocks import BlocksForm
 from learners.forms.quadratic import FoldingForm, Pieces, ServedForm, by_distance, whole
@@ -25,7 +26,6 @@ from learners.keyed import Keyed
 from learners.multikernel import Omks
 from learners.multikernel.form import MOST_OBJECTS, AsLearned, SupportsForm
 from learners.omks_maps import OmksMaps
-from learners.protocol import Learner
 from learners.psd import MAX_FULL_DIM
 from learners.tether import untethered
 

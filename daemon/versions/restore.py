@@ -21,10 +21,10 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, map_of, restored
 from daemon.versions.contents import MAP_PREFIX, learner_arrays
+from learners.base import Learner
 from learners.errors import StateError
 from learners.forms.quadratic import ServedForm
 from learners.maps import FittedSpaceMap
-from learners.protocol import Learner
 
 
 def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpaceMap]:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from learners.base import Learner
 from learners.caps import CappedInfo, CapsConfig, StepWindow, learn_capped
-from learners.protocol import Learner
 
 from .examples import spoiled, triplets
 from .learners_under_test import EACH_IMPLEMENTATION, EACH_IMPLEMENTATION_INPUT, WITH_FULL_STEP
