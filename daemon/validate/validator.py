@@ -9,9 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import structlog
+from river.base import DriftDetector
 from river.drift import ADWIN, PageHinkley
 
 from checkpoints.store import CheckpointError
@@ -55,15 +56,6 @@ RECENT = 0.02
 """Step of the exponential mean that tells a rise from a fall: about the last 50 impressions."""
 
 
-class Detector(Protocol):
-    """What is used of a river drift detector."""
-
-    drift_detected: bool
-
-    def update(self, x: float) -> object:
-        """Take one value."""
-
-
 class LossDrift:
     """Drift of one version's holdout loss, impression by impression: have the users changed?
 
@@ -103,11 +95,11 @@ class LossDrift:
         return LossRise(before, self._recent) if self._recent > before else None
 
 
-def _detector(kind: DriftKind) -> Detector | None:
+def _detector(kind: DriftKind) -> DriftDetector | None:
     if kind == "adwin":
-        return ADWIN(delta=0.002)  # type: ignore[no-any-return]
+        return ADWIN(delta=0.002)
     if kind == "page_hinkley":
-        return PageHinkley(min_instances=30, delta=0.005, threshold=10.0, mode="up")  # type: ignore[no-any-return]
+        return PageHinkley(min_instances=30, delta=0.005, threshold=10.0, mode="up")
     return None
 
 

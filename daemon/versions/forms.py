@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,72 +32,54 @@ from learners.tether import untethered
 CARRIED, ANEW, HELD, VERSIONS = "carried", "anew", "held", "versions"
 
 
-class FormKind(Protocol):
-    """Makes forms of learners."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormKind:
+    """Makes forms of learners.
 
-    @property
-    def kept(self) -> bool:
-        """Whether forms are stored beside their versions."""
+    kept: whether they are stored beside their versions. follows: how one keeps up with steps: `CARRIED` on to
+    first order, made `ANEW` with each, `HELD` as it is until another one is made, or only by `VERSIONS`. A
+    form that is held refers to none of the learner's arrays.
+    """
 
-    @property
-    def follows(self) -> str:
-        """How a form keeps up with steps: `CARRIED` on to first order, made `ANEW` with each, `HELD` as it is
-        until another one is made, or only by `VERSIONS`. A form that is held refers to none of the learner's
-        arrays."""
+    kept: bool = False
+    follows: str = ANEW
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """Whether a form of this dimension is a matrix [dim, dim] of its own."""
+        return False
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
         """The form of a learner at version `number`, 0 untrained; it may read the learner's arrays in place.
         Raises UserError for settings that do not suit it.
         """
+        raise NotImplementedError
 
     def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
         """The form of a learner from what `arrays` gave of it. Raises StateError."""
+        raise LookupError("no form of this kind is stored")
 
     def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
         """What is stored of a form."""
+        return cast(Any, form).arrays() if self.kept else {}
 
     def account(self, form: ServedForm) -> dict[str, Any]:
         """How a form was made, for people."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
-class UnstoredForms:
+class UnstoredForms(FormKind):
     """Forms that are made from the state in no time, and stored nowhere; `form_of` makes one."""
 
     form_of: Callable[[Any, ServingConfig], ServedForm]
-    follows: str = ANEW
-    kept: bool = False
-
-    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
-        """Never."""
-        return False
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
         """As `form_of`."""
         return self.form_of(learner, config)
 
-    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
-        """Never asked for: nothing is stored."""
-        raise LookupError("no form of this kind is stored")
-
-    def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
-        """Nothing."""
-        return {}
-
-    def account(self, form: ServedForm) -> dict[str, Any]:
-        """Nothing."""
-        return {}
-
-
-class _HasMatrix(Protocol):
-    W: Float32s
-
 
 @dataclass(frozen=True, slots=True)
-class MatrixForms:
+class MatrixForms(FormKind):
     """Forms of learners with a matrix `W`; kept beside their version, since each takes an
     eigendecomposition.
 
@@ -106,9 +88,9 @@ class MatrixForms:
     the same S.
     """
 
+    kept: bool = True
     follows: str = CARRIED
     distance: bool = False
-    kept: bool = True
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
         """As `has_matrix`."""
@@ -116,16 +98,11 @@ class MatrixForms:
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
         """As `make_form` of the learner's W."""
-        return self._as_scored(make_form(cast(_HasMatrix, learner).W, number, config))
+        return self._as_scored(make_form(cast(Any, learner).W, number, config))
 
     def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
-        return self._as_scored(ServingForm.from_arrays(arrays, cast(_HasMatrix, learner).W))
-
-    def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
-        """What is kept of it."""
-        assert isinstance(form, ServingForm)
-        return form.arrays()
+        return self._as_scored(ServingForm.from_arrays(arrays, cast(Any, learner).W))
 
     def account(self, form: ServedForm) -> dict[str, Any]:
         """As `account`."""
@@ -180,17 +157,13 @@ def account(form: ServingForm) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class BlocksForms:
+class BlocksForms(FormKind):
     """Forms of learners with a matrix for each block; kept beside their version, since each takes an
     eigendecomposition of every block.
     """
 
-    follows: str = HELD
     kept: bool = True
-
-    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
-        """Never: its matrices are those of the blocks."""
-        return False
+    follows: str = HELD
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
         """The form by `score`, `psd` and `power`; blocks are decomposed whole. Raises UserError where they
@@ -215,26 +188,18 @@ class BlocksForms:
         """From the arrays kept beside the version. Raises StateError."""
         return BlocksForm.from_arrays(arrays)
 
-    def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
-        """What is kept of it."""
-        return cast(BlocksForm, form).arrays()
-
     def account(self, form: ServedForm) -> dict[str, Any]:
         """How many blocks there are."""
         return {"psd": "full", "blocks": len(cast(BlocksForm, form).widths)}
 
 
 @dataclass(frozen=True, slots=True)
-class SupportsForms:
+class SupportsForms(FormKind):
     """Forms of learners over a support set; kept beside their version, since making one takes a
     decomposition. None of them folds."""
 
-    follows: str = HELD
     kept: bool = True
-
-    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
-        """Never."""
-        return False
+    follows: str = HELD
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
         """The form by `score`, `psd` and `power`; "off" serves the similarity as it was learned.
@@ -256,10 +221,6 @@ class SupportsForms:
         """From the arrays kept beside the version. Raises StateError."""
         kind = AsLearned if "triplets" in arrays else SupportsForm
         return kind.from_arrays(arrays, cast(Omks, learner).config)
-
-    def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
-        """What is kept of it."""
-        return cast(SupportsForm | AsLearned, form).arrays()
 
     def account(self, form: ServedForm) -> dict[str, Any]:
         """Of how many objects, and how many eigenvectors each kernel has."""
@@ -342,16 +303,10 @@ class KeyModel:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedForms:
+class KeyedForms(FormKind):
     """Forms of learners with one model per key: `inner` makes them for one model, when it is asked for."""
 
     inner: FormKind
-    follows: str = ANEW
-    kept: bool = False
-
-    def has_matrix(self, config: ServingConfig, dim: int) -> bool:
-        """Never: a key's matrix is made when it is asked for."""
-        return False
 
     def make(self, learner: Learner, number: int, config: ServingConfig) -> KeyedForm:
         """Version 0's form, and the means to make each key's."""
@@ -362,15 +317,3 @@ class KeyedForms:
             return cast(FoldingForm, self.inner.make(model, max(1, number), config))
 
         return KeyedForm(base, keyed, form_of)
-
-    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> KeyedForm:
-        """Never asked for: nothing is stored."""
-        raise LookupError("no form of this kind is stored")
-
-    def arrays(self, form: object) -> dict[str, NDArray[Any]]:
-        """Nothing."""
-        return {}
-
-    def account(self, form: object) -> dict[str, Any]:
-        """Nothing."""
-        return {}

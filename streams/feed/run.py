@@ -60,13 +60,6 @@ class Account:
             self.unknown_pairs += made.lost_pairs
             self.capped_pairs += made.capped_pairs
 
-    def balances(self) -> bool:
-        """Whether nothing was read without a fate, nor written without a ground."""
-        fates = self.training + self.holdout + sum(self.dropped.values())
-        pairs = self.from_pairs + self.unknown_pairs + self.capped_pairs
-        written = self.from_pairs + self.random_negatives
-        return (self.read, self.triplets, self.pairs) == (fates, written, pairs)
-
     def copy(self) -> Account:
         """An account that later entries do not change."""
         counts = {name: getattr(self, name) for name in self.__slots__}
