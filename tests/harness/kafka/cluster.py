@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from kafka import KafkaAdminClient
@@ -42,8 +43,9 @@ class Cluster:
         listeners: Sequence[Listener] = (),
         extra: Mapping[str, str] | None = None,
         scram: Sequence[str] = (),
+        java: Sequence[str] = (),
     ) -> None:
-        self._count, self._extra, self._scram = nodes, dict(extra or {}), tuple(scram)
+        self._count, self._extra, self._scram, self._java = nodes, dict(extra or {}), tuple(scram), java
         self._listeners = (PLAIN, *listeners)
         self._ports: dict[int, Ports] = {}
         self._folder: Path | None = None
@@ -135,9 +137,9 @@ class Cluster:
         return {broker.node_id for broker in brokers}
 
     def _prepare(self) -> None:
-        """A data folder per node: the first is formatted, the others are copies under their own number."""
-        self._folder = Path(tempfile.mkdtemp(prefix="tripletd-kafka-"))
-        guard_folder(self.folder)
+        """A data folder per node: copies of one that was formatted, under an id and a number of their own."""
+        self._folder = _guarded_folder()
+        cluster_id = _identifier()
         names = [listener.name for listener in self._listeners]
         self._ports = {
             number: Ports(own[0], dict(zip(names, own[1:], strict=True)))
@@ -147,12 +149,9 @@ class Cluster:
         for number in self._ports:
             data, file = self.folder / f"data{number}", self._configuration(number)
             file.write_text(properties(number, self._ports, self._listeners, data, self._extra))
-            if number == 1:
-                format_storage(file, _identifier(), self._scram)
-            else:
-                shutil.copytree(self.folder / "data1", data)
-                _renumber(data / "meta.properties", number)
-        self.nodes = {number: Node(number, self._configuration(number)) for number in self._ports}
+            shutil.copytree(_formatted(self._scram), data)
+            _rename(data / "meta.properties", cluster_id, number)
+        self.nodes = {number: Node(number, self._configuration(number), self._java) for number in self._ports}
 
     def _configuration(self, number: int) -> Path:
         return self.folder / f"node{number}.properties"
@@ -169,6 +168,26 @@ def _identifier() -> str:
     return made
 
 
-def _renumber(meta: Path, number: int) -> None:
-    text = re.sub(r"(?m)^node\.id=.*$", f"node.id={number}", meta.read_text())
-    meta.write_text(re.sub(r"(?m)^directory\.id=.*$", f"directory.id={_identifier()}", text))
+def _guarded_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tripletd-kafka-"))
+    guard_folder(folder)
+    return folder
+
+
+@cache
+def _formatted(scram: tuple[str, ...]) -> Path:
+    """A data folder with these users, formatted once for all clusters of this process."""
+    folder = _guarded_folder()
+    file, ports = folder / "node.properties", Ports(*free_ports(1), {PLAIN.name: free_ports(1)[0]})
+    file.write_text(properties(1, {1: ports}, (PLAIN,), folder / "data", {}))
+    format_storage(file, _identifier(), scram)
+    return folder / "data"
+
+
+def _rename(meta: Path, cluster_id: str, number: int) -> None:
+    own = {"cluster.id": cluster_id, "node.id": str(number), "directory.id": _identifier()}
+    text = meta.read_text()
+    for name, value in own.items():
+        text, found = re.subn(rf"(?m)^{re.escape(name)}=.*$", f"{name}={value}", text)
+        assert found == 1, f"{meta} has no {name}"
+    meta.write_text(text)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.harness.kafka.classes import archive
 from tests.harness.kafka.jars import jars
 from tests.harness.kafka.java import java
 from tests.harness.kafka.lifeline import guard_process, release_process
@@ -16,10 +17,13 @@ HEAP = "384m"
 STOP_SECONDS = 30.0
 
 
-def command(main: str, *arguments: str) -> list[str]:
-    """How one of Kafka's classes is run: a small heap and quick compilation, for two cores."""
+def command(main: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """How one of Kafka's classes is run: a small heap and quick compilation, for two cores. options: of
+    Java's, instead of the archive of classes."""
+    known = [f"-XX:SharedArchiveFile={archive()}"] if archive().exists() else []
     return [
         str(java()),
+        *(options or known),
         "-Xms64m",
         f"-Xmx{HEAP}",
         "-XX:+UseSerialGC",
@@ -48,8 +52,8 @@ def format_storage(configuration: Path, cluster_id: str, scram: Sequence[str]) -
 class Node:
     """A broker that can be stopped, killed, frozen, thawed and started again, on its data and ports."""
 
-    def __init__(self, number: int, configuration: Path) -> None:
-        self.number = number
+    def __init__(self, number: int, configuration: Path, options: Sequence[str] = ()) -> None:
+        self.number, self._options = number, options
         self._configuration = configuration
         self._log = configuration.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,7 +73,7 @@ class Node:
         assert not self.running
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command("kafka.Kafka", str(self._configuration)),
+                command("kafka.Kafka", str(self._configuration), options=self._options),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
