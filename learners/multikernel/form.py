@@ -350,7 +350,7 @@ class SupportsForm:
 def form_bytes(dim: int, config: OmksConfig, items: int, rank: int = RANK) -> int:
     """Memory of a form of as many objects as may be kept, and of the `features` of so many items."""
     kept, features = -(-config.objects // LANES) * LANES, config.kernels * (rank + 1)
-    return 4 * (kept * (2 * dim + features) + items * features)
+    return 4 * (kept * (2 * dim + features) + items * (features + 1))
 
 
 def _floats(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> Float32s:

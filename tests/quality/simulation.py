@@ -117,7 +117,9 @@ class Simulation:
         self._judge = Judge(data.objects, None, 1_000)
         self._window: list[Impression] = []
         self._judged: list[Judged] = []
-        self._forms: dict[int, ServedForm] = {0: self._form(0)}
+        self._forms: dict[int, ServedForm] = {}
+        self._scorers: dict[int, Scorer] = {}
+        self._make(0)
         self._lists = self._nearest(0)
         self._steps = self._replayed() if not setting.closed_loop else _steps(data, setting, self._shown_now)
 
@@ -162,13 +164,12 @@ class Simulation:
             yield done[number]
 
     def _publish(self, version: int) -> None:
-        self._forms[version] = self._form(version)
+        self._make(version)
         usable = [one for one in self._window if 0 < len(one.clicked) < len(one.shown)]
         panel = self._judge.panel(usable)
         before = best_version(self._judged)
         measured = {
-            number: self._judge.judge(Scorer(self._forms[number], self._data.objects), panel)
-            for number in {0, before, version}
+            number: self._judge.judge(self._scorers[number], panel) for number in {0, before, version}
         }
         value = measured[before][CLICKS.measure]
         standing = Incumbent(before, value, ValidateConfig().min_delta) if before else None
@@ -178,9 +179,11 @@ class Simulation:
         if self._setting.closed_loop:
             self._lists = self._nearest(best)
 
-    def _form(self, version: int) -> ServedForm:
+    def _make(self, version: int) -> None:
+        """The serving form of what is learned now, ready to be judged on any window."""
         forms = ALGORITHMS[self._setting.learner.algorithm].forms
-        return forms.make(self._learner.clone(), version, self._setting.serving)
+        self._forms[version] = forms.make(self._learner.clone(), version, self._setting.serving)
+        self._scorers[version] = Scorer(self._forms[version], self._data.objects)
 
     def _nearest(self, version: int) -> npt.NDArray[np.int64]:
         mapped, form = self._data.mapped, self._forms[version]
