@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from learners.block import Block, DenseBlock, as_block
 from learners.forms.carried import CarriedForm
-from learners.forms.quadratic import FormInPieces, Pieces, batches, whole
+from learners.forms.quadratic import Pieces, ServedForm, batches, whole
 from learners.forms.serving import ServingForm
 
 DIM, ROWS = 300, 1_500
@@ -44,7 +44,7 @@ def learned() -> np.ndarray:
     return (np.eye(DIM) + rng.normal(0, 0.1, (DIM, DIM))).astype(np.float32)
 
 
-FORMS: dict[str, Callable[[], FormInPieces]] = {
+FORMS: dict[str, Callable[[], ServedForm]] = {
     "matrix": lambda: ServingForm.from_matrix(learned()),
     "low rank": lambda: ServingForm.from_matrix(learned(), full_up_to=0, pairs=5),
     "carried matrix": lambda: CarriedForm.of(ServingForm.from_matrix(learned()), learned()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from daemon.replica import replica as follower
 from daemon.replica import steplog_reader as listener
 from streams import memory
+from streams.log import database
 from tests.harness.waiting import until
 
 from .watching import W_of, goes_on, lost
@@ -55,8 +56,8 @@ def test_a_topic_that_was_made_anew_is_left_and_the_next_version_is_loaded_at_on
     replica = started()
     world.learn(20)
     serves(replica, "0+20")
-    memory.delete_topic(world.topic, "steps")
-    memory.ensure_topic(world.topic, "steps", 1)
+    database.delete_topic(memory.path_of(world.topic), "steps")
+    database.ensure_topic(memory.path_of(world.topic), "steps", 1)
     world.sink = memory.MemorySink(world.topic, "steps")
     lost(replica, "log")
     world.learn(10)

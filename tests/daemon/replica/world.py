@@ -24,6 +24,7 @@ from learners.psd import psd_tangent
 from learners.steps import StepBatch, taken_steps
 from streams import memory
 from streams.event import Column, DenseColumn, SparseColumn
+from streams.log import database
 from streams.source import OutRecord
 from streams.steps.codec import encode_segment
 from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, Steps
@@ -46,7 +47,7 @@ class World:
         self.config = OasisKeys(**learner)
         self.serving = ServingConfig()
         self.topic = f"replica-{next(_names)}"
-        memory.ensure_topic(self.topic, "steps", 1)
+        database.ensure_topic(memory.path_of(self.topic), "steps", 1)
         self.sink = memory.MemorySink(self.topic, "steps")
         self.learner = Oasis(dim, self._oasis())
         self.W_at = {0: self.learner.W.copy()}
