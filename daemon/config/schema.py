@@ -153,6 +153,20 @@ class SpaceConfig(Section):
     id: str = Field("default", min_length=1, max_length=200, description="name of the feature space")
     warmup_objects: int = Field(5000, ge=1, description="distinct objects used to fit the maps")
     views: dict[str, ViewKeys] = Field(default_factory=dict, description="the object's feature vectors")
+    view_weights: Literal["auto", "equal", "effective"] = Field(
+        "auto",
+        description="several views weigh alike (equal) or, whitened, by their effective dimension; auto:"
+        " effective where every view is whitened and has no kernels. Models of one matrix per view learn"
+        " the weights and start from equal ones",
+    )
+
+    @property
+    def weighs_views_by_dimension(self) -> bool:
+        """Whether a view keeps the length that its map gives it; one view alone has nothing to be weighed
+        against."""
+        whitened = all(view.scalings[-1] == "whiten" and not view.kernels for view in self.views.values())
+        wanted = self.view_weights == "effective" or (self.view_weights == "auto" and whitened)
+        return wanted and len(self.views) > 1
 
     @model_validator(mode="after")
     def _views_fit_the_format(self) -> SpaceConfig:

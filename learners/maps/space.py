@@ -223,6 +223,8 @@ def _configs(kind: str, options: Mapping[str, Any]) -> Sequence[ViewConfig]:
 
 
 FORMAT = 1
+PLANS = ("by_block", "effective")
+"""What a description names only where it is so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +235,15 @@ class SpaceMap:
     missing one costs nothing but itself; False joins the mapped views as they are.
     by_block: unit length is that of each block of columns (a view, or each kernel of one) and not of the
     whole: so a learner of one similarity per block wants it.
+    effective: bring only the whole vector to unit length. A whitened view then weighs by its effective
+    dimension, the sum of v / (v + epsilon * mean v) over its variances v, and one that holds next to nothing
+    weighs next to nothing; brought to unit length by itself it would weigh as much as the best one.
     """
 
     views: Mapping[str, ViewConfig]
     unit: bool = True
     by_block: bool = False
+    effective: bool = False
 
     def fit(self, sample: Mapping[str, Any]) -> FittedSpaceMap:
         """Fit every view on its warm-up rows: numpy arrays, scipy CSR or blocks, which may differ in length.
@@ -256,7 +262,7 @@ class SpaceMap:
                 fitted[name] = fit_map(config, as_block(sample[name]))
             except MapError as error:
                 raise MapError(f"view {name}: {error}") from error
-        return FittedSpaceMap(fitted, self.unit, self.by_block)
+        return FittedSpaceMap(fitted, self.unit, self.by_block, self.effective)
 
 
 @dataclass(frozen=True)
@@ -267,6 +273,7 @@ class FittedSpaceMap:
     views: Mapping[str, ViewMap]
     unit: bool = True
     by_block: bool = False
+    effective: bool = False
 
     @property
     def blocks(self) -> dict[str, range]:
@@ -328,7 +335,7 @@ class FittedSpaceMap:
         except MapError as error:
             raise MapError(f"view {name}: {error}") from error
         several = len(block_widths(self.views[name])) > 1  # brought to unit length one by one already
-        if self.unit and not (self.by_block and several):
+        if self.unit and not self.effective and not (self.by_block and several):
             to_unit(mapped)
         return mapped
 
@@ -342,7 +349,7 @@ class FittedSpaceMap:
         """JSON-able description; with the arrays it is the whole map."""
         views = [{"name": name, "kind": view.kind, **view.spec()} for name, view in self.views.items()]
         plan = {"format": FORMAT, "unit": self.unit, "views": views}
-        return {**plan, "by_block": True} if self.by_block else plan
+        return plan | {name: True for name in PLANS if getattr(self, name)}
 
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -351,7 +358,7 @@ class FittedSpaceMap:
             if spec["format"] != FORMAT:
                 raise MapError(f"the map has format {spec['format']}, this program reads {FORMAT}")
             views = {str(view["name"]): _load_view(view, arrays) for view in spec["views"]}
-            return cls(views, bool(spec["unit"]), bool(spec.get("by_block", False)))
+            return cls(views, bool(spec["unit"]), **{name: bool(spec.get(name, False)) for name in PLANS})
         except (KeyError, TypeError) as error:
             raise MapError(f"the description of the map is incomplete: {error}") from error
 

@@ -56,6 +56,7 @@ PLANS = {
     "unit": SpaceMap({"colour": ViewConfig("unit"), "words": ViewConfig("unit")}),
     "standardise": SpaceMap({"colour": ViewConfig("standardise"), "shape": ViewConfig("identity")}),
     "whiten": SpaceMap({"colour": ViewConfig("whiten"), "shape": ViewConfig("whiten", {"components": 2})}),
+    "weighed": SpaceMap({"colour": ViewConfig("whiten"), "shape": ViewConfig("whiten")}, effective=True),
     "tfidf": SpaceMap({"words": ViewConfig("tfidf")}),
     "histograms": SpaceMap(
         {"bars": ViewConfig("hike", {"levels": 3}), "words": ViewConfig("sqrt"), "shape": ViewConfig("unit")}
@@ -142,8 +143,9 @@ def test_the_id_tells_every_array_and_parameter_apart(plan: SpaceMap) -> None:
         ids.add(FittedSpaceMap.load(fitted.spec(), {**fitted.arrays(), name: changed}).id)
     ids.add(FittedSpaceMap(fitted.views, not fitted.unit).id)
     ids.add(FittedSpaceMap(fitted.views, fitted.unit, not fitted.by_block).id)
+    ids.add(FittedSpaceMap(fitted.views, fitted.unit, effective=not fitted.effective).id)
     ids.add(FittedSpaceMap({f"other-{name}": view for name, view in fitted.views.items()}, fitted.unit).id)
-    assert len(ids) == len(fitted.arrays()) + 4
+    assert len(ids) == len(fitted.arrays()) + 5
 
 
 @EVERY
@@ -155,7 +157,7 @@ def test_input_is_not_changed(plan: SpaceMap) -> None:
         np.testing.assert_array_equal(dense(view), dense(views[name]))
 
 
-@pytest.mark.parametrize("name", [name for name in PLANS if name != "identity"])
+@pytest.mark.parametrize("name", [name for name in PLANS if name not in {"identity", "weighed"}])
 def test_rows_and_views_have_unit_length(name: str) -> None:
     fitted = PLANS[name].fit(sample())
     joined = dense(fitted.transform(sample()))
@@ -165,6 +167,33 @@ def test_rows_and_views_have_unit_length(name: str) -> None:
         lengths = np.linalg.norm(joined[:, offset : offset + view.dim], axis=1)
         np.testing.assert_allclose(lengths[lengths > 0], 1 / np.sqrt(len(fitted.views)), atol=0.3)
         offset += view.dim
+
+
+def test_a_view_weighs_by_its_effective_dimension() -> None:
+    """20 directions of one size beside 20 of which one is large: brought to unit length each, the second
+    weighs as much as the first; by its effective dimension it weighs what one direction does."""
+    rng = np.random.default_rng(1)
+    rich, poor = rng.standard_normal((2, 500, 20))
+    poor[:, 1:] *= 1e-3
+    mixed = poor @ np.linalg.qr(rng.standard_normal((20, 20)))[0]  # else each column is brought to size 1
+    views = {name: DenseBlock(rows.astype(np.float32)) for name, rows in (("rich", rich), ("poor", mixed))}
+    plan = {name: ViewConfig("whiten") for name in views}
+    shares = {}
+    for effective in (False, True):
+        fitted = SpaceMap(plan, effective=effective).fit(views)
+        joined = dense(fitted.transform(views))
+        np.testing.assert_allclose(np.linalg.norm(joined, axis=1), 1, atol=1e-6)
+        shares[effective] = np.square(joined[:, fitted.blocks["poor"]]).sum(axis=1).mean()
+    assert shares[False] == pytest.approx(0.5, abs=1e-6)
+    held = {name: np.linalg.eigvalsh(np.cov(standard(block.values).T)) for name, block in views.items()}
+    size = {name: (v / (v + 0.3 * v.mean())).sum() for name, v in held.items()}
+    assert shares[True] == pytest.approx(size["poor"] / (size["poor"] + size["rich"]), rel=0.2)
+    assert shares[True] < 0.15
+
+
+def standard(rows: np.ndarray) -> np.ndarray:
+    """Columns of mean 0 and deviation 1."""
+    return np.asarray((rows - rows.mean(axis=0)) / rows.std(axis=0))
 
 
 def test_identity_joins_what_it_gets() -> None:

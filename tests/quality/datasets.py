@@ -89,5 +89,6 @@ def _dataset(
     name: str, catalog: Catalog, labels: npt.NDArray[np.str_], view: ViewConfig, by_block: bool = False
 ) -> Dataset:
     blocks = as_blocks(catalog.views)
-    fitted = SpaceMap(dict.fromkeys(blocks, view), by_block=by_block).fit(blocks)
+    effective = view.kind == "whiten"  # as by default, where every view is whitened
+    fitted = SpaceMap(dict.fromkeys(blocks, view), by_block=by_block, effective=effective).fit(blocks)
     return Dataset(name, catalog, labels, MappedObjects(catalog.space, catalog, fitted), fitted.blocks)

@@ -178,7 +178,8 @@ def space_map(config: Config) -> SpaceMap:
     views = config.space.views
     unit = any(view.scalings != ["identity"] or view.kernels for view in views.values())
     by_block = unit and ALGORITHMS[config.learner.algorithm].by_block
-    return SpaceMap({name: _map_config(view) for name, view in views.items()}, unit, by_block)
+    effective = unit and not by_block and config.space.weighs_views_by_dimension
+    return SpaceMap({name: _map_config(view) for name, view in views.items()}, unit, by_block, effective)
 
 
 def fit_map(

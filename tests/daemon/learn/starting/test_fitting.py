@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from daemon.config import load_config
 from daemon.exits import EX_OK, UserError
+from daemon.learn.resume.fitting import space_map
 from daemon.versions.algorithms import ALGORITHMS
 from learners import DenseBlock, Oasis
 from learners.block import Block
@@ -89,3 +91,25 @@ def test_a_learner_that_wants_them_sees_the_mapped_objects(
     assert isinstance(sample, DenseBlock)
     assert sample.values.shape == (30, dim)
     assert np.allclose(np.linalg.norm(sample.values, axis=1), 1), "after the maps"
+
+
+@pytest.mark.parametrize(
+    ("changes", "effective"),
+    [
+        ({}, True),
+        ({"space.view_weights": "equal"}, False),
+        ({"learner.algorithm": "omks-maps"}, False),  # it learns the weights itself
+        ({"space.views.b.map": "unit"}, False),
+        ({"space.views.b.map": "unit", "space.view_weights": "effective"}, True),
+        ({"space.views.b.kernels": [{"map": "rff"}]}, False),
+    ],
+)
+def test_whitened_views_weigh_by_what_they_hold(changes: dict[str, object], effective: bool) -> None:
+    views = {f"space.views.{name}.dim": 4 for name in "ab"}
+    assert space_map(load_config(None, {**views, **changes}, {})).effective is effective
+
+
+def test_one_view_alone_has_nothing_to_be_weighed_against() -> None:
+    plan = space_map(load_config(None, {"space.views.a.dim": 4}, {}))
+    assert plan.unit
+    assert not plan.effective
