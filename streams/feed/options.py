@@ -122,8 +122,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 class FeedSettings:
     """How impressions become triplets and where they go.
 
-    `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), on top of
-    at most `triplets_per_impression` pairs of its shown list (0: all of them);
+    `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), each of
+    `negative_weight`, on top of at most `triplets_per_impression` pairs of its shown list (0: all of them);
     `holdout_share` of the queries, in [0, 1); `query_cap`
     impressions (or plain triplets) kept per query and `dedupe_window` ids remembered, 0 for no cap and
     no memory; `space` is written into items with inline features that name none.  Changing `seed`
@@ -133,6 +133,7 @@ class FeedSettings:
     rule: str = "skip_above"
     triplets_per_impression: int = 5
     random_negatives: int = 1
+    negative_weight: float = 0.3
     holdout_share: float = 0.1
     query_cap: int = 1000
     dedupe_window: int = 100_000
@@ -148,5 +149,7 @@ class FeedSettings:
         for name in ("triplets_per_impression", "random_negatives", "query_cap", "dedupe_window"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
+        if not 0.0 < self.negative_weight <= 1.0:
+            raise ValueError(f"negative_weight is {self.negative_weight}; use a number above 0, at most 1")
         if self.partitions < 1:
             raise ValueError(f"partitions is {self.partitions}; use 1 or more")

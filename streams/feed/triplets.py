@@ -164,7 +164,7 @@ def make_events(
     ]
     drawn = list(_negatives(impression, unknown, candidates, settings))
     events += [
-        _event(impression, clicked, skipped, f"{impression.id}/{clicked}/r{number}")
+        _event(impression, clicked, skipped, f"{impression.id}/{clicked}/r{number}", settings.negative_weight)
         for clicked, number, skipped in drawn
         if skipped is not None
     ]
@@ -207,8 +207,9 @@ def _negatives(
             yield clicked, number, draw(candidates, excluded, purpose, settings.seed)
 
 
-def _event(impression: Impression, clicked: int, skipped: ObjectRef, name: str) -> Event:
+def _event(impression: Impression, clicked: int, skipped: ObjectRef, name: str, weight: float = 1.0) -> Event:
     return Event(
+        weight=weight,
         id=name,
         ts=impression.ts,
         query=impression.query,

@@ -51,7 +51,7 @@ def _figure(name: str, data: Dataset) -> Figure:
     learned, value = 0, 0.0
     for base in BASES:
         while learned < base:
-            learner.learn_many(next(batches))
+            learner.learn_many(*next(batches))
             learned += BATCH
         form = make_form(W, 1, ServingConfig())
         norms = form.self_scores(data.mapped)
@@ -60,7 +60,7 @@ def _figure(name: str, data: Dataset) -> Figure:
         carried = CarriedForm.of(form, W, power_of(ServingConfig()))  # it reads W as it changes
         for seconds in SECONDS:
             while learned < base + seconds * RATE:
-                learner.learn_many(next(batches))
+                learner.learn_many(*next(batches))
                 learned += BATCH
             at = f"{base // 1000}k+{seconds}s"
             exact = make_form(W, 1, ServingConfig())

@@ -64,8 +64,9 @@ class Run:
     judged: list[Judged] = field(default_factory=list)
 
 
-Step = tuple[npt.NDArray[np.int64], list[Impression]]
-"""Catalog rows of the next BATCH events, a row of the array per role, and the impressions held out."""
+Step = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], list[Impression]]
+"""Catalog rows of the next BATCH events, a row of the array per role; their weights; and the impressions held
+out."""
 
 _DONE: dict[Hashable, tuple[list[Step], Iterator[Step]]] = {}
 
@@ -81,7 +82,8 @@ def _steps(data: Dataset, setting: Setting, lists: Callable[[], npt.NDArray[np.i
             held.append(impression)
         pending.extend(decision.made.events)
         while len(pending) >= BATCH:
-            yield _rows(data, pending[:BATCH]), held
+            weights = np.array([event.weight for event in pending[:BATCH]])
+            yield _rows(data, pending[:BATCH]), weights, held
             del pending[:BATCH]
             held = []
 
@@ -126,8 +128,8 @@ class Simulation:
     def run(self) -> Run:
         """Simulate until `events` triplets are learned."""
         learned = version = 0
-        for batch in self.batches():
-            self._learner.learn_many(batch)
+        for batch, weights in self.batches():
+            self._learner.learn_many(batch, weights)
             learned += BATCH
             if learned % VERSION_EVERY == 0:
                 version += 1
@@ -139,13 +141,13 @@ class Simulation:
         before, after, newest = (self._by_labels(number, rows) for number in (0, best, version))
         return Run(before, after, newest, best, self._judged)
 
-    def batches(self) -> Iterator[TripletBatch]:
-        """Triplets of the simulated clicks, BATCH at a time, without end; holdout impressions go to the
-        window.
+    def batches(self) -> Iterator[tuple[TripletBatch, npt.NDArray[np.float64]]]:
+        """Triplets of the simulated clicks with their weights, BATCH at a time, without end; holdout
+        impressions go to the window.
         """
-        for rows, held in self._steps:
+        for rows, weights, held in self._steps:
             self._window = [*self._window, *held][-WINDOW:]
-            yield TripletBatch(*(self._data.mapped.take(column) for column in rows))
+            yield TripletBatch(*(self._data.mapped.take(column) for column in rows)), weights
 
     def _shown_now(self) -> npt.NDArray[np.int64]:
         return self._lists
