@@ -50,6 +50,13 @@ def photos() -> Dataset:
 
 
 @cache
+def photos_weighed_alike() -> Dataset:
+    """The photos with views of unit length each, among them some that hold little."""
+    pack = load_pack()
+    return _dataset("photos weighed alike", pack.catalog, pack.labels, ViewConfig("whiten"), effective=False)
+
+
+@cache
 def photos_by_kernel() -> Dataset:
     """The photos with three kernels of each whitened view: linear, and a near and a wide one of the
     distance.
@@ -86,9 +93,14 @@ def texts() -> Dataset:
 
 
 def _dataset(
-    name: str, catalog: Catalog, labels: npt.NDArray[np.str_], view: ViewConfig, by_block: bool = False
+    name: str,
+    catalog: Catalog,
+    labels: npt.NDArray[np.str_],
+    view: ViewConfig,
+    by_block: bool = False,
+    effective: bool = True,
 ) -> Dataset:
     blocks = as_blocks(catalog.views)
-    effective = view.kind == "whiten"  # as by default, where every view is whitened
+    effective = effective and view.kind == "whiten"  # as by default, where every view is whitened
     fitted = SpaceMap(dict.fromkeys(blocks, view), by_block=by_block, effective=effective).fit(blocks)
     return Dataset(name, catalog, labels, MappedObjects(catalog.space, catalog, fitted), fitted.blocks)

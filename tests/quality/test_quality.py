@@ -12,7 +12,7 @@ from daemon.config.schema import ServingConfig
 from daemon.demo.users import position_biased
 from streams.feed.options import FeedSettings
 from tests.quality.clicks import cascade
-from tests.quality.datasets import photos, texts
+from tests.quality.datasets import photos, photos_weighed_alike, texts
 from tests.quality.simulation import Setting, Simulation
 
 DATASETS = {"photos": photos, "texts": texts}
@@ -53,15 +53,17 @@ def test_lists_with_exploration(data):
 
 
 @pytest.mark.parametrize("clicks", [position_biased, cascade])
-def test_a_learner_that_collapses_is_not_chosen(data, clicks):
-    """Without random negatives and serving form, learning ruins the top 10; the decision sees it."""
+@pytest.mark.parametrize("collapsing", [photos_weighed_alike, texts], ids=["photos", "texts"])
+def test_a_learner_that_collapses_is_not_chosen(collapsing, clicks):
+    """Without random negatives and serving form, and where views of noise weigh as much as the others,
+    learning ruins the top 10; the decision sees it."""
     setting = Setting(
         clicks,
         events=64_000,  # with half as many it has not collapsed yet
         feed=FeedSettings(random_negatives=0),
         serving=ServingConfig(score="raw", psd="off"),
     )
-    run = Simulation(data, setting).run()
+    run = Simulation(collapsing(), setting).run()
     assert run.newest.p10 < run.before.p10 - 0.05, "the danger of this test is gone; find a harder one"
     never_below(run)
 
