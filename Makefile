@@ -32,7 +32,7 @@ test: lint unit
 
 # What to run before every commit: no broker, no browser, no process of its own.
 check: lint
-	$(BIN)/python -m pytest -n 3 --quick --durations=30 tests
+	$(BIN)/python -m pytest -n 2 --quick --durations=30 tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -42,7 +42,7 @@ lint: $(STAMP)
 
 unit: $(STAMP) kafka chromium prometheus
 	$(BIN)/python -W ignore -m tests.harness.warm
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --durations=30 tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=30 tests
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.
 kafka: $(STAMP)

@@ -213,7 +213,10 @@ class FeedConfig(Section):
     )
     random_negatives: int = Field(1, ge=0, le=100, description="random catalog objects per click as skipped")
     negative_weight: float = Field(
-        0.3, gt=0, le=1, description="weight of a random negative; 1 where few objects are right for a query"
+        1.0,
+        gt=0,
+        le=1,
+        description="weight of a random negative; less where many objects are right for a query",
     )
     holdout_share: float = Field(0.1, ge=0, lt=1, description="share of queries kept for validation only")
     query_cap: int = Field(1000, ge=0, description="most impressions kept per query and stream; 0 no cap")

@@ -133,7 +133,7 @@ class FeedSettings:
     rule: str = "skip_above"
     triplets_per_impression: int = 5
     random_negatives: int = 1
-    negative_weight: float = 0.3
+    negative_weight: float = 1.0
     holdout_share: float = 0.1
     query_cap: int = 1000
     dedupe_window: int = 100_000

@@ -239,6 +239,12 @@ def test_a_random_negative_saves_what_the_rule_cannot_use(item: Impression) -> N
     assert decision.made.negatives == len(item.clicked) == len(decision.records)
 
 
+def test_random_negatives_weigh_what_is_said_and_pairs_weigh_1() -> None:
+    decision = decide(impression("i", 4, (1, 3)), random_negatives=1, negative_weight=0.25)
+    weights = {event.id: event.weight for event in decision.made.events}
+    assert weights == {"i/1/0": 1.0, "i/3/0": 1.0, "i/3/2": 1.0, "i/1/r0": 0.25, "i/3/r0": 0.25}
+
+
 def test_unknown_shown_objects_cost_their_pairs_only() -> None:
     decision = decide(impression("i", 4, (1, 3)), ALL - {"p0"}, random_negatives=1)
     assert [event.id for event in decision.made.events] == ["i/3/2", "i/1/r0", "i/3/r0"]
@@ -349,6 +355,8 @@ def test_what_came_before_an_unreadable_place_is_fed() -> None:
         {"rule": "skipabove"},
         {"holdout_share": 1.0},
         {"random_negatives": -1},
+        {"negative_weight": 0.0},
+        {"negative_weight": 1.5},
         {"partitions": 0},
         {"triplets_per_impression": -1},
     ],
