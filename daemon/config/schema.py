@@ -130,7 +130,9 @@ class ServeConfig(Section):
     k_max: int = Field(1000, ge=1, le=100_000, description="most results per query")
     batch_max: int = Field(256, ge=1, le=10_000, description="most queries per request")
     queue: int = Field(512, ge=1, le=100_000, description="most queries waiting; more are told to come again")
-    connections: int = Field(512, ge=1, le=100_000, description="most open connections")
+    connections: int = Field(
+        512, ge=1, le=100_000, description="most connections at work at once; idle ones give way"
+    )
     body: Bytes = Field(4 << 20, description="largest body of a request")
     request_timeout: PositiveSeconds = Field(10.0, description="longest time for a request's header and body")
 

@@ -1,18 +1,20 @@
 """One small HTTP server per process, /metrics /status /livez /readyz /startupz, and the health it tells.
 
 The standard library's server: it imports in milliseconds, needs no event loop next to the learner's
-own, and these four pages are read a few times a minute.
+own, and these few pages are read a few times a minute. Each connection has a thread, so there are few: when
+all are taken, one that only waits for its client gives way (`daemon.telemetry.connections`).
 """
 
 from __future__ import annotations
 
 import errno
+import select
 import socket
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,6 +24,7 @@ from prometheus_client.samples import Sample
 
 from daemon.exits import EX_CONFIG, EX_UNAVAILABLE, UserError
 from daemon.look.live import STATUS, Distribution, RoleStatus
+from daemon.telemetry.connections import ConnectionTable, client_of
 from daemon.telemetry.metrics import version
 
 
@@ -70,7 +73,9 @@ _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 PAGES = ("/metrics", "/status", "/livez", "/readyz", "/startupz")
 _REQUEST_TIMEOUT_S = 5.0
-_BACKLOG = 1024
+BACKLOG = 1024
+"""Connections that the kernel keeps until they are taken."""
+MOST_CONNECTIONS = 64
 QUESTIONS = ("/v1/similar", "/v1/similar/batch")
 """Routes of what is counted of the requests; probes and the page are not."""
 
@@ -108,6 +113,42 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     # Without this a restart within a minute of the last request would find its own port taken.
     allow_reuse_address = True
+    request_queue_size = BACKLOG
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._lock, self._table = threading.Lock(), ConnectionTable[Any]()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A thread for the connection; another one is hung up on where too many are open."""
+        with self._lock:
+            self._table.add(request, client_of(client_address[0]))
+            crowded = len(self._table) > MOST_CONNECTIONS
+            given = self._table.take_waiting(lambda one: has_unread(one.fileno())) if crowded else None
+            if given is not None:
+                with suppress(OSError):  # it has hung up itself
+                    given.shutdown(socket.SHUT_RDWR)  # its thread reads an end, and closes it
+            self._table.idles(request)
+        if crowded and given is None:
+            self.shutdown_request(request)
+        else:
+            super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """The connection's end, also called by its thread."""
+        with self._lock:
+            self._table.remove(request)
+        super().shutdown_request(request)
+
+    def works(self, request: Any) -> None:
+        """A whole request came on this connection."""
+        with self._lock:
+            self._table.works(request)
+
+    def stalls(self, request: Any) -> None:
+        """Its answer is being sent."""
+        with self._lock:
+            self._table.stalls(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A reader that hung up is its own affair; nothing goes to stderr."""
@@ -128,6 +169,14 @@ def cannot_listen(error: OSError, host: str, port: int) -> UserError:
     )
 
 
+def has_unread(descriptor: int) -> bool:
+    """Whether the other end of a socket has sent what was not read yet, and has not hung up."""
+    looking = select.poll()
+    looking.register(descriptor, select.POLLIN | select.POLLRDHUP)
+    events = dict(looking.poll(0)).get(descriptor, 0)
+    return events == select.POLLIN
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens without blocking; port 0 takes any free port. Raises UserError."""
     try:
@@ -138,7 +187,7 @@ def listen(host: str, port: int) -> socket.socket:
             # Without this a restart within a minute of the last request would find its own port taken.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
-            listening.listen(_BACKLOG)
+            listening.listen(BACKLOG)
             listening.setblocking(False)
             opened.pop_all()
             return listening
@@ -243,7 +292,10 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[BaseHTTPReques
     class Handler(BaseHTTPRequestHandler):
         timeout = _REQUEST_TIMEOUT_S
 
+        server: _Server
+
         def do_GET(self) -> None:
+            self.server.works(self.request)
             path = self.path.partition("?")[0]
             missing = f"not here; there are {' '.join(PAGES)}\n".encode()
             self._answer(*(answer(path, registry, health) or (HTTPStatus.NOT_FOUND, missing, _TEXT)))
@@ -254,6 +306,7 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[BaseHTTPReques
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
+            self.server.stalls(self.request)
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(body)

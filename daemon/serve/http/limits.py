@@ -1,11 +1,12 @@
 """How much of anything a client may take, what the HTTP side counts of itself, and bodies read within bounds.
 
-There is no share per client, and so no 429: only a proxy in front can tell clients apart, because behind
+There is no rate per client, and so no 429: only a proxy in front can tell clients apart, because behind
 it all come from one address. A rate for each belongs there. What is bounded here keeps one client from
 being felt by others for longer than its own requests take: a request has at most `batch_max` queries and
 `results_max` results, a connection answers one request at a time, and what waits is answered in order,
-with other aliases in between. When `queue` or `connections` are full, the next client gets 503 with
-Retry-After at once, which a client, a proxy and a load balancer all understand as: later, or elsewhere.
+with other aliases in between. When all places are taken, a connection that only waits for its client gives
+way, of the client that has most. When `queue` is full, or `connections` are at work, the next question gets
+503 with Retry-After, which a client, a proxy and a load balancer all understand as: later, or elsewhere.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from starlette.requests import ClientDisconnect, Request
 from daemon.serve.http.errors import RETRY_AFTER_S, Problem, from_validation
 
 _SECONDS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 3.0, 10.0)
+RESERVED = 16
+"""Places beyond `connections`: where so many are at work, they ask for health and metrics alone."""
 _QUERIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -59,13 +62,13 @@ class HttpLimits:
     """Bounds of the HTTP side; whatever goes beyond is answered 4xx or 503, naming the field.
 
     `body_bytes`: of a request. `bodies_bytes`: of all requests that are being read or worked on together (one
-    alone may always be as large as `body_bytes`). `head_bytes`: request line and headers. `connections`: open
-    at once. `k_max`: results per query. `batch_max`: queries per request. `results_max`: k summed over them.
-    `queue`: queries waiting for the compute thread. `pass_queries`: queries of one alias that share one pass
-    over the items. Seconds: `head_s` from the first byte (or from connecting) to the end of the headers,
-    `body_s` to the end of the body, `idle_s` between requests of a connection, `write_s` for a reader that
-    does not read, `answer_s` from a parsed request to its answer, `drain_s` for open requests when the server
-    stops.
+    alone may always be as large as `body_bytes`). `head_bytes`: request line and headers. `connections`: at
+    work at once; `RESERVED` more are open. `k_max`: results per query. `batch_max`: queries per request.
+    `results_max`: k summed over them. `queue`: queries waiting for the compute thread. `pass_queries`:
+    queries of one alias that share one pass over the items. Seconds: `head_s` from the first byte (or from
+    connecting) to the end of the headers, `body_s` to the end of the body, `idle_s` between requests of a
+    connection, `write_s` for a reader that does not read, `answer_s` from a parsed request to its answer,
+    `drain_s` for open requests when the server stops.
     """
 
     body_bytes: int = 4 << 20

@@ -1,6 +1,9 @@
 """uvicorn in a thread of its own with a clean stop, and one connection: uvicorn's protocol with the limits
 that it does not have itself.
 
+When all places are taken, a connection that only waits for its client gives way
+(`daemon.telemetry.connections`). Where every one is at work, `RESERVED` more are left for health and metrics.
+
 uvicorn leaves open how long a header may take, how large it may be, how long a body that nobody reads may
 trickle in, and how long a client may not read its answer. Here one timer per connection covers each phase
 of a request, and the reason a connection is closed is given in the same JSON as every other error.
@@ -24,20 +27,29 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
-from daemon.serve.http.limits import HttpLimits, HttpMetrics
-from daemon.telemetry.server import listen
+from daemon.serve.http.limits import RESERVED, HttpLimits, HttpMetrics
+from daemon.telemetry.connections import ConnectionTable, client_of
+from daemon.telemetry.server import BACKLOG, PAGES, has_unread, listen
 
 MOST_PIPELINED = 32
 _OF_UPGRADES = (b"connection", b"upgrade", b"http2-settings")
+_PROBES = frozenset(page.encode() for page in PAGES)
 _GRACE_S = 1.0  # the application's own limit on a body comes first: it has the better answer
 
 
 class LimitedConnection(HttpToolsProtocol):
     """HTTP/1.1 of one client within `limits`; also ended when bytes of an answer are not taken in time."""
 
-    def __init__(self, *args: Any, limits: HttpLimits, metrics: HttpMetrics, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        limits: HttpLimits,
+        metrics: HttpMetrics,
+        table: ConnectionTable[LimitedConnection],
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self._limits, self._metrics = limits, metrics
+        self._limits, self._metrics, self._table = limits, metrics, table
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         # Bytes received that are no body: of a header, or what frames chunks and follows them; of its parts.
@@ -50,14 +62,17 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(0)  # so that any byte that is not taken at once starts the timer
         self._metrics.connections.set(len(self.connections))
-        if len(self.connections) > self._limits.connections:
-            message = f"{self._limits.connections} connections are open already"
-            remedy = "come again in a moment, or keep connections open and share them"
-            self._end("connections", Problem(503, "too_many_connections", message, None, remedy))
+        self._table.add(self, client_of(self.client[0] if self.client else ""))
+        crowded = len(self._table) > self._limits.connections + RESERVED
+        if crowded and not _gave_way(self._table.take_waiting(_has_news)):
+            self._end("connections", self._no_place())
         else:
             self._start_timer(self._limits.head_s)
+            self._tell_table()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_over = True
+        self._table.remove(self)
         self._stop_timer()
         self.resume_writing()
         super().connection_lost(exc)
@@ -67,12 +82,14 @@ class LimitedConnection(HttpToolsProtocol):
         super().pause_writing()
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(self._limits.write_s, self._not_reading)
+            self._tell_table()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+            self._tell_table()
 
     def _not_reading(self) -> None:
         self._metrics.record_turned_away("slow_reader")
@@ -89,6 +106,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._data = b""
         if not self._is_over and self._head > self._limits.head_bytes:
             self._end("head_bytes", self._large_head())
+        self._tell_table()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -108,6 +126,11 @@ class LimitedConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_PIPELINED:  # one read has room for thousands, each with its own state
             message = f"more than {MOST_PIPELINED} requests before the first was answered"
             self._refuse("pipelined", Problem(400, "pipelined", message, "request", "wait for answers"))
+        self._table.works(self)
+        crowded = len(self._table) - self._table.idle > self._limits.connections
+        is_probe = self.url.partition(b"?")[0] in _PROBES
+        if crowded and not is_probe and not _gave_way(self._table.take_stalled(_has_news)):
+            self._refuse("connections", self._no_place())
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise ValueError("this is no proxy")
@@ -126,6 +149,44 @@ class LimitedConnection(HttpToolsProtocol):
         self._in_body, self._head = False, 0
         self._stop_timer()
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._tell_table()
+
+    def _tell_table(self) -> None:
+        """Whether it waits for its client, and for what, or is at work."""
+        cycle = self.cycle
+        if self._is_over:
+            return
+        if self._write_timer is not None:
+            self._table.stalls(self)
+        elif self.pipeline or (cycle is not None and not cycle.response_complete and not self._in_body):
+            self._table.works(self)
+        elif self._in_body:
+            self._table.stalls(self)
+        else:
+            self._table.idles(self)
+
+    def give_way(self) -> None:
+        """Close for somebody else: in silence between two requests, where an answer would be taken for that
+        of the next one, else with the reason.
+        """
+        if self._write_timer is not None:
+            self._is_over = True
+            self._metrics.record_turned_away("gave_way")
+            self.transport.abort()
+        elif self.cycle is not None and not self._in_body and not self._head:
+            self._is_over = True
+            self._metrics.record_turned_away("gave_way")
+            self.transport.close()
+        else:
+            self._end("gave_way", self._no_place())
+
+    def _no_place(self) -> Problem:
+        message = f"{self._limits.connections} connections are open already"
+        remedy = "come again in a moment, or keep connections open and share them"
+        return Problem(503, "too_many_connections", message, None, remedy)
 
     def _unsupported_upgrade_warning(self) -> None:
         """Answer a request that would upgrade as if it had not asked (RFC 9110, section 7.8): the parser took
@@ -178,6 +239,7 @@ class LimitedConnection(HttpToolsProtocol):
     def _end(self, limit: str, problem: Problem) -> None:
         """Say why and close; only close where another answer of this connection is not complete, or begun."""
         self._is_over = True
+        self._table.remove(self)
         self._metrics.record_turned_away(limit)
         self._stop_timer()
         cycle = self.cycle
@@ -187,6 +249,17 @@ class LimitedConnection(HttpToolsProtocol):
         if cycle is None or cycle.response_complete or in_its_body:
             self.transport.write(_raw(problem))
         self.transport.close()
+
+
+def _gave_way(connection: LimitedConnection | None) -> bool:
+    """End the connection that the table chose; whether there was one."""
+    if connection is not None:
+        connection.give_way()
+    return connection is not None
+
+
+def _has_news(connection: LimitedConnection) -> bool:
+    return has_unread(connection.transport.get_extra_info("socket").fileno())
 
 
 def _raw(problem: Problem) -> bytes:
@@ -202,7 +275,20 @@ def _raw(problem: Problem) -> bytes:
 
 _END_S = 5.0  # beyond drain_s: uvicorn looks at its flags every 0.1 s
 
+_AT_ONCE = 64
+"""Connections taken in one turn of the loop: each has its descriptor before the table sees it, and a storm of
+them would leave none for files."""
+
 log = structlog.get_logger("tripletd.http")
+
+
+class _Listening(uvicorn.Server):
+    """uvicorn takes as many connections in one turn as may wait to be taken; here these are two numbers."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)
 
 
 class HttpServer:
@@ -250,18 +336,21 @@ def serve(app: Starlette, host: str, port: int) -> HttpServer:
     _bridge_logs()
     config = uvicorn.Config(
         app,
-        http=partial(LimitedConnection, limits=limits, metrics=app.state.metrics),  # type: ignore[arg-type]
+        http=partial(  # type: ignore[arg-type]
+            LimitedConnection, limits=limits, metrics=app.state.metrics, table=ConnectionTable()
+        ),
         loop="asyncio",  # uvloop saved 8 % of the time per request: not worth a compiled dependency more
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         proxy_headers=False,
+        backlog=_AT_ONCE,
         server_header=False,
         timeout_keep_alive=int(limits.idle_s) or 1,
         timeout_graceful_shutdown=int(limits.drain_s) or 1,
     )
-    return HttpServer(uvicorn.Server(config), listening, limits.drain_s)
+    return HttpServer(_Listening(config), listening, limits.drain_s)
 
 
 class _Bridge(logging.Handler):

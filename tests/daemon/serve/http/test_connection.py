@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.daemon.serve.http.clients import QUESTION, SMALL, healthy, is_ended, post
-from tests.daemon.serve.http.toy import HOST, Served, error_of, read_all, running
+from tests.daemon.serve.http.clients import QUESTION, SMALL, is_ended, post
+from tests.daemon.serve.http.toy import HOST, Served, all_at_work, error_of, read_all, running
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.usefixtures("others")
@@ -125,20 +125,18 @@ def test_a_large_body_to_a_route_that_needs_a_token_is_not_read(strict: Served) 
         assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
-def test_connections_beyond_the_limit_are_told_to_come_again(strict: Served) -> None:
-    crowd = [strict.connect() for _ in range(8)]
-    try:
-        for connection in crowd:
-            assert healthy(connection)
-        with strict.connect() as late:
+def test_questions_beyond_the_limit_are_told_to_come_again() -> None:
+    with running(SMALL) as served, ExitStack() as held:
+        crowd = all_at_work(served, held, 8)
+        with served.connect() as late:
+            late.sendall(post(QUESTION))
             answer = read_all(late)
         status, error = error_of(answer)
         assert (status, error["code"]) == (503, "too_many_connections")
         assert b"retry-after: 1\r\n" in answer
-        assert healthy(crowd[0]), "those inside are disturbed"
-    finally:
+        served.searcher.gate.set()
         for connection in crowd:
-            connection.close()
+            assert connection.recv(100).startswith(b"HTTP/1.1 200"), "those inside are disturbed"
 
 
 def test_a_reader_that_does_not_read_is_ended() -> None:

@@ -25,12 +25,13 @@ HOOKS = [
     "on_headers_complete",
     "on_message_begin",
     "on_message_complete",
+    "on_response_complete",
     "pause_writing",
     "resume_writing",
     "send_400_response",
     "_unsupported_upgrade_warning",
 ]
-ATTRIBUTES = ["connections", "cycle", "headers", "loop", "parser", "pipeline", "transport", "url"]
+ATTRIBUTES = ["connections", "client", "cycle", "headers", "loop", "parser", "pipeline", "transport", "url"]
 OF_A_CYCLE = ["disconnected", "more_body", "response_complete", "response_started"]
 
 

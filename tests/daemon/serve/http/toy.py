@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from daemon.serve.query import OWN, AnsweringModel, Answers, KeyChoice, Query, Q
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import Health
 from tests.daemon.serve.http.contract import Contract
+from tests.harness.waiting import until
 
 HOST = "127.0.0.1"
 TOKEN = "correct-horse-battery"
@@ -217,6 +218,19 @@ def running(
     finally:
         toy.gate.set()
         server.close()
+
+
+def all_at_work(served: Served, held: ExitStack, count: int) -> list[socket.socket]:
+    """So many connections that wait for their answers, until the searcher's gate is set."""
+    served.searcher.gate.clear()
+    crowd = [held.enter_context(served.connect()) for _ in range(count)]
+    for connection in crowd:
+        body = b'{"x": [1, 2, 3, 4]}'
+        head = b"POST /v1/similar HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+        connection.sendall(head + body)
+        assert served.searcher.entered.wait(30)  # the first is in a pass of its own
+    until(lambda: served.metric("tripletd_http_waiting_queries") == count - 1)
+    return crowd
 
 
 def read_all(connection: socket.socket) -> bytes:

@@ -1,0 +1,109 @@
+"""Health and metrics of the roles that do not answer questions, while hundreds of connections only stay."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from itertools import product
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from daemon.telemetry import Health, TelemetryServer, serve_http
+from daemon.telemetry.connections import ConnectionTable, client_of
+from daemon.telemetry.metrics import add_build_info
+from daemon.telemetry.server import MOST_CONNECTIONS, PAGES
+from tests.daemon.test_telemetry import HOST, get
+from tests.harness.waiting import until
+
+CROWD = 600
+
+
+@pytest.fixture
+def server() -> Iterator[TelemetryServer]:
+    registry, health = CollectorRegistry(), Health()
+    add_build_info(registry, "learn")
+    health.started()
+    one = serve_http(registry, health, HOST, 0)
+    yield one
+    one.close()
+
+
+def silent(connection: socket.socket) -> None:
+    """It says nothing at all."""
+
+
+def half_a_header(connection: socket.socket) -> None:
+    connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-a: ")
+
+
+def does_not_read(connection: socket.socket) -> None:
+    connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+
+@pytest.mark.parametrize("way", [silent, half_a_header, does_not_read], ids=lambda way: way.__name__)
+def test_whoever_only_stays_keeps_no_probe_out(
+    server: TelemetryServer, way: Callable[[socket.socket], None]
+) -> None:
+    before = threading.active_count()
+    with ExitStack() as held:
+        for n in range(CROWD):
+            one = held.enter_context(socket.create_connection((HOST, server.port), timeout=30))
+            with suppress(OSError):
+                way(one)
+            if n % 100 == 99:
+                for path in PAGES:
+                    assert get(server.port, path)[0] == 200, path
+        until(lambda: threading.active_count() - before <= MOST_CONNECTIONS)
+        for path in PAGES:
+            assert get(server.port, path)[0] == 200, path
+    until(lambda: threading.active_count() <= before)
+
+
+def test_the_client_with_most_connections_gives_way_and_of_these_the_oldest() -> None:
+    table = ConnectionTable[str]()
+    for name, client in (("a1", "a"), ("b1", "b"), ("b2", "b"), ("b3", "b"), ("c1", "c"), ("c2", "c")):
+        table.add(name, client)
+        table.idles(name)
+    assert (len(table), table.idle) == (6, 6)
+    nobody = lambda name: False
+    assert [table.take_waiting(nobody) for _ in range(2)] == ["b1", "b2"]
+    assert table.take_waiting(lambda name: name == "c1") == "c2"
+    table.works("b3")
+    table.stalls("c1")
+    assert (len(table), table.idle) == (3, 1)
+    assert [table.take_waiting(nobody) for _ in range(3)] == ["a1", "c1", None]
+    assert (len(table), table.idle) == (1, 0)
+
+
+def test_waiting_on_does_not_make_a_connection_younger_and_an_answer_does() -> None:
+    table = ConnectionTable[int]()
+    for name in range(3):
+        table.add(name, "a")
+        table.idles(name)
+    table.idles(0)
+    table.works(1)
+    table.idles(1)
+    assert [table.take_waiting(lambda name: False) for _ in range(3)] == [0, 2, 1]
+
+
+def test_what_has_ended_is_not_counted() -> None:
+    table = ConnectionTable[int]()
+    for how, name in product((table.idles, table.stalls, table.works), range(2)):
+        table.add(name, str(name))
+        how(name)
+        for _ in range(2):
+            table.remove(name)
+        how(name)
+        assert (len(table), table.idle) == (0, 0)
+    assert table.take_waiting(lambda name: False) is None
+
+
+def test_a_client_is_an_address_or_a_network_that_one_party_holds() -> None:
+    assert client_of("192.0.2.7") == client_of("::ffff:192.0.2.7") == "192.0.2.7"
+    assert client_of("2001:db8:1:2::5") == client_of("2001:db8:1:2:ffff::1") == "2001:db8:1:2::"
+    assert client_of("2001:db8:1:3::5") != client_of("2001:db8:1:2::5")
+    assert client_of("fe80::1%eth0") == "fe80::"
+    assert client_of("") == ""
