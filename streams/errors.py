@@ -5,6 +5,7 @@ StreamError
 ├── TopicMissing        no such log or topic: create it, or correct the address
 ├── PartitionMissing    the topic has fewer partitions
 ├── LogMismatch         another log, a re-created topic, or another partition count
+│   └── PartitionsAdded the same topic, with more partitions: open it again and read them from their beginning
 ├── LogFileError        the file is not a log, or cannot be used as one
 │   └── LogNotWritable  neither the log nor anything beside it can be written
 ├── RecordRefused       a record to be written breaks a limit; nothing of the call was written
@@ -42,6 +43,19 @@ class PartitionMissing(StreamError):
 
 class LogMismatch(StreamError):
     """Not the log that was meant: another file, a re-created topic, another number of partitions."""
+
+
+class PartitionsAdded(LogMismatch):
+    """The topic has more partitions than when it was opened: what lies in them is not read before it is
+    opened again. `partitions`: how many it has now.
+    """
+
+    def __init__(self, place: object, opened: int, partitions: int) -> None:
+        super().__init__(
+            f"{place}: the topic has {partitions} partitions now, {opened} when it was opened; what lies in "
+            "the others would not be read: open it again"
+        )
+        self.partitions = partitions
 
 
 class LogFileError(StreamError):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+from streams.errors import LogMismatch, PartitionsAdded
+
+T = TypeVar("T")
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -47,6 +51,10 @@ class OutRecord:
     headers: Headers = ()
 
 
+NO_TOPIC_IDS = ("", "None", "00000000-0000-0000-0000-000000000000")
+"""What stands for the id of a topic on a broker that gives topics none."""
+
+
 @dataclass(frozen=True)
 class TopicIdentity:
     """Which log and which topic this really is: a re-created topic has another `topic_id`."""
@@ -55,6 +63,13 @@ class TopicIdentity:
     topic: str
     topic_id: str
     partitions: int
+
+    def grew_from(self, before: TopicIdentity) -> bool:
+        """Whether this is the same topic as before with partitions added since. False where its id is not
+        known: another topic of the same name could not be told from it.
+        """
+        same = (self.log_id, self.topic, self.topic_id) == (before.log_id, before.topic, before.topic_id)
+        return same and self.topic_id not in NO_TOPIC_IDS and self.partitions > before.partitions
 
 
 class Source(Protocol):
@@ -140,3 +155,85 @@ class Sink(Protocol):
     def close(self) -> None:
         """Release everything; may be called twice."""
         ...
+
+
+class GrowingSource:
+    """A source that is opened again when partitions are added to its topic, and goes on where it stood.
+
+    `identity` then has the new number of partitions. They are read once they are assigned: whoever assigned
+    the others compares.
+    """
+
+    def __init__(self, opening: Callable[[], Source]) -> None:
+        self._opening = opening
+        self._source = opening()
+        self._is_assigned = False
+
+    def identity(self) -> TopicIdentity:
+        """See `Source`."""
+        return self._source.identity()
+
+    def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
+        """See `Source`."""
+        self._ask(lambda source: source.assign(positions, known), reassign=False)
+        self._is_assigned = True
+
+    def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
+        """See `Source`."""
+        return self._ask(lambda source: source.poll(max_records, timeout_s))
+
+    def reached(self) -> dict[int, int]:
+        """See `Source`."""
+        return self._source.reached()
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """See `Source`."""
+        return self._ask(lambda source: source.bounds())
+
+    def offsets_at(self, ts_ms: int) -> dict[int, int]:
+        """See `Source`."""
+        return self._ask(lambda source: source.offsets_at(ts_ms))
+
+    def commit(self, positions: Mapping[int, int]) -> None:
+        """See `Source`."""
+        if any(partition >= self.identity().partitions for partition in positions):
+            self._open_again()  # whoever has them read them already
+        self._ask(lambda source: source.commit(positions))
+
+    def committed(self) -> dict[int, int]:
+        """See `Source`."""
+        return self._ask(lambda source: source.committed())
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._source.close()
+
+    def _ask(self, question: Callable[[Source], T], reassign: bool = True) -> T:
+        while True:
+            try:
+                return question(self._source)
+            except PartitionsAdded:
+                self._open_again(reassign)
+
+    def _open_again(self, reassign: bool = True) -> None:
+        """Raises LogMismatch unless it is the same topic with as many partitions or more."""
+        before = self._source
+        source = self._opening()
+        try:
+            check_grown(before.identity(), source.identity())
+            if reassign and self._is_assigned:
+                source.assign(before.reached())
+        except BaseException:
+            source.close()
+            raise
+        self._source = source
+        before.close()
+
+
+def check_grown(before: TopicIdentity, now: TopicIdentity) -> None:
+    """Raise LogMismatch unless both are the same topic, with partitions added in between or not."""
+    if now != before and not now.grew_from(before):
+        raise LogMismatch(
+            f"{now.topic}: the topic was re-created or changed since the start (it was {before}, now it is "
+            f"{now}); start again"
+        )

@@ -17,14 +17,14 @@ from typing import Any
 from checkpoints.manifest import Manifest, PartitionPosition, VersionMeta
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.learn.state import Entry, Snapshot, caps, gap
+from daemon.learn.state import Entry, Snapshot, caps, gap, partitions
 from daemon.versions.algorithms import ADDED_LATER, CAPS, KEYS, LEFT_OUT, caps_in, caps_of, keys_of
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
 from streams.decode import BatchDecoder
 from streams.event import SpaceSpec, ViewSpec
-from streams.source import Source, TopicIdentity
+from streams.source import NO_TOPIC_IDS, Source, TopicIdentity
 
 CHECK_SECONDS = 5.0
 TURNS = 3  # polls per partition before the partitions that have answered are left out
@@ -114,12 +114,16 @@ class Description:
             seed=0,  # no learner draws from it; the field stays for the format
             parent=parent,
             positions=snapshot.positions,
-            stream=dict(self._run.stream),
+            stream={**self._run.stream, "partitions": self._partitions(snapshot)},
             schedule=snapshot.entries,
             counters=snapshot.counters,
             watermark=snapshot.watermark,
             runtime=self._runtime,
         )
+
+    def _partitions(self, snapshot: Snapshot) -> int:
+        """As many as were there at the start, and those added since."""
+        return max(int(self._run.stream["partitions"]), len(snapshot.positions))
 
 
 ACCEPT_LOG = (
@@ -131,8 +135,8 @@ ACCEPT_LOG = (
 class OtherLog(UserError):
     """The log is not, or no longer, the one that was learned from. `--accept-log` continues all the same."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, ACCEPT_LOG, EX_DATAERR)
+    def __init__(self, message: str, remedy: str = ACCEPT_LOG) -> None:
+        super().__init__(message, remedy, EX_DATAERR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +205,24 @@ def refuse_other_stream(
 ) -> None:
     """Raise OtherLog when the version learned from another log or topic, or the topic was re-created.
 
+    Partitions that were added to the topic since are no difference, where its id is known.
     `stream`: this log's identity as a manifest has it; `bounds`: what it holds, named in the message.
     """
     lines = _differing("stream", manifest.stream, stream)
-    if not lines:
+    if not lines or grown(manifest, stream) is not None:
         return
+    if _more_of_unknown(manifest, stream):
+        stands = manifest.positions
+        starts = {str(p): stands[p].next_offset if p in stands else 0 for p in sorted(bounds)}
+        raise OtherLog(
+            f"version {manifest.number} was learned from {manifest.stream['partitions']} partitions, the "
+            f"topic has {stream['partitions']} now; the broker gives topics no id, so whether it is the same "
+            "one cannot be told",
+            "where it is, and partitions were added to it: --accept-log --start "
+            f"'offset={json.dumps(starts)}' goes on at the "
+            "version's position, and reads the new ones from their beginning (recorded in the schedule); "
+            "else restore the log, or set checkpoints.path to an empty folder",
+        )
     what = "was learned from another stream"
     if manifest.stream.get("log_id") != stream["log_id"]:
         what = "was learned from another log or cluster"
@@ -216,6 +233,26 @@ def refuse_other_stream(
         for p, at in sorted(manifest.positions.items())
     ]
     raise OtherLog(f"version {manifest.number} {what}:\n  " + "\n  ".join(lines))
+
+
+def grown(manifest: Manifest, stream: Mapping[str, Any]) -> Entry | None:
+    """The control entry where partitions were added to the topic since the version, else None."""
+    try:
+        before = TopicIdentity(**manifest.stream)
+    except TypeError:
+        return None
+    now = TopicIdentity(**stream)
+    return partitions(before.partitions, now.partitions) if now.grew_from(before) else None
+
+
+def _more_of_unknown(manifest: Manifest, stream: Mapping[str, Any]) -> bool:
+    """Whether all is alike but for more partitions, of a topic without an id."""
+    unlike = [name for name in {*manifest.stream, *stream} if manifest.stream.get(name) != stream.get(name)]
+    return (
+        unlike == ["partitions"]
+        and stream["topic_id"] in NO_TOPIC_IDS
+        and manifest.stream["partitions"] < stream["partitions"]
+    )
 
 
 def refuse_past_the_end(manifest: Manifest, bounds: Mapping[int, tuple[int, int]]) -> None:
@@ -253,7 +290,7 @@ def refuse_to_jump(manifest: Manifest, start: str, offsets: Mapping[int, int]) -
     moves = [
         f"partition {p}: {'repeat' if move < 0 else 'skip'} {abs(move):,} records"
         for p, offset in sorted(offsets.items())
-        if (move := offset - manifest.positions[p].next_offset)
+        if (move := offset - (manifest.positions[p].next_offset if p in manifest.positions else 0))
     ]
     raise UserError(
         f"--start {start} leaves the position of version {manifest.number}: it would " + "; ".join(moves),

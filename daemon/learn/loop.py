@@ -18,8 +18,9 @@ from daemon.learn.halts import Halts, is_pause
 from daemon.learn.housekeeping import Housekeeper
 from daemon.learn.observe import Observer
 from daemon.learn.publishing import Publishing
-from daemon.learn.reader import Reader
+from daemon.learn.reader import Growth, Reader
 from daemon.learn.resume.origin import RunOrigin
+from daemon.learn.state import partitions
 from daemon.learn.step import ReadyBatch, StepResult, step
 from daemon.learn.steplog.publisher import StepPublisher
 from daemon.runtime.runtime import RoleRuntime
@@ -80,7 +81,9 @@ class LearnLoop:
                 if self._should_exit(halt, until_caught_up) or not self._hold(halt):
                     break
             ready = self._next_batch()
-            if ready is not None:
+            if isinstance(ready, Growth):
+                self._grow(ready)
+            elif ready is not None:
                 if not self._deliver(ready.decoded.poison):  # 1
                     break
                 done = self._apply(ready)  # 2
@@ -115,12 +118,19 @@ class LearnLoop:
             raise self.housekeeper.error
         self.observer.lag()
 
-    def _next_batch(self) -> ReadyBatch | None:
+    def _next_batch(self) -> ReadyBatch | Growth | None:
         """What was read ahead, or None when nothing came in time."""
         with self.observer.idle():
             ready = self.reader.get(WAIT_SECONDS)
         self.observer.readiness.turned(ready is not None)
         return ready
+
+    def _grow(self, growth: Growth) -> None:
+        """Partitions were added to the topic: their first records come next."""
+        progress = self.origin.progress
+        had = len(progress.positions)
+        progress.control(partitions(had, growth.partitions))
+        log.warning("partitions were added; they are learned from offset 0", had=had, has=growth.partitions)
 
     def _deliver(self, letters: list[DeadLetter]) -> bool:
         """Make dead letters durable, if there are any; False when they are not although a stop came.

@@ -71,7 +71,7 @@ class StreamReadiness:
         if seen is None or seen.at < self._idle_since:
             self._housekeeper.hurry()
             return False
-        return all(reached[partition] >= end for partition, (_, end) in seen.bounds.items())
+        return all(reached.get(partition, -1) >= end for partition, (_, end) in seen.bounds.items())
 
     def trouble(self) -> str | None:
         """Why not ready, None when ready; the part before the colon stays while the trouble lasts.

@@ -10,7 +10,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from daemon.learn.publishing import Cadence
 from daemon.learn.state import Progress
@@ -19,7 +20,7 @@ from daemon.retries import RETRY_SECONDS
 from daemon.runtime.watchdog import BackgroundThread, Pulse
 from learners.block import TripletBatch
 from streams.decode import DecodedBatch
-from streams.errors import StreamUnavailable
+from streams.errors import PartitionsAdded, StreamUnavailable
 from streams.source import UNKNOWN, RecordBatch, Source
 
 QUEUED_BATCHES = 3
@@ -59,8 +60,17 @@ class PollSize:
         self._by_time = max(1, min(within, self._by_time * 4, self._most))
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The topic has `partitions` from here on: no batch before this one is of a partition that was added."""
+
+    partitions: int
+
+
 class Reader(BackgroundThread):
     """Reads ahead in a thread of its own. `get` hands over batches in the order they must be applied.
+
+    Partitions that are added to the topic meanwhile are read from their beginning, after a `Growth`.
 
     Args:
         open_source: opens the stream; called in the thread, again after the stream was unavailable.
@@ -93,7 +103,7 @@ class Reader(BackgroundThread):
         self._size = size
         self._pulse = pulse
         self._clock = clock
-        self._queue: queue.Queue[ReadyBatch] = queue.Queue(QUEUED_BATCHES)
+        self._queue: queue.Queue[ReadyBatch | Growth] = queue.Queue(QUEUED_BATCHES)
         self._closing = threading.Event()
         self._error: BaseException | None = None
         self.trouble: StreamUnavailable | None = None  # why nothing comes; the reader keeps trying
@@ -101,8 +111,8 @@ class Reader(BackgroundThread):
         self._taken = 0
         self._reach: tuple[int, dict[int, int]] = (0, dict(positions))  # batches queued, what they reach
 
-    def get(self, timeout_s: float) -> ReadyBatch | None:
-        """The next batch, or None when nothing came within `timeout_s`. Raises what stopped the thread."""
+    def get(self, timeout_s: float) -> ReadyBatch | Growth | None:
+        """The next batch or growth; None when nothing came in `timeout_s`. Raises what ended the thread."""
         try:
             ready = self._queue.get(timeout=timeout_s)
         except queue.Empty:
@@ -132,7 +142,7 @@ class Reader(BackgroundThread):
         try:
             while not self._closing.is_set():
                 self._pulse.beat("opening the stream")
-                with self._retrying():
+                with self._retrying(), suppress(PartitionsAdded):  # opened again, it has them all
                     self._read(self._open_source())
         except BaseException as error:  # noqa: BLE001 - raised in the main loop
             self._error = error
@@ -142,6 +152,8 @@ class Reader(BackgroundThread):
     def _read(self, source: Source) -> None:
         """Read from a source just opened, until `stop`."""
         try:
+            if not self._grow(source.identity().partitions):
+                return
             source.assign(self._positions, self._known)
             while not self._closing.is_set():
                 with self._retrying():
@@ -149,6 +161,14 @@ class Reader(BackgroundThread):
         finally:
             self._pulse.beat("closing the stream")
             source.close()
+
+    def _grow(self, partitions: int) -> bool:
+        """Have all partitions of the topic read; False when `stop` came meanwhile."""
+        if added := [partition for partition in range(partitions) if partition not in self._positions]:
+            if not self._offer(Growth(partitions)):
+                return False
+            self._positions |= dict.fromkeys(added, 0)
+        return True
 
     @contextmanager
     def _retrying(self) -> Iterator[None]:
@@ -172,10 +192,18 @@ class Reader(BackgroundThread):
                 decoded, triplets = self._assemble(batch)
             if not self._offer(ReadyBatch(batch, decoded, triplets, polled - began, self._clock() - polled)):
                 return
+            self._offered(batch, decoded)
         self._reach = (self._queued, reached)
 
-    def _offer(self, ready: ReadyBatch) -> bool:
-        """Hand a batch over, however long the loop takes; False when `stop` came meanwhile."""
+    def _offered(self, batch: RecordBatch, decoded: DecodedBatch) -> None:
+        """Where to read on should the source have to be opened again."""
+        self._positions[batch.partition] = decoded.next_offset
+        self._known.pop(batch.partition, None)
+        if batch.damaged is None:
+            self._known[batch.partition] = decoded.last_digest.hex()
+
+    def _offer(self, ready: ReadyBatch | Growth) -> bool:
+        """Hand a batch or growth over, however long the loop takes; False when `stop` came meanwhile."""
         while not self._closing.is_set():
             self._pulse.beat("waiting for the loop")
             try:

@@ -14,6 +14,7 @@ next:
 | `seek` | left the position: offsets `from` and `to` by partition; `start`: as it was asked for |
 | `gap` | offsets [`from`, `to`) of a partition had expired and were accepted as lost |
 | `damaged` | offsets [`from`, `to`) of a partition could not be read, so nothing was learned from them |
+| `partitions` | the topic had `from` partitions and has `to` now; the new ones begin at offset 0 |
 | `log` | continues with another log: identities `from` and `to`, `positions` there; `start`: as asked for |
 | `dedupe` | from here on the newest `window` event ids are known, none at first |
 | `caps` | from here on these `caps` hold; what was done before counts for none of them |
@@ -55,7 +56,7 @@ from streams.ids import IdWindow
 Entry = dict[str, Any]
 Positions = dict[int, PartitionPosition]
 
-KINDS = ("branch", "seek", "gap", "damaged", "log", "dedupe", "caps")
+KINDS = ("branch", "seek", "gap", "damaged", "partitions", "log", "dedupe", "caps")
 
 
 def branch(from_version: int, start: str, name: str | None = None) -> Entry:
@@ -77,6 +78,11 @@ def gap(partition: int, wanted: int, earliest: int) -> Entry:
 def damaged(partition: int, start: int, stop: int) -> Entry:
     """The entry of records that could not be read."""
     return {"control": "damaged", "partition": partition, "from": start, "to": stop}
+
+
+def partitions(had: int, has: int) -> Entry:
+    """The entry of partitions that were added to the topic."""
+    return {"control": "partitions", "from": had, "to": has}
 
 
 def other_log(start: str, old: Mapping[str, Any], new: Mapping[str, Any], to: Mapping[int, int]) -> Entry:
@@ -108,6 +114,8 @@ def moved(entry: Entry, positions: Positions) -> Positions:
         return {**positions, int(entry["partition"]): PartitionPosition(int(entry["to"]))}
     if kind == "seek":
         return {**positions, **_positions(entry["to"])}
+    if kind == "partitions":
+        return {**{p: PartitionPosition(0) for p in range(int(entry["from"]), int(entry["to"]))}, **positions}
     return _positions(entry["positions"]) if kind == "log" else positions
 
 

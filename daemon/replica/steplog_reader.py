@@ -13,7 +13,7 @@ from checkpoints.manifest import Manifest
 from daemon.replica.decide import Lost, Meaning, WriterLine
 from daemon.replica.settings import OpenStepLog
 from daemon.versions.contents import records_of
-from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, StreamError
+from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, PartitionsAdded, StreamError
 from streams.source import RecordBatch, Source
 from streams.steps.codec import Joiner
 from streams.steps.segment import BadSegment
@@ -64,6 +64,8 @@ class StepLogReader:
         """What came within `timeout_s`. The consumer acts on each meaning before it takes the next."""
         try:
             batch = self._read(timeout_s, now)
+        except PartitionsAdded as error:  # steps stay in the one that is read
+            self._reopen(now, error)
         except (OffsetExpired, OffsetAhead, LogMismatch) as error:
             self._reopen(now, error)
             self._go_to("earliest")

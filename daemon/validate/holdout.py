@@ -154,7 +154,7 @@ class Holdout:
 
         `give_up(seconds, error)` waits while the holdout or its dead-letter topic is unavailable; True ends
         the attempt, and what was not taken in is read again later. When retention overtook the position,
-        reading continues from what is left.
+        reading continues from what is left; when partitions were added, the window is read again.
         """
         try:
             batch = self._poll(timeout_s)
@@ -182,14 +182,19 @@ class Holdout:
         """Every record in the topic now, or before `upto`, has been read. Raises StreamUnavailable."""
         positions = self.window.positions
         ends = self._upto or {partition: end for partition, (_, end) in self._source.bounds().items()}
-        return all(positions[partition] >= end for partition, end in ends.items())
+        return all(positions.get(partition, -1) >= end for partition, end in ends.items())
 
     def _poll(self, timeout_s: float) -> RecordBatch | None:
         try:
-            return self._source.poll(POLL_RECORDS, timeout_s)
+            batch = self._source.poll(POLL_RECORDS, timeout_s)
         except OffsetExpired:
             self.window = self._rewind()
             return None
+        if self._upto is None and self._source.identity().partitions > len(self.window.positions):
+            # A larger number of partitions have smaller shares of the window: it is read again, for all.
+            self.window = self._rewind()
+            return None
+        return batch
 
     def _decode(self, batch: RecordBatch) -> tuple[list[HeldImpression], list[DeadLetter], Counter[str]]:
         fresh: list[HeldImpression] = []

@@ -26,7 +26,7 @@ from streams.catalog import load_catalog
 from streams.event import ObjectRef
 from streams.open import open_source, prepare_topic
 from streams.partitions import is_holdout, past_gaps, route_key
-from streams.source import Source
+from streams.source import GrowingSource, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ def open_inputs(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> V
     address = config.stream.to_address()
     for topic in (address, address.holdout):
         prepare_topic(topic, config.stream.partitions, "read")
-    training, source, dead = open_source(address), open_source(address.holdout), open_dead(address.dead)
+    training = GrowingSource(lambda: open_source(address))
+    source, dead = GrowingSource(lambda: open_source(address.holdout)), open_dead(address.dead)
     for opened in (training, source, dead):
         stack.callback(opened.close)
     stored = open_store(config.checkpoints.path)

@@ -17,7 +17,7 @@ from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 
 from streams.address import Address
-from streams.errors import LogMismatch, StreamError, StreamUnavailable, TopicMissing
+from streams.errors import LogMismatch, PartitionsAdded, StreamError, StreamUnavailable, TopicMissing
 from streams.kafka.clients.protocol import recreated
 from streams.kafka.connect import (
     call_within,
@@ -74,8 +74,12 @@ class Admin:
         return now
 
     def check_whole(self, known: TopicIdentity) -> None:
-        """Raises LogMismatch also when it has more partitions than were opened, which nobody would read."""
+        """Raises LogMismatch also when it has more partitions than were opened, which nobody would read:
+        PartitionsAdded where the topic is surely the same.
+        """
         now = self.check(known)
+        if now.grew_from(known):
+            raise PartitionsAdded(self._address, known.partitions, now.partitions)
         if now.partitions != known.partitions:
             raise LogMismatch(
                 f"{self._address}: the topic has {now.partitions} partitions now, {known.partitions} when it "

@@ -15,15 +15,14 @@ from daemon.versions.storage import open_store
 from streams.address import Address
 from streams.catalog import Catalog, load_catalog
 from streams.decode import BatchDecoder
-from streams.errors import LogMismatch
 from streams.open import open_source, prepare_topic
-from streams.source import Sink, Source, TopicIdentity
+from streams.source import GrowingSource, Sink, Source, TopicIdentity, check_grown
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Opened once per run. `control` is used at the start, and by the housekeeper alone afterwards. `place`:
-    the checkpoint folder.
+    """Opened once per run. `identity`: of the topic then. `control` is used at the start, afterwards by the
+    housekeeper alone. `place`: the checkpoint folder.
     """
 
     address: Address
@@ -42,15 +41,15 @@ class Inputs:
         return None if self.catalog is None else self.catalog.digest
 
     def open_reader(self) -> Source:
-        """A source for the reader thread; LogMismatch unless it is of the log and topic opened before."""
-        source, known = open_source(self.address), self.identity
-        now = source.identity()
-        if now != known:
+        """A source for the reader thread; LogMismatch unless it is of the log and topic opened before, which
+        may have more partitions by now.
+        """
+        source = open_source(self.address)
+        try:
+            check_grown(self.identity, source.identity())
+        except BaseException:
             source.close()
-            raise LogMismatch(
-                f"{self.address}: the topic was re-created or changed since the start (it was {known}, "
-                f"now it is {now}); start again"
-            )
+            raise
         return source
 
 
@@ -64,7 +63,7 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
         stack.callback(_close, opening)
         if address.scheme != "kafka":  # whose topics have to exist, which opening them finds out
             prepare_topic(address, config.stream.partitions)
-        control = open_source(address)
+        control = GrowingSource(lambda: open_source(address))
         stack.callback(control.close)
         dead = opening.result()
     stored = open_store(config.checkpoints.path)

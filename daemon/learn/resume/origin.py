@@ -31,6 +31,7 @@ from daemon.learn.compatible import (
     SameLog,
     expected,
     find_gaps,
+    grown,
     other_caps,
     refuse_other_settings,
     refuse_to_jump,
@@ -184,7 +185,9 @@ def _made_by(entry: ScheduleEntry, options: LearnOptions, stream: dict[str, Any]
         )  # means another version after a while; the branch is made once all the same
         same = entry.get("name") == name if name else entry.get("from_version") == options.restart_from
         return entry["control"] == "branch" and same
-    return bool(entry["control"] == "log" and entry["to"] == stream)
+    # partitions may have been added since
+    same_topic = {**entry.get("to", {}), "partitions": None} == {**stream, "partitions": None}
+    return bool(entry["control"] == "log" and same_topic)
 
 
 log = structlog.get_logger("tripletd.learn")
@@ -328,10 +331,12 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
         to = _offsets(plan)
         progress.control(controls.other_log(options.start, manifest.stream, plan.run.stream, to))
         return progress
+    if (entry := grown(manifest, plan.run.stream)) is not None:
+        progress.control(entry)
     now = progress.next_offsets()
     offsets = now if plan.start.kind == "checkpoint" else _offsets(plan)
     if offsets == now:
-        for gap in find_gaps(manifest.positions, bounds, options.accept_gap):
+        for gap in find_gaps(progress.positions, bounds, options.accept_gap):
             progress.control(gap.entry())
         return progress
     if not options.jump:

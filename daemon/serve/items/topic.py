@@ -11,7 +11,7 @@ from contextlib import suppress
 import structlog
 
 from daemon.dead_letters import fitted
-from streams.errors import OffsetExpired, StreamError, TopicMissing
+from streams.errors import OffsetExpired, PartitionsAdded, StreamError, TopicMissing
 from streams.poison import DeadLetter, dead_letter_record
 from streams.source import RecordBatch, Sink, Source, TopicIdentity
 
@@ -63,6 +63,10 @@ class ItemTopic:
             if source is None:
                 return None
             batch = source.poll(max_records, timeout_s)
+        except PartitionsAdded as error:
+            log.info("partitions were added to the topic of items: it is opened again", said=str(error))
+            self.close()
+            return None
         except StreamError as error:
             self._failed(error)
             return None
@@ -114,7 +118,8 @@ class ItemTopic:
         source = self._opening()
         try:
             identity = source.identity()
-            if self._identity not in (None, identity):
+            before = self._identity
+            if before not in (None, identity) and not identity.grew_from(before):
                 self._from_its_beginning("the topic of items was re-created")
             self._begin(source)
         except BaseException:

@@ -39,6 +39,19 @@ def create_topic(
         admin.create_topics({topic: wanted}, wait_for_metadata=True)
 
 
+def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
+    """Let a topic have `count` partitions from now on, each with a leader."""
+    with cluster.admin() as admin:
+        admin.create_partitions({topic: count})
+
+    def led() -> bool:
+        with cluster.admin() as admin:
+            found = admin.describe_topics([topic])[0]["partitions"]
+        return len(found) == count and all(one["leader_id"] >= 0 for one in found)
+
+    _settle(led, f"{topic} to have {count} partitions")
+
+
 def delete_topic(cluster: Cluster, topic: str) -> None:
     """Delete a topic and wait until no node shows it."""
     with cluster.admin() as admin:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from checkpoints.manifest import Manifest, PartitionPosition
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, UserError
 from daemon.learn import compatible as describe
 from daemon.learn.resume.inputs import open_inputs
@@ -191,3 +192,41 @@ def _bounds(site: Site) -> tuple[int, int]:
         return source.bounds()[0]
     finally:
         source.close()
+
+
+def _learned_from(topic_id: str) -> Manifest:
+    stream = {"log_id": "L", "topic": "t", "topic_id": topic_id, "partitions": 1}
+    return Manifest(
+        kind="version",
+        number=4,
+        epoch=0,
+        writer="",
+        created="",
+        stream=stream,
+        positions={0: PartitionPosition(500)},
+    )
+
+
+def test_more_partitions_of_a_topic_without_an_id_are_refused_with_the_way_on() -> None:
+    """Whether it is the same topic cannot be told: an old broker."""
+    version = _learned_from("None")
+    with pytest.raises(describe.OtherLog, match="gives topics no id") as refused:
+        describe.refuse_other_stream(
+            version, version.stream | {"partitions": 3}, dict.fromkeys(range(3), (0, 500))
+        )
+    assert """--accept-log --start 'offset={"0": 500, "1": 0, "2": 0}'""" in refused.value.remedy
+
+
+@pytest.mark.parametrize("change", [{"partitions": 3}, {}])
+def test_more_partitions_of_the_same_topic_are_the_same_log(change: dict[str, Any]) -> None:
+    version = _learned_from("id")
+    describe.refuse_other_stream(version, version.stream | change, {0: (0, 500)})
+
+
+@pytest.mark.parametrize(
+    "change", [{"partitions": 0}, {"partitions": 3, "topic_id": "other"}, {"partitions": 3, "log_id": "M"}]
+)
+def test_fewer_partitions_or_another_topic_are_another_log(change: dict[str, Any]) -> None:
+    version = _learned_from("id")
+    with pytest.raises(describe.OtherLog, match="learned from"):
+        describe.refuse_other_stream(version, version.stream | change, {0: (0, 500)})

@@ -16,7 +16,7 @@ from daemon.runtime.watchdog import Pulse
 from streams.decode import BatchDecoder, DecodedBatch
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.event import SpaceSpec, ViewSpec
-from streams.source import RecordBatch, Source
+from streams.source import RecordBatch, Source, TopicIdentity
 from tests.daemon.learn.conftest import DIM, Site, make_events
 from tests.harness.waiting import until
 
@@ -31,6 +31,9 @@ class Scripted:
         self._reached = reached
         self.polls = 0
         self.closed = False
+
+    def identity(self) -> TopicIdentity:
+        return TopicIdentity("log", "triplets", "topic", 1)
 
     def assign(self, positions: Mapping[int, int], known: Mapping[int, str]) -> None:
         self.positions, self.known = positions, known
