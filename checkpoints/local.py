@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from checkpoints.lock import WriterLock
 from checkpoints.store import (
     BadKey,
     Buffer,
@@ -448,6 +449,10 @@ class LocalStore:
             self._fs.folders.sync(path.parent)
         except OSError as error:
             raise write_failed(str(path), error) from error
+
+    def writer_lock(self) -> WriterLock:
+        """What holds off other writers on this host; not taken yet."""
+        return WriterLock(self.root)
 
     def sweep(self) -> int:
         """See `checkpoints.store.BlobStore`: temporary files whose lock is free."""

@@ -57,6 +57,10 @@ def learn(
     again: Annotated[
         bool, flag("--again", "Make the branch, or the change of the log, although it was made before.")
     ] = False,
+    take_over: Annotated[
+        bool,
+        flag("--take-over", "Start although another learner on this host has the folder: that one leaves."),
+    ] = False,
 ) -> int:
     """Learn from the stream and write numbered versions."""
     if jump and start == "checkpoint":
@@ -81,6 +85,7 @@ def learn(
         accept_log,
         again,
         restart_name=restart_from if number is None else None,
+        take_over=take_over,
     )
     return run(effective, options, partial(load, config, set_))
 

@@ -96,6 +96,7 @@ class Housekeeper(BackgroundThread):
         tidy: what is done after a version is durable.
         pulse: of this thread.
         clock: monotonic, in seconds.
+        watch: called once a second; what it raises ends the thread.
     """
 
     name = "housekeeping"
@@ -106,8 +107,10 @@ class Housekeeper(BackgroundThread):
         tidy: Callable[[Manifest, Source], None],
         pulse: Pulse,
         clock: Callable[[], float],
+        watch: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
+        self._watch = watch
         self._source = source
         self._tidy = tidy
         self._pulse = pulse
@@ -186,6 +189,8 @@ class Housekeeper(BackgroundThread):
         with self._lock:
             self._hurried = False
         self._bounds_at = self._clock()
+        self._pulse.beat("looking at the checkpoint folder")
+        self._watch()
         self._pulse.beat("asking for the bounds")
         try:
             self.seen = LogBounds(self._source.bounds(), self._bounds_at)

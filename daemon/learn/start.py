@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 
+from checkpoints.lock import WriterLock
 from checkpoints.publisher import AsyncPublisher, Published
 from daemon.config.schema import Config
 from daemon.dead_letters import DeadLetterWriter
@@ -17,6 +18,7 @@ from daemon.learn.halts import Halts, PoisonGate, remember_poison
 from daemon.learn.housekeeping import Housekeeper, VersionCleanup
 from daemon.learn.loop import LearnLoop
 from daemon.learn.observe import Observer, StreamReadiness
+from daemon.learn.place import PlaceWatch, take_place
 from daemon.learn.publishing import Cadence, Fence, Publishing
 from daemon.learn.reader import PollSize, Reader, learned_up_to
 from daemon.learn.resume.fitting import Fitted, fit_map
@@ -70,6 +72,10 @@ def build(
             finally:
                 runtime.pulse.rest()
 
+        store, take_over = inputs.versions.store, options.take_over
+        lock = take_place(stack, store, inputs.place, take_over, runtime.signals.wait)
+        if runtime.signals.stopping:
+            return None
         origin = find_origin(config, options, inputs, fit)
         if origin is None:
             return None
@@ -77,7 +83,7 @@ def build(
         learner.warm_up()
         if isinstance(learner, Keyed):
             metrics.keys.follow(learner.config.slots, learner.directory.__len__)
-        loop = _loop(stack, config, runtime, metrics, inputs=inputs, origin=origin)
+        loop = _loop(stack, config, runtime, metrics, inputs=inputs, origin=origin, lock=lock)
         opened.pop_all()
     stack.push(loop.leave)
     loop.start()
@@ -92,6 +98,7 @@ def _loop(
     *,
     inputs: Inputs,
     origin: RunOrigin,
+    lock: WriterLock | None,
 ) -> LearnLoop:
     """The loop with its threads, none of them started."""
     clock, watch = time.monotonic, runtime.watchdog.watch
@@ -108,7 +115,8 @@ def _loop(
     )
     steps = step_publisher(config, inputs.address, origin, metrics, clock)
     fence = Fence(inputs.versions, origin.epoch)
-    housekeeper = _housekeeper(config, inputs, fence, steps, watch("the housekeeping thread"))
+    place = PlaceWatch(fence, lock)
+    housekeeper = _housekeeper(config, inputs, place, steps, watch("the housekeeping thread"))
     letters = DeadLetterWriter(inputs.dead, fence.check_if_readable, watch("the dead-letter thread"))
     readiness = StreamReadiness(reader, housekeeper, partial(learned_up_to, progress, reader), clock)
     observer = Observer(runtime, metrics, readiness, arrays, clock)
@@ -156,7 +164,7 @@ def _loop(
 
 
 def _housekeeper(
-    config: Config, inputs: Inputs, fence: Fence, steps: StepPublisher | None, pulse: Pulse
+    config: Config, inputs: Inputs, place: PlaceWatch, steps: StepPublisher | None, pulse: Pulse
 ) -> Housekeeper:
     """With a store and a ledger of its own: each remembers what it has read, and is of one thread."""
 
@@ -168,14 +176,14 @@ def _housekeeper(
     cleanup = VersionCleanup(
         own.versions,
         own.ledger,
-        fence,
+        place.fence,
         inputs.address,
         config.checkpoints.keep,
         config.stream,
         retain,
         pulse,
     )
-    return Housekeeper(inputs.control, cleanup, pulse, time.monotonic)
+    return Housekeeper(inputs.control, cleanup, pulse, time.monotonic, place)
 
 
 def _halts(config: Config, inputs: Inputs, origin: RunOrigin) -> Halts:

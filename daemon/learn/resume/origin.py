@@ -54,7 +54,7 @@ START_HELP = (
 class LearnOptions:
     """One run: leave when all is learned, where to start, branch from a version, accept expired records,
     leave the position of an existing version for `start`, continue with another log, branch or change the log
-    again.
+    again, start although another learner on this host has the checkpoint folder.
 
     `restart_name`: latest or an alias, which stands for `restart_from` where that is None.
     """
@@ -67,6 +67,7 @@ class LearnOptions:
     accept_log: bool = False
     again: bool = False
     restart_name: str | None = None
+    take_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

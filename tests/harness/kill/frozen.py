@@ -1,4 +1,7 @@
-"""A learner that was frozen while another took over: thawed, it leaves and has written nothing more."""
+"""A learner that was frozen while another took over: thawed, it leaves and has written nothing more.
+
+A frozen process keeps its lock of the folder, so whoever starts the other one has to say `--take-over`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from daemon.exits import EX_CANTCREAT, EX_OK
+from daemon.exits import EX_CANTCREAT, EX_OK, EX_TEMPFAIL
 from tests.checkpoints.power import snapshot
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.learners import Learner, catch_up, wait_until
@@ -74,7 +77,7 @@ def _freeze_once(site: Site, place: Frozen, forks: Forks) -> None:
     with forks.fused(site, place.step, place.nth, "freeze") as frozen:
         wait_until(frozen.frozen, frozen)
         _let_the_successor_keep_all(site)
-        with forks(site, "--exit-when-caught-up") as successor:
+        with forks(site, "--exit-when-caught-up", "--take-over") as successor:
             assert successor.wait() == EX_OK, successor.said()
         before, letters = snapshot(site.checkpoints), Letters(site)
         letters.look()
@@ -112,7 +115,7 @@ def _has_written_nothing(before: dict[str, bytes], after: dict[str, bytes], plac
 def started_together(
     folder: Path, stream_in: Callable[[Path], str], forks: Forks, times: int, case: Case = SPARSE
 ) -> Tally:
-    """Two learners at once, on an empty folder and on one with versions: one goes on, the other leaves."""
+    """Two learners at once, on an empty folder and on one with versions: one goes on, one is refused."""
     tally = Tally(f"two starts at once, {case}")
     for number in range(times):
         with tally.case(f"pair {number}"):
@@ -133,7 +136,10 @@ def _start_two(site: Site, events: Written, forks: Forks) -> None:
 
         wait_until(ended)
         left, stays = (other, one) if one.running else (one, other)
-        _leaves(left)
+        code = left.wait()
+        assert code == EX_TEMPFAIL, f"{code}: {left.said()}"
+        assert f"another learner (process {stays.pid}) on this host" in left.said()
+        wait_until(lambda: f'"process": {left.pid}' in stays.said(), stays)  # both sides say so
         written = site.versions.versions()[-1]
 
         def goes_on() -> bool:

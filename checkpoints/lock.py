@@ -1,0 +1,102 @@
+"""One writer per folder and host: a lock that ends with the process that holds it, however that ends.
+
+It is an advisory lock (flock) on the folder itself: it leaves no file behind that somebody must remove, and
+emptying the folder does not free it. It says who may start; what is written is guarded by claims (`commit`),
+also against writers on other hosts, whom this lock does not see.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+REFUSED_STARTS = "refused.jsonl"
+"""Who was refused since another process holds the folder: read and removed by the one that holds it."""
+_MOST_BYTES = 64 << 10
+"""Of that file: nobody may read it for long."""
+_LOCKS = Path("/proc/locks")
+
+
+class WriterLock:
+    """The exclusive lock of a folder. One thread at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._fd = -1
+        self._refused = root / REFUSED_STARTS
+
+    def take(self) -> bool:
+        """Whether no other process holds the folder; it is held by this one then.
+
+        May be repeated: where another folder has come to stand at the path, that one is taken.
+        A file system without such locks holds nobody off: True.
+        """
+        if self._fd >= 0 and self._still_there():
+            return True
+        try:
+            fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return True  # whoever writes there will be told
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        except OSError:
+            os.close(fd)
+            return True
+        self.release()
+        self._fd = fd
+        return True
+
+    def holder(self) -> int | None:
+        """The process that holds the folder; None where nobody does or the system does not tell."""
+        with suppress(OSError, ValueError, IndexError):
+            wanted = str(os.stat(self._root).st_ino)
+            for line in _LOCKS.read_text(encoding="ascii").splitlines():
+                words = line.split()
+                if words[1] == "FLOCK" and words[5].rpartition(":")[2] == wanted and int(words[4]) > 0:
+                    return int(words[4])
+        return None
+
+    def tell_refused(self) -> None:
+        """Leave word for the holder that this process wanted the folder; where that fails nobody is told."""
+        line = json.dumps({"pid": os.getpid(), "at": datetime.now(UTC).isoformat(timespec="seconds")})
+        with suppress(OSError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(self._refused, flags, 0o600)
+            try:
+                if os.fstat(fd).st_size < _MOST_BYTES:
+                    os.write(fd, f"{line}\n".encode())
+            finally:
+                os.close(fd)
+
+    def refused(self) -> list[int]:
+        """The processes that left word since the last call."""
+        try:
+            text = self._refused.read_text(encoding="utf-8", errors="replace")[:_MOST_BYTES]
+            self._refused.unlink()
+        except OSError:
+            return []
+        found = []
+        for line in text.splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                found.append(int(json.loads(line)["pid"]))
+        return found
+
+    def release(self) -> None:
+        """Let go of the folder."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _still_there(self) -> bool:
+        try:
+            there, held = os.stat(self._root), os.fstat(self._fd)
+        except OSError:
+            return True  # nothing else stands there
+        return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
