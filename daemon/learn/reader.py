@@ -154,7 +154,7 @@ class Reader(BackgroundThread):
         try:
             if not self._grow(source.identity().partitions):
                 return
-            source.assign(self._positions, self._known)
+            source.assign(dict(self._positions), dict(self._known))
             while not self._closing.is_set():
                 with self._retrying():
                     self._read_one(source)

@@ -11,10 +11,10 @@ import pytest
 
 from daemon.learn import reader as reader_module
 from daemon.learn.publishing import Cadence
-from daemon.learn.reader import QUEUED_BATCHES, PollSize, Reader
+from daemon.learn.reader import QUEUED_BATCHES, Growth, PollSize, Reader
 from daemon.runtime.watchdog import Pulse
 from streams.decode import BatchDecoder, DecodedBatch
-from streams.errors import OffsetExpired, StreamUnavailable
+from streams.errors import OffsetExpired, PartitionsAdded, StreamUnavailable
 from streams.event import SpaceSpec, ViewSpec
 from streams.source import RecordBatch, Source, TopicIdentity
 from tests.daemon.learn.conftest import DIM, Site, make_events
@@ -222,3 +222,45 @@ def test_the_stream_itself(site: Site) -> None:
             assert ready.records <= 7
             values += ready.polled.values
     assert values == events
+
+
+def test_partitions_that_are_added_come_after_word_of_them_and_nothing_is_read_twice() -> None:
+    """The stream is opened again where reading stood, behind what was handed over."""
+
+    def grows(number: int) -> RecordBatch:
+        if number == 3:
+            raise PartitionsAdded("t", 1, 2)
+        return one_record(number)
+
+    def of_the_added_one(number: int) -> RecordBatch:
+        return RecordBatch(1, [number - 1], [0], [make_events(1)[0]], [None], [()])
+
+    first, second = Scripted(grows), Scripted(of_the_added_one)
+    second.identity = lambda: TopicIdentity("log", "triplets", "topic", 2)  # type: ignore[method-assign]
+    sources = iter([first, second])
+    size = PollSize(10, Cadence(30, 0), 0)
+
+    def prepare(batch: RecordBatch) -> tuple[DecodedBatch, None]:
+        return DECODER.decode(batch), None
+
+    reader = Reader(
+        lambda: next(sources),  # type: ignore[arg-type, return-value]
+        {0: 0},
+        prepare,
+        size,
+        pulse=Pulse("reader"),
+        clock=time.monotonic,
+    )
+    reader.start()
+    found = [reader.get(5.0) for _ in range(5)]
+    reader.stop()
+    assert reader.ended(30.0)
+    assert [one.partitions if isinstance(one, Growth) else one.polled.partition for one in found] == [
+        0,
+        0,
+        2,
+        1,
+        1,
+    ]
+    assert second.positions == {0: 3, 1: 0}
+    assert set(second.known) == {0}
