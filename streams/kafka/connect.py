@@ -163,7 +163,7 @@ def close_quietly(client: Any, **options: Any) -> None:
 
 
 _PERMISSION = {
-    errors.TopicAuthorizationFailedError: "the topic: grant DESCRIBE, and READ or WRITE, on it",
+    errors.TopicAuthorizationFailedError: "the topic: grant READ to read it, WRITE to write to it",
     errors.GroupAuthorizationFailedError: "the group named like client_id, for noted positions: grant READ",
     errors.ClusterAuthorizationFailedError: "the cluster: grant IDEMPOTENT_WRITE, and CREATE for new topics",
 }
@@ -214,8 +214,6 @@ def _refusal(error: BaseException) -> str | None:
         return f"no permission: {_words(error)}"
     if isinstance(error, _LOGIN):
         return f"the broker refuses the login: {_words(error)}"
-    if isinstance(error, errors.UnsupportedCodecError):
-        return f"{_words(error)}: install it, or set the topic's compression.type to uncompressed"
     return _words(error) if isinstance(error, _SETTING) else None
 
 

@@ -119,7 +119,7 @@ def _check_topic(probe: Probe, topic: str, needs: Collection[Need]) -> list[str]
         )
         fault = _topic_fault(metadata.topics[0], topic, probe.settings, needs)
         if fault is None and "create" in needs and _may_not_create(probe, topic):
-            fault = _denied(probe.settings, "CREATE", topic)
+            fault = _denied(probe.settings, ["CREATE"], topic)
     except NoAnswer as problem:
         if problem.silent or _asks_password(probe.settings):
             raise StreamUnavailable(f"{probe.broker} stopped answering: look at its log") from problem
@@ -141,12 +141,13 @@ def _topic_fault(
         return TopicMissing(
             f"there is no topic {topic!r}: create it with `tripletd topics create`, or correct the address"
         )
-    if found.error_code == _TOPIC_DENIED:
-        return _denied(settings, "DESCRIBE", topic)
+    if found.error_code == _TOPIC_DENIED:  # not even to be seen, which READ and WRITE permit too
+        needed = [need.upper() for need in ("read", "write") if need in needs]
+        return _denied(settings, needed or ["DESCRIBE"], topic)
     permitted: set[int] = found.authorized_operations or {_OPERATIONS_NOT_TOLD}
     for need in ("read", "write"):
         if need in needs and not permitted & {_OPERATIONS[need], _OPERATIONS_NOT_TOLD}:
-            return _denied(settings, need.upper(), topic)
+            return _denied(settings, [need.upper()], topic)
     return None
 
 
@@ -159,12 +160,13 @@ def _may_not_create(probe: Probe, topic: str) -> bool:
     return answer.topics[0].error_code in (_TOPIC_DENIED, _CLUSTER_DENIED)
 
 
-def _denied(settings: KafkaSettings, operation: str, topic: str) -> StreamRefused:
+def _denied(settings: KafkaSettings, operations: Sequence[str], topic: str) -> StreamRefused:
     user = settings.sasl_username
+    words = " ".join(f"--operation {operation.capitalize()}" for operation in operations)
     return StreamRefused(
-        f"{f'the user {user!r}' if user else 'this client'} may not {operation} the topic {topic!r}: permit "
-        f"it, as with kafka-acls --add --allow-principal User:{user or '<its name>'} "
-        f"--operation {operation.capitalize()} --topic {topic}"
+        f"{f'the user {user!r}' if user else 'this client'} may not {' or '.join(operations)} the topic "
+        f"{topic!r}: permit it, as with kafka-acls --add --allow-principal User:{user or '<its name>'} "
+        f"{words} --topic {topic}"
     )
 
 

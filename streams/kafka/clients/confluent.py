@@ -101,7 +101,7 @@ def reading_error(error: KafkaError, address: Address, partition: int, position:
             "grant READ on it"
         )
     if code in NOT_ALLOWED:
-        return StreamRefused(f"{address}: no permission to read: grant DESCRIBE and READ on the topic")
+        return StreamRefused(f"{address}: no permission to read: grant READ on the topic")
     if code in _NO_SUCH_TOPIC:
         return missing(address)
     return StreamUnavailable(f"{address}, partition {partition}: {error.str()}")
@@ -114,7 +114,7 @@ def writing_error(error: KafkaError, address: Address) -> StreamError:
         return RecordRefused(f"{address}: the broker takes no such record: {error.str()}")
     if code in NOT_ALLOWED:
         return StreamRefused(
-            f"{address}: no permission to write: grant DESCRIBE and WRITE on the topic, "
+            f"{address}: no permission to write: grant WRITE on the topic, "
             "and IDEMPOTENT_WRITE on the cluster"
         )
     if code in _NO_SUCH_TOPIC:

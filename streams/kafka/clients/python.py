@@ -13,9 +13,8 @@ from kafka import errors as kafka_errors
 
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
-from streams.kafka.clients import patches as inflate
-from streams.kafka.clients import patches as wide_receive
-from streams.kafka.clients.patches import QuickRecords
+from streams.kafka.clients import inflate
+from streams.kafka.clients.patches import QuickRecords, install_wide_receive
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange, Overfull, recreated
 from streams.kafka.connect import (
     call_within,
@@ -65,7 +64,7 @@ class PythonConsumer:
 
     def __init__(self, address: Address, topic_id: str | None = None) -> None:
         inflate.install_limits()
-        wide_receive.install_wide_receive()
+        install_wide_receive()
         self._address = address
         self._topic_id = topic_id
         self._places: dict[int, TopicPartition] = {}
@@ -160,8 +159,10 @@ class PythonConsumer:
             return OutOfRange(f"{self._address}: {error}")
         if isinstance(error, Overfull):
             return error
-        if isinstance(error, inflate.TooLarge | kafka_errors.CorruptRecordError):
+        if isinstance(error, inflate.TooLarge | inflate.CutShort | kafka_errors.CorruptRecordError):
             return CorruptBatch(str(error))
+        if isinstance(error, kafka_errors.UnsupportedCodecError):  # all that are known can be read
+            return CorruptBatch(f"{error}: a codec that is not known here")
         if isinstance(error, kafka_errors.KafkaError | OSError | MemoryError):
             return stream_error(error, self._address)
         # anything else was raised while taking records apart: numbers, lengths or texts in them are damaged

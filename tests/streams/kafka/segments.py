@@ -6,6 +6,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafka.record.util import calc_crc32c
+
 from tests.harness.kafka.cluster import Cluster
 
 _HEADER = struct.Struct(
@@ -52,6 +54,28 @@ def damage(cluster: Cluster, topic: str, *offsets: int) -> None:
                 (byte,) = log.read(1)
                 log.seek(-1, 1)
                 log.write(bytes([byte ^ 0xFF]))
+
+
+_CHECKSUM, _ATTRIBUTES, _RECORDS = 17, 21, 61
+"""Where these begin in a batch."""
+
+
+def recompress(cluster: Cluster, topic: str, offset: int, codec: int | None = None) -> None:
+    """Make the compressed batch that holds an offset one that nobody can inflate, under a checksum that fits.
+
+    codec: the number that it then has. None: it keeps its own, and the compressed bytes are noise.
+    """
+    (batch,) = (one for one in batches(cluster, topic) if one.first <= offset <= one.last)
+    with segment(cluster, topic).open("r+b") as log:
+        log.seek(batch.position)
+        data = bytearray(log.read(batch.size))
+        if codec is None:
+            data[_RECORDS:] = bytes((7 * n + 1) % 256 for n in range(len(data) - _RECORDS))
+        else:
+            data[_ATTRIBUTES + 1] = data[_ATTRIBUTES + 1] & ~7 | codec
+        struct.pack_into(">I", data, _CHECKSUM, calc_crc32c(bytes(data[_ATTRIBUTES:])))
+        log.seek(batch.position)
+        log.write(data)
 
 
 def cut(cluster: Cluster, topic: str, keep: int) -> None:

@@ -83,7 +83,6 @@ def test_a_piece_that_fits_is_handed_on_as_it_is():
         (errors.UnknownTopicOrPartitionError(), TopicMissing, "tripletd topics create"),
         (errors.MessageSizeTooLargeError(), RecordRefused, "takes no such record"),
         (errors.PolicyViolationError("two replicas at least"), StreamRefused, "two replicas at least"),
-        (errors.UnsupportedCodecError("no zstd here"), StreamRefused, "no zstd here"),
         (errors.KafkaTimeoutError("Unable to bootstrap"), StreamUnavailable, "see that the broker runs"),
         (TimeoutError("no answer within 5 s"), StreamUnavailable, "no answer within 5 s"),
         (OutOfRange("kept as it is"), OutOfRange, "kept as it is"),

@@ -19,9 +19,9 @@ from kafka.record.util import calc_crc32c
 
 from streams.kafka.clients import patches as quick_records
 from streams.kafka.clients.patches import RECEIVE_BYTES, QuickRecords, WideTransport
+from tests.harness.kafka.compressed import CODECS
 
 PLACE = TopicPartition("clicks", 0)
-GZIP = 1
 PRODUCERS = {"plain": 7, "committed": 8, "aborted": 9}
 BYTES = st.none() | st.binary(max_size=200)
 RECORD = st.tuples(st.integers(1, 300), st.integers(0, 1 << 41), BYTES, BYTES)
@@ -29,7 +29,7 @@ HEADERS = st.sampled_from([[], [], [], [("kind", b"x"), ("empty", None)]])
 BATCH = st.tuples(
     st.lists(RECORD, min_size=1, max_size=12),
     HEADERS,
-    st.sampled_from([0, 0, 0, GZIP]),
+    st.sampled_from([0, 0, 0, *CODECS.values()]),
     st.sampled_from(["plain", "plain", "committed", "aborted"]),
     st.integers(0, 3),
     st.sampled_from([0, 0, 2]),
@@ -109,9 +109,12 @@ def test_what_is_read_is_what_the_library_reads(batches, takes, start):
 
 
 @settings(deadline=None)
-@given(st.lists(RECORD, min_size=1, max_size=6), st.data())
-def test_a_damaged_batch_ends_in_the_same_error(records, data):
-    whole, end = batch_of(records)
+@given(st.lists(RECORD, min_size=1, max_size=6), st.sampled_from([0, 0, *CODECS.values(), 7]), st.data())
+def test_a_damaged_batch_ends_in_the_same_error(records, codec, data):
+    whole, end = batch_of(records, codec=codec % 7)
+    if codec == 7:
+        whole[22] |= codec
+        whole = resealed(whole)
     place = data.draw(
         st.integers(len(whole) - min(len(whole) - 61, 300), len(whole) - 1) | st.integers(16, 60)
     )
@@ -134,9 +137,15 @@ def test_a_count_of_records_that_cannot_be_there_takes_no_memory():
     both_alike(resealed(data))
 
 
-def test_nearly_all_is_read_in_compiled_code(monkeypatch):
+def test_many_tiny_records_of_a_compressed_batch_are_taken_one_at_a_time(monkeypatch):
+    monkeypatch.setattr(quick_records, "MOST_INFLATED", 2)
+    both_alike(batch_of([(1, 0, None, b"v")] * 5, codec=CODECS["zstd"])[0])
+
+
+@pytest.mark.parametrize("codec", [0, *CODECS.values()])
+def test_nearly_all_is_read_in_compiled_code(monkeypatch, codec):
     monkeypatch.setattr(DefaultRecordBatch, "__next__", None)
-    data, _ = batch_of([(1, 5, b"key", b"value"), (3, 6, None, b""), (1, 7, b"", None)])
+    data, _ = batch_of([(1, 5, b"key", b"value"), (3, 6, None, b""), (1, 7, b"", None)], codec=codec)
     ((fields, _),) = read(QuickRecords, data, 0, 9)
     assert [(offset, key, value) for _, offset, _, key, value, _ in fields] == [
         (0, b"key", b"value"),

@@ -1,0 +1,85 @@
+"""Batches as other programs compress them: by librdkafka, by Java (the broker itself), by kafka-python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import create_topic
+
+CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+"""As batches number them."""
+
+PATIENCE_S = 60.0
+LARGEST_BATCH = 16 << 20
+
+Write = Callable[[Cluster, str, str, Sequence[bytes]], None]
+"""Cluster, topic, codec, values of partition 0: one batch."""
+
+
+def topic_of_anybody(kafka: Cluster, topic: str) -> None:
+    """A topic as brokers make it: what producers have compressed is kept as it is."""
+    configs = {"compression.type": "producer", "max.message.bytes": str(LARGEST_BATCH)}
+    create_topic(kafka, topic, configs=configs)
+
+
+def by_librdkafka(kafka: Cluster, topic: str, codec: str, values: Sequence[bytes]) -> None:
+    """One batch of librdkafka; its snappy has no frame."""
+    room = 2 * sum(map(len, values)) + (1 << 20)
+    settings = {
+        "bootstrap.servers": kafka.servers(),
+        "compression.type": codec,
+        "linger.ms": 60_000,
+        "batch.size": room,
+        "message.max.bytes": room,
+        "queue.buffering.max.kbytes": room // 1024 + 1,
+        "batch.num.messages": 1_000_000,
+    }
+    failed: list[object] = []
+    producer = Producer(settings)
+    for value in values:
+        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert failed == [None] * len(values), failed
+
+
+def by_java(kafka: Cluster, topic: str, codec: str, values: Sequence[bytes]) -> None:
+    """One batch that the broker compresses, as any Java client does; its snappy has Xerial's frame."""
+    _keep_as(kafka, topic, codec)
+    by_librdkafka(kafka, topic, "none", values)
+    _keep_as(kafka, topic, "producer")
+
+
+def by_kafka_python(kafka: Cluster, topic: str, codec: str, values: Sequence[bytes]) -> None:
+    """One batch of kafka-python; its snappy has Xerial's frame."""
+    room = 2 * sum(map(len, values)) + (1 << 20)
+    producer = KafkaProducer(
+        bootstrap_servers=kafka.servers(),
+        compression_type=codec,
+        batch_size=room,
+        max_request_size=room,
+        linger_ms=60_000,
+    )
+    try:
+        sent = [producer.send(topic, value, partition=0) for value in values]
+        producer.flush()
+        for future in sent:
+            future.get(PATIENCE_S)
+    finally:
+        producer.close()
+
+
+WRITERS: dict[str, Write] = {
+    "librdkafka": by_librdkafka,
+    "java": by_java,
+    "kafka-python": by_kafka_python,
+}
+
+
+def _keep_as(kafka: Cluster, topic: str, codec: str) -> None:
+    with kafka.admin() as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"compression.type": codec})])
