@@ -48,9 +48,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is not quick."""
     if not config.getoption("--quick"):
         return
-    kept = [item for item in items if _is_quick(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+    quick: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        quick[_is_quick(item)].append(item)
+    config.hook.pytest_deselected(items=quick[False])
+    items[:] = quick[True]
 
 
 def _is_quick(item: pytest.Item) -> bool:
@@ -61,7 +63,7 @@ def _is_quick(item: pytest.Item) -> bool:
     if STARTERS & set(vars(item.module)):  # type: ignore[attr-defined]
         return False
     given = item.callspec.params if hasattr(item, "callspec") else {}
-    if {"backend", "broker"} & set(given) and set(map(str, given.values())) & CLIENTS:
+    if {"backend", "broker", "shop"} & set(given) and set(map(str, given.values())) & CLIENTS:
         return False
     subject = given.get("subject")
     return type(subject).__name__ != "UnderTest" or subject in EACH

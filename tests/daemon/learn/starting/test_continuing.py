@@ -32,7 +32,7 @@ class Log:
     expire: Callable[[Site, int], None]
 
 
-@pytest.fixture(params=["memory", "log", "kafka"])
+@pytest.fixture(params=["log", "kafka"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     """Each kind of log in turn."""
     kind: str = request.param
@@ -40,10 +40,8 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
 
     def site(name: str) -> Site:
         (tmp_path / name).mkdir()
-        address = {"memory": f"memory:{tmp_path}/{name}", "log": f"log:{tmp_path}/{name}/clicks.log"}.get(
-            kind
-        )
-        made = Site(tmp_path / name, address or cluster.address(fresh_topic(name)))
+        address = cluster.address(fresh_topic(name)) if cluster else f"log:{tmp_path}/{name}/clicks.log"
+        made = Site(tmp_path / name, address)
         create(made)
         return made
 

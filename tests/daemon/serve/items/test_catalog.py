@@ -96,14 +96,14 @@ def numbers(catalog: ServingCatalog) -> dict[str, float]:
 FILE = {"file 1": 1.0, "file 2": 2.0, "file 3": 3.0}
 
 
-@pytest.fixture(params=["memory", "log", "kafka"])
+@pytest.fixture(params=["log", "kafka"])
 def shop(request: pytest.FixtureRequest, tmp_path) -> Iterator[Shop]:
     yield from _shop(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=["memory", "log"])
+@pytest.fixture
 def embedded(request: pytest.FixtureRequest, tmp_path) -> Iterator[Shop]:
-    yield from _shop(request.param, request, tmp_path)
+    yield from _shop("log", request, tmp_path)
 
 
 def _shop(kind: str, request: pytest.FixtureRequest, tmp_path) -> Iterator[Shop]:
@@ -111,8 +111,7 @@ def _shop(kind: str, request: pytest.FixtureRequest, tmp_path) -> Iterator[Shop]
         name = f"shop-{uuid.uuid4().hex}"
         address = Address("kafka", request.getfixturevalue("kafka").servers(), name)
     else:
-        place = str(tmp_path / "shop.log") if kind == "log" else uuid.uuid4().hex
-        address = parse_address(f"{kind}:{place}#shop")
+        address = parse_address(f"log:{tmp_path / 'shop.log'}#shop")
     found = Shop(address, tmp_path)
     found.create()
     yield found
