@@ -36,6 +36,11 @@ def run_checks(config: Config) -> list[Finding]:
     return findings
 
 
+def _secrets(config: Config) -> Iterator[Finding]:
+    for one in config.exposed:
+        yield Finding("secrets", "note", one.text, one.remedy)
+
+
 def _space(config: Config) -> Iterator[Finding]:
     from daemon.objects import space_of
 
@@ -238,6 +243,7 @@ def _http(config: Config) -> Iterator[Finding]:
 
 
 _CHECKS: dict[str, Callable[[Config], Iterator[Finding]]] = {
+    "secrets": _secrets,
     "space.views": _space,
     "learner": _learner,
     "caps": _caps,

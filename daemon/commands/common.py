@@ -81,13 +81,15 @@ def config_file(path: Path | None) -> Path | None:
 
 def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> Config:
     """Configuration and logging of a long-running role; it ends with whoever started it as a child."""
-    from daemon.runtime.logs import configure
+    from daemon.runtime.logs import configure, get_logger
     from daemon.runtime.signals import follow_lifeline, leave_when_told
 
     leave_when_told()
     follow_lifeline()
     config = load(path, settings)
     configure(config.log.level, config.log.format, name)
+    for one in config.exposed:
+        get_logger().warning(one.text, remedy=one.remedy)
     return config
 
 

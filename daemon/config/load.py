@@ -19,13 +19,12 @@ from pydantic import BeforeValidator, SecretStr, TypeAdapter, ValidationError
 
 from daemon.config.learners import LEARNERS, LearnerConfig, ViewKeys, all_keys, learner_keys, owner, owners
 from daemon.config.schema import SECTIONS, Config, Origin
+from daemon.config.secrets import FILE_SUFFIX, exposed_files, read_secret, refuse_both
 from daemon.config.stream import KafkaConfig, StreamConfig
 from daemon.config.values import Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 
 ENV_PREFIX = "TRIPLETD_"
-FILE_SUFFIX = "_file"
-"""A secret's variable with this ending holds the path of a file with the secret."""
 Flat = dict[tuple[str, ...], Any]
 
 
@@ -80,34 +79,38 @@ def env_layer(environ: Mapping[str, str]) -> Flat:
     layer: Flat = {}
     for name, text in environ.items():
         if name.startswith(ENV_PREFIX) and "__" in name:
-            path = _spelt(tuple(name[len(ENV_PREFIX) :].lower().split("__")))
-            plain = (*path[:-1], path[-1].removesuffix(FILE_SUFFIX))
-            if plain != path and is_secret(plain):
-                _refuse_both(name, environ)
-                path, text = plain, read_secret(name, text)
+            path = _key_of(name)
+            if secret := _secret_of(path):
+                refuse_both(name, environ)
+                path, text = secret, read_secret(name, text)
             layer[path] = coerce(path, text)
     return layer
 
 
-def read_secret(name: str, path: str) -> str:
-    """The secret in a file named by an environment variable, without the line's end. UserError."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or "not a readable text file"
-        # the path is not shown: it may be the secret itself, put where its file's path belongs
-        message = f"environment {name}: the file it names cannot be read: {why}"
-        raise UserError(message, "give the path of the secret's file") from None
-    secret = text.removesuffix("\n").removesuffix("\r")
-    if not secret:
-        raise UserError(f"environment {name}: the file is empty", "write the secret into it, on one line")
-    return secret
+def _key_of(variable: str) -> tuple[str, ...]:
+    return _spelt(tuple(variable[len(ENV_PREFIX) :].lower().split("__")))
 
 
-def _refuse_both(name: str, environ: Mapping[str, str]) -> None:
-    plain = name[: -len(FILE_SUFFIX)]
-    if plain in environ:
-        raise UserError(f"environment {plain} and {name} are both set", "unset one of the two")
+def _secret_of(path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The secret whose file a variable of this name holds; None where it is the value itself."""
+    plain = (*path[:-1], path[-1].removesuffix(FILE_SUFFIX))
+    return plain if plain != path and is_secret(plain) else None
+
+
+def _holding(
+    layer: Flat, path: Path | None, environ: Mapping[str, str], config: Config
+) -> dict[Path, list[str]]:
+    """Each file that a secret was read from, or will be, with the names of these."""
+    holding: dict[Path, list[str]] = {}
+    if path is not None:
+        holding[path] = [".".join(key) for key, value in layer.items() if is_secret(key) and value]
+    for name, text in environ.items():
+        secret = _secret_of(_key_of(name)) if name.startswith(ENV_PREFIX) and "__" in name else None
+        if secret is not None:
+            holding.setdefault(Path(text), []).append(".".join(secret))
+    if config.stream.kafka.ssl_keyfile:
+        holding.setdefault(Path(config.stream.kafka.ssl_keyfile), []).append("a private key")
+    return holding
 
 
 def model_at(path: tuple[str, ...]) -> type[Section] | None:
@@ -340,9 +343,11 @@ def load_config(
     Raises:
         UserError: code 78, with a line for each thing wrong: file or origin, section.key, found, allowed.
     """
+    environ = os.environ if environ is None else environ
+    in_file = dict(flatten(read_toml(path))) if path else {}
     layers: list[tuple[Origin, Flat]] = [
-        ("file", dict(flatten(read_toml(path))) if path else {}),
-        ("env", env_layer(os.environ if environ is None else environ)),
+        ("file", in_file),
+        ("env", env_layer(environ)),
         ("cli", {tuple(".".join(key).split(".")): value for key, value in flatten(overrides or {})}),
     ]
     merged: Flat = {}
@@ -360,7 +365,7 @@ def load_config(
     sections = _validated(nest(merged), origins, path)
     config = resolve_paths(Config(**sections, file=path, origins=origins, notes=tuple(notes)))  # type: ignore[arg-type]
     _refuse_unfit_kafka(config.stream, origins, path)
-    return config
+    return replace(config, exposed=exposed_files(_holding(in_file, path, environ, config)))
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

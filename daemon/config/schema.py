@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKeys, ViewKeys
+from daemon.config.secrets import ExposedFile
 from daemon.config.stream import StreamConfig
 from daemon.config.values import (
     Bytes,
@@ -293,6 +294,8 @@ class Config:
     origins: Mapping[str, Origin]
     notes: tuple[str, ...] = ()
     """What was accepted and should be written otherwise, a sentence each."""
+    exposed: tuple[ExposedFile, ...] = ()
+    """Files with secrets that every user of the host can read."""
 
     def values(self) -> dict[str, dict[str, Any]]:
         """The effective configuration as nested plain data, written as in the file; secrets are stars."""

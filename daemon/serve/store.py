@@ -12,9 +12,6 @@ from daemon.models.actions import gc, move
 from daemon.models.decide import Verb
 from daemon.replica.view import ReplicaStatus
 
-BY = "HTTP"
-"""Who moved an alias, in the ledger's words."""
-
 
 class StoreActions:
     """Says what is served and kept, moves aliases and deletes versions; each call writes at most one entry of
@@ -42,11 +39,14 @@ class StoreActions:
         }
 
     def move(
-        self, verb: Verb, alias: str, version: int | str | None, reason: str, dry_run: bool
+        self, verb: Verb, alias: str, version: int | str | None, reason: str, dry_run: bool, *, by: str
     ) -> Mapping[str, Any]:
-        """Point `alias` at `version` (rollback to None: the one before), or pin it (None: unpin)."""
+        """Point `alias` at `version` (rollback to None: the one before), or pin it (None: unpin).
+
+        by: who asks, in the ledger's words.
+        """
         verb = "unpin" if verb == "pin" and version is None else verb
-        how = {"by": BY, "reason": reason}
+        how = {"by": by, "reason": reason}
         moved = move(self._versions, self._ledger, verb, alias, version, **how, dry_run=dry_run)
         entry = None if moved.entry is None else moved.entry.n
         return {**asdict(moved), "entry": entry, "notes": list(moved.notes)}

@@ -71,6 +71,8 @@ class Health:
 
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
+NOSNIFF = {"x-content-type-options": "nosniff"}
+"""A header of every answer: no browser takes it for another type than the one it has."""
 PAGES = ("/metrics", "/status", "/livez", "/readyz", "/startupz")
 _REQUEST_TIMEOUT_S = 5.0
 BACKLOG = 1024
@@ -306,6 +308,8 @@ def _handler(registry: CollectorRegistry, health: Health) -> type[BaseHTTPReques
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
+            for name, value in NOSNIFF.items():
+                self.send_header(name, value)
             self.server.stalls(self.request)
             self.end_headers()
             if self.command != "HEAD":

@@ -35,6 +35,16 @@ def found(settings: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {one.key: (one.grade, one.text) for one in findings if one.grade != "ok"}
 
 
+def test_a_token_that_everybody_can_read_is_noted_with_its_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "tripletd.toml"
+    file.write_text('[http]\ntoken = "correct-horse-battery"\n')
+    for mode, grades in ((0o644, ["note"]), (0o600, [])):
+        file.chmod(mode)
+        secrets = [one for one in run_checks(load_config(file, {}, {})) if one.key == "secrets"]
+        assert [one.grade for one in secrets] == grades
+        assert all(one.remedy == f"chmod o-rwx {file}" for one in secrets)
+
+
 def test_psd_every_needs_few_dimensions_after_the_maps() -> None:
     raw = {"space.views.x.dim": 4000, "space.views.x.map": "unit", "learner.psd_every": 10}
     two = {**raw, "space.views.y.dim": 97, "space.views.y.map": "unit"}

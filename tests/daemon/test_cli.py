@@ -333,6 +333,25 @@ def test_a_stop_while_a_role_starts_is_not_lost_inside_native_code(number: int, 
     assert (ended.returncode, ended.stderr) == (code, "")
 
 
+def test_a_role_says_at_its_start_that_everybody_can_read_its_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "tripletd.toml"
+    file.write_text('[http]\ntoken = "correct-horse-battery"\n')
+    file.chmod(0o644)
+    script = (
+        "from pathlib import Path\nfrom daemon.commands.common import start_role\n"
+        f"start_role('serve', Path({str(file)!r}), None)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    (line,) = ended.stderr.splitlines()
+    told = json.loads(line)
+    assert (told["level"], told["role"], told["remedy"]) == ("warning", "serve", f"chmod o-rwx {file}")
+    assert f"{file} holds http.token" in told["event"]
+    assert "mode 0644" in told["event"]
+    assert "correct-horse" not in line
+
+
 def test_the_four_packages_are_ours(tmp_path: Path) -> None:
     assert Path(daemon.__file__ or "").resolve().parent == ROOT / "daemon"
     assert foreign_packages(ROOT) == []

@@ -83,6 +83,48 @@ def test_the_token_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
     assert "TRIPLETD_HTTP__TOKEN_FILE" in caught.value.remedy
 
 
+TOKEN = '[http]\ntoken = "correct-horse-battery"\n'
+
+
+def test_a_file_with_secrets_that_everybody_can_read_is_named(tmp_path: Path) -> None:
+    kafka = '[stream.kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_username = "u"\nsasl_password = "p"\n'
+    file = write(tmp_path, TOKEN + '[stream]\naddress = "kafka://a:9092/clicks"\n' + kafka)
+    for mode, exposed in ((0o600, 0), (0o640, 0), (0o644, 1), (0o604, 1), (0o660, 0)):
+        file.chmod(mode)
+        found = load_config(file, environ=NO_ENV).exposed
+        assert len(found) == exposed, oct(mode)
+        for one in found:
+            assert one.text.startswith(
+                f"{file} holds http.token and stream.kafka.sasl_password, and every user"
+            )
+            assert f"(mode {mode:04o})" in one.text
+            assert one.remedy == f"chmod o-rwx {file}"
+            assert "correct-horse" not in repr(one)
+
+
+def test_a_file_without_secrets_may_be_read_by_everybody(tmp_path: Path) -> None:
+    file = write(tmp_path, '[http]\ntoken = ""\nserve_port = 0\n')
+    file.chmod(0o644)
+    assert load_config(file, environ=NO_ENV).exposed == ()
+
+
+def test_the_file_of_a_token_and_of_a_key_are_looked_at_too(tmp_path: Path) -> None:
+    file, token, key = write(tmp_path, ""), tmp_path / "token", tmp_path / "key.pem"
+    token.write_text("correct-horse-battery\n")
+    key.write_text("a key\n")
+    settings = {
+        "stream.address": "kafka://a:9092/clicks",
+        "stream.kafka.security_protocol": "SSL",
+        "stream.kafka.ssl_certfile": str(key),
+        "stream.kafka.ssl_keyfile": str(key),
+    }
+    for mode, exposed in ((0o600, []), (0o444, ["http.token", "a private key"])):
+        token.chmod(mode)
+        key.chmod(mode)
+        config = load_config(file, settings, {"TRIPLETD_HTTP__TOKEN_FILE": str(token)})
+        assert [held for one in config.exposed for held in one.keys] == exposed
+
+
 def test_nested_and_dotted_overrides_mean_the_same() -> None:
     nested = load_config(None, {"stream": {"partitions": 3}}, NO_ENV)
     dotted = load_config(None, {"stream.partitions": 3}, NO_ENV)

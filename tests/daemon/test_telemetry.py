@@ -142,6 +142,18 @@ def test_health_goes_from_starting_to_ready_to_stuck() -> None:
     assert health.liveness() is None
 
 
+def test_no_page_is_taken_for_another_type() -> None:
+    server = serve_http(LearnMetrics().registry, Health(), HOST, 0)
+    try:
+        for path in ("/metrics", "/status", "/livez", "/nowhere"):
+            connection = http.client.HTTPConnection(HOST, server.port, timeout=5)
+            connection.request("GET", path)
+            assert connection.getresponse().headers["x-content-type-options"] == "nosniff"
+            connection.close()
+    finally:
+        server.close()
+
+
 def test_every_page_over_http() -> None:
     metrics, health = LearnMetrics(), Health()
     server = serve_http(metrics.registry, health, HOST, 0)

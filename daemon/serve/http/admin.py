@@ -50,7 +50,7 @@ class AdminEndpoints:
             async with self._bodies.read(request, model) as asked:
                 version = asked.to if isinstance(asked, RollbackRequest) else asked.version
                 wish = verb, asked.alias, version, asked.reason, asked.dry_run
-                return await _answer(self._changes, lambda: self._store.move(*wish), Moved)
+                return await _answer(self._changes, lambda: self._store.move(*wish, by=_who(request)), Moved)
 
         return handler
 
@@ -59,6 +59,11 @@ class AdminEndpoints:
         self._guard.check(request)
         async with self._bodies.read(request, GcRequest) as asked:
             return await _answer(self._changes, lambda: self._store.gc(asked.dry_run), Collected)
+
+
+def _who(request: Request) -> str:
+    """Who asked, in the ledger's words: behind a proxy it is the proxy."""
+    return f"HTTP from {request.client.host}" if request.client else "HTTP"
 
 
 async def _answer(

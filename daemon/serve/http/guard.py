@@ -22,12 +22,13 @@ from collections.abc import Collection, Iterable
 from ipaddress import ip_address
 
 import structlog
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from daemon.serve.http.errors import Problem
 from daemon.serve.http.limits import HttpMetrics
+from daemon.telemetry.server import NOSNIFF
 
 log = structlog.get_logger("tripletd.http")
 
@@ -107,6 +108,9 @@ class RequestGuard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in NOSNIFF.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import sys
 import threading
@@ -29,9 +30,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from daemon.serve.http.errors import JSON, RETRY_AFTER_S, Problem
 from daemon.serve.http.limits import RESERVED, HttpLimits, HttpMetrics
 from daemon.telemetry.connections import ConnectionTable, client_of
-from daemon.telemetry.server import BACKLOG, PAGES, has_unread, listen
+from daemon.telemetry.server import BACKLOG, NOSNIFF, PAGES, has_unread, listen
 
 MOST_PIPELINED = 32
+_ABSOLUTE = re.compile(rb"[a-z][a-z0-9+.-]*://([^/?#]*)(.*)", re.IGNORECASE | re.DOTALL)
 _OF_UPGRADES = (b"connection", b"upgrade", b"http2-settings")
 _PROBES = frozenset(page.encode() for page in PAGES)
 _GRACE_S = 1.0  # the application's own limit on a body comes first: it has the better answer
@@ -126,6 +128,7 @@ class LimitedConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MOST_PIPELINED:  # one read has room for thousands, each with its own state
             message = f"more than {MOST_PIPELINED} requests before the first was answered"
             self._refuse("pipelined", Problem(400, "pipelined", message, "request", "wait for answers"))
+        self._take_authority()
         self._table.works(self)
         crowded = len(self._table) - self._table.idle > self._limits.connections
         is_probe = self.url.partition(b"?")[0] in _PROBES
@@ -138,6 +141,18 @@ class LimitedConnection(HttpToolsProtocol):
         self._in_body, self._head = True, 0
         self._start_timer(self._limits.body_s + _GRACE_S)
         super().on_headers_complete()
+
+    def _take_authority(self) -> None:
+        """Put the authority of an absolute request line in the place of Host (RFC 9112, section 3.2.2)."""
+        found = _ABSOLUTE.fullmatch(self.url)
+        if found is None:
+            return
+        authority, rest = found.groups()
+        self.url = rest if rest.startswith(b"/") else b"/" + rest
+        if self.parser.get_http_version() == "1.0" and b"host" not in dict(self.headers):
+            self.headers.append((b"host", authority))
+        # One Host each: none, or two, stay what they are, an error.
+        self.headers[:] = [(name, authority if name == b"host" else value) for name, value in self.headers]
 
     def on_body(self, body: bytes) -> None:
         self._head = 0
@@ -268,6 +283,7 @@ def _raw(problem: Problem) -> bytes:
     status = HTTPStatus(problem.status)
     lines = [f"HTTP/1.1 {status.value} {status.phrase}", f"content-type: {JSON}"]
     lines += [f"content-length: {len(body)}", "connection: close"]
+    lines += [f"{name}: {value}" for name, value in NOSNIFF.items()]
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         lines.append(f"retry-after: {RETRY_AFTER_S}")
     return "\r\n".join([*lines, "", ""]).encode() + body

@@ -117,6 +117,41 @@ def test_one_host_is_said(named: Served, head: bytes, status: int) -> None:
         assert error_of(answer)[1]["code"] == "bad_host"
 
 
+ABSOLUTE = [
+    (b"GET http://rebound.example.com/v1/versions", b"Host: localhost\r\n", 421),
+    (b"GET HTTPS://rebound.example.com:9103/v1/versions?a=b", b"Host: 127.0.0.1:9103\r\n", 421),
+    (b"GET http://rebound.example.com", b"Host: localhost\r\n", 421),
+    (b"GET http://localhost@rebound.example.com/v1/versions", b"Host: localhost\r\n", 421),
+    (b"GET http:///v1/versions", b"Host: localhost\r\n", 421),
+    (b"GET http://localhost:9103/v1/versions", b"Host: rebound.example.com\r\n", 200),
+    (b"GET http://127.0.0.1/v1/similar?id=o1", b"Host: 127.0.0.1\r\n", 200),
+    (b"GET http://localhost?id=o1", b"Host: localhost\r\n", 404),
+    (b"GET http://rebound.example.com/livez", b"Host: localhost\r\n", 200),
+    (b"GET http://localhost/v1/versions", b"", 400),
+    (b"GET http://localhost/v1/versions", b"Host: localhost\r\nHost: localhost\r\n", 400),
+    (b"GET /http://rebound.example.com/v1/versions", b"Host: localhost\r\n", 404),
+]
+
+
+@pytest.mark.parametrize(("line", "host", "status"), ABSOLUTE)
+def test_the_name_in_the_request_line_counts_and_not_host(
+    named: Served, line: bytes, host: bytes, status: int
+) -> None:
+    named.health.started()
+    named.health.set_ready(None)
+    for upgrade in (b"", b"Connection: upgrade\r\nUpgrade: h2c\r\n"):
+        with named.connect() as connection:
+            connection.sendall(line + b" HTTP/1.1\r\n" + host + upgrade + b"\r\n")
+            assert int(connection.recv(100).split()[1]) == status
+
+
+def test_a_name_in_the_request_line_counts_where_host_may_be_left_out(named: Served) -> None:
+    for name, status in ((b"rebound.example.com", 421), (b"localhost", 200)):
+        with named.connect() as connection:
+            connection.sendall(b"GET http://%s/v1/versions HTTP/1.0\r\n\r\n" % name)
+            assert int(read_all(connection).split()[1]) == status
+
+
 # What a page may send to another origin without being asked first (Fetch standard: CORS-safelisted).
 SIMPLE = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
 

@@ -120,3 +120,32 @@ def test_an_upgrade_is_not_taken(strict: Served) -> None:
         )
         connection.settimeout(5)
         assert not connection.recv(1000).startswith(b"HTTP/1.1 101")
+
+
+NOSNIFF = "x-content-type-options"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/v1/similar?id=o1", None),
+        ("POST", "/v1/similar", b"{"),
+        ("GET", "/v1/openapi.json", None),
+        ("GET", "/status", None),
+        ("GET", "/metrics", None),
+        ("GET", "/livez", None),
+        ("GET", "/nowhere", None),
+        ("POST", "/v1/models/gc", b"{}"),
+    ],
+)
+def test_no_answer_is_taken_for_another_type(
+    served: Served, method: str, path: str, body: bytes | None
+) -> None:
+    assert served.ask(method, path, body)[2][NOSNIFF] == "nosniff"
+
+
+def test_what_is_answered_before_there_is_a_request_is_not_either(strict: Served) -> None:
+    with strict.connect() as connection:
+        connection.sendall(b"\x00\r\n\r\n")
+        head = read_all(connection).partition(b"\r\n\r\n")[0]
+    assert NOSNIFF.encode() + b": nosniff" in head.split(b"\r\n")

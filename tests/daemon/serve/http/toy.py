@@ -106,7 +106,7 @@ class ToyStore:
         return {"aliases": [{**alias, "since": 1.0, "why": ""}], "versions": [{"version": 12, "names": []}]}
 
     def move(
-        self, verb: str, alias: str, version: int | str | None, reason: str, dry_run: bool
+        self, verb: str, alias: str, version: int | str | None, reason: str, dry_run: bool, *, by: str
     ) -> Mapping[str, Any]:
         if version == 99:
             raise UserError("there is no version 99", "promote one that is there")
