@@ -87,7 +87,13 @@ TOKEN = '[http]\ntoken = "correct-horse-battery"\n'
 
 
 def test_a_file_with_secrets_that_everybody_can_read_is_named(tmp_path: Path) -> None:
-    kafka = '[stream.kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_username = "u"\nsasl_password = "p"\n'
+    broker = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "u",
+        "sasl_password": "p",
+    }
+    kafka = "[stream.kafka]\n" + "".join(f'{key} = "{value}"\n' for key, value in broker.items())
     file = write(tmp_path, TOKEN + '[stream]\naddress = "kafka://a:9092/clicks"\n' + kafka)
     for mode, exposed in ((0o600, 0), (0o640, 0), (0o644, 1), (0o604, 1), (0o660, 0)):
         file.chmod(mode)
