@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 import tempfile
 import time
@@ -20,6 +21,9 @@ EX_TEMPFAIL = 75
 EX_CONFIG = 78
 INTERRUPTED = 130
 """What a shell reports for a program ended by Ctrl-C: 128 + SIGINT."""
+
+LAST_WORDS = "TRIPLETD_LAST_WORDS_FD"
+"""Environment variable of a role started by `up`: the pipe that hears why it ends."""
 
 
 class UserError(Exception):
@@ -51,11 +55,12 @@ _CODES = {
     "StreamError": EX_DATAERR,
     "CatalogError": EX_DATAERR,
     "Superseded": EX_CANTCREAT,
-    "WriteFailed": EX_CANTCREAT,
+    "WriteFailed": EX_TEMPFAIL,
     "CheckpointError": EX_DATAERR,
     "JudgmentsError": EX_DATAERR,
     "LearnerError": EX_CONFIG,
 }
+_MOST_WORDS = 4096  # what a pipe takes at once, even while nobody reads
 _PACKAGES = ("streams", "learners", "checkpoints", "daemon")
 
 
@@ -73,11 +78,12 @@ def as_user_error(error: Exception) -> UserError | None:
     if isinstance(error, MemoryError):
         remedy = "a similarity of d dimensions (of all views together) takes 4 d^2 bytes: lower views' dim"
         return UserError(f"not enough memory: {error}", remedy, EX_CONFIG)
-    if isinstance(error, OSError) and error.filename:
-        remedy = "check the path, its owner and the space left on its disk"
-        return UserError(f"{error.filename}: {error.strerror}", remedy, EX_CANTCREAT)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return UserError(f"cannot write: {error.strerror}", "free some space", EX_CANTCREAT)
+        place = f"{error.filename}: " if error.filename else "cannot write: "
+        return UserError(f"{place}{error.strerror}", "free some space", EX_TEMPFAIL)
+    if isinstance(error, OSError) and error.filename:
+        remedy = "check the path and its owner"
+        return UserError(f"{error.filename}: {error.strerror}", remedy, EX_CANTCREAT)
     return None
 
 
@@ -90,6 +96,7 @@ def _words(error: Exception) -> tuple[str, str]:
 def report(error: Exception, debug: bool) -> int:
     """Tell the user on stderr and give the exit code; a bug's details go to a file, not to the terminal."""
     readable = as_user_error(error)
+    _leave_word(readable or UserError(f"{type(error).__name__}: {error}"))
     if readable is not None:
         _say(readable.message)
         if readable.remedy:
@@ -102,6 +109,15 @@ def report(error: Exception, debug: bool) -> int:
     where = "" if debug else f"; details are in {_crash_file(error)}"
     _say(f"this is a bug: {type(error).__name__}: {error}{where}")
     return EX_SOFTWARE
+
+
+def _leave_word(error: UserError) -> None:
+    """To whoever started this process and asked for it: why it ends, the first line and the remedy."""
+    text = f"{error.message.partition(chr(10))[0].rstrip(':')}\n{error.remedy}"
+    with suppress(OSError, ValueError):
+        descriptor = int(os.environ.get(LAST_WORDS, ""))
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            os.write(descriptor, text.encode(errors="replace")[:_MOST_WORDS])
 
 
 def tell(text: str) -> None:

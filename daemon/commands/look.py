@@ -56,7 +56,8 @@ def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("lag", _lag(stream)))
     for role, one in picture["live"].items():
         elsewhere, unready = picture["elsewhere"].get(role), picture["not_ready"].get(role)
-        text = ("not running" if one is None else one.line()) + (f"; not ready: {unready}" if unready else "")
+        stands = picture["down"].get(role, "not running") if one is None else one.line()
+        text = stands + (f"; not ready: {unready}" if unready else "")
         other = f"; its port is held by another tripletd, with {elsewhere}" if elsewhere else ""
         lines.append((role, text + other))
     served = picture["live"].get("serve")

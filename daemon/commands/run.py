@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -124,11 +125,14 @@ def up(
         bool, flag("--exit-when-caught-up", "End when all is learned and judged.")
     ] = False,
 ) -> int:
-    """Run learn, validate and serve together; restart one that crashes."""
+    """Run learn, validate and serve together; restart one that crashes. One that cannot go on stays down
+    alone."""
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
     from daemon.runtime.logs import configure, get_logger
     from daemon.runtime.signals import Signals
     from daemon.runtime.watchdog import Notifier
+    from daemon.up.health import UpHealth, anything_to_answer_with
+    from daemon.up.restarts import WITH_AN_END, RestartPolicy
     from daemon.up.role_process import RoleProcess
     from daemon.up.supervisor import RoleSpec, Supervisor, check_ports
 
@@ -142,7 +146,10 @@ def up(
     # When caught up, validate goes on until it has judged what learn wrote last.
     ends_all = effective.validate.on_stop == "exit" and not exit_when_caught_up
     reader, writer = os.pipe()
-    with Signals() as signals, open(reader, "rb") as learning, open(writer, "wb") as at_work:
+    with ExitStack() as stack:
+        signals = stack.enter_context(Signals())
+        learning, at_work = stack.enter_context(open(reader, "rb")), stack.enter_context(open(writer, "wb"))
+        health = UpHealth(stack, http, effective.checkpoints.path, get_logger())
         specs = [
             # However long learn takes, validate waits: its stdin ends when learn has finished.
             RoleSpec("learn", ("learn", *shared), ends_all, finished=at_work.close),
@@ -156,8 +163,16 @@ def up(
                 spec.name, spec.arguments, prefix, stdin=learning if spec.name == "validate" else None
             )
 
-        notifier = Notifier.of_this_process()
-        return Supervisor(specs, start, signals, get_logger(), notifier=notifier).run()
+        return Supervisor(
+            specs,
+            start,
+            signals,
+            get_logger(),
+            policy=WITH_AN_END if exit_when_caught_up else RestartPolicy(),
+            notifier=Notifier.of_this_process(),
+            told=health.told,
+            at_stake=lambda: not exit_when_caught_up and anything_to_answer_with(effective),
+        ).run()
 
 
 def _arguments(file: Path | None, settings: Sequence[str] | None, exit_when_caught_up: bool) -> list[str]:

@@ -28,8 +28,9 @@ from daemon.config.values import (
 from daemon.exits import UserError
 from streams.limits import MAX_MAP_ENTRIES, MAX_TEXT_BYTES
 
-ROLE_PORTS = ("learn_port", "validate_port", "serve_port")
-"""The key of each role's port, in the order in which the roles are told of."""
+ROLE_PORTS = ("learn_port", "validate_port", "serve_port", "up_port")
+"""The key of each process' port, in the order in which they are told of."""
+UP_PORT = 9104
 _HOST_NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 LEAST_TOKEN = 16
 """Characters of the shortest token that is taken: a shorter one can be guessed."""
@@ -42,10 +43,19 @@ class HttpConfig(Section):
     learn_port: Port = Field(9101, description="port of learn; 0 any free port, printed")
     validate_port: Port = Field(9102, description="port of validate; 0 any free port, printed")
     serve_port: Port = Field(9103, description="port of serve; 0 any free port, printed")
+    up_port: Port = Field(UP_PORT, description="port of up itself; 0 any free port, printed")
     hosts: Names = Field(
         [], description="names under which serve may be asked, beside addresses and localhost"
     )
     token: SecretStr = Field(SecretStr(""), description="bearer token of what changes the served version")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _room_for_up(cls, given: Any) -> Any:
+        """Configurations from before `up` had a port may have given the usual one to a role."""
+        if isinstance(given, dict) and "up_port" not in given and UP_PORT in given.values():
+            return {**given, "up_port": 0}
+        return given
 
     @model_validator(mode="after")
     def _a_port_each(self) -> HttpConfig:

@@ -13,7 +13,7 @@ from checkpoints.commit import check_next, check_writer
 from checkpoints.manifest import VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from checkpoints.store import CheckpointError, Superseded
-from daemon.exits import EX_CANTCREAT, UserError
+from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, UserError
 from daemon.learn.state import Progress, Snapshot
 from daemon.versions.contents import Arrays
 
@@ -132,7 +132,7 @@ class Publishing:
     def finish(self) -> None:
         """Make everything applied so far durable; returns when it is. Nothing to do when nothing moved.
 
-        Raises UserError (73, never restarted): another writer took over, or the disk keeps refusing.
+        Raises UserError: another writer took over (73, never restarted), or the disk keeps refusing (75).
         """
         error = self._take(self.publisher.drain())
         attempts = 0
@@ -147,7 +147,7 @@ class Publishing:
             f"the last version could not be written: {error}",
             f"make room or repair the disk, then start again; nothing is lost: version {self.parent} is "
             "whole, and what came later is learned again",
-            EX_CANTCREAT,
+            EX_TEMPFAIL,
         )
 
     def _begin(self) -> bool:

@@ -181,7 +181,44 @@ class ServeStatus(_OfRole):
             yield name.format("p99"), seconds_taken.quantile(0.99)
 
 
-RoleStatus: TypeAlias = LearnStatus | ValidateStatus | ServeStatus
+class SupervisedRole(BaseModel):
+    """A role under `up`. state: starting, running, waiting (to be started again), down, finished; `exit`
+    and `reason`: of its last failure, until it holds.
+    """
+
+    name: str
+    state: str
+    exit: str = ""
+    reason: str = ""
+
+    def line(self) -> str | None:
+        """Why it does not run, for a terminal; None where `up` sees nothing wrong."""
+        why = f"{self.reason} ({self.exit if self.exit.startswith('SIG') else f'exit {self.exit}'})"
+        if self.state == "down":
+            return f"DOWN: {why}"
+        return f"failed, is started again: {why}" if self.state in ("waiting", "starting") else None
+
+
+class UpStatus(_OfRole):
+    """What `up` says of the roles that it runs."""
+
+    role: Literal["up"] = "up"
+    roles: list[SupervisedRole] = []
+
+    def line(self) -> str:
+        """What it does, for a terminal."""
+        return f"runs {', '.join(one.name for one in self.roles)}"
+
+    def trouble(self) -> dict[str, str]:
+        """A line for each role that does not run as it should."""
+        return {one.name: line for one in self.roles if (line := one.line()) is not None}
+
+    def numbers(self, _ago: Self, _seconds: float, _minute: Self) -> Iterator[tuple[str, float | None]]:
+        """No live numbers."""
+        yield from ()
+
+
+RoleStatus: TypeAlias = LearnStatus | ValidateStatus | ServeStatus | UpStatus
 Readings: TypeAlias = Sequence[tuple[float, RoleStatus]]
 """(Unix seconds, status) of one process, at least one."""
 STATUS: TypeAdapter[RoleStatus] = TypeAdapter(Annotated[RoleStatus, Field(discriminator="role")])

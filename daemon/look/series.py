@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -29,12 +29,16 @@ Ask: TypeAlias = Callable[[], RoleStatus | None]
 
 @dataclass(frozen=True, slots=True)
 class RoleState:
-    """Whether a role answered the last time, when it last did (Unix seconds), why it is not ready."""
+    """Whether a role answered the last time, when it last did (Unix seconds), why it is not ready.
+
+    down: why it does not run, as `up` tells it; None where it runs, or no `up` is known.
+    """
 
     role: str
     answers: bool
     seen: float | None
     not_ready: str | None
+    down: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,20 @@ class Samples:
 class Series:
     """A ring of the numbers of each role; `start()` samples until `close()`.
 
+    `trouble`: why roles do not run, for those that do not; asked only while one does not answer.
+
     Memory: `kept` x `MOST_NAMES` float64 (1.4 MB) and one minute of each role's readings.
     """
 
-    def __init__(self, roles: Mapping[str, Ask], every: float = EVERY_SECONDS, kept: int = KEPT) -> None:
+    def __init__(
+        self,
+        roles: Mapping[str, Ask],
+        every: float = EVERY_SECONDS,
+        kept: int = KEPT,
+        trouble: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
         self.every = every
+        self._trouble = trouble
         self._roles = dict(roles)
         self._times: npt.NDArray[np.float64] = np.zeros(kept)
         self._ring: npt.NDArray[np.float64] = np.full((kept, MOST_NAMES), np.nan)
@@ -109,6 +122,7 @@ class Series:
     def sample(self, moment: float) -> None:
         """Ask every role once, as of `moment` (Unix seconds)."""
         numbers: dict[str, float] = {}
+        states = dict[str, RoleState]()
         for role, ask in self._roles.items():
             status = ask()
             readings = self._readings[role]
@@ -118,8 +132,11 @@ class Series:
             seen, why = self._states[role].seen, None
             if status is not None:
                 seen, why = moment, status.not_ready
-            with self._lock:
-                self._states[role] = RoleState(role, status is not None, seen, why)
+            states[role] = RoleState(role, status is not None, seen, why)
+        gone = [role for role, state in states.items() if not state.answers]
+        down = self._trouble() if gone else {}
+        with self._lock:
+            self._states = states | {role: replace(states[role], down=down.get(role)) for role in gone}
         self._keep(moment, numbers)
 
     def _keep(self, moment: float, numbers: Mapping[str, float]) -> None:

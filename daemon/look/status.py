@@ -10,7 +10,7 @@ from typing import Any
 from checkpoints import Manifest
 from daemon.config import Config
 from daemon.exits import UserError
-from daemon.look.live import RoleStatus, is_of, role_status
+from daemon.look.live import RoleStatus, UpStatus, is_of, role_status
 from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
@@ -53,10 +53,11 @@ def dropped(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int])
 
 
 def collect(config: Config) -> dict[str, Any]:
-    """The whole picture: keys checkpoints, versions, newest, best, stream, live, not_ready.
+    """The whole picture: keys checkpoints, versions, newest, best, stream, live, not_ready, down.
 
     Plain data, but for the RoleStatus or None of each role in `live`. elsewhere: role -> checkpoint
-    folder, where the port is held by a tripletd that works with another one.
+    folder, where the port is held by a tripletd that works with another one. down: role -> why it does not
+    run, as `up` tells it.
     """
     picture: dict[str, Any] = {"config": str(config.file) if config.file else None}
     newest = _collect_versions(config, picture)
@@ -69,6 +70,11 @@ def collect(config: Config) -> dict[str, Any]:
     picture["live"] = {role: running.get(role) for role in roles}
     picture["elsewhere"] = {role: one.checkpoints for role, one in found.items() if role not in running}
     picture["not_ready"] = {role: one.not_ready for role, one in running.items()}
+    up = role_status(http.host, http.up_port)
+    supervised = up.trouble() if isinstance(up, UpStatus) and is_of(up, "up", config.checkpoints.path) else {}
+    picture["down"] = {role: why for role, why in supervised.items() if role not in running}
+    if supervised and up is not None and up.not_ready:
+        picture["problems"].append(up.not_ready)
     return picture
 
 

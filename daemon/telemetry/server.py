@@ -78,6 +78,7 @@ _REQUEST_TIMEOUT_S = 5.0
 BACKLOG = 1024
 """Connections that the kernel keeps until they are taken."""
 MOST_CONNECTIONS = 64
+_OF_STATE = ("state", "exit", "reason")
 QUESTIONS = ("/v1/similar", "/v1/similar/batch")
 """Routes of what is counted of the requests; probes and the page are not."""
 
@@ -214,6 +215,10 @@ class _Samples:
         found = [one for one in self._by_name[name] if alike.items() <= one.labels.items()]
         return {one.labels.get(label, ""): one.value for one in found}
 
+    def labels(self, name: str) -> list[dict[str, str]]:
+        """The labels of each sample."""
+        return [one.labels for one in self._by_name[name]]
+
     def one(self, name: str, **alike: str) -> Any:
         """The value of the one that is alike; 0 without any."""
         return next(iter(self.by("", name, **alike).values()), 0)
@@ -231,7 +236,7 @@ def status_of(registry: CollectorRegistry, health: Health) -> RoleStatus:
     """What the role whose numbers these are says of itself: the document of /status."""
     read = _Samples(registry)
     ((role, _),) = read.by("role", "tripletd_build_info").items()
-    values = {"learn": _learn, "validate": _validate, "serve": _serve}[role](read)
+    values = {"learn": _learn, "validate": _validate, "serve": _serve, "up": _up}[role](read)
     place = next(iter(read.by("checkpoints", "tripletd_place_info")), None)
     who = {"role": role, "version": version(), "checkpoints": place, "began": health.began}
     return STATUS.validate_python({**who, "not_ready": health.readiness(), **values})
@@ -274,6 +279,11 @@ def _serve(read: _Samples) -> dict[str, Any]:
             for alias in read.by("alias", "tripletd_serving")
         },
     }
+
+
+def _up(read: _Samples) -> dict[str, Any]:
+    roles = read.labels("tripletd_role_state")
+    return {"roles": [{"name": one["of_role"], **{k: one[k] for k in _OF_STATE}} for one in roles]}
 
 
 def answer(path: str, registry: CollectorRegistry, health: Health) -> tuple[HTTPStatus, bytes, str] | None:

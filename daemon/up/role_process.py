@@ -8,14 +8,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import IO
 
+from daemon.exits import LAST_WORDS
 from daemon.runtime.logs import wants_colour
 from daemon.runtime.signals import LIFELINE, open_lifeline
 
 TRIPLETD = (sys.executable, "-P", "-m", "daemon")
 """-P: a folder called `checkpoints` or `streams` in the working directory must not be imported."""
 _NAME_WIDTH = 8
+_MOST_WORDS = 4096
 _COLOURS = {"learn": "36", "validate": "35", "serve": "33"}
 
 
@@ -33,6 +36,9 @@ class RoleProcess:
         stdin: what it reads, instead of nothing.
         log: an open file its stderr goes to instead; `prefix` must be False then.
         program: what is run with the arguments: `tripletd` by this very interpreter, whatever is on the PATH.
+
+    Attributes:
+        last_words: after `finish`, the message and remedy with which it ended; "" where it told none.
     """
 
     def __init__(
@@ -47,8 +53,11 @@ class RoleProcess:
     ) -> None:
         self.name = name
         self._reader: threading.Thread | None = None
+        self.last_words = ""
         read_end, self._keep_open = open_lifeline()
-        environment = {**os.environ, LIFELINE: str(read_end)}
+        self._words, words_end = os.pipe()
+        os.set_blocking(self._words, False)
+        environment = {**os.environ, LIFELINE: str(read_end), LAST_WORDS: str(words_end)}
         if prefix:
             environment["TRIPLETD_LOG__FORMAT"] = "console"
             if wants_colour():
@@ -59,11 +68,12 @@ class RoleProcess:
                 env=environment,
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stderr=subprocess.PIPE if prefix else log,
-                pass_fds=(read_end,),
+                pass_fds=(read_end, words_end),
                 process_group=0,
             )
         finally:
             os.close(read_end)
+            os.close(words_end)
         if self._process.stderr is not None:
             reader = threading.Thread(target=_relay, args=(self._process.stderr, name), daemon=True)
             reader.start()
@@ -95,6 +105,9 @@ class RoleProcess:
             returncode = self._process.wait()
         if self._reader is not None:
             self._reader.join(1.0)
+        with suppress(BlockingIOError):  # nothing, and what it has started lives on
+            self.last_words = os.read(self._words, _MOST_WORDS).decode(errors="replace")
+        os.close(self._words)
         os.close(self._keep_open)
         return returncode
 

@@ -1,87 +1,35 @@
-"""Several roles on one host: ports checked, roles started, watched, restarted, stopped."""
+"""Several roles on one host: ports checked, roles started, watched, restarted, stopped.
+
+What is decided about a role that ended is in `restarts`.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from daemon.exits import EX_CANTCREAT, EX_CONFIG, EX_DATAERR, EX_OK, EX_SOFTWARE, EX_TEMPFAIL, EX_USAGE
+from daemon.exits import EX_OK, EX_TEMPFAIL
 from daemon.runtime.signals import Signals
 from daemon.runtime.watchdog import Notifier
 from daemon.telemetry.server import listen
+from daemon.up.restarts import (
+    Finished,
+    Restart,
+    RestartPolicy,
+    RoleReport,
+    State,
+    StayDown,
+    decide,
+    not_ready,
+    reason_of,
+    remedy,
+    with_failure,
+)
 from daemon.up.role_process import RoleProcess
-
-FATAL = frozenset({EX_USAGE, EX_DATAERR, EX_CONFIG})
-"""Exit codes that another start cannot cure: wrong usage, data or configuration."""
-
-LEAVES = frozenset({EX_CANTCREAT})
-"""Exit codes of a role that must not or cannot write: another learner has its place, or there is no room."""
-
-
-@dataclass(frozen=True, slots=True)
-class RestartPolicy:
-    """At most `max_failures` within `window_s`; the wait doubles from `first_delay_s` up to `max_delay_s`."""
-
-    max_failures: int = 5
-    window_s: float = 300.0
-    first_delay_s: float = 0.5
-    max_delay_s: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The role ended as it should."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """Start it again after `delay_s`."""
-
-    delay_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Do not start it again, and let the others go on: answers need nobody who writes. `code`: of the end."""
-
-    code: int
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Stop everything and exit with `code`; `reason` is for the log."""
-
-    code: int
-    reason: str
-
-
-Action = Finished | Restart | Leave | GiveUp
-
-
-def decide(returncode: int, failures: Sequence[float], now: float, policy: RestartPolicy) -> Action:
-    """What to do about a role that ended.
-
-    Args:
-        returncode: as of subprocess: the exit code, or minus the signal that killed it.
-        failures: monotonic times of its earlier failures, ascending, this one not among them.
-        now: monotonic time of this failure.
-        policy: the bounds.
-    """
-    if returncode == EX_OK:
-        return Finished()
-    if returncode in LEAVES:
-        return Leave(returncode)
-    if returncode in FATAL:
-        return GiveUp(returncode, "another start would end the same way")
-    recent = sum(1 for moment in failures if now - moment <= policy.window_s)
-    if recent + 1 > policy.max_failures:
-        code = returncode if returncode > 0 else EX_SOFTWARE
-        return GiveUp(code, f"{recent + 1} failures within {policy.window_s:.0f} s")
-    return Restart(min(policy.first_delay_s * 2.0**recent, policy.max_delay_s))
-
 
 _POLL_S = 0.05
 
@@ -102,25 +50,40 @@ class RoleSpec:
 
 @dataclass(slots=True)
 class _Watched:
-    """A role: running (process), waiting for its start (start_at), or finished (neither)."""
+    """A role: running (process), waiting for its start (start_at), or neither: down or finished."""
 
     spec: RoleSpec
+    report: RoleReport
     process: RoleProcess | None = None
     start_at: float | None = 0.0
+    started_at: float = 0.0
     failures: list[float] = field(default_factory=list)
+
+    def runs(self) -> None:
+        """From now on nothing is wrong with it."""
+        self.report = replace(self.report, state="running", exit=None, reason="")
+
+    def failed(self, state: State, exit: int, reason: str) -> None:
+        """It has failed, and now stands like this."""
+        failures = self.report.failures + 1
+        self.report = replace(self.report, state=state, exit=exit, reason=reason, failures=failures)
 
 
 class Supervisor:
-    """Runs roles until all have finished, one is beyond help, or a stop is asked for.
+    """Runs roles until a stop is asked for, or none of them runs or is to be started again.
 
     Args:
         specs: the roles.
         start: starts one; RoleProcess in earnest.
-        signals: entered by the caller; a stop is handed to every role as one SIGTERM.
+        signals: entered by the caller; a stop is handed to every role as one SIGTERM. A reload is handed on
+            too, and starts what is down or waits.
         log: where starts, restarts and ends are told.
-        policy: bounds of the restarts.
+        policy: how long to wait before a restart.
         grace_s: how long a role may take to stop before it is killed.
         notifier: systemd, where it has started us.
+        told: called with how all roles stand whenever that changes.
+        at_stake: whether there may be answers to keep; while there are none, a role that is refused ends all
+            at once, as a mistake in a first configuration should.
     """
 
     def __init__(
@@ -133,34 +96,39 @@ class Supervisor:
         policy: RestartPolicy | None = None,
         grace_s: float = 30.0,
         notifier: Notifier | None = None,
+        told: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
+        at_stake: Callable[[], bool] = lambda: True,
     ) -> None:
         self._notifier = notifier or Notifier({})
-        self._roles = [_Watched(spec) for spec in specs]
-        self._start, self._signals, self._log = start, signals, log
+        self._roles = [_Watched(spec, RoleReport(spec.name)) for spec in specs]
+        self._start, self._signals, self._log, self._told = start, signals, log, told
+        self._at_stake = at_stake
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
-        self._given_up: int | None = None
-        self._left = EX_OK
+        self._known: list[RoleReport] = []
+        self._down = dict[str, int]()
         self._told_ready = False
         self._ending = False
 
     def run(self) -> int:
-        """Exit code: 0 when every role finished or stopped as asked, else that of one given up or gone."""
+        """Exit code: 0 when every role finished or stopped as asked, else of the first that is down."""
+        asked = False
         try:
-            while not self._signals.stopping and not self._ending and self._given_up is None:
+            while not (asked := self._signals.stopping) and not self._ending:
                 for role in self._roles:
                     self._look_after(role, time.monotonic())
+                self._tell_and_hand_on()
                 if all(role.process is None and role.start_at is None for role in self._roles):
                     break
-                self._tell_and_hand_on()
                 self._signals.wait(_POLL_S)
         finally:
             self._notifier.stopping()
             stopped = self._stop_all()
-        return self._given_up or stopped or self._left
+        return stopped or (EX_OK if asked else next(iter(self._down.values()), EX_OK))
 
     def _tell_and_hand_on(self) -> None:
         """The service manager hears that all were started and that this moves; the roles hear of a reload."""
+        self._tell_changes()
         if not self._told_ready:
             self._told_ready = True
             self._notifier.ready()
@@ -170,39 +138,60 @@ class Supervisor:
             for role in self._roles:
                 if role.process is not None:
                     role.process.reload()
+                elif role.report.state in ("down", "waiting"):
+                    role.start_at, role.failures = time.monotonic(), []
+                    self._down.pop(role.spec.name, None)
             self._notifier.ready()
+
+    def _tell_changes(self) -> None:
+        reports = [role.report for role in self._roles]
+        if reports != self._known:
+            self._known = reports
+            self._told(reports)
+            self._notifier.status(not_ready(reports, os.getpid()) or "all roles run")
 
     def _look_after(self, role: _Watched, now: float) -> None:
         if role.process is not None:
             returncode = role.process.poll()
             if returncode is not None:
                 role.process.finish(0.0)
-                role.process = None
-                self._ended(role, returncode, now)
+                last_words, role.process = role.process.last_words, None
+                self._ended(role, returncode, last_words, now)
+            elif role.report.state == "starting" and now - role.started_at >= self._policy.settled_s:
+                role.runs()
         elif role.start_at is not None and role.start_at <= now:
-            role.start_at = None
+            role.start_at, role.started_at = None, now
             role.process = self._start(role.spec)
+            if role.report.exit is None:
+                role.runs()
+            else:  # what it failed of stays told until it has held for a while
+                role.report = replace(role.report, state="starting")
             self._log.info("started", role=role.spec.name, pid=role.process.pid)
 
-    def _ended(self, role: _Watched, returncode: int, now: float) -> None:
-        name = role.spec.name
+    def _ended(self, role: _Watched, returncode: int, last_words: str, now: float) -> None:
+        name, reason = role.spec.name, reason_of(returncode, last_words)
         match decide(returncode, role.failures, now, self._policy):
             case Finished():
+                role.report = replace(role.report, state="finished", exit=None, reason="")
                 self._log.info("finished", role=name)
                 role.spec.finished()
                 self._ending = self._ending or role.spec.ends_all
             case Restart(delay_s):
-                role.failures = [*role.failures[-self._policy.max_failures :], now]
+                role.failures = with_failure(role.failures, now)
                 role.start_at = now + delay_s
-                self._log.warning("failed, starting it again", role=name, exit=returncode, in_s=delay_s)
-            case Leave(code):
-                self._left = self._left or code
-                told = "failed; it is not started again, the others go on"
-                self._log.error(told, role=name, exit=returncode)
+                role.failed("waiting", returncode, reason)
+                told = {"exit": returncode, "in_s": delay_s, "reason": reason}
+                self._log.warning("failed, starting it again", role=name, **told)
+            case StayDown(code):
+                self._down[name] = code
+                role.failed("down", returncode, reason)
+                if not self._at_stake():
+                    self._ending = True
+                    self._log.error("failed, giving up", role=name, exit=returncode, reason=reason)
+                    return
+                told = {"exit": returncode, "reason": reason, "remedy": remedy(os.getpid())}
+                self._log.error("failed; it stays down, the others go on", role=name, **told)
                 role.spec.finished()
-            case GiveUp(code, reason):
-                self._given_up = code
-                self._log.error("failed, giving up", role=name, exit=returncode, reason=reason)
 
     def _stop_all(self) -> int:
         """SIGTERM to all, then wait for each; the first exit code that is not 0."""

@@ -209,7 +209,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     ("command", "code"),
     [
         ("check --set space.views.x.dim=3 >&-", EX_OK),
-        ("check --set space.views.x.dim=3 >/dev/full", EX_CANTCREAT),
+        ("check --set space.views.x.dim=3 >/dev/full", EX_TEMPFAIL),
         ("check --config none.toml 2>&-", EX_CONFIG),
         ("check --config none.toml 2>/dev/full", EX_CONFIG),
         ("bogus 2>/dev/full", EX_USAGE),
@@ -266,7 +266,7 @@ def test_debug_shows_the_trace_instead(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_errors_of_the_islands_have_their_codes() -> None:
-    from checkpoints.store import Damaged, Superseded
+    from checkpoints.store import Damaged, Superseded, WriteFailed
     from learners.errors import StateError
     from streams.errors import (
         AddressError,
@@ -292,6 +292,10 @@ def test_errors_of_the_islands_have_their_codes() -> None:
         MemoryError("a"): EX_CONFIG,
         Damaged("missing", "a", "b"): EX_DATAERR,
         Superseded("a", "b"): EX_CANTCREAT,
+        WriteFailed("a", "b"): EX_TEMPFAIL,
+        OSError(errno.ENOSPC, "No space left on device", "/data/x"): EX_TEMPFAIL,
+        OSError(errno.EDQUOT, "Disk quota exceeded"): EX_TEMPFAIL,
+        OSError(errno.EACCES, "Permission denied", "/data/x"): EX_CANTCREAT,
         UserError("a", "", 75): EX_TEMPFAIL,
     }
     for error, code in codes.items():

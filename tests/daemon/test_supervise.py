@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,28 @@ from daemon.exits import (
     EX_USAGE,
 )
 from daemon.runtime.signals import Signals
+from daemon.up.restarts import (
+    MOST_REASON,
+    WITH_AN_END,
+    Finished,
+    Restart,
+    RestartPolicy,
+    RoleReport,
+    StayDown,
+    decide,
+    not_ready,
+    reason_of,
+    with_failure,
+)
 from daemon.up.role_process import TRIPLETD, RoleProcess
-from daemon.up.supervisor import Finished, GiveUp, Leave, Restart, RestartPolicy, RoleSpec, Supervisor, decide
+from daemon.up.supervisor import RoleSpec, Supervisor
 from tests.harness.waiting import until
 
 PYTHON = (sys.executable,)
 ROOT = Path(__file__).parents[2]
-POLICY = RestartPolicy(max_failures=3, window_s=100.0, first_delay_s=1.0, max_delay_s=3.0)
-QUICK = RestartPolicy(max_failures=3, window_s=100.0, first_delay_s=0.01, max_delay_s=0.02)
+POLICY = RestartPolicy(window_s=100.0, first_delay_s=1.0, max_delay_s=3.0)
+QUICK = RestartPolicy(window_s=100.0, first_delay_s=0.01, max_delay_s=0.02, settled_s=0.5)
+BOUNDED = replace(QUICK, most_failures=3)
 
 
 @pytest.mark.parametrize(
@@ -44,25 +59,58 @@ QUICK = RestartPolicy(max_failures=3, window_s=100.0, first_delay_s=0.01, max_de
         (EX_UNAVAILABLE, (98.0, 99.0), Restart(3.0)),
         (-signal.SIGKILL, (), Restart(1.0)),
         (1, (-50.0, -1.0, -0.5), Restart(1.0)),
-        (EX_CANTCREAT, (), Leave(EX_CANTCREAT)),
     ],
 )
 def test_what_is_started_again(returncode: int, failures: tuple[float, ...], expected: object) -> None:
     assert decide(returncode, failures, 100.0, POLICY) == expected
 
 
-@pytest.mark.parametrize("code", [EX_USAGE, EX_DATAERR, EX_CONFIG])
-def test_what_another_start_cannot_cure_is_given_up_at_once(code: int) -> None:
-    decision = decide(code, (), 100.0, POLICY)
-    assert isinstance(decision, GiveUp)
-    assert decision.code == code
+@pytest.mark.parametrize("code", [EX_USAGE, EX_DATAERR, EX_CANTCREAT, EX_CONFIG])
+def test_what_another_start_cannot_cure_stays_down_at_once(code: int) -> None:
+    assert decide(code, (), 100.0, POLICY) == StayDown(code)
+
+
+@pytest.mark.parametrize("code", [EX_UNAVAILABLE, EX_SOFTWARE, EX_TEMPFAIL, 1, -9])
+def test_everything_else_is_tried_again_for_ever_at_most_30_s_apart(code: int) -> None:
+    now, failures, waits = 0.0, list[float](), list[float]()
+    for _ in range(200):
+        decision = decide(code, failures, now, RestartPolicy())
+        assert isinstance(decision, Restart)
+        waits.append(decision.delay_s)
+        failures = with_failure(failures, now)
+        now += decision.delay_s + 2.0
+    assert waits[:7] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0]
+    assert max(waits) == 30.0
+    assert min(waits[20:]) == 30.0
+    assert len(failures) < 20
 
 
 @pytest.mark.parametrize(("returncode", "code"), [(EX_TEMPFAIL, EX_TEMPFAIL), (-9, EX_SOFTWARE)])
-def test_too_many_failures_are_given_up(returncode: int, code: int) -> None:
-    decision = decide(returncode, (97.0, 98.0, 99.0), 100.0, POLICY)
-    assert isinstance(decision, GiveUp)
-    assert decision.code == code
+def test_a_run_with_an_end_does_not_try_for_ever(returncode: int, code: int) -> None:
+    failures = (95.0, 96.0, 97.0, 98.0, 99.0)
+    assert decide(returncode, failures, 100.0, WITH_AN_END) == StayDown(code)
+    assert isinstance(decide(returncode, failures[1:], 100.0, WITH_AN_END), Restart)
+
+
+def test_a_supervisor_is_ready_when_all_its_roles_run() -> None:
+    learn, serve = RoleReport("learn", "running"), RoleReport("serve", "running")
+    assert not_ready([learn, serve], 7) is None
+    assert not_ready([learn, replace(serve, state="finished")], 7) is None
+    assert not_ready([learn, RoleReport("serve")], 7) == "serve is being started"
+    tried = replace(serve, state="waiting", exit=69, reason="no broker")
+    assert not_ready([learn, tried], 7) == "serve failed and is started again: no broker (exit 69)"
+    assert not_ready([learn, replace(tried, state="starting")], 7) == not_ready([learn, tried], 7)
+    down = replace(learn, state="down", exit=-9, reason="gone")
+    told = not_ready([down, serve], 7)
+    assert told == "learn is down: gone (SIGKILL); mend what it says, then start it again with `kill -HUP 7`"
+
+
+def test_the_reason_is_what_the_role_said_last_or_what_its_code_means() -> None:
+    assert reason_of(65, "records expired\n  accept the gap\n") == "records expired; accept the gap"
+    assert reason_of(78, "") == "wrong configuration"
+    assert reason_of(-9, "") == "it was killed"
+    assert reason_of(3, "") == "its log says why"
+    assert len(reason_of(65, "long " * 200)) == MOST_REASON
 
 
 class Recorder:
@@ -85,7 +133,12 @@ def role(name: str, script: str, ends_all: bool = False) -> RoleSpec:
 
 
 def supervise(
-    *specs: RoleSpec, grace_s: float = 10.0, signals: Signals | None = None
+    *specs: RoleSpec,
+    grace_s: float = 10.0,
+    signals: Signals | None = None,
+    policy: RestartPolicy = BOUNDED,
+    told: Callable[[Sequence[RoleReport]], None] = lambda reports: None,
+    at_stake: Callable[[], bool] = lambda: True,
 ) -> tuple[int, Recorder]:
     log = Recorder()
     supervisor = Supervisor(
@@ -93,8 +146,10 @@ def supervise(
         lambda spec: RoleProcess(spec.name, spec.arguments, prefix=False, program=PYTHON),
         signals or Signals(),
         log,
-        policy=QUICK,
+        policy=policy,
         grace_s=grace_s,
+        told=told,
+        at_stake=at_stake,
     )
     return supervisor.run(), log
 
@@ -132,26 +187,105 @@ def test_a_crashed_role_is_started_again(tmp_path: Path) -> None:
     assert log.count("started") == 2
 
 
-def test_crash_after_crash_ends_with_the_roles_code() -> None:
-    code, log = supervise(role("a", "raise SystemExit(75)"), role("b", PATIENT))
+def test_crash_after_crash_of_a_run_with_an_end_ends_with_the_roles_code() -> None:
+    code, log = supervise(role("a", "raise SystemExit(75)"), role("b", "pass"))
     assert code == EX_TEMPFAIL
-    assert log.count("started") == 1 + 1 + QUICK.max_failures
+    assert log.count("started") == 1 + 1 + (BOUNDED.most_failures or 0)
 
 
-def test_a_configuration_failure_stops_the_others_at_once() -> None:
-    code, log = supervise(role("a", "raise SystemExit(78)"), role("b", PATIENT))
+ANSWERING = "import pathlib, time; time.sleep(0.5); pathlib.Path({path!r}).touch()"
+
+
+@pytest.mark.parametrize("refused", [EX_USAGE, EX_DATAERR, EX_CANTCREAT, EX_CONFIG])
+def test_a_role_that_cannot_go_on_stays_down_alone(tmp_path: Path, refused: int) -> None:
+    answered, told = tmp_path / "answered", []
+    learn = replace(role("learn", f"raise SystemExit({refused})"), finished=lambda: told.append("learn"))
+    code, log = supervise(learn, role("serve", ANSWERING.format(path=str(answered))), policy=QUICK)
+    assert code == refused
+    assert answered.exists()
+    assert (log.count("started"), log.count("stopping"), told) == (2, 0, ["learn"])
+
+
+def test_while_there_is_nothing_to_answer_with_a_refusal_ends_all_at_once() -> None:
+    code, log = supervise(role("a", "raise SystemExit(78)"), role("b", PATIENT), at_stake=lambda: False)
+    assert code == EX_CONFIG
+    assert (log.count("started"), log.count("failed, giving up")) == (2, 1)
+
+
+def test_when_every_role_is_refused_it_ends_at_once_with_the_code_of_the_first() -> None:
+    code, log = supervise(
+        role("a", "raise SystemExit(78)"),
+        role("b", "import time; time.sleep(0.5); raise SystemExit(65)"),
+        policy=RestartPolicy(),
+    )
     assert code == EX_CONFIG
     assert log.count("started") == 2
 
 
-def test_who_must_not_write_leaves_the_others_at_work(tmp_path: Path) -> None:
-    answered, told = tmp_path / "answered", []
-    answering = f"import pathlib, time; time.sleep(0.5); pathlib.Path({str(answered)!r}).touch()"
-    learn = replace(role("learn", "raise SystemExit(73)"), finished=lambda: told.append("learn"))
-    code, log = supervise(learn, role("serve", answering))
-    assert code == EX_CANTCREAT
-    assert answered.exists()
-    assert (log.count("started"), log.count("stopping"), told) == (2, 0, ["learn"])
+def test_a_role_that_fails_again_and_again_takes_nobody_along(tmp_path: Path) -> None:
+    answered = tmp_path / "answered"
+    seen: list[Sequence[RoleReport]] = []
+    signals = Signals()
+
+    def stop_when_both() -> None:
+        until(lambda: answered.exists() and seen[-1][0].failures > 5)
+        signals.request_stop()
+
+    threading.Thread(target=stop_when_both).start()
+    code, log = supervise(
+        role("learn", "raise SystemExit(69)"),
+        role("serve", ANSWERING.format(path=str(answered)) + "; time.sleep(60)"),
+        policy=QUICK,
+        signals=signals,
+        told=seen.append,
+    )
+    assert code == 0
+    assert {reports[1].state for reports in seen} == {"running"}
+    assert log.count("failed, starting it again") > 5
+
+
+MENDED = """
+    import pathlib, signal, sys, time
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if not pathlib.Path({path!r}).exists():
+        sys.exit(65)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    time.sleep(60)
+"""
+
+
+def test_a_reload_starts_what_is_down_and_its_trouble_is_told_until_it_holds(tmp_path: Path) -> None:
+    mended, signals = tmp_path / "mended", Signals()
+    seen: list[Sequence[RoleReport]] = []
+
+    def mend() -> None:
+        until(lambda: seen and seen[-1][0].state == "down")
+        mended.touch()
+        signals._reload.set()
+        until(lambda: seen[-1][0].state == "running")
+        signals.request_stop()
+
+    threading.Thread(target=mend).start()
+    serve = role("serve", MENDED.format(path=str(tmp_path)))
+    code, _ = supervise(
+        role("learn", MENDED.format(path=str(mended))), serve, policy=QUICK, signals=signals, told=seen.append
+    )
+    assert code == 0, "what was down has been started, and was stopped as asked"
+    states = [(reports[0].state, reports[0].exit) for reports in seen]
+    assert states == [("running", None), ("down", 65), ("starting", 65), ("running", None)]
+
+
+def test_why_a_role_failed_is_what_it_told_last() -> None:
+    script = """
+        from daemon.exits import EX_DATAERR, UserError, report
+        raise SystemExit(report(UserError("records expired", "accept the gap", EX_DATAERR), debug=False))
+    """
+    seen: list[Sequence[RoleReport]] = []
+    code, log = supervise(role("learn", script), role("b", "pass"), told=seen.append)
+    assert (code, seen[-1][0].reason) == (EX_DATAERR, "records expired; accept the gap")
+    ((_, told),) = [line for line in log.lines if line[0].startswith("failed")]
+    assert told["reason"] == seen[-1][0].reason
+    assert f"kill -HUP {os.getpid()}" in told["remedy"]
 
 
 def test_a_role_that_ends_all_stops_the_others() -> None:

@@ -76,7 +76,7 @@ def test_who_waits_for_a_role_is_told_when_it_has_finished() -> None:
     told: list[str] = []
     again = RoleSpec("a", ("-c", "pass"), finished=lambda: told.append("a"))
     failing = RoleSpec("b", ("-c", "raise SystemExit(75)"), finished=lambda: told.append("b"))
-    supervise(again, failing)
+    supervise(again, failing, at_stake=lambda: False)
     assert told == ["a"]
 
 

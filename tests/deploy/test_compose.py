@@ -105,7 +105,7 @@ def test_prometheus_is_told_of_every_role(services: dict[str, Any]) -> None:
     assert told == {role: [f"{role}:{port}"] for role, port in PORTS.items()}
     host = yaml.safe_load((DEPLOY / "prometheus" / "targets" / "host.yml").read_text())
     default = load_config(None, environ={}).http
-    ports = {role: [f"127.0.0.1:{getattr(default, f'{role}_port')}"] for role in PORTS}
+    ports = {role: [f"127.0.0.1:{getattr(default, f'{role}_port')}"] for role in (*PORTS, "up")}
     assert {group["labels"]["role"]: group["targets"] for group in host} == ports
 
 

@@ -15,6 +15,8 @@ from daemon.serve.http.limits import HttpMetrics
 from daemon.serve.metrics import GuardMetrics, ServeMetrics
 from daemon.telemetry import LearnMetrics, ValidateMetrics
 from daemon.telemetry.metrics import StepLogMetrics
+from daemon.up.health import UpMetrics
+from daemon.up.restarts import RoleReport
 from tests.daemon.serve.test_serve_metrics import Items
 from tests.deploy.expressions import dashboard, expressions, labels_in, metrics_in, rules
 from tests.deploy.programs import DEPLOY
@@ -34,7 +36,9 @@ def registries() -> list[CollectorRegistry]:
     state = ReplicaStatus("latest", model, 1.0, "", "steps", counts, counts, counts, {"load": 1.0}, carried)
     serve.follow(lambda: [state], Items, lambda: {"latest": 0})
     serve.record_freshness("latest", np.array([1.0]), np.array([1]))
-    return [learn.registry, validate.registry, serve.registry]
+    up = UpMetrics("checkpoints")
+    up.told([RoleReport("learn", "down", 65, "records expired", 1)])
+    return [learn.registry, validate.registry, serve.registry, up.registry]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +81,7 @@ def test_texts_only_name_labels_that_their_expression_keeps() -> None:
         wanted = {a or b for text in rule["annotations"].values() for a, b in _PLACEHOLDER.findall(text)}
         kept = labels_in(rule["expr"]) | {"instance", "role"}
         if " by " not in rule["expr"]:
-            kept |= {"alias", "reason"}
+            kept |= {"alias", "reason", "of_role"}
         assert wanted <= kept, rule["alert"]
         assert rule["annotations"].keys() == {"summary", "remedy"}
         assert rule["labels"]["severity"] in ("page", "ticket")

@@ -35,7 +35,7 @@ def test_the_configuration_and_the_rules_are_accepted() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "rules found" in checked.stdout
     targets = yaml.safe_load((PROMETHEUS / "targets" / "host.yml").read_text())
-    assert {group["labels"]["role"] for group in targets} == {"learn", "validate", "serve"}
+    assert {group["labels"]["role"] for group in targets} == {"learn", "validate", "serve", "up"}
 
 
 def test_every_alert_fires_when_it_should_and_only_then() -> None:

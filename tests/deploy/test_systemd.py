@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from daemon.config.stream import StreamConfig
-from daemon.up.supervisor import FATAL, LEAVES
+from daemon.up.restarts import REFUSED, RestartPolicy
 from tests.deploy.programs import DEPLOY, program
 
 UNITS = DEPLOY / "systemd"
 ROLES = ("learn", "validate", "serve")
 SERVICES = ("tripletd.service", *(f"tripletd-{role}@.service" for role in ROLES))
 NEWEST_TYPE_SINCE = 253
+RESTART_STEPS_SINCE = 254
 MOST_EXPOSED = 2.0
 """Of 10, as `systemd-analyze security` counts."""
 
@@ -40,6 +41,9 @@ def here(tmp_path: Path) -> Path:
             older = "Type=notify\nExecReload=/bin/kill -HUP $MAINPID"
             assert older.replace("\n", " and ") in " ".join(text.replace("#", "").split())
             text = text.replace("Type=notify-reload", older)
+        if version() < RESTART_STEPS_SINCE and unit.suffix == ".service":
+            assert "RestartSec=5 alone" in text
+            text = re.sub(r"RestartSec=1\nRestartSteps=.*\nRestartMaxDelaySec=.*\n", "RestartSec=5\n", text)
         (tmp_path / unit.name).write_text(text)
         if "@" in unit.name:
             shutil.copy(tmp_path / unit.name, tmp_path / unit.name.replace("@", "@photos"))
@@ -72,7 +76,11 @@ def test_every_service_is_closed(here: Path, name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_services_fit_the_roles(name: str) -> None:
     found = dict(re.findall(r"(?m)^(\w+)=(.*)$", (UNITS / name).read_text()))
-    assert {int(code) for code in found["RestartPreventExitStatus"].split()} == FATAL | LEAVES
+    assert {int(code) for code in found["RestartPreventExitStatus"].split()} == REFUSED
+    assert found["Restart"] == "on-failure"
+    assert found["StartLimitIntervalSec"] == "0", "everything else is tried again for ever, as up does"
+    assert float(found["RestartMaxDelaySec"]) == RestartPolicy().max_delay_s
+    assert 0 < float(found["RestartSec"]) < float(found["RestartMaxDelaySec"])
     stuck = StreamConfig.model_validate({}).stuck_after
     assert float(found["WatchdogSec"]) >= 2 * stuck  # the role's own watchdog is the first to act
     assert float(found["TimeoutStartSec"]) >= 600  # a first start compiles, perhaps on a busy machine

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from daemon.exits import EX_OK, EX_SOFTWARE
-from daemon.up.supervisor import Restart, RestartPolicy, decide
+from daemon.up.restarts import Restart, RestartPolicy, decide
 from streams.open import open_sink
 from streams.source import OutRecord
 from tests.harness.kill.events import event_bytes

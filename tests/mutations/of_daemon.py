@@ -172,11 +172,11 @@ MODELS_AND_REST = (
     _m("models.name", "", "NAME.fullmatch(alias)", "NAME.match(alias)", "daemon/models/test_actions.py"),
     _m("models.gc-falls-back-to", "", "RESUMED = 2", "RESUMED = 1", "daemon/models/test_gc.py"),
     _m("models.gc-dry", "def gc(", "if not dry_run:", "if True:", "daemon/models/test_gc.py"),
-    _m("restart.fatal", "def decide(returncode", "if returncode in FATAL:", "if False:", SUPERVISE),
-    _m("restart.leaves", "def decide(returncode", "if returncode in LEAVES:", "if False:", SUPERVISE),
+    _m("restart.refused", "def decide(returncode", "if returncode in REFUSED:", "if False:", SUPERVISE),
     _m("restart.window", "def decide(returncode", "now - moment <= policy.window_s", "now - moment >= 0", SUPERVISE),
     _m("restart.delay", "def decide(returncode", "policy.first_delay_s * 2.0**recent", "policy.first_delay_s", SUPERVISE),
-    _m("restart.max-failures", "def decide(returncode", "recent + 1 > policy.max_failures", "recent + 1 >= policy.max_failures", SUPERVISE),
+    _m("restart.most-failures", "def decide(returncode", "recent >= policy.most_failures", "recent > policy.most_failures", SUPERVISE),
+    _m("restart.longest-wait", "def decide(returncode", ", policy.max_delay_s)", ", 2 * policy.max_delay_s)", SUPERVISE),
     _m("config.duration-parts", "def parse_duration(", "or \"\".join(part.group(0) for part in parts) != text", "", CONFIG),
     _m("config.minute", "", "\"m\": 60.0", "\"m\": 61.0", CONFIG),
     _m("config.size-unit", "", "\"kB\": 10**3", "\"kB\": 1 << 10", CONFIG),
@@ -187,7 +187,7 @@ MODELS_AND_REST = (
        ("def _record_size(", "> MAX_VALUE_BYTES", "> 2 * MAX_VALUE_BYTES"),
        ("def _fits_the_wire(", "> MAX_VALUE_BYTES", "> 2 * MAX_VALUE_BYTES")),
     _m("exit.stream-error", "", "\"StreamUnavailable\": EX_UNAVAILABLE", "\"StreamUnavailable\": EX_DATAERR", "daemon/test_cli.py daemon/test_resume.py daemon/test_feed_command.py"),
-    _m("exit.write-failed", "", "\"WriteFailed\": EX_CANTCREAT", "\"WriteFailed\": EX_DATAERR", "daemon/test_cli.py daemon/models"),
+    _m("exit.write-failed", "", "\"WriteFailed\": EX_TEMPFAIL", "\"WriteFailed\": EX_DATAERR", "daemon/test_cli.py daemon/models"),
 )
 
 MUTATIONS = (*LEARN, *STEP_LOG, *REPLICA_AND_SERVE, *HTTP, *VALIDATE, *MODELS_AND_REST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from checkpoints import Ledger, VersionStore
 from daemon.config.schema import Config
-from daemon.look.live import RoleStatus, is_of, role_status
+from daemon.look.live import RoleStatus, UpStatus, is_of, role_status
 from daemon.look.series import Ask, Series
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
@@ -62,13 +62,19 @@ def page_sources(
 
 
 def live_series(config: Config, registry: CollectorRegistry, health: Health) -> Series:
-    """The live numbers of every role: of the others by their ports, of this one from its registry."""
+    """The live numbers of every role: of the others by their ports, of this one from its registry; and why
+    one does not run, from the port of `up`.
+    """
     http, place = config.http, config.checkpoints.path
 
     def other(role: str, port: int) -> RoleStatus | None:
         found = role_status(http.host, port)
         return found if found is not None and is_of(found, role, place) else None
 
+    def trouble() -> Mapping[str, str]:
+        up = other("up", http.up_port)
+        return up.trouble() if isinstance(up, UpStatus) else {}
+
     others = (("learn", http.learn_port), ("validate", http.validate_port))
     roles: dict[str, Ask] = {role: partial(other, role, port) for role, port in others}
-    return Series({**roles, "serve": lambda: status_of(registry, health)})
+    return Series({**roles, "serve": lambda: status_of(registry, health)}, trouble=trouble)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from daemon.exits import EX_CANTCREAT
+from daemon.exits import EX_TEMPFAIL
 from tests.harness.kill.events import Feeder, Pace
 from tests.harness.kill.hosted import FAILURES
 from tests.harness.kill.learners import Learner, Start, catch_up, wait_until
@@ -69,7 +69,7 @@ def _leave_on_a_full_disk(site: Site, disk: SmallDisk, learner: Learner) -> floa
     learner.signal(signal.SIGTERM)
     code = learner.wait()
     seconds = time.monotonic() - began
-    assert code == EX_CANTCREAT, f"{code}: {learner.said()}"
+    assert code == EX_TEMPFAIL, f"{code}: {learner.said()}"
     assert "the last version could not be written" in learner.said()
     assert "nothing is lost" in learner.said()
     disk.free(learner)

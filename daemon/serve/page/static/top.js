@@ -9,14 +9,15 @@ const DEAD = /^(learn|serve)\.dead\./;
 const TILES = [["events", "Events learned"], ["lag", "Lag"], ["freshness", "Freshness, p99"], ["served", "Served"], ["best", "Best version"], ["dead", "Dead letters"]];
 
 function state(role) {
-  return role.answers ? (role.not_ready === null ? "ready" : "waiting") : "gone";
+  if (role.answers) return role.not_ready === null ? "ready" : "waiting";
+  return role.down === null ? "gone" : "down";
 }
 
 export function showRoles(overview) {
-  refill(find("roles"), overview.roles.map((role) => [role.role, state(role), role.not_ready, role.seen === null]), () =>
+  refill(find("roles"), overview.roles.map((role) => [role.role, state(role), role.not_ready, role.down, role.seen === null]), () =>
     overview.roles.map((role) => {
-      const told = STATES[state(role)] + (state(role) === "gone" && role.seen !== null ? ` since ${moment(role.seen, overview.now)}` : "");
-      return make("li", { data: { state: state(role) }, title: role.not_ready ?? "" }, make("span", {}, make("strong", {}, role.role), ` ${told}`));
+      const told = role.down ?? STATES[state(role)] + (state(role) === "gone" && role.seen !== null ? ` since ${moment(role.seen, overview.now)}` : "");
+      return make("li", { data: { state: state(role) }, title: role.down ?? role.not_ready ?? "" }, make("span", {}, make("strong", {}, role.role), ` ${told}`));
     }));
 }
 

@@ -14,10 +14,10 @@ from checkpoints.memory import MemoryStore
 from checkpoints.publisher import AsyncPublisher, Published
 from checkpoints.store import Buffer, CheckpointError, PutResult, WriteFailed
 from checkpoints.versions import VersionStore
-from daemon.exits import EX_CANTCREAT, UserError
+from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.learn.publishing import Cadence, Publishing
 from daemon.learn.state import Applied, Progress, Snapshot
-from daemon.up.supervisor import LEAVES
+from daemon.up.restarts import REFUSED
 
 
 class FailingStore(MemoryStore):
@@ -165,7 +165,7 @@ def test_finish_is_durable_or_says_why_not() -> None:
     bench.store.full = True
     with pytest.raises(UserError, match="no space left") as refused:
         bench.publishing.finish()
-    assert refused.value.code == EX_CANTCREAT
+    assert refused.value.code == EX_TEMPFAIL, "another start continues, once there is room"
     bench.store.full = False
     bench.publishing.finish()
     assert bench.schedules() == [(), ((0, 0, 3),)]
@@ -177,6 +177,6 @@ def test_another_writer_ends_this_one() -> None:
     bench.apply(3)
     with pytest.raises(UserError, match="taken over") as refused:
         bench.publishing.finish()
-    assert refused.value.code in LEAVES, "two learners under restart would fence each other in turn"
+    assert refused.value.code in REFUSED, "two learners under restart would fence each other in turn"
     assert f"process {os.getpid()}" in str(refused.value)
     assert bench.versions.versions() == [0]
