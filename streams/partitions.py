@@ -86,6 +86,14 @@ def place_records(topic: str, partitions: int, records: Sequence[OutRecord]) -> 
     return placed
 
 
+def end_of_transaction(topic: str, partition: int, first: int) -> str:
+    """What to do about a transaction that stays open, its first record at an offset of a partition."""
+    return (
+        f"its producer has to end it, or an administrator: kafka-transactions.sh abort --topic {topic} "
+        f"--partition {partition} --start-offset {first}"
+    )
+
+
 def check_positions(topic: str, positions: Mapping[int, int], bounds: Bounds) -> None:
     """Raise PartitionMissing, OffsetExpired or OffsetAhead unless every position can be read from."""
     for partition, position in positions.items():

@@ -72,6 +72,18 @@ class TopicIdentity:
         return same and self.topic_id not in NO_TOPIC_IDS and self.partitions > before.partitions
 
 
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Records of one partition that are written and cannot be read yet: a transaction is open.
+
+    first: offset of the first record of the oldest open transaction; no reader is given anything from there
+    on, whoever wrote it. end: one past the newest record.
+    """
+
+    first: int
+    end: int
+
+
 class Source(Protocol):
     """Reads one topic. One thread at a time; may be used from another thread than its maker's.
 
@@ -110,7 +122,11 @@ class Source(Protocol):
         ...
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Per partition: the earliest offset still there, and the end (one past the newest)."""
+        """Per partition: the earliest offset still there, and the end, one past the newest to be read."""
+        ...
+
+    def held_back(self) -> dict[int, HeldBack]:
+        """What an open transaction holds back, of the partitions where one does; it lies past their ends."""
         ...
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:
@@ -189,6 +205,10 @@ class GrowingSource:
     def bounds(self) -> dict[int, tuple[int, int]]:
         """See `Source`."""
         return self._ask(lambda source: source.bounds())
+
+    def held_back(self) -> dict[int, HeldBack]:
+        """See `Source`."""
+        return self._ask(lambda source: source.held_back())
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:
         """See `Source`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -22,7 +22,7 @@ from daemon.runtime.watchdog import BackgroundThread, Pulse
 from daemon.topics.retention import learned_twice, retain_topics
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
-from streams.source import Source
+from streams.source import HeldBack, Source
 
 log = structlog.get_logger("tripletd.learn")
 
@@ -82,10 +82,32 @@ Bounds = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What the log held: (earliest, end) per partition, asked for at `at` (monotonic, seconds)."""
+    """What the log held: (earliest, end) per partition, asked for at `at` (monotonic, seconds).
+
+    held: what open transactions hold back, per partition where one is open. held_since: since when the same
+    one has been seen there (monotonic).
+    """
 
     bounds: Bounds
     at: float
+    held: Mapping[int, HeldBack] = field(default_factory=dict)
+    held_since: Mapping[int, float] = field(default_factory=dict)
+
+    def newest(self, partition: int) -> int:
+        """One past the newest record of a partition, whether it can be read yet or not."""
+        end = self.bounds[partition][1]
+        return max(end, self.held[partition].end) if partition in self.held else end
+
+    @staticmethod
+    def after(before: LogBounds | None, bounds: Bounds, held: Mapping[int, HeldBack], at: float) -> LogBounds:
+        """An answer after another one: what was held back then already is held since then."""
+        since = dict.fromkeys(held, at)
+        if before is not None:
+            for partition, found in held.items():
+                known = before.held.get(partition)
+                if known is not None and known.first == found.first:
+                    since[partition] = before.held_since[partition]
+        return LogBounds(bounds, at, held, since)
 
 
 class Housekeeper(BackgroundThread):
@@ -193,7 +215,8 @@ class Housekeeper(BackgroundThread):
         self._watch()
         self._pulse.beat("asking for the bounds")
         try:
-            self.seen = LogBounds(self._source.bounds(), self._bounds_at)
+            bounds, held = self._source.bounds(), self._source.held_back()
+            self.seen = LogBounds.after(self.seen, bounds, held, self._bounds_at)
             self.trouble = None
         except StreamUnavailable as error:
             self.trouble = error

@@ -25,6 +25,7 @@ from daemon.learn.step import ReadyBatch, StepResult, step
 from daemon.learn.steplog.publisher import StepPublisher
 from daemon.runtime.runtime import RoleRuntime
 from daemon.runtime.watchdog import BackgroundThread, end_all
+from streams.partitions import end_of_transaction
 from streams.poison import DeadLetter
 
 WAIT_SECONDS = 0.1  # how soon an idle loop hears signals and verdicts
@@ -101,6 +102,14 @@ class LearnLoop:
         if all_learned:
             records, version = self.origin.progress.records, self.publishing.parent
             log.info("everything is learned", records=records, version=version)
+            for partition, held, _ in self.observer.readiness.held_back():
+                log.warning(
+                    "but for what an open transaction holds back",
+                    records=held.end - held.first,
+                    partition=partition,
+                    offset=held.first,
+                    remedy=end_of_transaction(self.topic, partition, held.first),
+                )
         return EX_OK
 
     def leave(

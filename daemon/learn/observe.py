@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -21,7 +21,9 @@ from daemon.learn.step import ReadyBatch, StepResult
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime
 from daemon.telemetry import LearnMetrics
 from daemon.versions.contents import Arrays, learner_arrays, records_of
+from streams.partitions import end_of_transaction
 from streams.poison import DeadLetter
+from streams.source import HeldBack
 
 STALL_SECONDS = 10.0
 """How long records may be seen to wait while the loop has nothing to do, or a question go unanswered."""
@@ -34,6 +36,7 @@ class StreamReadiness:
         reader, housekeeper: the two threads that talk to the stream.
         learned_up_to: per partition, the offset below which nothing is left to learn.
         clock: monotonic, in seconds.
+        topic: what is learned, as people name it.
     """
 
     def __init__(
@@ -42,7 +45,9 @@ class StreamReadiness:
         housekeeper: Housekeeper,
         learned_up_to: Callable[[], Mapping[int, int]],
         clock: Callable[[], float],
+        topic: str = "",
     ) -> None:
+        self._topic = topic
         self._reader = reader
         self._housekeeper = housekeeper
         self.learned_up_to = learned_up_to
@@ -78,7 +83,7 @@ class StreamReadiness:
 
         To be called again and again: how long records wait is counted from the first time they are seen.
         """
-        away = self._away()
+        away = self._away() or self._transaction_open()
         waiting = 0 if away or self._idle_since is None else self._waiting()
         if not waiting:
             self._waiting_since = None
@@ -98,6 +103,24 @@ class StreamReadiness:
         asked = self._began if self.seen is None else self.seen.at
         if self._clock() - asked > STALL_SECONDS:
             return f"the stream does not answer: no reply for more than {STALL_SECONDS:.0f} s"
+        return None
+
+    def held_back(self) -> Iterator[tuple[int, HeldBack, float]]:
+        """(partition, what is held, seconds for which it was seen) where nothing else is left to learn."""
+        seen, learned = self.seen, self.learned_up_to()
+        for partition, held in ({} if seen is None else seen.held).items():
+            if seen is not None and learned.get(partition, 0) >= held.first:
+                yield partition, held, max(0.0, self._clock() - seen.held_since[partition])
+
+    def _transaction_open(self) -> str | None:
+        """Why nothing comes where somebody's transaction stays open; None before it has for a while."""
+        for partition, held, seconds in self.held_back():
+            if seconds > STALL_SECONDS:
+                return (
+                    f"records wait behind an open transaction: it has been open at offset {held.first} of "
+                    f"partition {partition} for {seconds:.0f} s, and {held.end - held.first:,} records wait; "
+                    f"{end_of_transaction(self._topic, partition, held.first)}"
+                )
         return None
 
     def _waiting(self) -> int:
@@ -200,11 +223,14 @@ class Observer:
             return
         self._shown = seen
         learned, now_ms = self.readiness.learned_up_to(), time.time() * 1000
-        for partition, (_, end) in seen.bounds.items():
-            waiting = max(0, end - learned.get(partition, 0))
+        for partition in seen.bounds:
+            waiting = max(0, seen.newest(partition) - learned.get(partition, 0))
             newest = self._newest.get(partition)
             behind = max(0.0, (now_ms - newest) / 1000) if waiting and newest is not None else 0.0
             self._metrics.record_lag(partition, waiting, behind)
+            held, since = seen.held.get(partition), seen.held_since.get(partition, seen.at)
+            records = 0 if held is None else held.end - held.first
+            self._metrics.record_held_back(partition, records, seen.at - since)
 
     def published(self, result: Published) -> None:
         """A version is durable."""

@@ -15,18 +15,23 @@ from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
 from daemon.versions.storage import open_for_reading
-from streams.partitions import past_gaps
-from streams.source import Source
+from streams.partitions import end_of_transaction, past_gaps
+from streams.source import HeldBack, Source
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition: records the log holds as [earliest, end), and where the newest version stands."""
+    """One partition: records the log holds as [earliest, end), and where the newest version stands.
+
+    open_transaction: offset of the first record of a transaction that is open; from there on nobody is given
+    anything. None without one.
+    """
 
     partition: int
     earliest: int
     end: int
     position: int | None
+    open_transaction: int | None = None
 
     @property
     def lag(self) -> int:
@@ -34,11 +39,29 @@ class PartitionLag:
         return self.end - max(self.earliest, self.position if self.position is not None else self.earliest)
 
 
-def lags(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int] | None) -> list[PartitionLag]:
-    """Lag per partition of a version that stands at `positions`; None without one. Pure."""
+def lags(
+    bounds: Mapping[int, tuple[int, int]],
+    positions: Mapping[int, int] | None,
+    held: Mapping[int, HeldBack] | None = None,
+) -> list[PartitionLag]:
+    """Lag per partition of a version that stands at `positions`; None without one. Pure.
+
+    held: what open transactions hold back; it waits too.
+    """
+    found = []
+    for partition, (earliest, end) in sorted(bounds.items()):
+        back = (held or {}).get(partition)
+        newest, first = (end, None) if back is None else (max(end, back.end), back.first)
+        found.append(PartitionLag(partition, earliest, newest, (positions or {}).get(partition), first))
+    return found
+
+
+def behind_transactions(topic: str, held: Mapping[int, HeldBack]) -> list[str]:
+    """A line per partition whose newest records an open transaction holds back. Pure."""
     return [
-        PartitionLag(partition, earliest, end, (positions or {}).get(partition))
-        for partition, (earliest, end) in sorted(bounds.items())
+        f"a transaction is open at offset {one.first} of partition {partition} of {topic}, and "
+        f"{one.end - one.first:,} records wait for its end; {end_of_transaction(topic, partition, one.first)}"
+        for partition, one in sorted(held.items())
     ]
 
 
@@ -107,7 +130,7 @@ def _collect_stream(config: Config, newest: Manifest | None, picture: dict[str, 
     picture["stream"] = stream
     try:
         with closing(_opened(config)) as source:
-            bounds, positions = source.bounds(), None
+            bounds, held, positions = source.bounds(), source.held_back(), None
             if newest is not None and newest.stream.get("topic_id") != source.identity().topic_id:
                 what = f"version {newest.number} learned from another topic of this name"
                 picture["problems"].append(f"{what}, so its lag is not known")
@@ -115,10 +138,11 @@ def _collect_stream(config: Config, newest: Manifest | None, picture: dict[str, 
                 stands = {partition: at.next_offset for partition, at in newest.positions.items()}
                 picture["problems"] += dropped(bounds, stands)
                 positions = past_gaps(source, stands, bounds)
+            picture["problems"] += behind_transactions(source.identity().topic, held)
     except StreamError as error:
         picture["problems"].append(str(error))
         return
-    found = lags(bounds, positions)
+    found = lags(bounds, positions, held)
     stream["partitions"] = [asdict(one) | {"lag": one.lag} for one in found]
     stream["lag"] = sum(one.lag for one in found)
 

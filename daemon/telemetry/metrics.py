@@ -175,6 +175,10 @@ class LearnMetrics:
         self._lag_events = gauge("tripletd_lag_events", "Records not yet learned", ["partition"])
         about = "Age of the last learned event while records wait"
         self._lag_seconds = gauge("tripletd_lag_seconds", about, ["partition"])
+        about = "Records behind an open transaction, which cannot be learned before it ends"
+        self._held_events = gauge("tripletd_held_back_events", about, ["partition"])
+        about = "For how long the same transaction has been seen open"
+        self._held_seconds = gauge("tripletd_held_back_seconds", about, ["partition"])
         self._phases = _preset(counter("tripletd_loop_seconds", "Loop time by phase", ["phase"]), PHASES)
         self._step = ArrayHistogram("tripletd_step_seconds", "Seconds of one step", _STEP_EDGES, registry)
         self._loss = ArrayHistogram("tripletd_loss", "Hinge loss before the step", _LOSS_EDGES, registry)
@@ -225,6 +229,11 @@ class LearnMetrics:
         """Set what is still to be learned of a partition: records, and seconds behind."""
         self._lag_events.labels(str(partition)).set(events)
         self._lag_seconds.labels(str(partition)).set(seconds)
+
+    def record_held_back(self, partition: int, events: int, seconds: float) -> None:
+        """Records behind an open transaction of one partition, and for how long it has been seen there."""
+        self._held_events.labels(str(partition)).set(events)
+        self._held_seconds.labels(str(partition)).set(seconds)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

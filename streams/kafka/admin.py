@@ -31,7 +31,7 @@ from streams.kafka.connect import (
     stream_error,
 )
 from streams.partitions import Bounds
-from streams.source import TopicIdentity
+from streams.source import HeldBack, TopicIdentity
 
 T = TypeVar("T")
 
@@ -100,6 +100,24 @@ class Admin:
             return {
                 place.partition: (first[place].offset, max(first[place].offset, last[place].offset))
                 for place in places
+            }
+
+        return self._ask(ask)
+
+    def held_back(self, partitions: int) -> dict[int, HeldBack]:
+        """What lies between the end of what is committed and the newest record, where that is anything."""
+        places = [TopicPartition(self._address.topic, number) for number in range(partitions)]
+
+        def ask(client: Any) -> dict[int, HeldBack]:
+            # the newest first: an end of what is committed that is asked for later and lies before it is held
+            newest, stable = (
+                client.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST), level)
+                for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
+            )
+            return {
+                place.partition: HeldBack(stable[place].offset, newest[place].offset)
+                for place in places
+                if stable[place].offset < newest[place].offset
             }
 
         return self._ask(ask)

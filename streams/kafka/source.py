@@ -34,7 +34,7 @@ from streams.kafka.damage import (
 from streams.kafka.preflight import preflight
 from streams.limits import MAX_POLL_BYTES, MAX_RECORD_BYTES
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
-from streams.source import UNKNOWN, OutRecord, RecordBatch, TopicIdentity
+from streams.source import UNKNOWN, HeldBack, OutRecord, RecordBatch, TopicIdentity
 
 
 class Connection:
@@ -213,6 +213,10 @@ class KafkaSource:
         """Per partition: the earliest offset still there, and the end (one past the newest)."""
         self._admin.check_whole(self._identity)
         return self._admin.bounds(self._identity.partitions)
+
+    def held_back(self) -> dict[int, HeldBack]:
+        """What an open transaction holds back, of the partitions where one does; it lies past their ends."""
+        return self._admin.held_back(self._identity.partitions)
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:
         """Per partition: the first offset whose timestamp is >= `ts_ms`, else the end."""

@@ -21,7 +21,7 @@ from streams.log.database import (
     transaction,
 )
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
-from streams.source import UNKNOWN, Headers, OutRecord, RecordBatch, TopicIdentity
+from streams.source import UNKNOWN, Headers, HeldBack, OutRecord, RecordBatch, TopicIdentity
 
 
 class OpenLog:
@@ -104,6 +104,10 @@ class LogSource(OpenLog):
         if not rows:
             raise self._other_topic()
         return {partition: (start, end) for partition, start, end in rows}
+
+    def held_back(self) -> dict[int, HeldBack]:
+        """Nothing ever: what was written can be read."""
+        return {}
 
     def offsets_at(self, ts_ms: int) -> dict[int, int]:
         """Per partition: the first offset whose timestamp is >= `ts_ms`, else the end."""

@@ -67,6 +67,7 @@ def test_how_far_a_source_has_reached(backend):
     assert source.reached() == {0: 3, 1: 0}
     backend.everything(source)
     assert source.reached() == {0: 5, 1: 0}
+    assert source.held_back() == {}, "no transaction is open"
     source.assign({1: 0})
     assert source.reached() == {1: 0}
 

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from daemon.dead_letters import DeadLetterWriter
-from daemon.learn.housekeeping import Housekeeper
+from daemon.learn.housekeeping import Housekeeper, LogBounds
 from daemon.learn.loop import end_threads
 from daemon.learn.observe import STALL_SECONDS, StreamReadiness
 from daemon.runtime.watchdog import Pulse
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable
 from streams.poison import DeadLetter
+from streams.source import HeldBack
 from tests.harness.waiting import until
 
 
@@ -25,11 +26,15 @@ class Asked:
     def __init__(self, bounds: Callable[[int], dict[int, tuple[int, int]]]) -> None:
         self._bounds = bounds
         self.questions = 0
+        self.held: dict[int, HeldBack] = {}
         self.closed = threading.Event()
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         self.questions += 1
         return self._bounds(self.questions)
+
+    def held_back(self) -> dict[int, HeldBack]:
+        return self.held
 
     def close(self) -> None:
         self.closed.set()
@@ -74,6 +79,23 @@ def test_a_stream_that_is_away_is_told_of_and_asked_again() -> None:
     housekeeper.hurry()
     until(lambda: housekeeper.trouble is None)
     assert housekeeper.seen is not None
+    end(housekeeper)
+
+
+def test_a_transaction_is_open_since_the_same_one_was_first_seen() -> None:
+    source = Asked(lambda _: {0: (0, 5), 1: (0, 5)})
+    source.held = {0: HeldBack(5, 9), 1: HeldBack(5, 6)}
+    housekeeper = housekeeper_of(source)
+    until(lambda: housekeeper.seen is not None)
+    first = housekeeper.seen
+    assert first is not None
+    source.held = {0: HeldBack(5, 12), 1: HeldBack(7, 9)}  # one goes on, the other is a later one
+    housekeeper.hurry()
+    until(lambda: housekeeper.seen is not first)
+    now = housekeeper.seen
+    assert now is not None
+    assert now.held_since == {0: first.at, 1: now.at}
+    assert (now.newest(0), now.newest(1)) == (12, 9)
     end(housekeeper)
 
 
@@ -219,10 +241,8 @@ class Told:
         self.seen, self.trouble = seen, trouble
 
 
-class Seen:
-    def __init__(self, at: float, ends: Mapping[int, int]) -> None:
-        self.at = at
-        self.bounds = {partition: (0, end) for partition, end in ends.items()}
+def seen_at(at: float, ends: Mapping[int, int]) -> LogBounds:
+    return LogBounds({partition: (0, end) for partition, end in ends.items()}, at)
 
 
 LATE = STALL_SECONDS + 1.0
@@ -249,11 +269,11 @@ def test_what_waits_while_nothing_moves_is_told(
     readiness.turned(busy=True)
     if waits_s is not None:
         readiness.turned(busy=False)
-        housekeeper.seen = Seen(now[0], {0: 100, 5: 1000})
+        housekeeper.seen = seen_at(now[0], {0: 100, 5: 1000})
         assert readiness.trouble() is None
         now[0] += waits_s
         readiness.turned(busy=False)
-    housekeeper.seen = Seen(now[0] - answer_age_s, {0: 100, 5: 1000})  # partition 5 is not ours
+    housekeeper.seen = seen_at(now[0] - answer_age_s, {0: 100, 5: 1000})  # partition 5 is not ours
     told = readiness.trouble()
     assert (told is None) if reason is None else (told is not None and told.startswith(reason))
 
@@ -265,13 +285,36 @@ def test_records_that_come_after_a_long_silence_are_no_stall() -> None:
     for end in (100, 110, 110, 110):
         now[0] += LATE
         readiness.turned(busy=False)
-        housekeeper.seen = Seen(now[0], {0: end})
+        housekeeper.seen = seen_at(now[0], {0: end})
         told.append(readiness.trouble())
     assert told[:2] == [None, None]
     assert told[2] == told[3] == "stalled: 10 records wait and none came within 10 s"
     readiness.turned(busy=True)
     readiness.turned(busy=False)
     assert readiness.trouble() is None
+
+
+def test_a_transaction_is_a_reason_once_all_before_it_is_learned_and_it_has_been_open_for_a_while() -> None:
+    now, stands = [0.0], {0: 100}
+    reader: Any = Told()
+    housekeeper: Any = Told()
+    readiness = StreamReadiness(reader, housekeeper, lambda: stands, lambda: now[0], "clicks")
+    told, seen = [], None
+    for at, learned in ((0.0, 99), (LATE, 99), (LATE, 100), (LATE + 1, 100)):
+        now[0], stands[0] = at, learned
+        readiness.turned(busy=True)  # other partitions go on
+        seen = housekeeper.seen = LogBounds.after(seen, {0: (0, 100)}, {0: HeldBack(100, 140)}, at)
+        told.append(readiness.trouble())
+    assert told[:2] == [None, None]
+    for reason, seconds in zip(told[2:], (11, 12), strict=True):
+        assert reason is not None
+        assert reason.startswith(
+            "records wait behind an open transaction: it has been open at offset 100 of "
+        )
+        assert f"partition 0 for {seconds} s, and 40 records wait; " in reason
+    now[0] = 2 * LATE
+    housekeeper.seen = LogBounds.after(seen, {0: (0, 140)}, {0: HeldBack(140, 141)}, now[0])
+    assert readiness.trouble() is None, "it is another one"
 
 
 def test_why_the_stream_is_away_comes_first() -> None:

@@ -1,0 +1,108 @@
+"""Somebody's open transaction holds records back: they are lag, with a reason, until it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from kafka import KafkaProducer
+
+from daemon.exits import EX_OK
+from streams.open import open_sink
+from streams.source import OutRecord
+from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.control import fresh_topic
+from tests.harness.kafka.traffic import event
+from tests.harness.kill.learners import Process
+from tests.harness.kill.site import Site, make_site
+from tests.harness.waiting import until
+
+CLIENTS = ("kafka-python", "confluent")
+
+
+@contextmanager
+def transaction(kafka: Cluster, topic: str, value: bytes) -> Iterator[KafkaProducer]:
+    """One record in a transaction that stays open; aborted unless it was ended."""
+    producer = KafkaProducer(
+        bootstrap_servers=kafka.servers(),
+        transactional_id=f"open-{topic}-{os.urandom(3).hex()}",
+        transaction_timeout_ms=600_000,
+    )
+    try:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, value, partition=0).get(30)
+        yield producer
+    finally:
+        producer.close()
+
+
+def write(site: Site, first: int, count: int) -> None:
+    rng = np.random.default_rng(first)
+    with closing(open_sink(site.address)) as sink:
+        sink.send([OutRecord(event(rng, number)) for number in range(first, first + count)])
+
+
+def await_ready(learner: Process, status: int) -> None:
+    until(lambda: learner.get("readyz")[0] == status, lambda: (learner.get("readyz"), learner.said()), 240.0)
+
+
+def tripletd(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "daemon", *words, "--config", str(site.config)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def picture(site: Site) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(tripletd(site, "status", "--json").stdout)
+    return found
+
+
+def test_what_an_open_transaction_holds_back_is_lag_with_a_reason(kafka: Cluster, tmp_path: Path) -> None:
+    topic = fresh_topic()
+    first = make_site(tmp_path, kafka.address(topic))
+    write(first, 0, 100)
+    sites = {client: first if client == CLIENTS[0] else first.again(client) for client in CLIENTS}
+    with ExitStack() as stack:
+        learners = {
+            client: stack.enter_context(Process(site, "--set", f"stream.kafka.client={client}"))
+            for client, site in sites.items()
+        }
+        for learner in learners.values():
+            await_ready(learner, 200)
+            until(lambda learner=learner: learner.metric("tripletd_lag_events") == 0, learner.said)
+        with transaction(kafka, topic, b"not ended yet") as producer:
+            write(first, 100, 50)  # committed, and nobody is given them
+            for client, learner in learners.items():
+                await_ready(learner, 503)
+                why = learner.get("readyz")[1]
+                assert "an open transaction" in why, (client, why)
+                assert "open at offset 100 of partition 0 for " in why
+                assert "51 records wait" in why
+                assert f"abort --topic {topic} --partition 0 --start-offset 100" in why
+                assert learner.metric("tripletd_lag_events") == 51
+                assert learner.metric("tripletd_held_back_events") == 51
+                assert learner.metric("tripletd_held_back_seconds") > 5
+                assert learner.get("livez")[0] == 200
+            told = picture(first)
+            assert told["stream"]["lag"] == 51
+            (problem,) = told["problems"]
+            assert problem.startswith(f"a transaction is open at offset 100 of partition 0 of {topic}")
+            ended = tripletd(first.again("batch"), "learn", "--exit-when-caught-up")
+            assert ended.returncode == EX_OK
+            assert "what an open transaction holds back" in ended.stderr
+            producer.abort_transaction()
+        for learner in learners.values():
+            await_ready(learner, 200)
+            until(lambda learner=learner: learner.metric("tripletd_lag_events") == 0, learner.said)
+            assert learner.metric("tripletd_held_back_events") == 0
+            assert learner.metric("tripletd_held_back_seconds") == 0
+    for site in sites.values():
+        assert site.newest().counters["records"] == 150
+    assert picture(first)["problems"] == []
