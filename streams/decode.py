@@ -32,7 +32,8 @@ from streams.wire import read_event
 class DecodedBatch:
     """The events of one polled batch as columns of length n, and what was refused.
 
-    `offsets` int64 [n]; `timestamps` int64 [n], the events' own `ts` in ms; `weights` float32 [n];
+    `offsets` int64 [n]; `timestamps` int64 [n], the events' own `ts` in ms, none later than its record's
+    arrival where times are bounded (`Arrivals`); `weights` float32 [n];
     `ids` uint64 [n], xxh64 (seed 0) of each event id's UTF-8 bytes; `sources` uint64 [n], the same of each
     `src`, 0 without one; `keys` bytes of 64 [n], the UTF-8 of each `key`, b"" without one, or None from a
     decoder that leaves them out. `poison` holds the refused records, in order; `next_offset` is one past the
@@ -56,6 +57,33 @@ class DecodedBatch:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+
+LAST_BELIEVED_MS = 4_102_444_800_000
+"""The year 2100: what claims to have arrived later was stamped in microseconds, or by a broken clock."""
+
+
+class Arrivals:
+    """When the records of a batch came to the log, by the log's own record of it: never by a clock, so that
+    whoever reads them again in a year decides as the first reader did.
+
+    A record without a time, or with one past the year 2100, says nothing of its arrival.
+    """
+
+    def __init__(self, batch: RecordBatch) -> None:
+        times = np.array(batch.timestamps, np.int64)
+        self._said = (times > 0) & (times <= LAST_BELIEVED_MS)
+        self._ms = np.where(self._said, times, LAST_BELIEVED_MS)
+
+    def too_late(self, places: Int64Array, ts: Int64Array, max_future_ms: int) -> npt.NDArray[np.bool_]:
+        """Which event times lie more than `max_future_ms` past the arrival of the records at `places`."""
+        late: npt.NDArray[np.bool_] = ts > self._ms[places] + max_future_ms
+        return late
+
+    def believed(self, places: Int64Array, ts: Int64Array) -> Int64Array:
+        """The event times, none later than its record's arrival where that is known."""
+        times: Int64Array = np.where(self._said[places], np.minimum(ts, self._ms[places]), ts)
+        return times
 
 
 ROLES = ("q", "c", "s")
@@ -87,24 +115,30 @@ class PlainDecoder:
         topic: str,
         max_record_bytes: int = MAX_VALUE_BYTES,
         keyed: bool = False,
+        *,
+        max_future_ms: int | None = None,
     ) -> None:
         self._resolver = Resolver(space, catalog)
         self._topic = topic
         self._max_bytes = max_record_bytes
         self._keyed = keyed
+        self.max_future_ms = max_future_ms
 
     def decode(self, batch: RecordBatch) -> DecodedBatch:
         """Decode every record of a batch that has at least one."""
-        offsets: list[int] = []
+        places: list[int] = []
         events: list[PlainEvent] = []
         refused: list[DeadLetter] = []
-        for place, offset in enumerate(batch.offsets):
+        for place in range(len(batch)):
             found = self.judge(batch, place)
             if isinstance(found, DeadLetter):
                 refused.append(found)
             else:
-                offsets.append(offset)
+                places.append(place)
                 events.append(found)
+        times = np.array([one.fields["ts"] for one in events], np.int64)
+        if self.max_future_ms is not None:
+            times = Arrivals(batch).believed(np.array(places, np.int64), times)
         space = self._resolver.space
         query, clicked, skipped = (
             build_role(space, [one.rows[role] for one in events], [one.parts[role] for one in events])
@@ -112,8 +146,8 @@ class PlainDecoder:
         )
         return DecodedBatch(
             batch.partition,
-            np.array(offsets, np.int64),
-            np.array([one.fields["ts"] for one in events], np.int64),
+            np.array([batch.offsets[place] for place in places], np.int64),
+            times,
             np.array([one.fields.get("w", 1.0) for one in events], np.float32),
             hash_ids([one.fields["id"] for one in events]),
             _sources(events),
@@ -132,10 +166,19 @@ class PlainDecoder:
         try:
             if batch.damaged is not None:
                 raise Poison(poison.CORRUPT_BATCH, batch.damaged)
-            return self._read(value)
+            event = self._read(value)
+            self._check_time(event.fields["ts"], batch, place)
+            return event
         except Poison as error:
             where = (self._topic, batch.partition, batch.offsets[place])
             return DeadLetter(*where, error.reason, error.detail, value)
+
+    def _check_time(self, ts: int, batch: RecordBatch, place: int) -> None:
+        if self.max_future_ms is None:
+            return
+        places, times = np.array([place], np.int64), np.array([ts], np.int64)
+        if Arrivals(batch).too_late(places, times, self.max_future_ms).any():
+            raise Poison(poison.IN_THE_FUTURE, far_ahead(self.max_future_ms))
 
     def _read(self, value: bytes | None) -> PlainEvent:
         fields = read_event(value, self._max_bytes)
@@ -143,6 +186,14 @@ class PlainDecoder:
             self._resolver.check_space(fields["sp"])
         rows, parts = zip(*(self._resolver.locate(fields[name], name) for name in ROLES), strict=True)
         return PlainEvent(fields, rows, parts)
+
+
+def far_ahead(max_future_ms: int) -> str:
+    """The detail of a refusal; it holds no value of the event."""
+    return (
+        f"ts is more than {max_future_ms / 1000:,.0f} s past the record's arrival: "
+        "microseconds for milliseconds, or a clock that is wrong"
+    )
 
 
 def _sources(events: Sequence[PlainEvent]) -> UInt64Array:
@@ -175,7 +226,8 @@ class BatchDecoder:
 
     Structure, sizes, space and ids are checked here and refused as poison; that the numbers inside
     vectors are finite and sparse indices ascend and lie within the view is left to the learner, which
-    reads every number anyway. keyed: whether the events' keys are wanted. Making one imports numba.
+    reads every number anyway. keyed: whether the events' keys are wanted. max_future_ms: how far an event's
+    time may lie past its record's arrival; None: as far as the format goes. Making one imports numba.
     """
 
     def __init__(
@@ -185,27 +237,39 @@ class BatchDecoder:
         topic: str,
         max_record_bytes: int = MAX_VALUE_BYTES,
         keyed: bool = False,
+        *,
+        max_future_ms: int | None = None,
     ) -> None:
         from streams.compiled.reading import RecordScanner  # brings numba in: only where a decoder is made
 
-        self._plain = PlainDecoder(space, catalog, topic, max_record_bytes)
+        self._plain = PlainDecoder(space, catalog, topic, max_record_bytes, max_future_ms=max_future_ms)
         self._reading = RecordScanner(space, catalog, keyed)
         self._max_bytes = max_record_bytes
 
     def decode(self, batch: RecordBatch) -> DecodedBatch:
         """Decode every record of a batch that has at least one."""
         count, refused = len(batch.values), list[DeadLetter]()
-        found = self._reading.find(_present(batch.values), self._max_bytes)
+        values = _present(batch.values)
+        found = self._reading.find(values, self._max_bytes)
         if len(found) < count:
             values, refused = self._judge_others(batch, found.records)
             if len(found) + len(refused) < count:
                 found = self._reading.find(values, NO_LIMIT)
             assert len(found) + len(refused) == count, "what was written anew is an ordinary event"
+        times = found.timestamps
+        if self.max_future_ms is not None:
+            arrivals = Arrivals(batch)
+            late = found.records[arrivals.too_late(found.records, times, self.max_future_ms)]
+            if len(late):
+                refused += (cast(DeadLetter, self._plain.judge(batch, place)) for place in late.tolist())
+                refused.sort(key=lambda letter: letter.offset)
+                found = self._reading.find(_without(values, late), NO_LIMIT)
+            times = arrivals.believed(found.records, found.timestamps)
         offsets = np.array(batch.offsets, np.int64)
         return DecodedBatch(
             batch.partition,
             offsets[found.records] if refused else offsets,
-            found.timestamps,
+            times,
             found.weights,
             found.ids,
             found.sources,
@@ -215,6 +279,15 @@ class BatchDecoder:
             sha256(batch.values[-1] or b"").digest(),
             found.keys,
         )
+
+    @property
+    def max_future_ms(self) -> int | None:
+        """How far an event's time may lie past its record's arrival, ms; None for any time."""
+        return self._plain.max_future_ms
+
+    @max_future_ms.setter
+    def max_future_ms(self, bound: int | None) -> None:
+        self._plain.max_future_ms = bound
 
     def _judge_others(
         self, batch: RecordBatch, found: Int64Array
@@ -230,6 +303,13 @@ class BatchDecoder:
             else:
                 values[place] = judged.repacked()
         return values, refused
+
+
+def _without(values: Sequence[bytes], places: Int64Array) -> Sequence[bytes]:
+    left = list(values)
+    for place in places.tolist():
+        left[place] = b""
+    return left
 
 
 def _present(values: Sequence[bytes | None]) -> Sequence[bytes]:

@@ -80,7 +80,7 @@ class OffsetExpired(StreamError):
     def __init__(self, partition: int, wanted: int, earliest: int) -> None:
         super().__init__(
             f"partition {partition}: offset {wanted} has expired, the log now starts at {earliest}: "
-            f"{earliest - wanted} records are gone; start from `earliest` to go on without them"
+            f"{earliest - wanted} records are gone"
         )
         self.partition, self.wanted, self.earliest = partition, wanted, earliest
 

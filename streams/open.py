@@ -134,8 +134,8 @@ def retain(
 ) -> dict[int, int]:
     """Remove old records from the start of each partition; comes back with how many, per partition.
 
-    A record goes when it and every record before it are older than `max_age_s` (by timestamp,
-    against `now_ms`, default the clock), or when the records from it on pass the partition's equal
+    A record goes when it and every record before it are older than `max_age_s` (by when they came, against
+    `now_ms`, default the clock), or when the records from it on pass the partition's equal
     share of `max_bytes`. None sets no limit. With `before`, only records below that offset of their
     partition can go, and none of a partition it does not name. Offsets are never used again, even when all
     are gone.

@@ -119,12 +119,14 @@ def assigned(positions: dict[int, int] | None, max_records: int) -> dict[int, in
 class RetentionLimits:
     """What may go: older than `oldest` (ms), beyond `share` bytes per partition, and only below `before`.
 
-    None sets no limit; a partition that `before` does not name keeps all it has.
+    None sets no limit; a partition that `before` does not name keeps all it has. `now_ms`: what ages are
+    counted from, None where there is no limit of age.
     """
 
     oldest: int | None
     share: int | None
     before: Mapping[int, int] | None
+    now_ms: int | None = None
 
     def cut(
         self,
@@ -159,7 +161,7 @@ def limits(
     now = int(time.time() * 1000) if now_ms is None else now_ms
     oldest = None if max_age_s is None else now - int(max_age_s * 1000)
     share = None if max_bytes is None else max_bytes // partitions
-    return RetentionLimits(oldest, share, before)
+    return RetentionLimits(oldest, share, before, None if oldest is None else now)
 
 
 LOOK_SECONDS = 0.3

@@ -33,6 +33,7 @@ INDICES_NOT_INCREASING = "indices_not_increasing"
 MAGNITUDE = "magnitude"
 WRONG_KEY = "wrong_key"
 KEY_MISSING = "key_missing"
+IN_THE_FUTURE = "in_the_future"
 
 REASONS: dict[str, str] = {
     NULL_VALUE: "the record has no value",
@@ -62,6 +63,7 @@ REASONS: dict[str, str] = {
     MAGNITUDE: "a vector holds a value too large to learn from safely",
     WRONG_KEY: "an item's record has another key than the item's id",
     KEY_MISSING: "the record names no key, and one model per key is learned",
+    IN_THE_FUTURE: "the event's time lies further past its record's arrival in the log than is believed",
 }
 """Every reason, and what it means: a closed list, safe as a metric label."""
 

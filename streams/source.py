@@ -41,7 +41,8 @@ class OutRecord:
     """A record to be written.
 
     Its partition is `partition`, else the stable hash of `key`, else 0. `timestamp` is in ms since
-    the epoch; None means the time of writing.
+    the epoch; None means the time of writing. The log has the last word: an embedded one takes no time that
+    is still to come, and a Kafka topic of `LogAppendTime` writes the broker's own.
     """
 
     value: bytes | None

@@ -54,6 +54,9 @@ def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines.append(("stream", stream["address"]))
     if stream["lag"] is not None:
         lines.append(("lag", _lag(stream)))
+    if stream["expired"]:
+        gone = f"{stream['expired']:,} records had expired before learning began, and were never learned"
+        lines.append(("expired", gone))
     for role, one in picture["live"].items():
         elsewhere, unready = picture["elsewhere"].get(role), picture["not_ready"].get(role)
         stands = picture["down"].get(role, "not running") if one is None else one.line()

@@ -117,8 +117,11 @@ class StreamConfig(Section):
     max_record_bytes: RecordBytes = Field(
         1 << 20, description="a larger training record is a dead letter; at most 1MiB"
     )
+    max_future: PositiveSeconds = Field(
+        86400.0, description="an event stamped further past its arrival in the log is a dead letter"
+    )
     retention: OptionalSeconds = Field(
-        None, description="drop learned records older than this; empty keeps all"
+        None, description="drop learned records that arrived longer ago; empty keeps all"
     )
     retention_bytes: OptionalBytes = Field(
         None, description="drop the oldest learned records above this size per topic; empty keeps all"

@@ -77,8 +77,7 @@ class FeedReport:
     def observe(self, place: str, decision: Decision) -> None:
         """Take one decision in."""
         self._items += 1
-        made = decision.records[0].timestamp if decision.records else None
-        self._as_of_1970 += made is not None and made < _SECONDS_END_MS
+        self._as_of_1970 += decision.ts is not None and decision.ts < _SECONDS_END_MS
         if self._status is not None and self._items % UPDATE_EVERY == 0:
             rate = self._items / max(1e-9, time.monotonic() - self._started)
             self._status.update(escape(f"{self._items:,} read, {rate:,.0f}/s, at {place}"))
@@ -116,7 +115,7 @@ class FeedReport:
         if self._as_of_1970:
             self._say(
                 f"{self._as_of_1970:,} kept ones have times in early 1970: are those seconds? "
-                "Write milliseconds or ISO 8601, for retention goes by them"
+                "Write milliseconds or ISO 8601, for freshness goes by them"
             )
 
     def note(self, text: str) -> None:
@@ -254,7 +253,8 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
             if not job.dry_run:
                 sinks, partitions = _open(address, config, stack, interrupts, report)
             outlet = SinkOutlet(*sinks) if sinks else NoOutlet()
-            decider = _decider(config, catalog, partitions)
+            latest_ms = job.options.now_ms + round(1000 * config.stream.max_future)
+            decider = _decider(config, catalog, partitions, latest_ms)
             run = FeedRun(decider, outlet, report.observe, interrupts.shield, job.skip)
             with report:
                 code = _run(run, items, interrupts, report)
@@ -354,9 +354,10 @@ def _partitions(address: Address, config: Config) -> int:
     return config.stream.partitions
 
 
-def _decider(config: Config, catalog: Catalog | None, partitions: int) -> Decider:
+def _decider(config: Config, catalog: Catalog | None, partitions: int, latest_ms: int) -> Decider:
     space = config.space.id if config.space.views else None
-    settings = FeedSettings(**config.feed.model_dump(), partitions=partitions, space=space)
+    given = config.feed.model_dump()
+    settings = FeedSettings(**given, partitions=partitions, space=space, latest_ms=latest_ms)
     spec = space_of(config) if config.space.views else None
     if catalog is None:
         return Decider(settings, SeenCandidates(seed=settings.seed), None, spec)

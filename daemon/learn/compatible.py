@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from importlib import metadata
@@ -17,8 +17,9 @@ from typing import Any
 from checkpoints.manifest import Manifest, PartitionPosition, VersionMeta
 from daemon.config.schema import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
-from daemon.learn.state import Entry, Snapshot, caps, gap, partitions
+from daemon.learn.state import Entry, Snapshot, caps, gap, partitions, times
 from daemon.versions.algorithms import ADDED_LATER, CAPS, KEYS, LEFT_OUT, caps_in, caps_of, keys_of
+from daemon.versions.contents import MAX_FUTURE, max_future_of, watermark_of
 from learners.kernels.cpu import CPU_LEVEL
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
@@ -49,6 +50,7 @@ def learner_settings(config: Config) -> dict[str, Any]:
     settings = config.learner.model_dump()
     settings.pop("algorithm")
     settings["max_record_bytes"] = config.stream.max_record_bytes  # decides which records are poison
+    settings[MAX_FUTURE] = round(1000 * config.stream.max_future)  # this, too
     if config.caps.as_learned.any:
         settings[CAPS] = asdict(config.caps.as_learned)
     if config.keys.slots:
@@ -68,7 +70,8 @@ def decoder_of(manifest: Manifest, catalog: Catalog | None) -> BatchDecoder:
     views = tuple(ViewSpec(name, view["kind"], view["dim"]) for name, view in recorded["views"].items())
     space = SpaceSpec(manifest.space, views)
     topic, largest = manifest.stream["topic"], recorded["max_record_bytes"]
-    return BatchDecoder(space, catalog, topic, largest, keyed=keys_of(manifest).slots > 0)
+    keyed, bound = keys_of(manifest).slots > 0, max_future_of(manifest)
+    return BatchDecoder(space, catalog, topic, largest, keyed, max_future_ms=bound)
 
 
 def digest_of(settings: Mapping[str, Any]) -> str:
@@ -165,7 +168,7 @@ def differences(manifest: Manifest, expected: Expected) -> list[str]:
     old, now = manifest.learner.get("config", {}), expected.learner_config
     unknown_then = {name: now[name] for name in ADDED_LATER if name in now}
     unknown_then |= {name: meant for name, meant in LEFT_OUT.items() if name in now}
-    lines += _differing("learner", _without_caps({**unknown_then, **old}), _without_caps(now))
+    lines += _differing("learner", _lasting({**unknown_then, **old}), _lasting(now))
     if manifest.space != expected.space:
         lines.append(f"space.id: version {manifest.space!r}, now {expected.space!r}")
     if manifest.catalog_digest != expected.catalog_digest:
@@ -185,8 +188,18 @@ def other_caps(manifest: Manifest, expected: Expected) -> Entry | None:
     return None if now == caps_of(manifest) else caps(asdict(now))
 
 
-def _without_caps(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name != CAPS}
+def other_times(manifest: Manifest, expected: Expected) -> Entry | None:
+    """The control entry where event times are bounded otherwise from now on, or a wrong one had set the
+    version's watermark; else None. Each start makes the same: it depends on the version and the settings.
+    """
+    now, mark = expected.learner_config[MAX_FUTURE], watermark_of(manifest)
+    corrected = None if mark == manifest.watermark else mark
+    return times(now, corrected) if corrected is not None or now != max_future_of(manifest) else None
+
+
+def _lasting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Without those whose change is a control entry."""
+    return {name: value for name, value in settings.items() if name not in (CAPS, MAX_FUTURE)}
 
 
 def refuse_other_settings(manifest: Manifest, expected: Expected) -> None:
@@ -309,16 +322,21 @@ def find_gaps(
         if position.next_offset < bounds[p][0]
     ]
     if gaps and not accept:
-        named = "; ".join(
-            f"partition {g.partition}: {g.records} records ({g.wanted} up to {g.earliest})" for g in gaps
-        )
-        raise UserError(
-            f"records were dropped from the log before they were learned: {named}",
-            "to continue without them, run once `tripletd learn --accept-gap --exit-when-caught-up` "
-            "(recorded in the schedule), then start again as before; lengthen stream.retention",
-            EX_DATAERR,
-        )
+        raise records_gone(gaps)
     return gaps
+
+
+def records_gone(gaps: Sequence[Gap]) -> UserError:
+    """What a learner says of records that were dropped before it learned them, running or at its start."""
+    named = "; ".join(
+        f"partition {g.partition}: {g.records} records ({g.wanted} up to {g.earliest})" for g in gaps
+    )
+    return UserError(
+        f"records were dropped from the log before they were learned: {named}",
+        "to continue without them, run once `tripletd learn --accept-gap --exit-when-caught-up` "
+        "(recorded in the schedule), then start again as before; lengthen stream.retention",
+        EX_DATAERR,
+    )
 
 
 def _differing(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ import structlog
 from checkpoints.ledger import LedgerEntry
 from daemon.dead_letters import DeadLetterWriter
 from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, UserError
+from daemon.learn.compatible import Gap, records_gone
 from daemon.learn.halts import Halts, is_pause
 from daemon.learn.housekeeping import Housekeeper
 from daemon.learn.observe import Observer
@@ -25,6 +26,7 @@ from daemon.learn.step import ReadyBatch, StepResult, step
 from daemon.learn.steplog.publisher import StepPublisher
 from daemon.runtime.runtime import RoleRuntime
 from daemon.runtime.watchdog import BackgroundThread, end_all
+from streams.errors import OffsetExpired
 from streams.partitions import end_of_transaction
 from streams.poison import DeadLetter
 
@@ -128,9 +130,17 @@ class LearnLoop:
         self.observer.lag()
 
     def _next_batch(self) -> ReadyBatch | Growth | None:
-        """What was read ahead, or None when nothing came in time."""
+        """What was read ahead, or None when nothing came in time.
+
+        Raises UserError for records that expired unread; what was learned before them is a version then, and
+        the next start says the same.
+        """
         with self.observer.idle():
-            ready = self.reader.get(WAIT_SECONDS)
+            try:
+                ready = self.reader.get(WAIT_SECONDS)
+            except OffsetExpired as error:
+                self._write_last_version()
+                raise records_gone([Gap(error.partition, error.wanted, error.earliest)]) from error
         self.observer.readiness.turned(ready is not None)
         return ready
 

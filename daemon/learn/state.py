@@ -18,6 +18,7 @@ next:
 | `log` | continues with another log: identities `from` and `to`, `positions` there; `start`: as asked for |
 | `dedupe` | from here on the newest `window` event ids are known, none at first |
 | `caps` | from here on these `caps` hold; what was done before counts for none of them |
+| `times` | from here on event times up to `max_future_ms` past arrival are taken; `watermark`: set to this |
 
 A `seek` that goes back in any partition asks to learn events again: it forgets the event ids known so far and
 what counts for caps.
@@ -39,6 +40,7 @@ from daemon.config.learners import LearnerConfig
 from daemon.versions.algorithms import caps_of, columns_of, full_step, keys_of, map_of, restored
 from daemon.versions.contents import (
     LOSS_SUM,
+    MAX_FUTURE,
     RECORDS,
     Arrays,
     caps_arrays,
@@ -56,7 +58,8 @@ from streams.ids import IdWindow
 Entry = dict[str, Any]
 Positions = dict[int, PartitionPosition]
 
-KINDS = ("branch", "seek", "gap", "damaged", "partitions", "log", "dedupe", "caps")
+TIMES = "times"
+KINDS = ("branch", "seek", "gap", "damaged", "partitions", "log", "dedupe", "caps", TIMES)
 
 
 def branch(from_version: int, start: str, name: str | None = None) -> Entry:
@@ -98,6 +101,12 @@ def dedupe(window: int) -> Entry:
 def caps(settings: Mapping[str, float]) -> Entry:
     """The entry of other caps; `settings`: fields of `learners.caps.CapsConfig`."""
     return {"control": "caps", "caps": dict(settings)}
+
+
+def times(max_future_ms: int, watermark: int | None = None) -> Entry:
+    """The entry of another bound on event times; `watermark`: set to this, where a wrong time had set it."""
+    corrected = {} if watermark is None else {"watermark": watermark}
+    return {"control": TIMES, MAX_FUTURE: max_future_ms, **corrected}
 
 
 def repeats(entry: Entry) -> bool:
@@ -268,10 +277,11 @@ class Progress:
             )
 
     def control(self, entry: dict[str, Any]) -> None:
-        """Record a control entry, and take the positions it sets."""
+        """Record a control entry, and take the positions and the watermark it sets."""
         self._entries.append(entry)
         self._sealed = len(self._entries)
         self.positions = moved(entry, self.positions)
+        self.watermark = entry.get("watermark", self.watermark)
 
     def snapshot(self) -> Snapshot:
         """What a version records now. Later runs are kept apart from the captured ones, for `published`."""

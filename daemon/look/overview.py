@@ -21,7 +21,7 @@ from checkpoints import (
 from checkpoints.encoding import fresh
 from checkpoints.manifest import ArraySpec
 from checkpoints.store import Damaged
-from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted
+from daemon.versions.contents import APPLIED, DUPLICATE, POISON, REJECTED, counted, watermark_of
 from daemon.versions.key_verdicts import KeyVerdict
 
 _OUTCOMES = (*APPLIED, REJECTED)
@@ -91,7 +91,7 @@ def version_rows(
             epoch=manifest.epoch,
             events=events_of(manifest.counters),
             size=sum(file.size for file in manifest.files),
-            watermark=manifest.watermark,
+            watermark=watermark_of(manifest),
             aliases=tuple(named.get(manifest.number, ())),
             measures=judged.get(manifest.number, {}),
             duplicates=counted(manifest.counters, DUPLICATE),

@@ -14,6 +14,7 @@ from daemon.look.live import RoleStatus, UpStatus, is_of, role_status
 from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
+from daemon.versions.contents import EXPIRED, counted
 from daemon.versions.storage import open_for_reading
 from streams.partitions import end_of_transaction, past_gaps
 from streams.source import HeldBack, Source
@@ -127,6 +128,7 @@ def _collect_stream(config: Config, newest: Manifest | None, picture: dict[str, 
     from streams.errors import StreamError
 
     stream: dict[str, Any] = {"address": config.stream.address, "partitions": [], "lag": None}
+    stream["expired"] = 0 if newest is None else counted(newest.counters, EXPIRED)
     picture["stream"] = stream
     try:
         with closing(_opened(config)) as source:

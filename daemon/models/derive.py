@@ -24,7 +24,7 @@ from checkpoints import Manifest, Version, VersionMeta, VersionStore
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog, load_version
 from daemon.versions.algorithms import ALGORITHMS, those_that
-from daemon.versions.contents import average_entry, learner_arrays
+from daemon.versions.contents import MAX_FUTURE, average_entry, learner_arrays, watermark_of
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import learner_of
 from daemon.versions.storage import open_store
@@ -95,7 +95,7 @@ def _write_average(
         "parent": FIRST,
         "schedule": (average_entry(manifests, weights),),
         "counters": _summed([one.counters for one in manifests]),
-        "watermark": max((one.watermark for one in manifests if one.watermark is not None), default=None),
+        "watermark": max(filter(None, map(watermark_of, manifests)), default=None),
     }
     written = versions.publish(epoch, {**first.arrays, **mean}, _meta(manifests[0], **told))
     return AverageResult(written.number, str(into), int(mean["events"]))
@@ -103,6 +103,11 @@ def _write_average(
 
 def _meta(manifest: Manifest, **changes: Any) -> VersionMeta:
     return VersionMeta(**({one.name: getattr(manifest, one.name) for one in fields(VersionMeta)} | changes))
+
+
+def _of_w(manifest: Manifest) -> dict[str, Any]:
+    """The settings that give the numbers their meaning: which times were taken is not one of them."""
+    return {name: value for name, value in manifest.learner.get("config", {}).items() if name != MAX_FUTURE}
 
 
 def _summed(counters: Sequence[Mapping[str, int | float]]) -> dict[str, int | float]:
@@ -121,7 +126,7 @@ def _same(first: AverageSource, reference: Manifest, other: AverageSource, manif
         ("space", manifest.space, reference.space),
         ("map", manifest.map.get("id"), reference.map.get("id")),
         ("learner", manifest.learner.get("name"), reference.learner.get("name")),
-        ("settings", manifest.learner.get("config"), reference.learner.get("config")),
+        ("settings", _of_w(manifest), _of_w(reference)),
         ("catalog", manifest.catalog_digest, reference.catalog_digest),
     )
     for what, own, wanted in pairs:

@@ -21,6 +21,7 @@ import numpy as np
 from daemon.replica.form_updates import FormUpdater
 from daemon.replica.loading import Arrays, BufferArrays, LoadedState, VersionRejected
 from daemon.replica.view import ModelId, View
+from daemon.versions.contents import watermark_of
 from learners.base import Learner
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.errors import LearnerError
@@ -112,7 +113,7 @@ class ModelBuffer:
 
 def model_of(state: LoadedState) -> ModelId:
     """The name of a version's own state."""
-    return ModelId(state.manifest.number, 0, state.manifest.watermark, state.records)
+    return ModelId(state.manifest.number, 0, watermark_of(state.manifest), state.records)
 
 
 def trained_number(model: ModelId) -> int:

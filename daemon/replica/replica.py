@@ -29,7 +29,7 @@ from daemon.replica.step_applier import NO_TIMES, OnFlip, StepApplier
 from daemon.replica.steplog_reader import StepLogReader
 from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
 from daemon.runtime.watchdog import give_way
-from daemon.versions.contents import records_of
+from daemon.versions.contents import records_of, watermark_of
 
 
 class StatusTracker:
@@ -223,7 +223,7 @@ class Follower:
             self._look_at = now  # the next best is looked for at once
             return
         self._served, self._reload = ServedVersion(decision.number, decision.entry), None
-        model = ModelId(manifest.number, 0, manifest.watermark, records_of(manifest))
+        model = ModelId(manifest.number, 0, watermark_of(manifest), records_of(manifest))
         if self._stepper is not None:
             self._stepper.begin(manifest)
         self._board.served(model, "version", seconds)

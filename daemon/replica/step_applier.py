@@ -14,7 +14,7 @@ from daemon.replica.buffer_writer import DoubleBufferWriter
 from daemon.replica.decide import Apply, Lost, Relabel
 from daemon.replica.steplog_reader import StepLogReader
 from daemon.replica.view import ModelId
-from daemon.versions.contents import records_of
+from daemon.versions.contents import records_of, watermark_of
 from learners.block import Block, TripletBatch
 from learners.errors import LearnerError
 from learners.steps import StepBatch, TripletSteps
@@ -62,7 +62,7 @@ class StepApplier:
     def begin(self, manifest: Manifest) -> None:
         """Go on from a version that answers since just now."""
         self._version, self._total = manifest.number, records_of(manifest)
-        self._base_records, self._watermark = self._total, manifest.watermark
+        self._base_records, self._watermark = self._total, watermark_of(manifest)
         self._pending = _Pending([])
         self._hold()
         self.listener.begin(manifest)

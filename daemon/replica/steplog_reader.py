@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
 from typing import Literal, TypeAlias
 
 import structlog
@@ -12,7 +11,7 @@ import structlog
 from checkpoints.manifest import Manifest
 from daemon.replica.decide import Lost, Meaning, WriterLine
 from daemon.replica.settings import OpenStepLog
-from daemon.versions.contents import records_of
+from daemon.versions.contents import records_of, written_ms
 from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, PartitionsAdded, StreamError
 from streams.source import RecordBatch, Source
 from streams.steps.codec import Joiner
@@ -124,10 +123,11 @@ class StepLogReader:
     def _offset(self, source: Source) -> int:
         if isinstance(self._place, int):
             return self._place
-        created = _created_ms(self._manifest) if self._place == "time" else None
-        if created is None:
-            return source.bounds()[PARTITION][0]
-        return source.offsets_at(created - BACK_MS)[PARTITION]
+        if self._place == "time" and self._manifest is not None:
+            created = written_ms(self._manifest)
+            if created is not None:
+                return source.offsets_at(created - BACK_MS)[PARTITION]
+        return source.bounds()[PARTITION][0]
 
     def _go_to(self, place: StartPlace) -> None:
         self._begun = self._place = place
@@ -145,11 +145,3 @@ class StepLogReader:
         if kind != self._told:
             self._told = kind
             log.warning("the step log cannot be read on", alias=self._alias, why=str(error))
-
-
-def _created_ms(manifest: Manifest | None) -> int | None:
-    """When a version was written, ms since the epoch; None where that cannot be read."""
-    try:
-        return None if manifest is None else int(datetime.fromisoformat(manifest.created).timestamp() * 1000)
-    except ValueError:
-        return None

@@ -82,7 +82,8 @@ _COSTS = {
         True,
     ),
     "message.timestamp.type": (
-        "records carry their time of arrival: retention and --start ts=... go by it",
+        "producers say when a record came, and the broker removes records by it: old clicks sent with their "
+        "own time are gone unread, and a clock that is wrong goes past stream.max_future",
         False,
     ),
     **dict.fromkeys(

@@ -7,6 +7,7 @@ the window of known event ids, `caps.` the window of steps by name.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy.typing as npt
@@ -93,6 +94,8 @@ CAPPED = "capped"
 """Events that a cap refused: a dead letter each."""
 EVICTED = "evicted"
 """Keys whose model was given up for another key's."""
+EXPIRED = "expired"
+"""Offsets that the log had dropped before version 0 was written: nothing was learned from those."""
 LIMITED = "limited"
 """Events that caps let in with less than their weight."""
 
@@ -105,6 +108,40 @@ def counted(counters: Mapping[str, int | float], *names: str) -> int:
 def records_of(manifest: Manifest) -> int:
     """Records passed up to a version."""
     return counted(manifest.counters, RECORDS)
+
+
+MAX_FUTURE = "max_future_ms"
+"""The setting, recorded with a learner's: how far an event's time may lie past its record's arrival, ms.
+Versions that do not have it took any time."""
+
+
+def max_future_of(manifest: Manifest) -> int | None:
+    """The bound on event times that a version was learned under; None where any time was taken."""
+    found: int | None = manifest.learner.get("config", {}).get(MAX_FUTURE)
+    return found
+
+
+def written_ms(manifest: Manifest) -> int | None:
+    """When a version was written, ms since the epoch; None where it does not say."""
+    try:
+        return int(datetime.fromisoformat(manifest.created).timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+MOST_AHEAD_MS = 86_400_000
+"""A watermark further past its version's own time was set by an event with a wrong time."""
+
+
+def watermark_of(manifest: Manifest) -> int | None:
+    """The newest event time of a version, ms; where a wrong one had set it, when the version was written.
+
+    Depends on the manifest alone.
+    """
+    mark, written = manifest.watermark, written_ms(manifest)
+    if mark is None or written is None or mark <= written + MOST_AHEAD_MS:
+        return mark
+    return written
 
 
 AVERAGE = "average"

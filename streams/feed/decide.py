@@ -75,13 +75,15 @@ _NOTHING_MADE = Made(())
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The fate of one item.  `records` go to the topic of the fate; `made` is of training alone."""
+    """The fate of one item.  `records` go to the topic of the fate; `made` is of training alone; `ts` is
+    the time of what was kept, ms."""
 
     fate: Fate
     reason: str = ""
     detail: str = ""
     records: tuple[OutRecord, ...] = ()
     made: Made = _NOTHING_MADE
+    ts: int | None = None
 
 
 class Decider:
@@ -107,8 +109,8 @@ class Decider:
     def decide(self, item: Item) -> Decision:
         """The fate of the next item.
 
-        The reasons are looked at in this order: malformed, duplicate, no_click, unknown_object,
-        query_cap, then whether anything can be learned from it.
+        The reasons are looked at in this order: malformed, duplicate, in_the_future, no_click,
+        unknown_object, query_cap, then whether anything can be learned from it.
         """
         if isinstance(item, Ignored):
             return Decision("ignored", item.reason, item.detail)
@@ -118,14 +120,21 @@ class Decider:
         if known_by in self._seen:
             return _drop(reasons.DUPLICATE, f"id {item.id!r}")
         try:
+            self._check_time(item.ts)
             self._check_features(item)
             decision = self._triplet(item) if isinstance(item, Event) else self._impression(item)
         except Poison as poison:
-            return _drop(reasons.MALFORMED + poison.reason, poison.detail)
+            malformed = "" if poison.reason == reasons.IN_THE_FUTURE else reasons.MALFORMED
+            return _drop(malformed + poison.reason, poison.detail)
         except UnicodeEncodeError:
             return _drop(reasons.NOT_UTF8, "an id holds half of a surrogate pair")
         self._seen.add(known_by)
-        return decision
+        return replace(decision, ts=item.ts) if decision.records else decision
+
+    def _check_time(self, ts: int) -> None:
+        latest = self._settings.latest_ms
+        if latest is not None and ts > latest:
+            raise Poison(reasons.IN_THE_FUTURE, f"ts {ts}")
 
     def _check_features(self, item: Event | Impression) -> None:
         """Raise Poison for features that do not fit the space, unless they are said to be of another."""
@@ -192,12 +201,14 @@ class Decider:
         return Decision(fate, records=records, made=made)
 
     def _event_records(self, events: tuple[Event, ...], key: bytes) -> list[OutRecord]:
+        # The log says when they came: to its retention an old click is as new as any other, and learners
+        # bound event times by it.
         partition = partition_of(key, self._settings.partitions)
-        return [OutRecord(encode_event(event), key, partition, event.ts) for event in events]
+        return [OutRecord(encode_event(event), key, partition) for event in events]
 
     def _holdout_record(self, impression: Impression, key: bytes) -> OutRecord:
         # placed by its key: the holdout of a broker need not have as many partitions
-        return OutRecord(encode_impression(impression), key, timestamp=impression.ts)
+        return OutRecord(encode_impression(impression), key)
 
     def _is_holdout(self, key: bytes) -> bool:
         return is_holdout(key, self._settings.holdout_share, self._settings.seed)

@@ -60,6 +60,7 @@ NO_PAIR = "no_pair"
 DUPLICATE = "duplicate"
 QUERY_CAP = "query_cap"
 UNKNOWN_OBJECT = "unknown_object"
+IN_THE_FUTURE = "in_the_future"
 MISSING_ID = "missing_id"
 BAD_CLICKED_RANK = "bad_clicked_rank"
 BAD_CLICKED_ID = "bad_clicked_id"
@@ -95,6 +96,8 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         DUPLICATE: "the id was already fed within the dedupe window; give every impression its own id",
         QUERY_CAP: "this query has reached feed.query_cap; raise it, or set it to 0 for no cap",
         UNKNOWN_OBJECT: "add the object to the catalog, or write its features inline",
+        IN_THE_FUTURE: "its time lies ahead by more than stream.max_future: microseconds, or a wrong clock;"
+        " write milliseconds or ISO 8601",
         MISSING_ID: "give every impression an 'id' (a string), so that feeding it twice changes nothing",
         BAD_CLICKED_RANK: "clicked ranks are integers from 0 to the number shown - 1",
         BAD_CLICKED_ID: "clicked ids must be among the ids of 'shown'",

@@ -127,7 +127,8 @@ class FeedSettings:
     `holdout_share` of the queries, in [0, 1); `query_cap`
     impressions (or plain triplets) kept per query and `dedupe_window` ids remembered, 0 for no cap and
     no memory; `space` is written into items with inline features that name none.  Changing `seed`
-    or `holdout_share` between runs moves queries between training and holdout.  Raises ValueError.
+    or `holdout_share` between runs moves queries between training and holdout.  What is stamped later than
+    `latest_ms` is dropped: learners would refuse it.  Raises ValueError.
     """
 
     rule: str = "skip_above"
@@ -140,6 +141,7 @@ class FeedSettings:
     seed: int = 0
     partitions: int = 1
     space: str | None = None
+    latest_ms: int | None = None
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:

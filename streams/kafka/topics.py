@@ -48,7 +48,8 @@ def safe_settings(
     A compacted topic has no limit of age or size: it keeps the newest record of every key.
 
     Uncompressed with a limit on size: the broker refuses a small compressed batch that would fill a reader's
-    memory. No replica that lacks records may lead. Producers' clocks may be wrong.
+    memory. No replica that lacks records may lead. The broker says when a record came, whatever the clock of
+    its producer: its retention goes by that, and so does the bound on event times.
     """
     if compacted:
         max_age_s = max_bytes = None
@@ -57,7 +58,7 @@ def safe_settings(
         "cleanup.policy": "compact" if compacted else "delete",
         "compression.type": "uncompressed",
         "max.message.bytes": str(DEAD_MESSAGE_BYTES if dead else MAX_MESSAGE_BYTES),
-        "message.timestamp.type": "CreateTime",
+        "message.timestamp.type": "LogAppendTime",
         "message.timestamp.before.max.ms": _ANY_TIME,
         "message.timestamp.after.max.ms": _ANY_TIME,
         "min.insync.replicas": str(max(1, replicas - 1)),

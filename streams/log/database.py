@@ -426,9 +426,47 @@ def retain(
     return removed
 
 
+MOST_AHEAD_MS = 86_400_000
+"""A record that claims to come later than this was stamped by a wrong clock; clocks differ by less."""
+
+
+def _lower_times(connection: sqlite3.Connection, row: TopicRow, partition: int, now_ms: int) -> None:
+    """Where a record's time lies in the future (earlier releases took any), take it for having come now.
+
+    The newest time only grows along the log, so that one such time would end retention by age for good. The
+    records themselves keep the time they have.
+    """
+    latest, table, where = now_ms + MOST_AHEAD_MS, row.table(partition), (row.number, partition)
+    highest = "SELECT high, start, next FROM partitions WHERE topic = ? AND partition = ?"
+    found = connection.execute(highest, where).fetchone()
+    if found is None or found[0] <= latest:
+        return
+    at = first_at_least(connection, table, "high", latest + 1, range(found[1], found[2]))
+    before = connection.execute(
+        f"SELECT high FROM {table} WHERE offset < ? ORDER BY offset DESC LIMIT 1",  # noqa: S608
+        (at,),
+    ).fetchone()
+    came = now_ms if before is None else max(now_ms, before[0])
+    while True:  # from there on to the end, which writers move on meanwhile
+        with transaction(connection, write=True):
+            connection.execute(
+                f"UPDATE {table} SET high = ? WHERE offset >= ? AND offset < ?",  # noqa: S608 (our table name)
+                (came, at, at + _ROWS_AT_ONCE),
+            )
+            at += _ROWS_AT_ONCE
+            _, _, end = connection.execute(highest, where).fetchone() or (0, 0, 0)
+            if at >= end:
+                connection.execute(
+                    "UPDATE partitions SET high = ? WHERE topic = ? AND partition = ?", (came, *where)
+                )
+                return
+
+
 def _retain_partition(
     connection: sqlite3.Connection, row: TopicRow, partition: int, limits: RetentionLimits
 ) -> int:
+    if limits.now_ms is not None:
+        _lower_times(connection, row, partition, limits.now_ms)
     removed = 0
     while True:
         with transaction(connection, write=True):

@@ -210,8 +210,17 @@ def _headers(packed: bytes | None) -> Headers:
     return tuple((name, value) for name, value in msgpack.unpackb(packed))
 
 
+def now_ms() -> int:
+    """The clock that records arrive by, ms since the epoch."""
+    return int(time.time() * 1000)
+
+
 class LogSink(OpenLog):
-    """Appends to one topic of an embedded log (see `streams.source.Sink`)."""
+    """Appends to one topic of an embedded log (see `streams.source.Sink`).
+
+    A record's time is when it was written, or an earlier one that was asked for: never a later one, which
+    would keep all records after it from ever growing old.
+    """
 
     max_record_bytes = MAX_RECORD_BYTES
 
@@ -234,10 +243,10 @@ class LogSink(OpenLog):
         tails = self._tails()
         rows: dict[int, list[tuple[Any, ...]]] = {partition: [] for partition in placed}
         written = []
-        now = int(time.time() * 1000)
+        now = now_ms()
         for record, partition in zip(records, placed, strict=True):
             offset, high, total = tails[partition]
-            ts = now if record.timestamp is None else record.timestamp
+            ts = now if record.timestamp is None else min(record.timestamp, now)
             high = max(high, ts)
             headers = msgpack.packb(record.headers) if record.headers else None
             rows[partition].append((offset, ts, high, total, record.key, headers, record.value))

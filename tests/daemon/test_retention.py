@@ -65,7 +65,9 @@ class Place:
         ]
         clicks = self.folder / f"{name}.jsonl"
         clicks.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return main(["feed", str(clicks), "--config", str(self.file)])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("streams.log.source.now_ms", lambda: 5000)  # it was fed long ago
+            return main(["feed", str(clicks), "--config", str(self.file)])
 
     def add(self, address: Address, count: int) -> None:
         ensure_topic(address, 1)

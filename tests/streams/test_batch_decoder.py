@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streams.catalog import Catalog
 from streams.codec import decode_event, encode_event
-from streams.decode import BatchDecoder
+from streams.decode import BatchDecoder, PlainDecoder
 from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, SparseColumn, SparseVector, ViewSpec
 from streams.poison import Poison
 from streams.resolve import gather_objects
@@ -340,3 +340,54 @@ def test_events_tell_their_keys_to_a_decoder_that_wants_them():
     plain = BatchDecoder(DENSE, None, "t").decode(batch(values))
     assert plain.keys is None
     assert plain.ids.tolist() == decoded.ids.tolist()
+
+
+DAY_MS = 86_400_000
+NOW_MS = 1_800_000_000_000
+"""When the records below came to the log, as the log recorded it: the clock of this machine is not asked."""
+
+
+def at_times(*pairs):
+    """A batch of one event each: (its own time, when its record came)."""
+    values = [
+        encode_event(event(dense(1, 2, 3), dense(4, 5, 6), dense(7, 8, n), ts=ts))
+        for n, (ts, _) in enumerate(pairs)
+    ]
+    n = len(values)
+    return RecordBatch(2, list(range(n)), [came for _, came in pairs], values, [None] * n, [()] * n)
+
+
+@pytest.mark.parametrize("decoder", [BatchDecoder, PlainDecoder])
+def test_events_from_the_future_are_dead_letters_by_what_the_log_recorded(decoder):
+    polled = at_times(
+        (NOW_MS, NOW_MS),
+        (NOW_MS * 1000, NOW_MS),  # microseconds
+        (NOW_MS + DAY_MS, NOW_MS),  # just believed
+        (NOW_MS + DAY_MS + 1, NOW_MS),
+        (NOW_MS - 400 * DAY_MS, NOW_MS),  # an old click fed today
+        (NOW_MS * 1000, NOW_MS * 1000),  # a producer that stamps the record in microseconds, too
+        (NOW_MS, 0),  # no time of arrival
+        (NOW_MS * 1000, -1),
+    )
+    decoded = decoder(DENSE, None, "t", max_future_ms=DAY_MS).decode(polled)
+    assert decoded.offsets.tolist() == [0, 2, 4, 6]
+    assert [(one.offset, one.reason, one.value) for one in decoded.poison] == [
+        (offset, "in_the_future", polled.values[offset]) for offset in (1, 3, 5, 7)
+    ]
+    assert "86,400 s past the record's arrival" in decoded.poison[0].detail
+    assert decoded.timestamps.tolist() == [NOW_MS, NOW_MS, NOW_MS - 400 * DAY_MS, NOW_MS]
+    assert decoded.skipped.inline["x"].values[:, 2].tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("decoder", [BatchDecoder, PlainDecoder])
+def test_without_a_bound_times_are_taken_as_they_are(decoder):
+    decoded = decoder(DENSE, None, "t").decode(at_times((NOW_MS * 1000, NOW_MS), (NOW_MS + 5, NOW_MS)))
+    assert (decoded.timestamps.tolist(), decoded.poison) == ([NOW_MS * 1000, NOW_MS + 5], [])
+
+
+def test_poison_of_several_kinds_in_one_batch_stays_in_order():
+    polled = at_times((NOW_MS * 1000, NOW_MS), (NOW_MS, NOW_MS), (NOW_MS * 1000, NOW_MS), (1, NOW_MS))
+    polled.values[1] = b"\xc1"
+    decoded = BatchDecoder(DENSE, None, "t", max_future_ms=DAY_MS).decode(polled)
+    assert [one.reason for one in decoded.poison] == ["in_the_future", "not_msgpack", "in_the_future"]
+    assert decoded.offsets.tolist() == [3]

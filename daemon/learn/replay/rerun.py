@@ -17,10 +17,10 @@ from checkpoints import Manifest, Version
 from checkpoints.manifest import ScheduleEntry
 from daemon.exits import EX_DATAERR, UserError
 from daemon.learn.compatible import decoder_of
-from daemon.learn.state import KINDS, Applied, Entry, LearnState, Progress
+from daemon.learn.state import KINDS, TIMES, Applied, Entry, LearnState, Progress
 from daemon.learn.step import Assembler, ReadyBatch, count, step
 from daemon.versions.algorithms import learner_config_of
-from daemon.versions.contents import AVERAGE
+from daemon.versions.contents import AVERAGE, MAX_FUTURE, max_future_of
 from learners.outcome import StepInfo
 from streams.catalog import Catalog
 from streams.errors import OffsetAhead, OffsetExpired, StreamUnavailable
@@ -180,7 +180,9 @@ class Rerun:
     def __init__(self, start: Version, target: Manifest, catalog: Catalog | None, runs: Runs) -> None:
         self.state = LearnState.of_version(start, learner_config_of(start.manifest))
         self.progress = Progress.of_version(start.manifest)
-        self._assemble = Assembler(decoder_of(target, catalog), self.state.fitted, catalog)
+        self._decoder = decoder_of(target, catalog)
+        self._decoder.max_future_ms = max_future_of(start.manifest)  # entries of the schedule change it
+        self._assemble = Assembler(self._decoder, self.state.fitted, catalog)
         self._topic = target.stream["topic"]
         self._runs = runs
 
@@ -239,6 +241,8 @@ class Rerun:
         else:
             self.progress.control(entry)
             self.state.obey(entry)
+            if kind == TIMES:
+                self._decoder.max_future_ms = entry[MAX_FUTURE]
 
 
 def _unread(topic: str, entry: Entry) -> Applied:

@@ -14,7 +14,7 @@ import structlog
 
 from daemon.config.learners import ViewKeys
 from daemon.config.schema import Config
-from daemon.exits import EX_DATAERR, UserError
+from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
 from daemon.learn.resume.inputs import Inputs
 from daemon.objects import as_blocks
 from daemon.runtime.watchdog import Pulse
@@ -24,7 +24,7 @@ from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps import ViewConfig as MapConfig
 from streams.catalog import Catalog
 from streams.decode import BatchDecoder, DecodedBatch
-from streams.errors import StreamUnavailable
+from streams.errors import OffsetExpired, StreamUnavailable
 from streams.event import Column, DenseColumn, SparseColumn
 from streams.resolve import RoleColumns
 from streams.source import Source
@@ -213,9 +213,16 @@ def fit_map(
         stopped = not go_on(waiting if trouble is None else f"{waiting}; {trouble}", trouble is not None)
         return not stopped
 
-    sample = stream_sample(
-        inputs.control, offsets, inputs.decoder, wanted, to_the_end=take_what_there_is, go_on=keep_reading
-    )
+    try:
+        sample = stream_sample(
+            inputs.control, offsets, inputs.decoder, wanted, to_the_end=take_what_there_is, go_on=keep_reading
+        )
+    except OffsetExpired as error:
+        raise UserError(
+            f"{inputs.address}: {error}, while the maps were still waiting for objects",
+            "start again: learning begins at the oldest record there is; lengthen stream.retention",
+            EX_TEMPFAIL,
+        ) from error
     if stopped:
         return None
     if not len(sample):

@@ -68,7 +68,8 @@ def open_inputs(stack: ExitStack, config: Config) -> Inputs:
         dead = opening.result()
     stored = open_store(config.checkpoints.path)
     largest, keyed = config.stream.max_record_bytes, config.keys.slots > 0
-    decoder = BatchDecoder(space, catalog, address.topic, largest, keyed)
+    bound = round(1000 * config.stream.max_future)
+    decoder = BatchDecoder(space, catalog, address.topic, largest, keyed, max_future_ms=bound)
     return Inputs(
         address,
         control.identity(),

@@ -33,6 +33,7 @@ from daemon.learn.compatible import (
     find_gaps,
     grown,
     other_caps,
+    other_times,
     refuse_other_settings,
     refuse_to_jump,
     runtime,
@@ -42,6 +43,7 @@ from daemon.learn.resume.inputs import Inputs
 from daemon.learn.state import LearnState, Progress
 from daemon.models.decide import no_such_version, number_of
 from daemon.versions.algorithms import columns_of, untrained
+from daemon.versions.contents import EXPIRED
 from daemon.versions.storage import ancestry
 from streams.limits import MAX_TS
 
@@ -256,12 +258,28 @@ def _first(plan: _Plan, found: Fitted, offsets: Mapping[int, int], epoch: Epoch)
     settings, fitted = plan.config.learner, found.space
     learner = untrained(settings, fitted.dim, columns_of(fitted), found.sample, plan.config.keys)
     state = LearnState.first(learner, fitted, settings, plan.config.caps.as_learned)
-    progress = Progress({p: PartitionPosition(offset) for p, offset in offsets.items()})
+    progress = Progress(
+        {p: PartitionPosition(offset) for p, offset in offsets.items()}, _expired(plan, offsets)
+    )
     describe = Description(plan.run, fitted)
     meta = describe(progress.snapshot(), None)
     manifest = plan.inputs.versions.publish(epoch, state.arrays(), meta)
     log.info("version 0 written: the untrained similarity", dim=fitted.dim, positions=dict(offsets))
     return RunOrigin(state, progress, describe, epoch, manifest)
+
+
+def _expired(plan: _Plan, offsets: Mapping[int, int]) -> dict[str, int | float]:
+    """The counter of what was gone before anything was learned, where all there ever was is asked for."""
+    gone = sum(offsets.values()) if plan.start.kind in ("checkpoint", "earliest") else 0
+    if not gone:
+        return {}
+    log.warning(
+        "the log no longer holds its beginning: these records are never learned; where they were expected, "
+        "lengthen stream.retention before feeding them again",
+        records=gone,
+        begins_at=dict(offsets),
+    )
+    return {EXPIRED: gone}
 
 
 def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
@@ -322,8 +340,9 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
         progress.control(controls.branch(manifest.number, options.start, options.restart_name))
     if window and "dedupe_window" not in manifest.learner["config"]:
         progress.control(controls.dedupe(window))
-    if (entry := other_caps(manifest, plan.run)) is not None:
-        progress.control(entry)
+    for entry in (other_caps(manifest, plan.run), other_times(manifest, plan.run)):
+        if entry is not None:
+            progress.control(entry)
     try:
         bounds = plan.same_log.check(manifest)
     except OtherLog:

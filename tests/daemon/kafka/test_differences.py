@@ -66,7 +66,7 @@ def test_unsafe(setting: str, value: str, told: str) -> None:
         ("min.insync.replicas", "3", "while one broker is away"),
         ("retention.ms", "-1", "longer than stream.retention says"),
         ("retention.bytes", "-1", "longer than stream.retention_bytes says"),
-        ("message.timestamp.type", "LogAppendTime", "arrival"),
+        ("message.timestamp.type", "CreateTime", "old clicks sent with their own time are gone"),
         ("message.timestamp.after.max.ms", "3600000", "refused"),
     ],
 )

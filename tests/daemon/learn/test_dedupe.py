@@ -17,7 +17,7 @@ from daemon.exits import EX_CONFIG, EX_OK, UserError
 from daemon.learn import start as role
 from daemon.learn.replay.replay import replay
 from daemon.learn.resume.origin import LearnOptions
-from daemon.learn.state import dedupe
+from daemon.learn.state import dedupe, times
 from daemon.telemetry import LearnMetrics
 from streams.codec import decode_event, encode_event
 from streams.open import open_sink, open_source
@@ -185,7 +185,7 @@ class TestFirstRelease:
         assert site.learn() == EX_OK
         new = site.newest()
         assert new.parent == old.number
-        assert new.schedule == (dedupe(100_000), (0, 31, 43))
+        assert new.schedule == (dedupe(100_000), times(86_400_000), (0, 31, 43))
         assert new.counters["records"] == 43
         assert counted(site)["duplicate"] == 1  # of what was learned before, no id was kept
         with closing(open_source(site.address)) as source:
@@ -207,7 +207,7 @@ class TestFirstRelease:
     def test_no_window_stays_possible(self, tmp_path: Path) -> None:
         site = self.site(tmp_path)
         site.learn(learner__dedupe_window=0)
-        assert site.newest().schedule == ((0, 31, 43),)
+        assert site.newest().schedule == (times(86_400_000), (0, 31, 43))
         assert counted(site)["duplicate"] == 0
 
 

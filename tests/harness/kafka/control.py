@@ -7,7 +7,8 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from kafka import TopicPartition
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from tests.harness.kafka.cluster import Cluster
@@ -50,6 +51,20 @@ def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
         return len(found) == count and all(one["leader_id"] >= 0 for one in found)
 
     _settle(led, f"{topic} to have {count} partitions")
+
+
+def set_topic(cluster: Cluster, topic: str, **configs: str) -> None:
+    """Change settings of a topic (`_` for `.` in their names) and wait until the broker shows them."""
+    wanted = {name.replace("_", "."): value for name, value in configs.items()}
+    with cluster.admin() as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=wanted)])
+        _settle(lambda: wanted.items() <= _settings(admin, topic).items(), f"{topic} to be set to {wanted}")
+
+
+def _settings(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
+    asked = [ConfigResource(ConfigResourceType.TOPIC, topic)]
+    found = admin.describe_configs(asked, config_filter="all")["topic"][topic]
+    return {name: one["value"] for name, one in found.items()}
 
 
 def delete_topic(cluster: Cluster, topic: str) -> None:

@@ -14,7 +14,7 @@ from streams.errors import TopicMissing
 from streams.open import delete_topic, ensure_topic, open_sink, open_source, retain
 from streams.source import Sink, Source, TopicIdentity
 from tests.harness.kafka.cluster import Cluster
-from tests.harness.kafka.control import delete_records
+from tests.harness.kafka.control import delete_records, set_topic
 
 EMBEDDED = ("memory", "log")
 CLIENTS = {"kafka": "kafka-python", "confluent": "confluent"}
@@ -44,8 +44,12 @@ class Backend:
     def silence(self) -> float:
         return 0.3 if self.cluster else 0.0
 
-    def create(self, partitions: int = 1) -> TopicIdentity:
-        return ensure_topic(self.address, partitions)
+    def create(self, partitions: int = 1, *, times_of_writers: bool = False) -> TopicIdentity:
+        """The topic; a broker says when a record came, unless records keep the times of their writers."""
+        made = ensure_topic(self.address, partitions)
+        if self.cluster and times_of_writers:
+            set_topic(self.cluster, self.topic, message_timestamp_type="CreateTime")
+        return made
 
     def delete(self) -> None:
         delete_topic(self.address)

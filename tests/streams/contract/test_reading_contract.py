@@ -9,13 +9,16 @@ import pytest
 from streams.errors import OffsetAhead, OffsetExpired, PartitionMissing, StreamError, TopicMissing
 from streams.source import OutRecord
 
+CLOCKS_MS = 60_000
+"""By how much the clock of a broker may differ from ours."""
+
 
 def values(*texts):
     return [OutRecord(text.encode()) for text in texts]
 
 
 def test_records_come_back_in_order_with_all_they_carry(backend):
-    backend.create()
+    backend.create(times_of_writers=True)
     sent = [
         OutRecord(b"a", key=b"k", timestamp=7, headers=(("reason", b"x"), ("reason", b"\xff"))),
         OutRecord(None, key=b"gone", timestamp=9),
@@ -31,6 +34,21 @@ def test_records_come_back_in_order_with_all_they_carry(backend):
     assert batch.keys == [b"k", b"gone", b""]
     assert batch.headers == [(("reason", b"x"), ("reason", b"\xff")), (), ()]
     assert len(batch) == 3
+
+
+def test_no_record_comes_later_than_now(backend):
+    """Whatever its writer says: an event's own time is compared with it, and retention goes by it."""
+    backend.create()
+    before = int(time.time() * 1000) - CLOCKS_MS
+    ahead = before + 400 * 86_400_000
+    backend.sink().send(
+        [OutRecord(b"a", timestamp=1000 * ahead), OutRecord(b"b"), OutRecord(b"c", timestamp=ahead)]
+    )
+    source = backend.source()
+    source.assign({0: 0})
+    times = source.poll(10, backend.patience).timestamps
+    assert len(times) == 3
+    assert all(before <= one <= int(time.time() * 1000) + CLOCKS_MS for one in times)
 
 
 def test_a_poll_takes_at_most_what_is_asked_and_goes_on_where_it_stopped(backend):
@@ -170,7 +188,7 @@ def test_one_poll_holds_a_bounded_number_of_bytes(backend, monkeypatch):
 
 
 def test_offsets_at_a_time(backend):
-    backend.create(2)
+    backend.create(2, times_of_writers=True)
     assert backend.source().offsets_at(0) == {0: 0, 1: 0}
     stamps = [10, 20, 15, 30, 30, 25, 40]
     backend.sink().send([OutRecord(b"x", partition=0, timestamp=ts) for ts in stamps])
@@ -181,7 +199,7 @@ def test_offsets_at_a_time(backend):
 
 
 def test_offsets_at_a_time_after_the_newest_of_several_expired(backend):
-    backend.create()
+    backend.create(times_of_writers=True)
     stamps = [99, 10, 20, 30, 40]
     backend.sink().send([OutRecord(b"x", timestamp=ts) for ts in stamps])
     backend.expire({0: 1})
@@ -191,7 +209,7 @@ def test_offsets_at_a_time_after_the_newest_of_several_expired(backend):
 
 def test_offsets_at_a_time_among_times_in_any_order(backend):
     chance = random.Random(1)
-    backend.create()
+    backend.create(times_of_writers=True)
     sink = backend.sink()
     stamps = [chance.randrange(10 * n, 10 * n + 400) for n in range(60)]
     for first in range(0, 60, 7):

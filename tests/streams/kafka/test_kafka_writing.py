@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -9,7 +11,7 @@ from streams.errors import LogMismatch, RecordRefused, TopicMissing
 from streams.kafka.topics import safe_settings
 from streams.open import TopicLimits, create_topics, delete_topic, prepare_topic
 from streams.source import OutRecord
-from tests.harness.kafka.control import create_topic
+from tests.harness.kafka.control import create_topic, set_topic
 from tests.streams.kafka.conftest import PATIENCE_S, drain
 from tests.streams.kafka.segments import batches
 
@@ -54,12 +56,19 @@ def test_a_record_with_neither_value_nor_key_is_refused(place):
     assert sink.send([OutRecord(None, key=b"k")]) == [(0, 0)]
 
 
-def test_clocks_may_be_wrong_by_years(place):
+def test_clocks_may_be_wrong_by_years(place, kafka):
+    set_topic(kafka, place.address.topic, message_timestamp_type="CreateTime")
     sent = [OutRecord(b"x", timestamp=stamp) for stamp in (0, 1, 2**42, 2**45)]
     place.sink().send(sent)
     first, *others = place.reading().poll(10, PATIENCE_S).timestamps
     assert others == [1, 2**42, 2**45]
     assert first <= 1, "librdkafka has no word for the first millisecond of 1970"
+
+
+def test_on_a_topic_made_here_the_broker_says_when_a_record_came(place):
+    before = int(time.time() * 1000) - 60_000
+    place.sink().send([OutRecord(b"x", timestamp=stamp) for stamp in (0, 1, before * 1000)])
+    assert all(before < one < before + 600_000 for one in place.reading().poll(10, PATIENCE_S).timestamps)
 
 
 def test_a_send_keeps_its_order_and_is_one_batch_where_it_fits(kafka, place_in):
