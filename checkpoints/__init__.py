@@ -2,13 +2,16 @@
 
 from checkpoints.commit import Epoch
 from checkpoints.encoding import array_digest, state_hash
-from checkpoints.ledger import (
+from checkpoints.fold import fold
+from checkpoints.ledger import Ledger, LedgerEntry
+from checkpoints.local import LocalStore
+from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
+from checkpoints.memory import MemoryStore
+from checkpoints.names import (
     BEST,
     LATEST,
     PAUSE,
     STABLE,
-    Ledger,
-    LedgerEntry,
     Meaning,
     aliases,
     meaning,
@@ -18,9 +21,6 @@ from checkpoints.ledger import (
     resolve,
     stop_in_force,
 )
-from checkpoints.local import LocalStore
-from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
-from checkpoints.memory import MemoryStore
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from checkpoints.retention import history, plan, prune
 from checkpoints.store import (
@@ -70,6 +70,7 @@ __all__ = [
     "WriteFailed",
     "aliases",
     "array_digest",
+    "fold",
     "history",
     "meaning",
     "names",

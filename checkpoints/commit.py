@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -65,16 +66,40 @@ def _missing(store: BlobStore, number: int) -> Damaged:
     return Damaged("missing", manifest_key(number), "there is no such version")
 
 
+FULL_LOOK_S = 10.0
+"""Between two full looks of `Listing.poll`, which otherwise only asks whether there is a next number."""
+
+
 class Listing:
     """Versions and claims in `store`; remembers what each number is, since that never changes."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
         self._claims: dict[int, bool] = {}
+        self._polled: tuple[float, list[int], int] | None = None
 
     def versions(self) -> list[int]:
         """Committed versions, ascending, also those whose manifest is damaged: loading one says why."""
         return [n for n, claim in self._kinds().items() if not claim]
+
+    def poll(self) -> list[int]:
+        """`versions`, at the price of one question while nothing is new: whether there is a next number. Not
+        to be altered; the same list as before where nothing has changed.
+
+        What that question cannot tell (a version that was deleted, one after a gap) is found by a full look
+        every FULL_LOOK_S: until then a deleted version may still be named.
+        """
+        now, known = time.monotonic(), self._polled
+        if known is not None and now - known[0] < FULL_LOOK_S:
+            following = manifest_key(known[2] + 1)
+            if following not in self._store.list(following):
+                return known[1]
+        kinds = self._kinds()
+        found = [n for n, claim in kinds.items() if not claim]
+        if known is not None and found == known[1]:
+            found = known[1]
+        self._polled = now, found, max(kinds, default=-1)
+        return found
 
     def claims(self) -> list[int]:
         """Numbers that writers took to fence off older ones, ascending."""

@@ -1,24 +1,34 @@
 """The ledger: one create-only numbered object per verdict, the only way back from judging to learning.
 
-What its entries amount to are pure folds over them: names for versions, and the stop in force.
-
-Names: `latest` is the newest version listed; `best` is the validator's; `stable` is what people promoted, and
-until they do it is `best`, and without that version 0; any other name is one that people pinned or promoted.
-A number written out is that version.
+Old entries live on, thinned, in sealed snapshots. What the entries amount to is in `checkpoints.names`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from checkpoints.folded import (
+    folded_key,
+    folded_number,
+    lost_bytes,
+    lost_key,
+    lost_number,
+    read_folded,
+    written_off_through,
+)
 from checkpoints.manifest import RecordFields, seal, unseal
 from checkpoints.store import (
     LEDGER,
     BadKey,
     BlobStore,
+    CheckpointError,
     Damaged,
     FutureFormat,
     KeyExists,
@@ -30,7 +40,10 @@ from checkpoints.store import (
 
 FORMAT = 1
 KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
-LOST = "restore it from a copy; until then what it said does not count, and all other entries do"
+LOST = (
+    "restore it from a copy, or write it off (`tripletd models write-off`); until then what it said does not "
+    "count, and all other entries do"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,19 +61,20 @@ class LedgerEntry:
 
     def to_json(self) -> bytes:
         """Sealed JSON. ValueError for values that JSON cannot carry."""
-        return seal(
-            {
-                "format": FORMAT,
-                "n": self.n,
-                "kind": self.kind,
-                "version": self.version,
-                "alias": self.alias,
-                "by": self.by,
-                "reason": self.reason,
-                "measures": self.measures,
-                "at": self.at,
-            }
-        )
+        return seal({"format": FORMAT, **self.record()})
+
+    def record(self) -> dict[str, Any]:
+        """Its fields as JSON has them."""
+        return {
+            "n": self.n,
+            "kind": self.kind,
+            "version": self.version,
+            "alias": self.alias,
+            "by": self.by,
+            "reason": self.reason,
+            "measures": self.measures,
+            "at": self.at,
+        }
 
     @staticmethod
     def from_json(data: bytes, place: str) -> LedgerEntry:
@@ -68,8 +82,13 @@ class LedgerEntry:
         record = unseal(data, place)
         if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
             raise FutureFormat(place, record.get("format"), f"ledger format {FORMAT}")
+        del record["format"]
+        return LedgerEntry.of_record(record, place)
+
+    @staticmethod
+    def of_record(record: dict[str, Any], place: str) -> LedgerEntry:
+        """Strict inverse of `record`; raises Damaged naming `place`."""
         at = RecordFields(record, place)
-        at.integer("format")
         entry = LedgerEntry(
             n=at.integer("n", low=1),
             kind=at.text("kind"),
@@ -86,13 +105,37 @@ class LedgerEntry:
         return entry
 
 
+FULL_LOOK_S = 10.0
+"""Between two full looks of `poll`, which otherwise only asks whether there is a next entry."""
+_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """The snapshot that stands for all entries up to number `through`."""
+
+    through: int = 0
+    entries: tuple[LedgerEntry, ...] = ()
+
+
 class Ledger:
-    """Append and read verdicts in `store`; many processes may append at once."""
+    """Append and read verdicts in `store`; many processes may append at once, many threads use one object.
+
+    What it has read it remembers, so that each entry is read once: the newest sealed snapshot and the entries
+    after it, whose number is bounded as long as somebody folds (see `checkpoints.fold`).
+    """
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
+        self._lock = threading.RLock()
+        self._folded = _Folded()
         self._known: dict[int, LedgerEntry] = {}
-        self._told: set[int] = set()
+        self._all: list[LedgerEntry] = []
+        self._last = 0
+        self._looked: float | None = None
+        self._told: set[str] = set()
+        self._spoilt: set[int] = set()
+        self._written_off: dict[int, int] = {}
 
     def append(self, entry: dict[str, Any], after: int | None = None) -> LedgerEntry:
         """Write `entry` {kind, version?, alias?, by?, reason?, measures?} under the next free number.
@@ -108,80 +151,233 @@ class Ledger:
         if unknown:
             raise ValueError(f"unknown ledger fields: {', '.join(sorted(unknown))}")
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
-        number = max(self._numbers(), default=0) + 1 if after is None else after + 1
+        number = self.last() + 1 if after is None else after + 1
         while True:
             wanted = LedgerEntry(**({"at": stamp} | entry), n=number)
             try:
-                self._store.put_new(ledger_key(number), [wanted.to_json()])
+                self._put(wanted)
             except KeyExists:
                 if after is not None:
                     raise
-                number += 1
+                number = max(number, self.last()) + 1
             else:
                 return wanted
 
     def entries(self, after: int = 0, report: Report | None = None) -> list[LedgerEntry]:
-        """Readable entries with `n > after`, ascending.
+        """Readable entries with `n > after`, ascending. Not to be altered.
 
         What is damaged, or missing before the last, is passed over as if it had never been said; `report` is
         told of each once in the life of this object. Raises Damaged only when nothing can be listed.
         """
-        found = []
-        for number, read in self._walk(after):
-            if isinstance(read, LedgerEntry):
-                found.append(read)
-            else:
-                self._tell(report, number, read)
-        return found
+        with self._lock:
+            self._refresh(report, after)
+            return self._after(after)
+
+    def poll(self, after: int = 0, report: Report | None = None) -> list[LedgerEntry]:
+        """`entries`, at the price of one question while nothing is new: whether there is a next entry.
+
+        The same list as before where nothing has changed. What that question cannot tell (an entry after a
+        gap, a restored one) is found by a full look every FULL_LOOK_S.
+        """
+        with self._lock:
+            due = self._looked is None or time.monotonic() - self._looked >= FULL_LOOK_S
+            if due or self._has_next():
+                self._refresh(report, after)
+            return self._after(after)
 
     def last(self) -> int:
         """The highest number taken, by an entry that can be read or not; 0 without any."""
-        return max(self._numbers(), default=0)
+        numbers, folded, _ = self._listed()
+        return max([*numbers, *folded, self._folded.through])
 
     def unreadable(self) -> list[int]:
         """Numbers of the entries that are damaged, or missing below the highest (the first of each gap),
-        ascending: what they said is lost, and may have been anything.
+        ascending: what they said is lost, and may have been anything. Those written off are not among them.
         """
-        return [number for number, read in self._walk(0) if isinstance(read, Damaged)]
+        return [number for number, read in self._walked() if isinstance(read, Damaged)]
 
     def whole(self) -> list[LedgerEntry]:
         """Every entry, ascending. Raises Damaged when one cannot be read: what it protects is not known."""
         found = []
-        for _, read in self._walk(0):
+        for _, read in self._walked():
             if not isinstance(read, LedgerEntry):
                 raise read
             found.append(read)
         return found
 
-    def _walk(self, after: int) -> Iterator[tuple[int, LedgerEntry | Damaged]]:
-        """(number, entry or why it cannot be read) from the one after `after` on."""
-        wanted = after + 1
-        for number in self._numbers_again():
-            if number < wanted:
-                continue
+    def lost(self) -> dict[int, tuple[int, Damaged]]:
+        """What `unreadable` names: first number -> the last one of the gap (itself where it is there and
+        damaged), and why.
+        """
+        found: dict[int, tuple[int, Damaged]] = {}
+        open_gap: int | None = None
+        for number, read in self._walked():
+            if open_gap is not None:
+                found[open_gap] = number - 1, found[open_gap][1]
+            open_gap = number if isinstance(read, Damaged) and read.kind == "missing" else None
+            if isinstance(read, Damaged):
+                found[number] = number, read
+        return found
+
+    def write_off(self, n: int, by: str, reason: str) -> int:
+        """Count entry `n`, which cannot be read (and those of the gap that begins there), as ones that said
+        nothing: for good, and by everybody. The last number that it is of.
+
+        ValueError where no lost entry or gap begins; WriteFailed from the disk.
+        """
+        lost = self.lost()
+        if n not in lost:
+            raise ValueError(f"entry {n} of the ledger is not one that cannot be read")
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        with suppress(KeyExists):
+            self._store.put_new(lost_key(n), [lost_bytes(n, lost[n][0], by, reason, at)])
+        return lost[n][0]
+
+    def complete(self) -> tuple[list[LedgerEntry], int, int]:
+        """Entries up to the first that cannot be read; the number up to which that is everything that was
+        ever said; and the number up to which a snapshot stands for it.
+        """
+        with self._lock:
+            walked = list(self._walk())
+            end = next((number - 1 for number, read in walked if isinstance(read, Damaged)), self._last)
+            entries = [read for _, read in walked if isinstance(read, LedgerEntry) and read.n <= end]
+            return entries, end, self._folded.through
+
+    def _put(self, wanted: LedgerEntry) -> None:
+        """Raises KeyExists also where the number belongs to the past.
+
+        Whoever stood still between choosing the number and writing may find it free again: others took it,
+        and it was folded and deleted. A snapshot is there before the entries it stands for go, so a look
+        after writing tells.
+        """
+        key = ledger_key(wanted.n)
+        self._store.put_new(key, [wanted.to_json()])
+        _, folded, _ = self._listed()
+        if max(folded, default=0) < wanted.n:
+            return
+        with self._lock:
+            self._refresh(None, 0)
+            if wanted in self._folded.entries:
+                return  # folded meanwhile, as it should be
+        self._store.delete(key)
+        raise KeyExists(key, "was taken and has been folded since")
+
+    def _after(self, after: int) -> list[LedgerEntry]:
+        if not after:
+            return self._all
+        return self._all[bisect_right(self._all, after, key=lambda entry: entry.n) :]
+
+    def _has_next(self) -> bool:
+        try:
+            self._store.get(ledger_key(self._last + 1))
+        except KeyMissing:
+            return False
+        except CheckpointError:
+            pass
+        return True
+
+    def _refresh(self, report: Report | None, after: int) -> None:
+        """Bring what is remembered up to date, and tell of what cannot be read after `after`."""
+        found = []
+        for number, read in self._walk():
+            if isinstance(read, LedgerEntry):
+                found.append(read)
+            elif number > after:
+                self._tell(report, str(number), read)
+        for through in sorted(self._spoilt):
+            self._tell(report, f"folded {through}", self._why_spoilt(through))
+        if found != self._all:
+            self._all = found
+        self._looked = time.monotonic()
+
+    def _why_spoilt(self, through: int) -> CheckpointError:
+        try:
+            read_folded(self._store, through)
+        except CheckpointError as error:
+            return error
+        return Damaged("unreadable", folded_key(through), "could not be read a moment ago")
+
+    def _walked(self) -> list[tuple[int, LedgerEntry | Damaged]]:
+        with self._lock:
+            return list(self._walk())
+
+    def _walk(self) -> Iterator[tuple[int, LedgerEntry | Damaged]]:
+        """(number, entry or why it cannot be read), ascending."""
+        numbers, written_off = self._take_stock()
+        yield from ((entry.n, entry) for entry in self._folded.entries)
+        wanted = self._folded.through + 1
+        for number in numbers:
             if number > wanted:
-                yield wanted, _gap(wanted, number - 1)
+                yield from ((first, _gap(first, last)) for first, last in _left(wanted, number, written_off))
             try:
                 yield number, self._read(number)
             except Damaged as error:
-                yield number, error
+                if not any(first <= number <= last for first, last in written_off):
+                    yield number, error
             wanted = number + 1
 
-    def _tell(self, report: Report | None, number: int, error: Damaged) -> None:
-        if report is not None and number not in self._told:
-            self._told.add(number)
+    def _take_stock(self) -> tuple[list[int], list[tuple[int, int]]]:
+        """Take up the newest snapshot; numbers of the entries after it, all read that are there, and what is
+        written off, as (first, last).
+
+        Entries vanish once two snapshots stand for them: whoever misses one looks for these again.
+        """
+        for _ in range(_TRIES):
+            listed, folded, lost = self._listed_again()
+            self._take_up(folded)
+            numbers = [n for n in listed if n > self._folded.through]
+            if all(self._is_there(number) for number in numbers):
+                break
+        self._last = max([*numbers, self._folded.through])
+        for n in lost:
+            if n not in self._written_off and (through := written_off_through(self._store, n)) is not None:
+                self._written_off[n] = through
+        return numbers, sorted((n, self._written_off[n]) for n in lost if n in self._written_off)
+
+    def _is_there(self, number: int) -> bool:
+        """Whether the entry has not gone since it was listed; what is damaged is there."""
+        try:
+            self._read(number)
+        except Damaged as error:
+            return error.kind != "missing"
+        return True
+
+    def _take_up(self, folded: Sequence[int]) -> None:
+        """Read the newest snapshot that can be read, unless one that is as new is remembered."""
+        for through in sorted(folded, reverse=True):
+            if through <= self._folded.through:
+                break
+            try:
+                found = read_folded(self._store, through)
+                entries = tuple(LedgerEntry.of_record(one, folded_key(through)) for one in found.entries)
+            except (KeyMissing, Damaged):
+                self._spoilt.add(through)
+                continue
+            self._folded = _Folded(through, entries)
+            self._known = {n: entry for n, entry in self._known.items() if n > through}
+            break
+        self._spoilt = {n for n in self._spoilt if n in folded and n > self._folded.through}
+
+    def _tell(self, report: Report | None, what: str, error: CheckpointError) -> None:
+        if report is not None and what not in self._told:
+            self._told.add(what)
             report(error)
 
-    def _numbers(self) -> list[int]:
-        return sorted(n for n in map(ledger_number, self._store.list(LEDGER)) if n is not None)
+    def _listed(self) -> tuple[list[int], list[int], list[int]]:
+        """Numbers of entries, of snapshots, and of entries written off; each ascending."""
+        keys = self._store.list(LEDGER)
+        kinds = (ledger_number, folded_number, lost_number)
+        entries, folded, lost = (sorted(n for n in map(of, keys) if n is not None) for of in kinds)
+        return entries, folded, lost
 
-    def _numbers_again(self) -> list[int]:
-        """The numbers there are. A listing beside an append may show an entry and not the one before."""
-        numbers = self._numbers()
-        last = max(numbers, default=0)
-        if len(numbers) < last:
-            numbers = sorted({*numbers, *(n for n in self._numbers() if n < last)})
-        return numbers
+    def _listed_again(self) -> tuple[list[int], list[int], list[int]]:
+        """What there is. A listing beside an append may show an entry and not the one before."""
+        numbers, folded, lost = self._listed()
+        last, through = max(numbers, default=0), max([*folded, self._folded.through])
+        if last - through > sum(n > through for n in numbers):
+            again, folded, lost = self._listed()
+            numbers = sorted({*numbers, *(n for n in again if n < last)})
+        return numbers, folded, lost
 
     def _read(self, number: int) -> LedgerEntry:
         if number not in self._known:
@@ -202,160 +398,17 @@ class Ledger:
         return self._known[number]
 
 
+def _left(first: int, end: int, written_off: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The runs (first, last) of the numbers from `first` to before `end` that nobody has written off."""
+    for begin, last in written_off:
+        if first <= last and begin < end:
+            if first < begin:
+                yield first, begin - 1
+            first = last + 1
+    if first < end:
+        yield first, end - 1
+
+
 def _gap(first: int, last: int) -> Damaged:
     problem = "is not there" if first == last else f"and all up to {ledger_key(last)} are not there"
     return Damaged("missing", ledger_key(first), f"{problem}, though later entries are", LOST)
-
-
-LATEST = "latest"
-BEST = "best"
-STABLE = "stable"
-FIRST = 0
-"""The untrained version: what `stable` means while nothing was ever judged best."""
-MOST_DIGITS = 64
-"""Longest text that is read as a version's number: reading thousands of digits is an error of its own."""
-MOVES = ("PROMOTE", "ROLLBACK")
-STOP = "STOP"
-RESUME = "RESUME"
-PAUSE = "pause"
-"""Key of the measures that makes a STOP the learner's own pause, and a RESUME the end of a pause only."""
-PIN = "pin"
-"""Key of the measures that makes a PROMOTE a pin: a name given to one version, which no promotion moves."""
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """What a name means, and why.
-
-    version: None when the name was never given, was taken away, or points at a version that is not there.
-    entry: the move that decides it; None for `latest`, a number, and version 0 as the last fallback.
-    through: the name that `entry` carries: `best` where `stable` was never promoted; else the name itself.
-    said: number of the newest entry that has a part in it, 0 for none: `entry`, or the one that took the
-    name's own target away. It grows with each move that was meant, also of one back to an older version.
-    doubts: numbers of unreadable ledger entries that may have moved it since: what they said does not count,
-    so the last readable intention stands, and whoever shows the name says that it is in doubt.
-    """
-
-    name: str
-    version: int | None
-    entry: LedgerEntry | None = None
-    through: str = ""
-    said: int = 0
-    doubts: tuple[int, ...] = ()
-
-
-def aliases(entries: Iterable[LedgerEntry]) -> dict[str, int]:
-    """Every alias with the version it points at: the last PROMOTE or ROLLBACK that carries it.
-
-    An entry whose version is None takes the alias away.
-    """
-    return {name: move.version for name, move in moves(entries).items() if move.version is not None}
-
-
-def names(entries: Iterable[LedgerEntry]) -> dict[str, int]:
-    """`aliases`, and `stable` also where it means `best` or version 0: what each name is answered with."""
-    found = aliases(entries)
-    return {STABLE: found.get(BEST, FIRST), **found}
-
-
-def moves(entries: Iterable[LedgerEntry]) -> dict[str, LedgerEntry]:
-    """The last move (PROMOTE or ROLLBACK) of every name that ever was moved, also of those taken away."""
-    found: dict[str, LedgerEntry] = {}
-    for entry in sorted(entries, key=lambda e: e.n):
-        if entry.kind in MOVES and entry.alias is not None:
-            found[entry.alias] = entry
-    return found
-
-
-def resolve(name: str, versions: Sequence[int], entries: Iterable[LedgerEntry]) -> int | None:
-    """The version that `name` means now, see `meaning`; None when it means none of `versions`."""
-    return meaning(name, versions, entries).version
-
-
-def meaning(
-    name: str, versions: Sequence[int], entries: Iterable[LedgerEntry], unreadable: Iterable[int] = ()
-) -> Meaning:
-    """What `name` means among `versions` (ascending or not) by these ledger entries.
-
-    A target that is not in `versions` is never replaced by another one: the version is None, and who serves
-    keeps what it has. Falling back is for a `stable` that no readable entry has promoted, or one taken away.
-    unreadable: numbers of entries that are damaged or missing, see `Ledger.unreadable`.
-    """
-    if name == LATEST:
-        return Meaning(name, max(versions, default=None), through=name)
-    if name.isdecimal():
-        number = int(name) if len(name) <= MOST_DIGITS else None
-        return Meaning(name, number if number in versions else None, through=name)
-    moved, through = moves(entries), name
-    entry = moved.get(name)
-    if name == STABLE and (entry is None or entry.version is None):
-        entry, through = moved.get(BEST), BEST
-    own = moved.get(name)
-    said = max((move.n for move in (own, entry) if move is not None), default=0)
-    doubts = tuple(sorted(n for n in unreadable if own is None or n > own.n))
-    target = entry.version if entry is not None else None
-    if target is None and name == STABLE:
-        target, entry, through = FIRST, None, name
-    return Meaning(name, target if target in versions else None, entry, through, said, doubts)
-
-
-def before(name: str, entries: Iterable[LedgerEntry]) -> int | None:
-    """The version that `name` pointed at before the one it points at now: where a rollback goes.
-
-    A promotion puts its version on top of a stack, a rollback takes off what is above its version, so that
-    two rollbacks in a row go back by two; a name taken away goes back to what it pointed at. Below the
-    first promotion of `stable` lies what it meant then: the best version of that time, or version 0. None
-    when there is nothing to go back to.
-    """
-    written = sorted(entries, key=lambda e: e.n)
-    stack: list[int | None] = []
-    for place, entry in enumerate(written):
-        if entry.kind not in MOVES or entry.alias != name:
-            continue
-        if not stack and name == STABLE:
-            stack.append(aliases(written[:place]).get(BEST, FIRST))
-        _move(stack, entry)
-    return next((version for version in reversed(stack[:-1]) if version is not None), None)
-
-
-def protected(entries: Iterable[LedgerEntry]) -> set[int]:
-    """Versions that retention keeps: what aliases point at, and one step back for those that people move."""
-    written = list(entries)
-    found = aliases(written)
-    steps_back = (before(name, written) for name in moves(written) if name != BEST)
-    return {*found.values(), *(number for number in steps_back if number is not None)}
-
-
-def _move(stack: list[int | None], entry: LedgerEntry) -> None:
-    back = entry.kind == "ROLLBACK" and entry.version is not None
-    if back and entry.version in stack:
-        while stack[-1] != entry.version:
-            stack.pop()
-    elif back:
-        stack[-1:] = [entry.version]
-    elif stack[-1:] != [entry.version]:
-        stack.append(entry.version)
-
-
-def stop_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
-    """The STOP that no later RESUME has lifted; None when there is none. Pauses do not count.
-
-    `before` is the one in force before `entries`, so that a reader of the ledger can fold what is new.
-    """
-    return _standing((entry for entry in entries if PAUSE not in entry.measures), before)
-
-
-def pause_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
-    """The learner's own pause that was not lifted since; `before` as in `stop_in_force`.
-
-    Pauses and early stops are two latches: neither is lifted by what lifts the other.
-    """
-    return _standing((entry for entry in entries if PAUSE in entry.measures), before)
-
-
-def _standing(entries: Iterable[LedgerEntry], before: LedgerEntry | None) -> LedgerEntry | None:
-    found = before
-    for entry in sorted(entries, key=lambda e: e.n):
-        if entry.kind in (STOP, RESUME):
-            found = entry if entry.kind == STOP else None
-    return found

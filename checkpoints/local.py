@@ -415,12 +415,13 @@ class LocalStore:
         except OSError as error:
             raise unreadable(self.root / start, error) from error
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, durable: bool = True) -> None:
         """See `checkpoints.store.BlobStore`. A folder goes with its last file."""
         path = self._path(key)
         try:
             self._fs.folders.unlink(path)
-            self._fs.folders.sync(path.parent)
+            if durable:
+                self._fs.folders.sync(path.parent)
         except FileNotFoundError:
             return
         except OSError as error:

@@ -45,7 +45,7 @@ class MemoryStore:
         with self._lock:
             return sorted(key for key in self._objects if key.startswith(prefix))
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, durable: bool = True) -> None:
         """See `checkpoints.store.BlobStore`."""
         check_key(key)
         with self._lock:

@@ -129,8 +129,8 @@ class BlobStore(Protocol):
         """Every key that starts with `prefix`, ascending."""
         ...
 
-    def delete(self, key: str) -> None:
-        """Remove `key`; nothing happens when there is none."""
+    def delete(self, key: str, durable: bool = True) -> None:
+        """Remove `key`; nothing happens when there is none. Not `durable`: a lost power may bring it back."""
         ...
 
     def append_line(self, key: str, line: bytes) -> None:

@@ -289,3 +289,4 @@ def print_keys(rows: Sequence[KeyRow]) -> None:
 app.command("diff")(models_diff.diff)
 for verb in ("promote", "rollback", "pin", "unpin", "gc", "average", "export"):
     app.command(verb)(getattr(models_change, verb))
+app.command("write-off")(models_change.write_off)

@@ -121,6 +121,40 @@ def gc(
     return EX_OK
 
 
+def write_off(
+    entries: Annotated[
+        list[int] | None,
+        typer.Argument(
+            metavar="[ENTRY]...", show_default=False, help="Numbers of entries that cannot be read."
+        ),
+    ] = None,
+    *,
+    reason: ReasonOption = "asked for",
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Count entries of the ledger that cannot be read as never said; without a number, list them.
+
+    Pruning, gc and folding go on then. It cannot be taken back: where there is a copy, restore it.
+    """
+    from daemon.models.actions import lost_entries
+    from daemon.models.actions import write_off as act
+    from daemon.versions.storage import open_for_reading
+
+    _, ledger = open_for_reading(load(config, set_))
+    lost = act(ledger, entries, _by(), reason) if entries else lost_entries(ledger)
+    if json:
+        common.write_json([asdict(one) for one in lost])
+        return EX_OK
+    for one in lost:
+        numbers = f"entry {one.first}" if one.first == one.last else f"entries {one.first} to {one.last}"
+        common.say(f"{numbers}: {'written off' if entries else one.why}")
+    if not lost:
+        common.say("every entry of the ledger can be read, or was written off")
+    return EX_OK
+
+
 def _by() -> str:
     """Who runs the command, as the ledger tells it."""
     import getpass

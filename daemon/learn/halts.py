@@ -133,7 +133,7 @@ class Halts:
         return self._gate.share
 
     def _look(self) -> None:
-        entries = self._ledger.entries(after=self._seen, report=_passed_over)
+        entries = self._ledger.poll(after=self._seen, report=_passed_over)
         if not entries:
             return
         self._seen = entries[-1].n

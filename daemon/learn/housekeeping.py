@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from checkpoints import Ledger, VersionStore, protected, prune
+from checkpoints import Ledger, VersionStore, fold, protected, prune
 from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError
 from daemon.config.stream import StreamConfig
@@ -48,6 +48,7 @@ class VersionCleanup:
 
         Raises UserError when another learner has taken over meanwhile.
         """
+        self.fold()
         with self.pulse.patient("pruning"):
             learned = self._prune(version)
             retain_topics(self.address, self.stream, learned, log.warning)
@@ -57,6 +58,17 @@ class VersionCleanup:
             source.commit({partition: at.next_offset for partition, at in version.positions.items()})
         except StreamError as error:
             log.warning("after a version", error=str(error))
+
+    def fold(self) -> None:
+        """Fold the ledger where that is due: at the start, and as it grows with the versions."""
+        with self.pulse.patient("folding the ledger"):
+            try:
+                through = fold(self.versions.store, self.ledger, self.versions.versions)
+            except CheckpointError as error:
+                log.warning("the ledger is not folded", error=str(error))
+                return
+        if through is not None:
+            log.info("the ledger is folded", through=through)
 
     def _prune(self, version: Manifest) -> dict[int, int]:
         """Remove old versions; the positions below which records may go."""
@@ -119,6 +131,7 @@ class Housekeeper(BackgroundThread):
         pulse: of this thread.
         clock: monotonic, in seconds.
         watch: called once a second; what it raises ends the thread.
+        first: done once, before anything else is tidied.
     """
 
     name = "housekeeping"
@@ -129,10 +142,12 @@ class Housekeeper(BackgroundThread):
         tidy: Callable[[Manifest, Source], None],
         pulse: Pulse,
         clock: Callable[[], float],
+        *,
         watch: Callable[[], None] = lambda: None,
+        first: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
-        self._watch = watch
+        self._watch, self._first = watch, first
         self._source = source
         self._tidy = tidy
         self._pulse = pulse
@@ -171,6 +186,7 @@ class Housekeeper(BackgroundThread):
     def _run(self) -> None:
         try:
             self._ask()
+            self._first()
             while self._wait_for_work():
                 self._tidy_up()
                 if not self._closing:

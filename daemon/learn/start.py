@@ -184,7 +184,7 @@ def _housekeeper(
         retain,
         pulse,
     )
-    return Housekeeper(inputs.control, cleanup, pulse, time.monotonic, place)
+    return Housekeeper(inputs.control, cleanup, pulse, time.monotonic, watch=place, first=cleanup.fold)
 
 
 def _halts(config: Config, inputs: Inputs, origin: RunOrigin) -> Halts:

@@ -31,6 +31,7 @@ from checkpoints import (
     Manifest,
     VersionStore,
     aliases,
+    fold,
     plan,
     protected,
     prune,
@@ -38,8 +39,9 @@ from checkpoints import (
 from checkpoints.encoding import DTYPES
 from checkpoints.retention import KEEP_AT_LEAST
 from checkpoints.store import folder
-from daemon.exits import EX_DATAERR, EX_TEMPFAIL, UserError
+from daemon.exits import EX_DATAERR, EX_TEMPFAIL, EX_USAGE, UserError
 from daemon.models.decide import Move, MoveRefused, MoveRequest, StoreSnapshot, Verb, decide, no_such_version
+from daemon.text import number_runs
 from daemon.versions.contents import learner_specs
 
 
@@ -268,6 +270,7 @@ def gc(versions: VersionStore, ledger: Ledger, keep: int, *, dry_run: bool = Fal
     kept = reasons(listed, entries, resumed, keep)
     sizes = {number: _bytes_of(versions, number) for number in going}
     if not dry_run:
+        fold(versions.store, ledger, versions.versions)
         going = prune(versions, lambda: {*protected(ledger.whole()), *resumed}, keep, lambda: None)
     return GcResult(tuple(going), sum(sizes.get(number, 0) for number in going), kept, dry_run)
 
@@ -306,6 +309,39 @@ def _newest_that_load(versions: VersionStore) -> list[int]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class LostEntries:
+    """An entry of the ledger that cannot be read, or a run of them that is not there."""
+
+    first: int
+    last: int
+    why: str
+
+
+def lost_entries(ledger: Ledger) -> list[LostEntries]:
+    """What cannot be read, ascending. CheckpointError when the folder cannot be read."""
+    return [LostEntries(first, last, str(why)) for first, (last, why) in sorted(ledger.lost().items())]
+
+
+def write_off(ledger: Ledger, numbers: Iterable[int], by: str, reason: str) -> list[LostEntries]:
+    """Count these entries, and the gaps that begin with them, as never said, for good. UserError, and nothing
+    is written, where one of them can be read or is no beginning of a gap.
+    """
+    lost = {one.first: one for one in lost_entries(ledger)}
+    asked = sorted(set(numbers))
+    for number in asked:
+        if number not in lost:
+            known = number_runs(list(lost)) or "none"
+            raise UserError(
+                f"entry {number} is not one that cannot be read",
+                f"those that cannot: {known}; see `tripletd models write-off`",
+                EX_USAGE,
+            )
+    for number in asked:
+        ledger.write_off(number, by, reason)
+    return [lost[number] for number in asked]
+
+
 def _whole(ledger: Ledger) -> list[LedgerEntry]:
     try:
         return ledger.whole()
@@ -313,7 +349,7 @@ def _whole(ledger: Ledger) -> list[LedgerEntry]:
         raise UserError(
             "nothing is deleted while a ledger entry cannot be read, since it may name any version: "
             f"{error.place}: {error.problem}",
-            "restore the entry from a copy",
+            "restore the entry from a copy, or write it off: `tripletd models write-off`",
             EX_DATAERR,
         ) from error
 

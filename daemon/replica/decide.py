@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from checkpoints.ledger import BEST, LATEST, MOVES, STABLE, LedgerEntry, meaning
+from checkpoints.ledger import LedgerEntry
+from checkpoints.names import BEST, LATEST, MOVES, STABLE, meaning
 from streams.steps.segment import Base, Body, Break, ChainPosition, Segment, Steps, Taken, Triplets
 
 

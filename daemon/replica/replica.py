@@ -16,7 +16,8 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from checkpoints.ledger import LATEST, LedgerEntry
+from checkpoints.ledger import LedgerEntry
+from checkpoints.names import LATEST, MOVES
 from checkpoints.store import CheckpointError
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
@@ -116,6 +117,8 @@ class Follower:
         self._served: ServedVersion | None = None
         self._reload: int | None = None
         self._look_at = 0.0
+        self._entries: Sequence[LedgerEntry] = ()
+        self._moves: Sequence[LedgerEntry] = ()
         self._listed_at: dict[int, float] = {}
         self._work: deque[RefineResult] = deque(maxlen=1)
 
@@ -174,15 +177,17 @@ class Follower:
             return
         self._look_at = now + self._look_every_s
         try:
-            versions = self._source.versions.versions()
-            entries = self._source.ledger.entries(report=self._doubt)
+            versions = self._source.versions.listing.poll()
+            entries = self._source.ledger.poll(report=self._doubt)
         except (CheckpointError, OSError) as error:
             self._board.looked(f"the versions cannot be listed: {error}", self._refusals.counts)
             return
         if self._on_ledger is not None:
             self._on_ledger(entries)
+        if entries is not self._entries:
+            self._entries, self._moves = entries, [one for one in entries if one.kind in MOVES]
         self._refusals.keep(set(versions))
-        decision = self._decide(StoreListing(versions, entries, self._refusals.barred(now)), now)
+        decision = self._decide(StoreListing(versions, self._moves, self._refusals.barred(now)), now)
         if isinstance(decision, Load):
             self._load(decision, now)
         else:

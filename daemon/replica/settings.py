@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.ledger import LATEST, Ledger, LedgerEntry
+from checkpoints.ledger import Ledger, LedgerEntry
+from checkpoints.names import LATEST
 from checkpoints.store import CheckpointError, Report
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config, ServingConfig

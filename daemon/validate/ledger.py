@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from checkpoints.ledger import PAUSE, LedgerEntry, stop_in_force
+from checkpoints.ledger import LedgerEntry
+from checkpoints.names import PAUSE, stop_in_force
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,

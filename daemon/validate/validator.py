@@ -15,6 +15,7 @@ import structlog
 from river.base import DriftDetector
 from river.drift import ADWIN, PageHinkley
 
+from checkpoints.ledger import LedgerEntry
 from checkpoints.store import CheckpointError
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
@@ -230,6 +231,8 @@ class Validator:
         self._watch = DriftWatch(config.drift)
         self._evaluator: AnyEvaluator | None = None
         self._undecidable: Positions | None = None
+        self._folded: tuple[list[LedgerEntry], JudgedHistory] | None = None
+        self._completed: JudgedHistory | None = None
 
     def read(
         self, timeout_s: float, give_up: Callable[[float, Exception], bool], turned: Callable[[], None]
@@ -337,18 +340,25 @@ class Validator:
         return self._newest(), self._inputs.holdout.window.positions
 
     def _history(self) -> JudgedHistory:
-        return fold(self._inputs.ledger.entries(report=passed_over), self._rule)
+        """Put together anew only where the ledger has changed."""
+        entries = self._inputs.ledger.poll(report=passed_over)
+        if self._folded is None or self._folded[0] is not entries:
+            self._folded = entries, fold(entries, self._rule)
+        return self._folded[1]
 
     def _newest(self) -> int | None:
-        return max(self._inputs.versions.versions(), default=None)
+        return max(self._inputs.versions.listing.poll(), default=None)
 
     def _complete(self, history: JudgedHistory) -> JudgedHistory:
         """Write the verdicts that follow from the history; the history with them."""
+        if history is self._completed:
+            return history
         positions = self._inputs.holdout.window.positions
         for verdict in outstanding(history, self._stop):
             self._inputs.ledger.append(verdict_entry(verdict, positions))
             log.info(verdict.kind, version=verdict.version, reason=verdict.reason)
             history = self._history()
+        self._completed = history
         return history
 
     def _entry_for(self, number: int, best: int) -> dict[str, Any] | None:

@@ -53,14 +53,28 @@ function meaning(folder, name) {
   }
   const named = {};
   const ledger = join(folder, "ledger");
-  for (const file of existsSync(ledger) ? readdirSync(ledger).sort() : []) {
+  const read = (file) => {
     try {
-      const { kind, alias, version } = sealed(join(ledger, file));
-      if (["PROMOTE", "ROLLBACK"].includes(kind) && alias !== null) named[alias] = version;
+      return sealed(join(ledger, file));
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       console.error(`passed over: ${error.message}`);
+      return null;
     }
+  };
+  const files = existsSync(ledger) ? readdirSync(ledger).sort() : [];
+  let folded = { through: 0, entries: [] };
+  for (const file of files.filter((file) => file.startsWith("folded-")).reverse()) {
+    folded = read(file) ?? folded;
+    if (folded.through) break;
+  }
+  const said = [...folded.entries];
+  for (const file of files) {
+    if (/^\d{10}\.json$/.test(file) && Number(file.slice(0, 10)) > folded.through) said.push(read(file));
+  }
+  for (const entry of said) {
+    const { kind, alias, version } = entry ?? {};
+    if (["PROMOTE", "ROLLBACK"].includes(kind) && alias !== null) named[alias] = version;
   }
   if (name === "latest") {
     for (const number of [...kept.keys()].sort((a, b) => b - a)) {

@@ -56,7 +56,7 @@ class SqliteStore:
             rows = self._connection.execute("SELECT key FROM objects ORDER BY key").fetchall()
         return [key for (key,) in rows if key.startswith(prefix)]
 
-    def delete(self, key: str) -> None:
+    def delete(self, key: str, durable: bool = True) -> None:
         """Remove `key` if it is there."""
         check_key(key)
         self._write("DELETE FROM objects WHERE key = ?", key)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from checkpoints.ledger import Ledger, LedgerEntry, stop_in_force
+from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.local import LocalStore
+from checkpoints.names import stop_in_force
 from daemon.learn.halts import Halts, PoisonGate
 
 

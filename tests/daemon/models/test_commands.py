@@ -106,3 +106,23 @@ def test_a_lost_entry_is_told_when_the_name_is_moved(
     assert "stable is in doubt" not in capsys.readouterr().err
     assert main(("models", "gc")) == EX_DATAERR
     assert "restore the entry" in capsys.readouterr().err
+
+
+def test_a_damaged_entry_is_written_off_and_gc_goes_on(
+    shelf: Shelf, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in (1, 2, 3):
+        assert main(("models", "promote", str(version), "-a", "canary")) == EX_OK
+    shelf.spoil_entry(2)
+    assert main(("models", "gc")) == EX_DATAERR
+    assert "tripletd models write-off" in capsys.readouterr().err
+    assert main(("models", "write-off")) == EX_OK
+    assert "entry 2: ledger/0000000002.json" in capsys.readouterr().out
+    assert main(("models", "write-off", "3")) == EX_USAGE
+    assert "those that cannot: 2" in capsys.readouterr().err
+    assert main(("models", "write-off", "2", "--reason", "no copy")) == EX_OK
+    assert capsys.readouterr().out.strip() == "entry 2: written off"
+    assert main(("models", "gc")) == EX_OK
+    assert main(("models", "write-off", "--json")) == EX_OK
+    assert capsys.readouterr().out.endswith("[]\n")
+    assert names(shelf) == {"canary": 3}

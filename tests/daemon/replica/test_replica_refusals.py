@@ -182,14 +182,14 @@ def test_older_than_what_is_served_unless_a_verdict_says_so(world):
     replica.start()
     try:
         serves(replica, "1")
-        entries = world.ledger.entries
+        entries = world.ledger.poll
         world.ledger.append({"kind": "PROMOTE", "version": 2, "alias": "stable"})
         serves(replica, "2")
-        whole = world.ledger.entries
-        world.ledger.entries = lambda **how: whole(**how)[:1]  # the second verdict is lost
+        whole = world.ledger.poll
+        world.ledger.poll = lambda **how: whole(**how)[:1]  # the second verdict is lost
         until(lambda: replica.status().refusals.get("older"))
         assert str(replica.status().model) == "2"
-        world.ledger.entries = entries
+        world.ledger.poll = entries
         world.ledger.append({"kind": "ROLLBACK", "version": 1, "alias": "stable"})
         serves(replica, "1")
         assert dict(replica.status().refusals) == {"older": 1}

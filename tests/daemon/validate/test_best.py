@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkpoints.ledger import aliases
+from checkpoints.names import aliases
 from daemon.validate.ledger import fold
 from tests.daemon.validate.helpers import better_and_better, kinds, measures_of, turn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoints.ledger import aliases
+from checkpoints.names import aliases
 from daemon.validate.decide import FULL_CATALOG
 from daemon.validate.holdout import Holdout
 from daemon.validate.ledger import fold

@@ -48,9 +48,16 @@ class Forks:
 
     def judge(self, folder: Path, name: str = "", nth: int = 0, record: Path | None = None) -> int:
         """Write one verdict and die at a step of it; the exit code."""
+        return self._on_the_ledger("judge", folder, name, nth, record)
+
+    def fold(self, folder: Path, name: str = "", nth: int = 0, record: Path | None = None) -> int:
+        """Fold the ledger and die at a step of it; the exit code."""
+        return self._on_the_ledger("fold", folder, name, nth, record)
+
+    def _on_the_ledger(self, what: str, folder: Path, name: str, nth: int, record: Path | None) -> int:
         fuse = [name, nth, "die", record and str(record)]
-        said = folder.parent / "judge.stderr"
-        order = {"fork": "judge", "path": str(folder), "arguments": [], "fuse": fuse, "stderr": str(said)}
+        said = folder.parent / f"{what}.stderr"
+        order = {"fork": what, "path": str(folder), "arguments": [], "fuse": fuse, "stderr": str(said)}
         return int(self.ask({"wait": self.ask(order), "seconds": START_SECONDS}))
 
     def ask(self, order: dict[str, Any]) -> Any:

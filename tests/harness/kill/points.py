@@ -123,6 +123,8 @@ def kind(path: Path) -> str:
         return "temporary"
     if path.name[0].isdigit():
         return "ledger entry" if path.parent.name == "ledger" else "version folder"
+    if path.name.startswith("folded-"):
+        return "snapshot"
     if path.suffix or path.name in ("versions", "ledger", "tmp"):
         return path.stem.split("-")[0]
     return "root" if (path / "tmp").exists() else "above"

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoints.ledger import LedgerEntry, aliases
+from checkpoints.ledger import LedgerEntry
 from checkpoints.local import Fs
 from checkpoints.manifest import Manifest
+from checkpoints.names import aliases
 from checkpoints.publisher import Failed, Published
 from checkpoints.retention import history
 from tests.checkpoints.disk import FaultyDisk, Op

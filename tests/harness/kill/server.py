@@ -1,8 +1,8 @@
 """Learners forked from a process that has everything loaded: they start in milliseconds.
 
 `python -m tests.harness.kill.server` reads one JSON order per line and answers each with one line:
-{"fork": "learn" | "judge", ...} with the new process's id, {"wait": id, "seconds": s} with its exit code (or
-"none" when time is up).
+{"fork": "learn" | "judge" | "fold", ...} with the new process's id, {"wait": id, "seconds": s} with its exit
+code (or "none" when time is up).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import sklearn.preprocessing  # noqa: F401 - what the forks would otherwise each import
 
+from checkpoints.fold import fold
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from daemon.cli import main
@@ -70,9 +71,9 @@ def obey(order: dict[str, Any]) -> None:
             os.dup2(source, target)
         os.setpgid(0, 0)
         fuse = Fuse(*order["fuse"]) if order["fuse"] else None
-        if order["fork"] == "judge":
+        if order["fork"] in ON_THE_LEDGER:
             assert fuse is not None
-            judge(Path(order["path"]), fuse)
+            ON_THE_LEDGER[order["fork"]](Path(order["path"]), fuse)
             code = 0
         else:
             if fuse is not None:
@@ -84,10 +85,18 @@ def obey(order: dict[str, Any]) -> None:
         os._exit(code)
 
 
+def fold_ledger(folder: Path, fuse: Fuse) -> None:
+    """The ledger folded, all but its newest two entries."""
+    store = LocalStore(folder, fused_disk(fuse))
+    fold(store, Ledger(store), lambda: [0], every=4, leave=2)
+
+
 def judge(folder: Path, fuse: Fuse) -> None:
     """One verdict into the ledger."""
     Ledger(LocalStore(folder, fused_disk(fuse))).append({"kind": "KEEP", "version": 0})
 
+
+ON_THE_LEDGER = {"judge": judge, "fold": fold_ledger}
 
 if __name__ == "__main__":
     serve()
