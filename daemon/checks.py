@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import tripletd
 from daemon.config import Config
 from daemon.config.learners import DissimKeys, LegoKeys, OasisKeys, SomlDaKeys, SomlTgKeys, SupportKeys
 from daemon.config.schema import ROLE_PORTS
@@ -34,6 +35,14 @@ def run_checks(config: Config) -> list[Finding]:
                 Finding(key, "error", readable.message, readable.remedy or _REMEDIES.get(key, ""))
             )
     return findings
+
+
+def _names(config: Config) -> Iterator[Finding]:
+    if shared := tripletd.shared_packages():
+        text, remedy = tripletd.told_shared(shared)
+        yield Finding("packages", "error", text, remedy)
+    else:
+        yield Finding("packages", "ok", f"nobody else installs {', '.join(tripletd.PACKAGES)} here")
 
 
 def _secrets(config: Config) -> Iterator[Finding]:
@@ -243,6 +252,7 @@ def _http(config: Config) -> Iterator[Finding]:
 
 
 _CHECKS: dict[str, Callable[[Config], Iterator[Finding]]] = {
+    "packages": _names,
     "secrets": _secrets,
     "space.views": _space,
     "learner": _learner,

@@ -5,55 +5,27 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Annotated, Any, Protocol, runtime_checkable
 
 import typer
 
-import daemon
+import tripletd
 from daemon.commands import check, demo, feed, items, look, models, replay, run, topics
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_USAGE, INTERRUPTED, UserError, report, tell
 
-PACKAGES = ("daemon", "streams", "learners", "checkpoints")
-
-
-def foreign_packages(
-    home: Path, find: Callable[[str], ModuleSpec | None] = find_spec
-) -> list[tuple[str, str]]:
-    """(package, where it would be imported from) for each package that does not lie in the folder `home`.
-
-    `find` locates a package without importing it; by default the whole import system, editable installs
-    included.
-    """
-    found = []
-    for name in PACKAGES:
-        spec = find(name)
-        origin = spec.origin if spec is not None else None
-        if origin is None or Path(origin).resolve().parent != home / name:
-            found.append((name, origin or "nowhere"))
-    return found
-
 
 def check_ownership() -> None:
-    """UserError when a package of another project stands where one of ours should."""
-    home = Path(__file__).resolve().parent.parent
-    if hasattr(daemon, "DaemonContext"):
-        foreign = [("daemon", str(daemon.__file__))]
-    else:
-        foreign = foreign_packages(home)
-    if foreign:
-        places = "\n".join(
-            f"package {name} is imported from {place}, not from {home}" for name, place in foreign
-        )
-        raise UserError(
-            places,
-            "another distribution installs the same name (python-daemon does): "
-            "remove it, or give tripletd a virtual environment of its own",
-            EX_SOFTWARE,
-        )
+    """UserError when a package of another project stands where one of ours should; a note when one shares a
+    folder with ours, since programs that import it get ours.
+    """
+    try:
+        tripletd.check_names()
+    except tripletd.ForeignPackage as foreign:
+        raise UserError(foreign.message, foreign.remedy, EX_SOFTWARE) from None
+    if tripletd.may_be_shared() and (shared := tripletd.shared_packages()):
+        text, remedy = tripletd.told_shared(shared)
+        tell(f"tripletd: note: {text}\n  {remedy}\n")
 
 
 @runtime_checkable

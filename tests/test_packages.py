@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from daemon.cli import PACKAGES
+from tripletd import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 

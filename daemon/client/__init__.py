@@ -14,12 +14,16 @@ configuration file in place of the folder, `latest` is followed event by event.
 from typing import TYPE_CHECKING, Any
 
 from daemon.client.follow import follow
+from tripletd import check_names
 
 if TYPE_CHECKING:
     from daemon.client.model import Items, Model, Similar
     from daemon.replica.view import NotServing
 
 __all__ = ["Items", "Model", "NotServing", "Similar", "follow"]
+
+
+check_names()  # a folder of one of these names beside the program would be found first
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ import typer
 from rich.text import Text
 from typer.testing import CliRunner
 
-import daemon
-from daemon.cli import PACKAGES, app, foreign_packages
+from daemon.cli import app
 from daemon.exits import (
     EX_CANTCREAT,
     EX_CONFIG,
@@ -354,27 +352,3 @@ def test_a_role_says_at_its_start_that_everybody_can_read_its_secrets(tmp_path: 
     assert f"{file} holds http.token" in told["event"]
     assert "mode 0644" in told["event"]
     assert "correct-horse" not in line
-
-
-def test_the_four_packages_are_ours(tmp_path: Path) -> None:
-    assert Path(daemon.__file__ or "").resolve().parent == ROOT / "daemon"
-    assert foreign_packages(ROOT) == []
-    (tmp_path / "daemon").mkdir()
-    (tmp_path / "daemon" / "__init__.py").touch()
-    foreign = foreign_packages(ROOT, lambda name: PathFinder.find_spec(name, [str(tmp_path), str(ROOT)]))
-    assert [name for name, _ in foreign] == ["daemon"]
-    assert [name for name, _ in foreign_packages(ROOT, lambda name: None)] == list(PACKAGES)
-
-
-def test_a_foreign_package_is_said_plainly(tmp_path: Path) -> None:
-    (tmp_path / "streams").mkdir()
-    (tmp_path / "streams" / "__init__.py").touch()
-    code = (
-        f"import sys; sys.path.insert(1, {str(ROOT)!r}); import daemon.cli; exit(daemon.cli.main(['check']))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == EX_SOFTWARE
-    assert f"package streams is imported from {tmp_path}" in ended.stderr
-    assert "Traceback" not in ended.stderr
