@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from learners.errors import ConfigError as ConfigError
     from learners.errors import LearnerError as LearnerError
     from learners.errors import MapError as MapError
+    from learners.errors import PrecisionNotice as PrecisionNotice
     from learners.errors import StateError as StateError
     from learners.forms.blocks import BlocksForm as BlocksForm
     from learners.forms.carried import CarriedForm as CarriedForm
@@ -122,7 +123,7 @@ _MODULES = {
     "block": "Block DenseBlock MAX_KEY_BYTES SparseBlock TripletBatch as_block as_triplets concatenate",
     "caps": "CappedInfo CapsConfig StepWindow learn_capped",
     "distance": "Dissim DissimConfig Lego LegoConfig",
-    "errors": "BlockError CompileNotice ConfigError LearnerError MapError StateError",
+    "errors": "BlockError CompileNotice ConfigError LearnerError MapError PrecisionNotice StateError",
     "forms.blocks": "BlocksForm",
     "forms.carried": "CarriedForm",
     "forms.quadratic": "DiagonalForm FoldingForm IdentityForm ServedForm",

@@ -7,6 +7,7 @@ A learner adds its settings, its arrays, its step and its scores: see `BaseLearn
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.block import DenseBlock, Float32s, TripletBatch, as_triplets
+from learners.block import Block, DenseBlock, Float32s, TripletBatch, as_triplets, numbers
 from learners.errors import (
     CHECKED,
     BlockError,
     ConfigError,
+    PrecisionNotice,
     StateError,
     read_only,
+    require_whole,
     saved,
     saved_count,
     to_write,
@@ -30,7 +33,7 @@ from learners.errors import (
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.kernels.oasis import replay_dense, replay_sparse
-from learners.outcome import REJECTED, StepInfo
+from learners.outcome import REJECTED, UPDATED, StepInfo
 from learners.psd import MAX_FULL_DIM, project_psd
 from learners.steps import StepBatch, Steps, TripletSteps, taken_triplets
 
@@ -70,6 +73,7 @@ class BaseLearner(ABC, Generic[Config]):
 
     def __init__(self, dim: int, config: Config | None = None) -> None:
         """The untrained learner of so many dimensions. Raises ConfigError."""
+        require_whole("dim", dim)
         self.config = self._settings(config)
         self._start(dim)
 
@@ -151,7 +155,12 @@ class BaseLearner(ABC, Generic[Config]):
         if len(triplets) in {2, 4}:  # the last is the weights
             *triplets, weights = triplets  # type: ignore[assignment]
         batch = as_triplets(*triplets, keys=keys)
-        return self._learn(batch, checked_weights(batch, self.dim, weights))
+        info = self._learn(batch, checked_weights(batch, self.dim, weights))
+        self._looked_at(batch, info)
+        return info
+
+    def _looked_at(self, batch: TripletBatch, info: StepInfo) -> None:
+        """What a learner tells of triplets that it has learned; nothing here."""
 
     def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> Sequence[Steps]:
         """What another copy must `replay` to reach the bits that `learn_many(batch, weights)`, which gave
@@ -238,10 +247,60 @@ def checked_weights(batch: TripletBatch, dim: int, weights: Weights) -> Doubles:
     triplets of another dimension than dim, or another number of weights."""
     if batch.dim != dim:
         raise BlockError(f"triplets have {batch.dim} dimensions, the learner {dim}: map them alike")
-    scale = np.zeros(0) if weights is None else np.ascontiguousarray(weights, np.float64)
-    if weights is not None and scale.shape != (len(batch),):
+    if weights is None:
+        return np.zeros(0)
+    scale = numbers("weights", weights)
+    if scale.shape != (len(batch),):
         raise BlockError(f"weights have shape {scale.shape}: give one per triplet ({len(batch)})")
-    return scale
+    return np.require(scale, np.float64, ["C", "A"])
+
+
+HALF_SPACING = 2.0**-25
+"""Half the distance of 1 to the float32 number below it: what is added to 1 must be more to change it."""
+
+LOOKED_AT = 64
+"""Steps of a batch by which its vectors are judged."""
+
+
+class StepsFromIdentity:
+    """Looks whether the steps of W, which starts from I in float32, are large enough to change its diagonal.
+
+    It looks at the first triplets that update, and again whenever twice as many have come, so that a long
+    stream pays nothing for it; it tells once.
+    """
+
+    def __init__(self) -> None:
+        self._seen, self._next = 0, 1
+
+    def look(self, name: str, batch: TripletBatch, info: StepInfo) -> None:
+        """Warn with a PrecisionNotice where no step of the batch can change the diagonal."""
+        self._seen += len(batch)
+        if self._seen < self._next:
+            return
+        rows = np.flatnonzero(info.outcome == UPDATED)[:LOOKED_AT]
+        if not len(rows):
+            return
+        self._next = 2 * self._seen
+        part = batch.take(rows)
+        largest = np.max([_largest(block) for block in (part.query, part.clicked, part.skipped)], axis=0)
+        # no entry of V = q (c - s)^T, or of the V' of a distance, is above 8 times the largest squared
+        if (8 * info.tau[rows] * np.square(largest, dtype=np.float64) < HALF_SPACING).all():
+            self._next = UNBOUNDED
+            warnings.warn(
+                f"{name} updates, but W's diagonal stays 1: float32 loses steps that small. The vectors are "
+                f"about {np.median(largest):.0e} in size: bring them to unit length, as the map unit does",
+                PrecisionNotice,
+                stacklevel=4,
+            )
+
+
+def _largest(block: Block) -> Doubles:
+    """The largest magnitude of each row, float64 [n]."""
+    if isinstance(block, DenseBlock):
+        return np.asarray(np.abs(block.values).max(axis=1), np.float64)
+    largest = np.zeros(len(block))
+    np.maximum.at(largest, np.repeat(np.arange(len(block)), np.diff(block.indptr)), np.abs(block.values))
+    return largest
 
 
 UNBOUNDED = np.iinfo(np.int64).max
@@ -270,7 +329,7 @@ class MatrixLearner(BaseLearner[Config]):
 
     def _start(self, dim: int) -> None:
         self._check(dim)
-        self.W, self.events = identity(dim), 0
+        self.W, self.events, self._sizes = identity(dim), 0, StepsFromIdentity()
 
     def _check(self, dim: int) -> None:
         """Raises ConfigError where the settings do not fit so many dimensions."""
@@ -284,9 +343,13 @@ class MatrixLearner(BaseLearner[Config]):
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
         self.W, self.events = saved_matrix(arrays, copy=copy), saved_count(arrays, "events")
+        self._sizes = StepsFromIdentity()
         if self.DISTANCE:
             require_symmetric(self.W)
         self._check(self.dim)
+
+    def _looked_at(self, batch: TripletBatch, info: StepInfo) -> None:
+        self._sizes.look(type(self).__name__, batch, info)
 
     @property
     def _psd_every(self) -> int:
@@ -384,5 +447,6 @@ def replay_rank_one(W: Float32s, symmetric: bool, steps: Steps) -> None:
 
 def require_period(psd_every: int) -> None:
     """Raises ConfigError for what is no number of events."""
+    require_whole("psd_every", psd_every)
     if psd_every < 0:
         raise ConfigError(f"psd_every must be 0 (never) or a number of events, not {psd_every}")

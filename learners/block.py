@@ -2,7 +2,8 @@
 
 A block checks its own layout (types, shapes, row pointers), once and cheaply. What is *in* a row (finite
 values, indices in range and increasing) is checked by the kernels event by event, so that one bad row never
-stops the others.
+stops the others. Scipy's matrices, whose rows may be in any order and hold a column twice, are read as what
+they mean: `as_block` sorts and sums such rows into arrays of its own.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class SparseBlock:
 
     def take(self, rows: Any) -> SparseBlock:
         """The rows named by an integer array, in its order, copied. Raises BlockError outside the block."""
-        chosen = _rows(rows, len(self))
+        chosen = row_numbers(rows, len(self), "a block")
         starts = self.indptr[chosen]
         lengths = self.indptr[chosen + 1] - starts
         indptr = np.zeros(len(chosen) + 1, np.int64)
@@ -90,15 +91,34 @@ class SparseBlock:
         """(indptr, indices, values), as kernels take CSR rows."""
         return self.indptr, self.indices, self.values
 
-    def check_indices(self) -> None:
-        """Raises BlockError naming the first row with an index out of range, for code that trusts its
-        indices."""
+    def increasing(self) -> NDArray[np.bool_]:
+        """Of each entry of the rows, whether it comes first in its row or behind a smaller index."""
         first, last = int(self.indptr[0]), int(self.indptr[-1])
-        indices = self.indices[first:last]
-        wrong = np.flatnonzero((indices < 0) | (indices >= self.dim))
-        if len(wrong):
-            row = int(np.searchsorted(self.indptr, first + wrong[0], side="right")) - 1
-            raise BlockError(f"row {row}: index {indices[wrong[0]]} is outside 0..{self.dim - 1}")
+        indices, told = self.indices[first:last], np.ones(last - first, np.bool_)
+        np.greater(indices[1:], indices[:-1], out=told[1:])
+        starts = self.indptr[:-1] - first
+        told[starts[starts < last - first]] = True
+        return told
+
+    def check_indices(self) -> None:
+        """Raises BlockError naming the first row with an index out of range, or not above the one before it,
+        for code that trusts its indices."""
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        indices, increasing = self.indices[first:last], self.increasing()
+        outside = indices.view(np.uint32) >= self.dim  # a negative one is a large one
+        if outside.any():
+            place = int(outside.argmax())
+            raise BlockError(f"row {self._row(place)}: index {indices[place]} is outside 0..{self.dim - 1}")
+        if not increasing.all():
+            place = int(increasing.argmin())
+            raise BlockError(
+                f"row {self._row(place)}: index {indices[place]} is not above the one before it, "
+                f"{indices[place - 1]}: give the rows as scipy CSR, which is sorted and summed when read"
+            )
+
+    def _row(self, place: int) -> int:
+        """The row of an entry, counted from the first row's first."""
+        return int(np.searchsorted(self.indptr, int(self.indptr[0]) + place, side="right")) - 1
 
     def checked_csr(self) -> sparse.csr_array:
         """The rows as a scipy CSR array of float32. Raises BlockError as `check_indices` does."""
@@ -148,7 +168,7 @@ class DenseBlock:
 
     def take(self, rows: Any) -> DenseBlock:
         """The rows named by an integer array, in its order, copied. Raises BlockError outside the block."""
-        return DenseBlock(self.values[_rows(rows, len(self))])
+        return DenseBlock(self.values[row_numbers(rows, len(self), "a block")])
 
     def kernel_rows(self) -> Float32s:
         """The values, as kernels take dense rows."""
@@ -158,16 +178,24 @@ class DenseBlock:
 Block: TypeAlias = SparseBlock | DenseBlock
 
 
-def as_block(x: Any, dim: int | None = None) -> Block:
+def as_block(x: Any, dim: int | None = None, name: str = "vectors") -> Block:
     """Read vectors as a block: a block itself, a scipy sparse array, or numbers in one or two axes.
 
     x: one axis is one row; float64 is rounded to float32 (values beyond float32 become infinite and are then
-    rejected by the step). A scipy CSR array keeps its order of indices. dim: the expected columns.
-    Raises BlockError, naming what came, when x is none of these or has other columns than dim.
+    rejected by the step). A scipy sparse array of any kind is read as what it means: unsorted rows are sorted
+    and entries of one place added up (in float64), in a copy; x itself never changes. dim: the expected
+    columns. name: what an error calls x. Raises BlockError, naming what came, when x is none of these or has
+    other columns than dim.
     """
-    block = _read(x)
+    if isinstance(x, SparseBlock | DenseBlock):
+        block: Block = x
+    else:
+        try:
+            block = _read_sparse(x) if sparse.issparse(x) else _read(x)
+        except BlockError as error:
+            raise BlockError(f"{name}: {error}") from error
     if dim is not None and block.dim != dim:
-        raise BlockError(f"vectors have {block.dim} dimensions where {dim} are expected")
+        raise BlockError(f"{name} have {block.dim} dimensions where {dim} are expected")
     return block
 
 
@@ -176,8 +204,9 @@ def concatenate(blocks: Sequence[Block]) -> Block:
 
     Raises BlockError without any block, or when kinds or dimensions differ.
     """
-    if not blocks:
+    if not len(blocks):
         raise BlockError("there are no blocks to put together: give at least one")
+    blocks = [as_block(block) for block in blocks]
     dim = blocks[0].dim
     for block in blocks:
         if block.dim != dim:
@@ -196,23 +225,63 @@ def concatenate(blocks: Sequence[Block]) -> Block:
     return SparseBlock(indptr, indices, values, dim)
 
 
-def _read(x: Any) -> Block:
-    if isinstance(x, SparseBlock | DenseBlock):
-        return x
-    if sparse.issparse(x):
-        rows = sparse.csr_array(x) if x.ndim == 2 else sparse.csr_array(x.reshape(1, -1))
-        with np.errstate(over="ignore"):
-            return SparseBlock(rows.indptr, rows.indices, rows.data, int(rows.shape[1]))
+def _read(x: Any) -> DenseBlock:
     try:
         values = np.asarray(x)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise BlockError(f"cannot read rows of unequal length as vectors: {error}") from error
+    if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
+        raise BlockError("the array has masked entries, which are no numbers: fill them, or leave rows out")
     if values.dtype.kind not in "fiub" or values.ndim not in (1, 2):
         raise BlockError(
             f"cannot read {type(x).__name__} ({values.ndim}-d, {values.dtype}) as vectors: "
             "give a numpy array with one or two axes, a scipy CSR array, or a block"
         )
     return DenseBlock(np.atleast_2d(values))
+
+
+def _read_sparse(x: Any) -> SparseBlock:
+    """The rows of a scipy sparse array, their indices increasing; x stays as it is."""
+    if x.ndim not in {1, 2}:
+        raise BlockError(f"cannot read a sparse array of {x.ndim} axes as vectors: give one or two")
+    try:
+        if x.format not in {"csr", "lil", "dok"}:  # what scipy converts without looking at the places
+            x = type(x)(x)
+            x.check_format() if hasattr(x, "check_format") else None
+        rows = sparse.csr_array(x if x.ndim == 2 else x.reshape(1, -1))
+    except (ValueError, TypeError, IndexError) as error:
+        raise BlockError(f"cannot read this {x.format} array as rows of vectors: {error}") from error
+    with np.errstate(over="ignore"):
+        block = SparseBlock(rows.indptr, rows.indices, rows.data, int(rows.shape[1]))
+    if block.increasing().all():
+        return block
+    kind = np.bool_ if rows.dtype == np.bool_ else np.float64
+    summed = sparse.csr_array((rows.data.astype(kind), rows.indices.copy(), rows.indptr.copy()), rows.shape)
+    summed.sum_duplicates()
+    with np.errstate(over="ignore"):
+        return SparseBlock(summed.indptr, summed.indices, summed.data, block.dim)
+
+
+def numbers(name: str, given: Any) -> NDArray[Any]:
+    """An array of numbers, whatever its shape. Raises BlockError naming what is none, such as text."""
+    try:
+        array = np.asarray(given)
+    except (ValueError, TypeError) as error:
+        raise BlockError(f"{name} cannot be read as numbers: {error}") from error
+    if array.dtype.kind not in "fiub" or isinstance(given, np.ma.MaskedArray):
+        raise BlockError(f"{name} must be an array of numbers, not {type(given).__name__} of {array.dtype}")
+    return array
+
+
+def row_numbers(rows: Any, length: int, of: str) -> Int64s:
+    """Numbers of rows as int64 [n]. Raises BlockError for what is no whole number, such as a mask, and for
+    one outside 0..length - 1; `of` says of what."""
+    array = numbers("rows", rows).reshape(-1)
+    if len(array) and array.dtype.kind not in "iu":
+        raise BlockError(f"rows must be whole numbers, not {array.dtype}: use np.flatnonzero of a mask")
+    if len(array) and (array.min() < 0 or array.max() >= length):
+        raise BlockError(f"rows {array.min()}..{array.max()} asked from {of} of {length}")
+    return np.require(array, np.int64, ["C", "A"])
 
 
 def _flat(name: str, array: Any, dtype: Any) -> NDArray[Any]:
@@ -241,19 +310,13 @@ def _bounds(start: int, stop: int, length: int) -> tuple[int, int]:
     return start, max(start, min(stop, length))
 
 
-def _rows(rows: Any, length: int) -> Int64s:
-    chosen = np.asarray(rows, np.int64).reshape(-1)
-    if len(chosen) and (chosen.min() < 0 or chosen.max() >= length):
-        raise BlockError(f"rows {chosen.min()}..{chosen.max()} asked from a block of {length}")
-    return chosen
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TripletBatch:
-    """Row i of the three blocks is triplet i.
+    """Row i of the three blocks is triplet i. Anything that `as_block` reads becomes a block.
 
     keys: bytes of 64 [n], the UTF-8 of the key whose model an event is for, b"" without one; None where no
-    event has one. Raises BlockError when lengths, dimensions or kinds differ.
+    event has one. Texts become that; see `as_keys`. Raises BlockError when lengths, dimensions or kinds
+    differ.
     """
 
     query: Block
@@ -262,6 +325,9 @@ class TripletBatch:
     keys: NDArray[np.bytes_] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        for name in ("query", "clicked", "skipped"):
+            if not isinstance(getattr(self, name), SparseBlock | DenseBlock):
+                object.__setattr__(self, name, as_block(getattr(self, name), name=name))
         for name, block in (("clicked", self.clicked), ("skipped", self.skipped)):
             if type(block) is not type(self.query):
                 raise BlockError(
@@ -273,7 +339,10 @@ class TripletBatch:
                 )
             if block.dim != self.query.dim:
                 raise BlockError(f"{name} has {block.dim} dimensions, query {self.query.dim}: map both alike")
-        if self.keys is not None and self.keys.shape != (len(self.query),):
+        if self.keys is None:
+            return
+        object.__setattr__(self, "keys", as_keys(self.keys))
+        if self.keys.shape != (len(self.query),):
             raise BlockError(f"keys have shape {self.keys.shape}: give one per triplet ({len(self.query)})")
 
     def __len__(self) -> int:
@@ -324,11 +393,35 @@ def against(folded: Float32s, items: Block) -> Float32s:
 
 
 def bilinear(W: Float32s, queries: Block, items: Block) -> Float32s:
-    """q^T W p for all pairs, float32 [queries, items]."""
+    """q^T W p for all pairs, float32 [queries, items]; NaN where a vector is not finite."""
     scores = np.empty((len(queries), len(items)), np.float32)
     for part in row_blocks(len(queries), W.shape[0]):
         scores[part] = against(times(queries.slice(part.start, part.stop), W), items)
+    return without_sense(scores, queries, items)
+
+
+def without_sense(scores: Float32s, queries: Block, items: Block) -> Float32s:
+    """`scores` [queries, items], NaN now where a vector holds a value that is not finite: an entry that a sum
+    leaves out, as products of sparse rows do, must not make a number of it."""
+    scores[not_finite(queries)] = np.nan
+    scores[:, not_finite(items)] = np.nan
     return scores
+
+
+def not_finite(block: Block) -> Int64s:
+    """The rows that hold a value that is not finite, int64, ascending; quick where none does."""
+    values = block.values
+    if isinstance(block, SparseBlock):
+        values = values[int(block.indptr[0]) : int(block.indptr[-1])]
+    flat = values.reshape(-1)
+    with np.errstate(all="ignore"):
+        if np.isfinite(np.dot(flat, flat)):
+            return np.zeros(0, np.int64)
+    wrong = ~np.isfinite(values)
+    if isinstance(block, DenseBlock):
+        return np.flatnonzero(wrong.any(axis=1))
+    places = int(block.indptr[0]) + np.flatnonzero(wrong)
+    return np.unique(np.searchsorted(block.indptr, places, side="right")) - 1
 
 
 MAX_KEY_BYTES = 64
@@ -347,15 +440,38 @@ def as_triplets(*triplets: Any, keys: Sequence[str] | None = None) -> TripletBat
         raise BlockError(
             "give a TripletBatch with its own keys, or three arrays of rows: queries, clicked, skipped"
         )
-    return TripletBatch(*map(as_block, triplets), keys=None if keys is None else _keys(keys))
+    return TripletBatch(*triplets, keys=None if keys is None else as_keys(keys))
 
 
-def _keys(keys: Sequence[str]) -> NDArray[np.bytes_]:
-    encoded = [key.encode() for key in keys]
-    for key in encoded:
-        if len(key) > MAX_KEY_BYTES or b"\0" in key:
-            raise BlockError(f"the key {key!r} has a byte 0 or more than {MAX_KEY_BYTES} bytes")
-    return np.array(encoded, f"S{MAX_KEY_BYTES}")
+KEYS = np.dtype(f"S{MAX_KEY_BYTES}")
+
+
+def as_keys(keys: Any) -> NDArray[np.bytes_]:
+    """Keys of events as bytes of 64: texts or their UTF-8, in a sequence or a numpy array; bytes of 64
+    themselves, not looked at. Raises BlockError for what `key_bytes` refuses, and for a single text."""
+    if isinstance(keys, np.ndarray) and keys.dtype == KEYS:
+        return keys
+    if isinstance(keys, str | bytes) or not isinstance(keys, Sequence | np.ndarray):
+        raise BlockError(f"keys must be a list of texts, one per triplet, not {keys!r:.80}")
+    array = np.empty(np.shape(keys) if isinstance(keys, np.ndarray) else len(keys), KEYS)
+    given = keys.reshape(-1).tolist() if isinstance(keys, np.ndarray) else keys
+    array.reshape(-1)[:] = [key_bytes(key) for key in given]
+    return array
+
+
+def key_bytes(key: Any) -> bytes:
+    """A key's UTF-8. Raises BlockError for what is no text, is longer than MAX_KEY_BYTES, or holds a byte
+    0."""
+    try:
+        encoded = key.encode() if isinstance(key, str) else key
+        if not isinstance(encoded, bytes):
+            raise BlockError(f"a key must be text, not {key!r:.80}")
+        encoded.decode()
+    except UnicodeError as error:
+        raise BlockError(f"the key {key!r:.80} is no UTF-8: {error}") from error
+    if len(encoded) > MAX_KEY_BYTES or b"\0" in encoded:
+        raise BlockError(f"the key {encoded!r} has a byte 0 or more than {MAX_KEY_BYTES} bytes")
+    return encoded
 
 
 def dense_rows(block: Block) -> Float32s:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from learners.base import Learner
 from learners.block import TripletBatch
-from learners.errors import BlockError, ConfigError, StateError
+from learners.errors import MAX_COUNT, BlockError, ConfigError, StateError, require_number, require_whole
 from learners.kernels.caps import KINDS, LET_IN, LIMIT, UNIT, count, plan, settle
 from learners.outcome import UPDATED, StepInfo, joined
 
@@ -42,8 +42,10 @@ class CapsConfig:
     def __post_init__(self) -> None:
         for name in ("source", "query", "item"):
             cap = getattr(self, name)
+            require_number(name, cap)
             if not (math.isfinite(cap) and 0 <= cap <= MAX_CAP):
                 raise ConfigError(f"{name} must be 0 (no cap) or a number of full steps, not {cap}")
+        require_whole("window", self.window)
         if self.window < 0:
             raise ConfigError(f"window must be a number of events, not {self.window}")
         if self.any and not self.window:
@@ -150,13 +152,18 @@ def _checked(
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
     """(names, spent, admitted) of arrays with the shapes, types and ranges of this window."""
     own = {name: (array.dtype, array.shape) for name, array in window.arrays().items()}
-    if {name: (array.dtype, array.shape) for name, array in arrays.items()} != own:
+    if {name: (np.asarray(array).dtype, np.shape(array)) for name, array in arrays.items()} != own:
         raise StateError(
             f"a window of {window.config.window} steps is uint64 `names`, int64 `spent`, int64 `admitted`: "
             "it was altered, or written with another window"
         )
     spent, admitted = arrays["spent"], int(arrays["admitted"])
-    if admitted < 0 or (spent < 0).any() or (spent > LIMIT * UNIT).any() or spent[admitted:].any():
+    if (
+        not 0 <= admitted <= MAX_COUNT
+        or (spent < 0).any()
+        or (spent > LIMIT * UNIT).any()
+        or spent[admitted:].any()
+    ):
         raise StateError("a window of steps holds what no events leave: it was altered")
     return arrays["names"], spent, admitted
 

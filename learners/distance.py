@@ -43,7 +43,17 @@ from learners.base import (
     replay_rank_one,
     require_period,
 )
-from learners.block import Block, DenseBlock, Float32s, Int64s, SparseBlock, TripletBatch, as_block, bilinear
+from learners.block import (
+    Block,
+    DenseBlock,
+    Float32s,
+    Int64s,
+    SparseBlock,
+    TripletBatch,
+    as_block,
+    bilinear,
+    without_sense,
+)
 from learners.errors import ConfigError, require_positive
 from learners.forms.quadratic import self_products
 from learners.kernels.distance import (
@@ -133,11 +143,11 @@ class DistanceLearner(MatrixLearner[Config]):
         Near-equal vectors lose the digits that their norms and product share. Raises BlockError on another
         dimension or an index out of range.
         """
-        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         crossed = 2 * bilinear(self.W, left, right).astype(np.float64)
         crossed -= self_products(self.W, left)[:, None]
         crossed -= self_products(self.W, right)
-        return crossed.astype(np.float32)
+        return without_sense(crossed.astype(np.float32), left, right)
 
 
 class Dissim(DistanceLearner[DissimConfig]):

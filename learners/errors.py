@@ -37,8 +37,25 @@ class CompileNotice(UserWarning):
     """Kernels are not in the cache and are compiled now, which takes a while. Not an error."""
 
 
+class PrecisionNotice(UserWarning):
+    """Steps are so small that float32 loses them: vectors are far from unit length. Not an error."""
+
+
+def require_whole(name: str, value: Any, error: type[LearnerError] = ConfigError) -> None:
+    """Raises `error` naming what is no whole number: 1.5, 2.0, True, "3", None."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise error(f"{name} must be a whole number, not {value!r}")
+
+
+def require_number(name: str, value: Any) -> None:
+    """Raises ConfigError naming a setting that is no single number; NaN and infinity are."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ConfigError(f"{name} must be a number, not {value!r}")
+
+
 def require_positive(name: str, value: float) -> None:
     """Raises ConfigError naming a setting that is no finite number above 0."""
+    require_number(name, value)
     if not (math.isfinite(value) and value > 0):
         raise ConfigError(f"{name} must be a finite number above 0, not {value}")
 
@@ -46,15 +63,17 @@ def require_positive(name: str, value: float) -> None:
 CHECKED = 1 << 22
 """Numbers of an array that are looked at together."""
 
+MAX_COUNT = 1 << 62
+"""No count of a state is above this: no stream is that long, and as many events can follow before a count
+leaves int64."""
+
 
 def saved(
     arrays: Mapping[str, NDArray[Any]], name: str, dtype: Any, shape: tuple[int | None, ...]
 ) -> NDArray[Any]:
-    """The finite array of that name, type and shape (None: any length). Raises StateError naming what is
-    missing or does not fit."""
-    array = arrays.get(name)
-    if array is None:
-        raise StateError(f"array {name} is missing")
+    """The finite array of that name, type and shape (None: any length), int64 ones within MAX_COUNT. Raises
+    StateError naming what is missing or does not fit."""
+    array = _array(arrays, name)
     fits = array.ndim == len(shape) and all(
         want in {None, have} for want, have in zip(shape, array.shape, strict=True)
     )
@@ -67,16 +86,27 @@ def saved(
     for start in range(0, flat.size if array.dtype.kind == "f" else 0, CHECKED):
         if not np.isfinite(flat[start : start + CHECKED]).all():
             raise StateError(f"array {name} holds values that are not finite")
+    if array.dtype == np.int64 and array.size and not -MAX_COUNT <= array.min() <= array.max() <= MAX_COUNT:
+        raise StateError(f"array {name} holds counts that no stream reaches: it was altered")
     return array
 
 
-def saved_count(arrays: Mapping[str, NDArray[Any]], name: str) -> int:
-    """A count of a saved state, one int64 >= 0. Raises StateError naming it."""
-    count = arrays.get(name)
-    if count is None:
+def _array(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    array = arrays.get(name)
+    if array is None:
         raise StateError(f"array {name} is missing")
+    if not isinstance(array, np.ndarray | np.generic):
+        raise StateError(f"array {name} is no numpy array but {type(array).__name__}: give `state` as it was")
+    return np.asarray(array)
+
+
+def saved_count(arrays: Mapping[str, NDArray[Any]], name: str) -> int:
+    """A count of a saved state, one int64 in 0..MAX_COUNT. Raises StateError naming it."""
+    count = _array(arrays, name)
     if count.dtype != np.int64 or count.size != 1 or int(count.reshape(-1)[0]) < 0:
         raise StateError(f"array {name} must be one int64 >= 0, not {count.dtype} {count.shape}")
+    if int(count.reshape(-1)[0]) > MAX_COUNT:
+        raise StateError(f"array {name} is {count}, a count that no stream reaches: it was altered")
     return int(count.reshape(-1)[0])
 
 

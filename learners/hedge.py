@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.errors import ConfigError, StateError, require_positive, saved
+from learners.errors import ConfigError, StateError, require_number, require_positive, saved
 from learners.kernels.omks_blocks import DISCOUNT, FIXED, HEDGE, MARGINS, SHARE
 
 Rule: TypeAlias = Literal["hedge", "share", "discount", "margins", "uniform", "given"]
@@ -58,6 +58,10 @@ class HedgeConfig:
     def __post_init__(self) -> None:
         if self.rule not in CODES:
             raise ConfigError(f"rule must be one of {', '.join(CODES)}, not {self.rule!r}")
+        for name in ("beta", "share", "discount"):
+            require_number(name, getattr(self, name))
+        for weight in self.weights:
+            require_number("each of weights", weight)
         if not 0 < self.beta < 1:
             raise ConfigError(f"beta must lie between 0 and 1, not {self.beta}")
         if not 0 <= self.share <= 1:

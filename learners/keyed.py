@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Doubles, Learner, Weights, checked_weights, one_triplet
-from learners.block import MAX_KEY_BYTES, Float32s, Int64s, TripletBatch
-from learners.errors import BlockError, ConfigError, StateError, saved, to_write
+from learners.block import MAX_KEY_BYTES, Float32s, Int64s, TripletBatch, as_keys, key_bytes
+from learners.errors import BlockError, ConfigError, StateError, require_whole, saved, to_write
 from learners.faults import faults_of
 from learners.forms.quadratic import ServedForm
 from learners.outcome import REJECTED, Reason, StepInfo
@@ -53,6 +53,8 @@ class KeyedConfig:
         )
 
     def __post_init__(self) -> None:
+        require_whole("slots", self.slots)
+        require_whole("evict_after", self.evict_after)
         if self.slots < 1:
             raise ConfigError(f"slots must be at least 1, not {self.slots}")
         if self.when_full not in ("refuse", "evict"):
@@ -133,6 +135,12 @@ class Directory:
         """The keys in the order of their slots."""
         return sorted(self._slot_of, key=self._slot_of.__getitem__)
 
+    def check_new(self, keys: list[bytes]) -> None:
+        """Raises BlockError for a key that has no slot and could not be read back from one."""
+        for key in {*keys}:
+            if key not in self._slot_of:
+                key_bytes(key)
+
     def next_numbers(self, keys: list[bytes], reason: NDArray[np.uint8]) -> Int64s:
         """The numbers of events that come next, as `assign` takes them."""
         named = np.fromiter(map(bool, keys), np.bool_, len(keys))
@@ -204,8 +212,12 @@ class Directory:
         """Read the keys back. Raises StateError where they are none."""
         names = [row.tobytes().rstrip(b"\0") for row in self.name]
         used = next((slot for slot, name in enumerate(names) if not name), len(names))
-        if any(names[used:]) or len(set(names[:used])) < used or any(b"\0" in name for name in names):
+        if any(names[used:]) or len(set(names[:used])) < used:
             raise StateError("array key_name holds a key twice, or behind a free slot: it was altered")
+        try:
+            self.check_new(names)
+        except BlockError as error:
+            raise StateError(f"array key_name holds what is no key: {error}") from error
         if (self.events[:used] < 1).any() or self.events[used:].any():
             raise StateError("array key_events does not fit the slots in use: it was altered")
         last = self.last[:used].tolist()
@@ -253,16 +265,15 @@ class Keyed(BaseLearner[KeyedConfig]):
         """The model of a key, None where it has none (then `untrained` is what answers).
 
         It is the slot's own: read it only, while nobody learns; it changes with the next step, and the next
-        key that gets the slot changes it altogether.
+        key that gets the slot changes it altogether. Raises BlockError for what can be no key.
         """
-        slot = self.directory.slot_of(key.encode())
+        slot = self.directory.slot_of(key_bytes(key))
         return None if slot is None else self._learner_in(slot)
 
     def learn_one(self, query: Any, clicked: Any, skipped: Any, key: str = "") -> StepInfo:
         """Apply one triplet of vectors (anything `as_block` reads, one row each) of a key; the info holds one
-        entry. Raises BlockError as `learn_many`."""
-        keys = np.array([key.encode()], "S64")
-        return self.learn_many(replace(one_triplet(query, clicked, skipped), keys=keys))
+        entry. Raises BlockError as `learn_many`, and for a key that is too long."""
+        return self.learn_many(replace(one_triplet(query, clicked, skipped), keys=as_keys([key])))
 
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
         return self._learn_numbered(batch, weights, None)
@@ -274,6 +285,7 @@ class Keyed(BaseLearner[KeyedConfig]):
         no room by KEY_REFUSED. numbers: of the events, where they are not the next ones."""
         reason = faults_of(batch, scale)
         keys = [b""] * len(batch) if batch.keys is None else batch.keys.tolist()
+        self.directory.check_new(keys)
         if numbers is None:
             numbers = self.directory.next_numbers(keys, reason)
         info = StepInfo.empty(len(batch))

@@ -90,4 +90,4 @@ class Oasis(MatrixLearner[OasisConfig]):
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """Raw scores q^T W p; otherwise as `BaseLearner.similarity`."""
-        return bilinear(self.W, as_block(queries, self.dim), as_block(items, self.dim))
+        return bilinear(self.W, as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items"))

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Doubles, KnownAnswer, Weights
-from learners.block import Float32s, TripletBatch, as_block, row_blocks
-from learners.errors import ConfigError, require_positive, saved, to_write
+from learners.base import BaseLearner, Doubles, KnownAnswer, StepsFromIdentity, Weights
+from learners.block import Float32s, TripletBatch, as_block, row_blocks, without_sense
+from learners.errors import ConfigError, require_positive, require_whole, saved, to_write
 from learners.faults import spread_triplets
 from learners.forms.blocks import BlockLayout, BlocksForm, dense_part
 from learners.forms.serving import DEFAULT_POWER
@@ -42,6 +42,8 @@ class OmksMapsConfig:
     hedge: HedgeConfig = field(default_factory=HedgeConfig)
 
     def __post_init__(self) -> None:
+        for width in self.widths:
+            require_whole("a width", width)
         if not self.widths or min(self.widths) < 1:
             raise ConfigError(f"widths must name one or more blocks of at least 1 column, not {self.widths}")
         require_positive("C", self.C)
@@ -75,6 +77,7 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
         for matrix in self._layout.matrices(self.W):
             np.fill_diagonal(matrix, 1.0)
         self.standing = first_standing(self.config.hedge, len(self.config.widths))
+        self._sizes = StepsFromIdentity()
 
     @property
     def dim(self) -> int:
@@ -109,6 +112,9 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
             )
         return info
 
+    def _looked_at(self, batch: TripletBatch, info: StepInfo) -> None:
+        self._sizes.look(type(self).__name__, batch, info)
+
     def taken(self, batch: TripletBatch, info: StepInfo, weights: Weights = None) -> Sequence[Steps]:
         """The triplets that updated, with their weights. Raises BlockError on another number of events."""
         return taken_triplets(batch, info, weights, info.outcome == UPDATED)
@@ -119,11 +125,11 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
         Raises BlockError on another dimension or an index out of range. Its last bits may depend on how many
         are asked at once.
         """
-        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         scores = np.zeros((len(left), len(right)), np.float32)
         for weight, columns, matrix in zip(self.theta, self._layout.columns, self.matrices, strict=True):
             scores += np.float32(weight) * (dense_part(left, columns) @ matrix @ dense_part(right, columns).T)
-        return scores
+        return without_sense(scores, left, right)
 
     def _live(self) -> dict[str, NDArray[Any]]:
         return {"W": self.W, "standing": self.standing}
@@ -132,6 +138,7 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
         self._layout = BlockLayout.of(self.config.widths)
         self.W = to_write(saved(arrays, "W", np.float32, (self._layout.entries,)), "W", copy)
         self.standing = read_standing(arrays, self.config.hedge, len(self.config.widths))
+        self._sizes = StepsFromIdentity()
 
     def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> BlocksForm:
         """What it is served as: see `BlocksForm.from_blocks`."""

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Config, Doubles, KnownAnswer
-from learners.block import MAX_DIM, DenseBlock, Float32s, Int64s, TripletBatch, as_block
-from learners.errors import ConfigError, StateError, saved, saved_count, to_write
+from learners.block import MAX_DIM, DenseBlock, Float32s, Int64s, TripletBatch, as_block, without_sense
+from learners.errors import ConfigError, StateError, require_number, saved, saved_count, to_write
 from learners.forms.quadratic import DiagonalForm, diagonal_scores
 from learners.kernels.soml import DUAL_AVERAGING, TRUNCATED_GRADIENT, soml_dense, soml_sparse, soml_weights
 from learners.outcome import StepInfo
@@ -72,6 +72,7 @@ class SomlDaConfig:
 
 
 def _positive(name: str, value: float) -> None:
+    require_number(name, value)
     if not 1 / EXTREME <= value <= EXTREME:
         raise ConfigError(
             f"{name} must be a number above 0, from {1 / EXTREME:g} to {EXTREME:g}, not {value}"
@@ -79,6 +80,7 @@ def _positive(name: str, value: float) -> None:
 
 
 def _not_negative(name: str, value: float) -> None:
+    require_number(name, value)
     if not 0 <= value <= EXTREME:
         raise ConfigError(f"{name} must be a number from 0 to {EXTREME:g}, not {value}")
 
@@ -136,7 +138,8 @@ class DiagonalLearner(BaseLearner[Config]):
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """Raw scores sum_j w_j q_j p_j; otherwise as `BaseLearner.similarity`."""
-        return diagonal_scores(self.weights(), as_block(queries, self.dim), as_block(items, self.dim))
+        left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
+        return without_sense(diagonal_scores(self.weights(), left, right), left, right)
 
 
 class SomlDa(DiagonalLearner[SomlDaConfig]):

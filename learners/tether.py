@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from learners.base import BaseLearner, Doubles, Learner
 from learners.block import Float32s, TripletBatch
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
-from learners.errors import ConfigError, saved_count
+from learners.errors import ConfigError, require_number, require_whole, saved_count
 from learners.forms.quadratic import ServedForm
 from learners.kernels.fold import squared_distance_to_identity
 from learners.oasis import Oasis, OasisConfig
@@ -79,6 +79,9 @@ class TetherConfig:
     radius: float = 0.0
 
     def __post_init__(self) -> None:
+        require_whole("pull_every", self.every)
+        require_number("decay", self.decay)
+        require_number("radius", self.radius)
         if self.every < 1:
             raise ConfigError(f"pull_every must be a number of events above 0, not {self.every}")
         if not 0 <= self.decay < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
@@ -14,7 +14,8 @@ from daemon.replica.replica import Replica
 from daemon.replica.settings import Hooks, OpenStepLog, VersionSource
 from daemon.replica.view import ModelId, ReplicaStatus, View
 from daemon.versions.forms import KeyedForm
-from learners.block import Block, Float32s, against, as_block
+from learners.block import Block, Float32s, against, without_sense
+from learners.errors import BlockError, require_whole
 from learners.forms.quadratic import apply_terms, featured
 from learners.maps import FittedSpaceMap
 from learners.search import SHORTLIST, as_items, best_of, exact_scores, topk
@@ -130,8 +131,10 @@ class Model:
         similarity does not fold, the best of the SHORTLIST items nearest by cosine.
 
         key: whose model answers, where one is learned per key; version 0 does where that has learned nothing
-        yet, and without a key. Raises ValueError where one model answers everybody.
+        yet, and without a key. Raises ValueError where one model answers everybody, and BlockError for a
+        query that holds a value that is not finite.
         """
+        require_whole("k", k, BlockError)
         own, block = self._items(items), self._map(query)
         if len(block) != 1:
             raise ValueError(f"expected one query, not {len(block)}: ask one by one, or see `scores`")
@@ -153,7 +156,8 @@ class Model:
         return Similar(found, ids, tuple(map(float, scores[0][: len(found)])), model, formed, by)
 
     def scores(self, queries: Vectors, items: Items | Vectors, *, key: str | None = None) -> Float32s:
-        """Scores of all pairs, float32 [queries, items], all from one model; key: as in `similar`."""
+        """Scores of all pairs, float32 [queries, items], all from one model; key: as in `similar`. NaN for a
+        query that holds a value that is not finite."""
         own, block = self._items(items), self._map(queries)
         with self._read(key) as (view, by):
             if view.rescored:
@@ -161,7 +165,7 @@ class Model:
             scores, ready = against(view.fold(block), own.mapped), self._ready(own, view, by)
             if ready.terms is not None:
                 scores = apply_terms(view.search, scores, ready.terms)
-            return _of_queries(view, block, scores)
+            return without_sense(_of_queries(view, block, scores), block, own.mapped)
 
     def items(self, vectors: Vectors, ids: Sequence[str] = ()) -> Items:
         """Objects to be searched many times, mapped now; ids: names for them in answers."""
@@ -210,14 +214,7 @@ class Model:
             yield replace(view, form=own.form, formed=found.formed, prepared=own.prepared), OWN
 
     def _map(self, vectors: Vectors) -> Block:
-        if not isinstance(vectors, Mapping):
-            (view, *others) = self._fitted.views
-            if others:
-                raise ValueError(
-                    f"the space has several views, name them: {{{view!r}: ..., {others[0]!r}: ...}}"
-                )
-            vectors = {view: vectors}
-        return self._fitted.transform({name: as_block(x) for name, x in vectors.items()})
+        return self._fitted.transform(vectors)
 
     def _items(self, items: Items | Vectors) -> Items:
         return items if isinstance(items, Items) else Items(self._map(items), ())

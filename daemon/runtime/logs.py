@@ -70,11 +70,15 @@ def configure(level: str = "info", format: str = "auto", role: str = "") -> None
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
-    """Kernels that are compiled are a line of the log; any other warning is shown as Python does."""
-    if category.__name__ == "CompileNotice":  # by name: `learners` may not be loaded here
+    """What `learners` notices is a line of the log; any other warning is shown as Python does."""
+    if category.__name__ in {"CompileNotice", "PrecisionNotice"}:  # by name: it may not be loaded here
         import structlog
 
-        structlog.get_logger().info("compiling", detail=str(message))
+        log = structlog.get_logger()
+        if category.__name__ == "CompileNotice":
+            log.info("compiling", detail=str(message))
+        else:
+            log.warning("vectors_too_short", detail=str(message))
     else:
         _shown_by_python(message, category, *place, **rest)
 

@@ -119,7 +119,7 @@ class BlocksForm:
 
         Raises BlockError on another dimension or an index out of range.
         """
-        block, layout = as_block(queries, self.dim), self._layout()
+        block, layout = as_block(queries, self.dim, "queries"), self._layout()
         folded = np.empty((len(block), self.dim), np.float32)
         for columns, matrix in zip(layout.columns, layout.matrices(self.matrices), strict=True):
             folded[:, columns] = dense_part(block, columns) @ matrix
@@ -127,7 +127,7 @@ class BlocksForm:
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
         """p^T S p for each item, clipped at 0, float32 [n]; summed in float64. `pieces` changes no bit."""
-        block, layout = as_block(items, self.dim), self._layout()
+        block, layout = as_block(items, self.dim, "items"), self._layout()
         products = np.zeros(len(block), np.float64)
         for batch in batches(len(block), layout.entries, pieces):
             part = block.slice(batch.start, batch.stop)

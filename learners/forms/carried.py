@@ -87,7 +87,7 @@ class CarriedForm:
     def fold(self, queries: Any) -> Float32s:
         """S q for each query, float32 [n, d], 2 S q for a distance. Raises BlockError on another dimension or
         a bad index."""
-        block = as_block(queries, self.dim)
+        block = as_block(queries, self.dim, "queries")
         if self.tangent is not None:
             turned = DenseBlock(times(block, self.tangent.P))
             folded = np.asarray(fold_symmetric(self.state_matrix, turned) @ self.tangent.P, np.float32)
@@ -101,7 +101,7 @@ class CarriedForm:
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
         """p^T S p for each item, clipped at 0, float32 [n]; summed in float64. `pieces` changes no bit."""
-        block = as_block(items, self.dim)
+        block = as_block(items, self.dim, "items")
         if self.tangent is None:
             products = self_products(self.state_matrix, block, pieces)
             products -= pair_products(block, self.correction_vectors, self.correction_values, pieces)

@@ -39,6 +39,7 @@ from learners.block import (
     dense_rows,
     row_blocks,
     times,
+    without_sense,
 )
 from learners.kernels.fold import fold_symmetric_sparse, self_products_sparse
 
@@ -190,8 +191,9 @@ def pair_products(
 
 
 def score_pairs(form: FoldingForm, queries: Any, items: Any) -> Float32s:
-    """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
-    left, right = as_block(queries, form.dim), as_block(items, form.dim)
+    """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]; NaN where a vector
+    holds a value that is not finite."""
+    left, right = as_block(queries, form.dim, "queries"), as_block(items, form.dim, "items")
     scores = np.empty((len(left), len(right)), np.float32)
     for part in row_blocks(len(left), form.dim):
         scores[part] = against(form.fold(left.slice(part.start, part.stop)), right)
@@ -201,7 +203,7 @@ def score_pairs(form: FoldingForm, queries: Any, items: Any) -> Float32s:
     elif by_distance(form):
         scores -= form.self_scores(right)
         scores -= form.self_scores(left)[:, None]
-    return scores
+    return without_sense(scores, left, right)
 
 
 def inverse_roots(self_scores: Float32s) -> Float32s:
@@ -251,7 +253,7 @@ class DiagonalForm:
 
         Raises BlockError on another dimension or an index out of range.
         """
-        scaled = _times(as_block(queries, self.dim), self.weights)
+        scaled = _times(as_block(queries, self.dim, "queries"), self.weights)
         if isinstance(scaled, DenseBlock):
             return scaled.values
         folded = np.zeros((len(scaled), self.dim), np.float32)
@@ -260,7 +262,7 @@ class DiagonalForm:
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
         """p^T S p for each item, float32 [n]; summed in float64. `pieces` changes no bit."""
-        block = as_block(items, self.dim)
+        block = as_block(items, self.dim, "items")
         products = np.zeros(len(block))
         entries = block.nbytes // (4 if isinstance(block, DenseBlock) else 8)
         for batch in batches(len(block), PASSES * (entries // max(1, len(block))), pieces):
@@ -277,16 +279,17 @@ class DiagonalForm:
 
     def scores(self, queries: Any, items: Any) -> Float32s:
         """Scores of all pairs, raw or normalised as the form says, float32 [queries, items]."""
-        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         scores = diagonal_scores(self.weights, left, right)
         if self.normalised:
             scores *= inverse_roots(self.self_scores(left))[:, None]
             scores *= inverse_roots(self.self_scores(right))
-        return scores
+        return without_sense(scores, left, right)
 
 
 def diagonal_scores(w: NDArray[Any], queries: Block, items: Block) -> Float32s:
-    """sum_j w_j q_j p_j for all pairs, float32 [queries, items]; sparse rows stay sparse.
+    """sum_j w_j q_j p_j for all pairs, float32 [queries, items]; sparse rows stay sparse. A value that is not
+    finite counts where a product meets it: see `without_sense`.
 
     Products with w are rounded to float32 once. Raises BlockError on an index out of range.
     """
@@ -326,17 +329,18 @@ class IdentityForm:
     def fold(self, queries: Any) -> Float32s:
         """The queries themselves, float32 [n, d], copied. Raises BlockError on another dimension or an index
         out of range."""
-        return np.array(dense_rows(as_block(queries, self.dim)))
+        return np.array(dense_rows(as_block(queries, self.dim, "queries")))
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
         """||p||^2 for each item, float32 [n]; summed in float64. `pieces` changes no bit."""
-        block = as_block(items, self.dim)
+        block = as_block(items, self.dim, "items")
         squares = np.zeros(len(block), np.float64)
         for batch in batches(len(block), self.dim, pieces):
             part = block.slice(batch.start, batch.stop)
             if isinstance(part, DenseBlock):
                 squares[batch] = np.einsum("nd,nd->n", part.values, part.values, dtype=np.float64)
             else:
+                part.check_indices()
                 own = slice(int(part.indptr[0]), int(part.indptr[-1]))
                 owner = np.repeat(np.arange(len(part)), np.diff(part.indptr))
                 values = np.square(part.values[own], dtype=np.float64)

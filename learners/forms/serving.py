@@ -100,7 +100,7 @@ class ServingForm:
 
         Raises BlockError on another dimension or an index out of range.
         """
-        block = as_block(queries, self.dim)
+        block = as_block(queries, self.dim, "queries")
         folded = (
             times(block, self.matrix) if self.matrix is not None else fold_symmetric(self._state(), block)
         )
@@ -111,7 +111,7 @@ class ServingForm:
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
         """p^T S p for each item, clipped at 0, float32 [n]; summed in float64. `pieces` changes no bit."""
-        block = as_block(items, self.dim)
+        block = as_block(items, self.dim, "items")
         products = self_products(self.matrix if self.matrix is not None else self._state(), block, pieces)
         products -= pair_products(block, self.correction_vectors, self.correction_values, pieces)
         return np.maximum(products, 0).astype(np.float32)

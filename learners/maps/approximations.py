@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.block import Block, DenseBlock, Float32s, SparseBlock
+from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import BlockError, MapError
 from learners.kernels.kinds import MAP_KERNELS
 from learners.kernels.map_rows import (
@@ -55,6 +55,7 @@ def sample_rows(kind: str, sample: Block, most: int, seed: int) -> Any:
     else:
         try:
             rows = sample.checked_csr().astype(np.float64)
+            rows.eliminate_zeros()
         except BlockError as error:
             raise MapError(f"the sample of the map {kind} cannot be used: {error}") from error
         rows = rows[np.diff(rows.indptr) > 0]
@@ -134,6 +135,7 @@ class RffMap(ViewMap):
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Draw the frequencies. Raises MapError when the bandwidth is to come from a sample without any."""
         chosen = _checked_rff(read_options(cls.kind, options, RFF_DEFAULTS))
+        sample = as_block(sample)
         if chosen["bandwidth"] == 0:
             rows = sample_rows(cls.kind, sample, MOST_ROWS, chosen["seed"])
             width = neighbour_distance if chosen["kernel"] == "gaussian" else pair_distance
@@ -152,7 +154,7 @@ class RffMap(ViewMap):
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec` and its arrays."""
         options = _checked_rff(dict(spec["options"]))
-        shape = (int(spec["dim_in"]), int(options["components"]))
+        shape = (option_whole(cls.kind, spec, "dim_in"), int(options["components"]))
         return cls(
             fitted_array(cls.kind, arrays, "frequencies", shape),
             fitted_array(cls.kind, arrays, "offsets", shape[1:]),
@@ -162,6 +164,7 @@ class RffMap(ViewMap):
 
     def transform(self, block: Block) -> DenseBlock:
         """Features in new arrays."""
+        block = as_block(block)
         out = np.empty((len(block), self.dim), np.float32)
         if self.reads_sparse:
             rows = require_sparse(self.kind, block, self.dim_in).kernel_rows()
@@ -236,6 +239,7 @@ class NystroemMap(ViewMap):
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Draw landmarks and decompose their kernel. Raises MapError on an unfit sample."""
         chosen = _checked_nystroem(read_options(cls.kind, options, NYSTROEM_DEFAULTS))
+        sample = as_block(sample)
         if chosen["kernel"] == "intersection":
             refuse_negative(cls.kind, sample)
         if sample.dim * chosen["landmarks"] > MOST_ENTRIES:
@@ -256,16 +260,17 @@ class NystroemMap(ViewMap):
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec` and its arrays."""
-        count = int(spec["landmarks"])
+        dim_in, count, dim = (option_whole(cls.kind, spec, name) for name in ("dim_in", "landmarks", "dim"))
         return cls(
-            fitted_array(cls.kind, arrays, "landmarks", (int(spec["dim_in"]), count)),
-            fitted_array(cls.kind, arrays, "projection", (count, int(spec["dim"]))),
+            fitted_array(cls.kind, arrays, "landmarks", (dim_in, count)),
+            fitted_array(cls.kind, arrays, "projection", (count, dim)),
             bool(spec["sparse"]),
             _checked_nystroem(dict(spec["options"])),
         )
 
     def transform(self, block: Block) -> DenseBlock:
         """Mapped rows in new arrays. The exponential is the machine's: bits repeat on one machine."""
+        block = as_block(block)
         gaussian, out = self.options["kernel"] == "gaussian", np.empty((len(block), self.dim), np.float32)
         width = self.options["sigma"] * self.options["bandwidth"]
         gamma = 1 / width**2 if gaussian else 0.0

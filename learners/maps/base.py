@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Block, DenseBlock, Float32s, SparseBlock
+from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import MapError
 from learners.kernels.map_rows import cosine_dense, unit_dense, unit_sparse
 
@@ -25,7 +25,8 @@ class ViewConfig:
 
 
 class ViewMap:
-    """A fitted, frozen map of one view. Transforming has the same bits for every batch size.
+    """A fitted, frozen map of one view. Transforming has the same bits for every batch size. Rows are given
+    as a block, or as anything that `as_block` reads.
 
     kind: its name in a configuration. sparse: whether it gives CSR rows. fitted: names of its arrays, the
     first of which has a row for each dimension that it reads.
@@ -73,16 +74,20 @@ class ViewMap:
         return {"dim_in": self.dim_in}
 
 
-def require_dense(kind: str, block: Block, dim: int | None = None) -> DenseBlock:
-    """The block, dense and of dimension `dim`; raises MapError with the remedy otherwise."""
+def require_dense(kind: str, rows: Any, dim: int | None = None) -> DenseBlock:
+    """What `as_block` reads as a block, dense and of dimension `dim`; raises MapError with the remedy
+    otherwise."""
+    block = as_block(rows)
     if not isinstance(block, DenseBlock):
         raise MapError(f"the map {kind} reads dense vectors, the view is sparse: use a map of sparse views")
     _require_dim(kind, block, dim)
     return block
 
 
-def require_sparse(kind: str, block: Block, dim: int | None = None) -> SparseBlock:
-    """The block, sparse and of dimension `dim`; raises MapError with the remedy otherwise."""
+def require_sparse(kind: str, rows: Any, dim: int | None = None) -> SparseBlock:
+    """What `as_block` reads as a block, sparse and of dimension `dim`; raises MapError with the remedy
+    otherwise."""
+    block = as_block(rows)
     if not isinstance(block, SparseBlock):
         raise MapError(f"the map {kind} reads sparse vectors, the view is dense: use a map of dense views")
     _require_dim(kind, block, dim)
@@ -147,7 +152,7 @@ def fitted_array(
 ) -> Float32s:
     """A finite float32 array of a saved map; raises MapError naming it when it does not fit."""
     array = arrays.get(name)
-    if array is None:
+    if not isinstance(array, np.ndarray):
         raise MapError(f"array {name} of the map {kind} is missing")
     if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
         raise MapError(
@@ -168,12 +173,13 @@ class IdentityMap(ViewMap):
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Take dimension and kind of the sample."""
         read_options(cls.kind, options, {})
+        sample = as_block(sample)
         return cls(sample.dim, isinstance(sample, SparseBlock))
 
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec`; it has no arrays."""
-        return cls(int(spec["dim_in"]), bool(spec["sparse"]))
+        return cls(option_whole(cls.kind, spec, "dim_in"), bool(spec["sparse"]))
 
     def transform(self, block: Block) -> Block:
         """The same rows, in new arrays."""
@@ -230,7 +236,7 @@ class CosineMap(ViewMap):
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec`; it has no arrays."""
-        return cls(int(spec["dim_in"]))
+        return cls(option_whole(cls.kind, spec, "dim_in"))
 
     def transform(self, block: Block) -> DenseBlock:
         """Mapped rows in new arrays."""

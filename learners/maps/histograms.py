@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import MAX_DIM, Block, DenseBlock, Float32s, SparseBlock
+from learners.block import MAX_DIM, Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import BlockError, MapError
 from learners.kernels.map_rows import (
     roots,
@@ -49,6 +49,7 @@ class SqrtMap(IdentityMap):
     @classmethod
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Take dimension and kind of the sample. Raises MapError when it holds a value below 0."""
+        sample = as_block(sample)
         refuse_negative(cls.kind, sample)
         return super().fit(sample, options)
 
@@ -117,6 +118,7 @@ class HikeMap(ViewMap):
     def fit(cls, sample: Block, options: Mapping[str, Any]) -> Self:
         """Take the range of each column. Raises MapError when a value is below 0 or none is above."""
         levels = option_whole(cls.kind, read_options(cls.kind, options, DEFAULTS), "levels")
+        sample = as_block(sample)
         if sample.dim * levels > MAX_DIM:
             raise MapError(
                 f"the map hike would give {sample.dim * levels} columns, at most {MAX_DIM} are read"
@@ -137,11 +139,12 @@ class HikeMap(ViewMap):
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec` and its array."""
-        step = fitted_array(cls.kind, arrays, "step", (int(spec["dim_in"]),))
+        step = fitted_array(cls.kind, arrays, "step", (option_whole(cls.kind, spec, "dim_in"),))
         return cls(step, option_whole(cls.kind, spec, "levels"), bool(spec["sparse"]))
 
     def transform(self, block: Block) -> Block:
         """Codes in new arrays."""
+        block = as_block(block)
         if not self.sparse:
             rows = require_dense(self.kind, block, self.dim_in).values
             out = np.empty((len(rows), self.dim), np.float32)

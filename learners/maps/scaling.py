@@ -20,6 +20,8 @@ from learners.kernels.map_rows import project_dense, scale_sparse, standardise_d
 from learners.maps.base import (
     ViewMap,
     fitted_array,
+    option_number,
+    option_whole,
     read_options,
     require_dense,
     require_sample,
@@ -53,7 +55,7 @@ class StandardiseMap(ViewMap):
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of its arrays."""
-        dim = int(spec["dim_in"])
+        dim = option_whole(cls.kind, spec, "dim_in")
         return cls(
             fitted_array(cls.kind, arrays, "mean", (dim,)), fitted_array(cls.kind, arrays, "scale", (dim,))
         )
@@ -89,7 +91,8 @@ class TfidfMap(ViewMap):
         if len(rows) == 0:
             raise MapError("the map tfidf needs at least one sample row")
         try:
-            counts = rows.checked_csr()
+            counts = rows.checked_csr().copy()
+            counts.eliminate_zeros()  # a stored zero is no term that a row holds
         except BlockError as error:
             raise MapError(f"the sample of the map tfidf cannot be used: {error}") from error
         if not np.isfinite(counts.data).all():
@@ -99,7 +102,7 @@ class TfidfMap(ViewMap):
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of its array."""
-        return cls(fitted_array(cls.kind, arrays, "idf", (int(spec["dim_in"]),)))
+        return cls(fitted_array(cls.kind, arrays, "idf", (option_whole(cls.kind, spec, "dim_in"),)))
 
     def transform(self, block: Block) -> SparseBlock:
         """Weighted unit rows in new arrays."""
@@ -175,7 +178,7 @@ class WhitenMap(ViewMap):
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec` and its arrays."""
-        dim, kept = int(spec["dim_in"]), int(spec["dim"])
+        dim, kept = (option_whole(cls.kind, spec, name) for name in ("dim_in", "dim"))
         mean = fitted_array(cls.kind, arrays, "mean", (dim,))
         return cls(
             mean, fitted_array(cls.kind, arrays, "components", (dim, kept)), _checked(dict(spec["options"]))
@@ -201,9 +204,6 @@ def _solver(shape: tuple[int, ...], components: int) -> str:
 
 
 def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    components, epsilon = options["components"], options["epsilon"]
-    if not isinstance(components, int) or components < 1:
-        raise MapError(f"the option components of whiten must be a whole number above 0, not {components!r}")
-    if not isinstance(epsilon, int | float) or not 0 <= epsilon < np.inf:
-        raise MapError(f"the option epsilon of whiten must be a number >= 0, not {epsilon!r}")
+    option_whole("whiten", options, "components")
+    option_number("whiten", options, "epsilon", positive=False)
     return options

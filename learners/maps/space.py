@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from learners.block import Block, DenseBlock, SparseBlock, as_block
-from learners.errors import MapError
+from learners.errors import BlockError, MapError
 from learners.kernels.map_rows import append_dense, append_sparse
 from learners.maps.approximations import NystroemMap, RffMap
 from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, ViewMap, read_options, to_unit
@@ -157,6 +158,7 @@ class KernelsMap(MapsMap):
 
     def transform(self, block: Block) -> Block:
         """The blocks side by side, in new arrays."""
+        block = as_block(block)
         parts: list[tuple[Block | None, int]] = []
         for one in self.maps:
             mapped = one.transform(block)
@@ -184,13 +186,27 @@ KINDS: Mapping[str, type[ViewMap]] = {
 
 
 def fit_map(config: ViewConfig, sample: Block) -> ViewMap:
-    """The map of a configuration, fitted. Raises MapError as the map does, and for an unknown kind."""
-    return _kind(config.kind).fit(sample, config.options)
+    """The map of a configuration, fitted on rows, which are anything that `as_block` reads. Raises MapError
+    as the map does, and for an unknown kind."""
+    return _kind(config.kind).fit(_block(sample), config.options)
+
+
+def _block(rows: Any) -> Block:
+    """The rows as a block; raises MapError for what is none."""
+    try:
+        return as_block(rows)
+    except BlockError as error:
+        raise MapError(str(error)) from error
 
 
 def load_map(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ViewMap:
     """The map of its description (with its kind) and arrays. Raises MapError as the map does."""
-    return _kind(spec["kind"]).load(spec, arrays)
+    try:
+        return _kind(spec["kind"]).load(spec, arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, MapError):
+            raise
+        raise MapError(f"the description of the map is incomplete: {error}") from error
 
 
 def block_widths(fitted: ViewMap) -> tuple[int, ...]:
@@ -222,6 +238,17 @@ def _configs(kind: str, options: Mapping[str, Any]) -> Sequence[ViewConfig]:
     return configs
 
 
+def _by_name(views: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
+    """The rows given for a space, by the names of their views. Raises MapError for rows without a name where
+    there are several."""
+    if isinstance(given, Mapping) and not issparse(given):  # a dok_array is both
+        return given
+    name, *others = views
+    if others:
+        raise MapError(f"the space has several views, name them: {{{name!r}: ..., {others[0]!r}: ...}}")
+    return {name: given}
+
+
 FORMAT = 1
 PLANS = ("by_block", "effective")
 """What a description names only where it is so."""
@@ -245,21 +272,22 @@ class SpaceMap:
     by_block: bool = False
     effective: bool = False
 
-    def fit(self, sample: Mapping[str, Any]) -> FittedSpaceMap:
-        """Fit every view on its warm-up rows: numpy arrays, scipy CSR or blocks, which may differ in length.
+    def fit(self, sample: Mapping[str, Any] | Any) -> FittedSpaceMap:
+        """Fit every view on its warm-up rows: numpy arrays, scipy CSR or blocks, which may differ in length,
+        by the names of their views; those of the only view need no name.
 
         Raises MapError naming the view that is missing, of unknown kind or cannot be fitted.
         """
         if not self.views:
             raise MapError("a space needs at least one view")
-        fitted = {}
+        fitted, sample = {}, _by_name(self.views, sample)
         for name, config in self.views.items():
             if name not in sample:
                 raise MapError(
                     f"view {name}: not in the sample, which has: {', '.join(sorted(sample)) or 'no views'}"
                 )
             try:
-                fitted[name] = fit_map(config, as_block(sample[name]))
+                fitted[name] = fit_map(config, sample[name])
             except MapError as error:
                 raise MapError(f"view {name}: {error}") from error
         return FittedSpaceMap(fitted, self.unit, self.by_block, self.effective)
@@ -306,16 +334,17 @@ class FittedSpaceMap:
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
-    def transform(self, views: Mapping[str, Any]) -> Block:
+    def transform(self, views: Mapping[str, Any] | Any) -> Block:
         """Map and join views of the same objects, row by row; the same bits for every batch size. views:
-        numpy arrays, scipy CSR or blocks, by name.
+        numpy arrays, scipy CSR or blocks, by name; the only view needs none.
 
         A view that is absent, or zero in a row, contributes zeros; a row of zeros stays zero (and is
         degenerate for a learner). Views the space does not know are left out. A malformed row stays malformed
         for the same reason. Raises MapError on none of its views, unequal lengths, or a view that does not
         fit its map.
         """
-        present = {name: as_block(views[name]) for name in self.views if name in views}
+        given = _by_name(self.views, views)
+        present = {name: self._read(name, given[name]) for name in self.views if name in given}
         lengths = {len(block) for block in present.values()}
         if len(lengths) != 1:
             problem = (
@@ -328,6 +357,12 @@ class FittedSpaceMap:
         if self.unit and not self.by_block:
             to_unit(rows)
         return rows
+
+    def _read(self, name: str, rows: Any) -> Block:
+        try:
+            return _block(rows)
+        except MapError as error:
+            raise MapError(f"view {name}: {error}") from error
 
     def _map(self, name: str, block: Block) -> Block:
         try:

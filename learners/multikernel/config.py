@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import Float32s
-from learners.errors import ConfigError, require_positive
+from learners.errors import ConfigError, require_number, require_positive, require_whole
 from learners.hedge import HedgeConfig, first_standing
 from learners.kernels.kernel_values import Plan
 from learners.kernels.kinds import COSINE, KERNELS, MEAN, RBF, RBF_OF_OTHER, KernelName
@@ -40,8 +40,11 @@ class KernelConfig:
     def __post_init__(self) -> None:
         if self.kind not in KERNELS:
             raise ConfigError(f"kind of a kernel must be one of {', '.join(KERNELS)}, not {self.kind!r}")
+        require_whole("degree of a kernel", self.degree)
+        require_number("shift of a kernel", self.shift)
         for name in ("sigma", "scale"):
             value = getattr(self, name)
+            require_number(f"{name} of a kernel", value)
             if not 1e-3 <= value <= 1e3:
                 raise ConfigError(f"{name} of a kernel must lie in 0.001..1000, not {value}")
         if not 0 <= self.shift <= 1e3:
@@ -68,6 +71,9 @@ class ViewKernels:
     gamma: float = 0.0
 
     def __post_init__(self) -> None:
+        require_whole("the start of a view", self.start)
+        require_whole("the stop of a view", self.stop)
+        require_number("gamma", self.gamma)
         if not 0 <= self.start < self.stop:
             raise ConfigError(f"a view must span columns start < stop, not {self.start}..{self.stop}")
         if not self.kernels:
@@ -102,6 +108,8 @@ class OmksConfig:
         if not self.views:
             raise ConfigError("views must name at least one range of columns")
         require_positive("C", self.C)
+        require_whole("triplets", self.triplets)
+        require_whole("objects", self.objects)
         if not 1 <= self.triplets <= 10_000_000:
             raise ConfigError(f"triplets must lie in 1..10000000, not {self.triplets}")
         if not 3 <= self.objects <= 30_000_000:

@@ -36,7 +36,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from learners.block import Block, Float32s, Int32s, as_block, dense_rows, row_blocks
+from learners.block import (
+    Block,
+    Float32s,
+    Int32s,
+    as_block,
+    dense_rows,
+    not_finite,
+    row_blocks,
+    without_sense,
+)
 from learners.errors import ConfigError, StateError, saved
 from learners.forms.quadratic import Pieces, batches, inverse_roots, whole
 from learners.forms.serving import DEFAULT_POWER
@@ -270,7 +279,7 @@ class SupportsForm:
         The bits of a score do not depend on what else is asked for with it. Raises BlockError on another
         dimension or an index out of range.
         """
-        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         return self.pair_scores(left, self.features(left), right, self.features(right))
 
     def pair_scores(self, queries: Block, asked: Float32s, items: Block, features: Float32s) -> Float32s:
@@ -286,23 +295,26 @@ class SupportsForm:
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
         """S(p, p) for each item, clipped at 0, float32 [n]. `pieces` changes no bit."""
-        block = as_block(items, self.dim)
+        block = as_block(items, self.dim, "items")
         products = np.zeros(len(block), np.float32)
         for batch in self._batches(len(block), pieces):
             rows = dense_rows(block.slice(batch.start, batch.stop))
             products[batch] = self._squares(rows, self._features(rows))
+        products[not_finite(block)] = np.nan
         return products
 
     def features(self, items: Any) -> Float32s:
         """u_ki of each item and what `pair_scores` multiplies by for it (1 where not normalised), float32
-        [n, F + 1], F = m r: all that `pair_scores` needs of the kept objects."""
-        block, F = as_block(items, self.dim), self.values.size
+        [n, F + 1], F = m r: all that `pair_scores` needs of the kept objects. NaN for an item with a value
+        that is not finite, whose scores then are."""
+        block, F = as_block(items, self.dim, "items"), self.values.size
         features = np.ones((len(block), F + 1), np.float32)
         for batch in self._batches(len(block), whole):
             rows = dense_rows(block.slice(batch.start, batch.stop))
             features[batch, :F] = self._features(rows)
             if self.normalised:
                 features[batch, F] = inverse_roots(self._squares(rows, features[batch, :F]))
+        features[not_finite(block)] = np.nan
         return features
 
     def _batches(self, rows: int, pieces: Pieces) -> Iterator[slice]:
@@ -390,21 +402,22 @@ class AsLearned:
         The bits of a score do not depend on what else is asked for with it. Raises BlockError on another
         dimension or an index out of range.
         """
-        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         plan = make_plan(self.config, self.gamma)
         scores = self.support.scores(plan, self.theta, dense_rows(left), dense_rows(right))
         if self.normalised:
             scores *= inverse_roots(self.self_scores(left))[:, None]
             scores *= inverse_roots(self.self_scores(right))
-        return scores
+        return without_sense(scores, left, right)
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
         """f(p, p) for each item, clipped at 0, float32 [n]. `pieces` changes no bit."""
-        block, plan = as_block(items, self.dim), make_plan(self.config, self.gamma)
+        block, plan = as_block(items, self.dim, "items"), make_plan(self.config, self.gamma)
         products = np.zeros(len(block), np.float32)
         for batch in batches(len(block), self.support.tau.size, pieces):
             rows = dense_rows(block.slice(batch.start, batch.stop))
             products[batch] = [self.support.scores(plan, self.theta, row, row)[0, 0] for row in rows[:, None]]
+        products[not_finite(block)] = np.nan
         return np.maximum(products, 0)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

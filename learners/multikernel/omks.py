@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Doubles, KnownAnswer, Weights
-from learners.block import Float32s, Int64s, TripletBatch, as_block, dense_rows, row_blocks
+from learners.block import Float32s, Int64s, TripletBatch, as_block, dense_rows, row_blocks, without_sense
 from learners.errors import ConfigError, StateError, saved
 from learners.faults import spread_triplets
 from learners.forms.serving import DEFAULT_POWER
@@ -59,7 +59,7 @@ class Omks(BaseLearner[OmksConfig]):
     def __init__(self, dim: int, config: OmksConfig | None = None, sample: Any = None) -> None:
         """Start from an empty support set. sample: mapped objects, of which gamma is taken where the settings
         leave it open. Raises ConfigError, BlockError."""
-        self._sample = None if sample is None else dense_rows(as_block(sample, dim))
+        self._sample = None if sample is None else dense_rows(as_block(sample, dim, "sample"))
         super().__init__(dim, config)
         self._sample = None
 
@@ -102,10 +102,13 @@ class Omks(BaseLearner[OmksConfig]):
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """f(q, p) = sum_i theta_i S_i(q, p), float32 [queries, items]; theta of sum 1; bits repeat however
-        many are asked at once. Raises BlockError on another dimension or an index out of range.
+        many are asked at once. NaN where a vector holds a value that is not finite. Raises BlockError on
+        another dimension or an index out of range.
         """
-        left, right = dense_rows(as_block(queries, self.dim)), dense_rows(as_block(items, self.dim))
-        return self.support.scores(self._plan, self.theta.astype(np.float32), left, right)
+        left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
+        theta = self.theta.astype(np.float32)
+        scores = self.support.scores(self._plan, theta, dense_rows(left), dense_rows(right))
+        return without_sense(scores, left, right)
 
     def _live(self) -> dict[str, NDArray[Any]]:
         own = {"standing": self.standing, "gamma": self.gamma, "counts": self.counts}

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from learners.block import Block, as_block, row_blocks
+from learners.block import Block, as_block, not_finite, row_blocks
+from learners.errors import BlockError
 from learners.forms.quadratic import ServedForm, by_distance, folds, has_terms, inverse_roots, terms_of
-from learners.search.items import Items, as_items
+from learners.search.items import Items, as_items, checked_count
 from learners.search.topk import TopK, best_of, kept_scores, topk
 
 
@@ -16,11 +17,13 @@ class SearchIndex:
     """Items that stay as they are, made ready for one form after another (`with_form`). Exact.
 
     items: numpy rows [n, dim], scipy CSR, or a block; referred to. A form that folds is searched by inner
-    product; one that does not scores every pair. Raises BlockError.
+    product; one that does not scores every pair. Raises BlockError, also naming the first row with a value
+    that is not finite.
     """
 
     def __init__(self, form: ServedForm, items: Any) -> None:
-        self._block: Block = as_block(items, form.dim)
+        self._block: Block = as_block(items, form.dim, "items")
+        self._refuse(self._block, "the items")
         self._items: Items | None = None
         self._use(form)
 
@@ -45,8 +48,9 @@ class SearchIndex:
     def search(self, queries: Any, k: int) -> TopK:
         """(scores float32 [queries, k], rows int64 [queries, k]), descending, equal scores by ascending
         row; what is absent has score -inf and row -1. Scores as `form.scores` gives them, up to rounding.
-        Raises BlockError."""
-        block, form = as_block(queries, self.form.dim), self.form
+        Raises BlockError, also for a query with a value that is not finite."""
+        block, form, k = as_block(queries, self.form.dim, "queries"), self.form, checked_count(k)
+        self._refuse(block, "the queries")
         if not folds(form):
             return self._scored(block, k)
         assert self._items is not None
@@ -58,6 +62,12 @@ class SearchIndex:
         elif by_distance(form):
             scores -= form.self_scores(block)[:, None]
         return scores, rows
+
+    @staticmethod
+    def _refuse(block: Block, of: str) -> None:
+        wrong = not_finite(block)
+        if len(wrong):
+            raise BlockError(f"row {wrong[0]} of {of} has a value that is not finite: leave it out")
 
     def _scored(self, queries: Block, k: int) -> TopK:
         every, best = np.arange(len(self)), []

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Block, DenseBlock, Float32s, Int64s, SparseBlock
-from learners.errors import BlockError
+from learners.block import DenseBlock, Float32s, Int64s, SparseBlock, as_block, numbers, row_numbers
+from learners.errors import BlockError, require_whole
 from learners.kernels.intrinsics import LANES, STRIDE
 from learners.kernels.scan import encode, pad_long, pad_short
 
@@ -58,9 +58,9 @@ class SparseItems:
 
     @classmethod
     def of(cls, block: SparseBlock) -> SparseItems:
-        """Prepare a block. Raises BlockError naming a row with a value that is not finite or an index out of
-        range.
-        """
+        """Prepare a block. Raises BlockError naming a row with a value that is not finite, or an index out of
+        range or not above the one before it."""
+        block.check_indices()
         lengths = -(-np.diff(block.indptr) // LANES) * LANES
         order = np.argsort(lengths, kind="stable")
         lengths, places = lengths[order], np.empty_like(order)
@@ -126,8 +126,9 @@ class DenseItems:
 Items: TypeAlias = SparseItems | DenseItems
 
 
-def as_items(block: Block) -> Items:
-    """The items of a block of either kind."""
+def as_items(rows: Any) -> Items:
+    """Rows made ready for the search: a block, or anything that `as_block` reads. Raises BlockError."""
+    block = as_block(rows)
     return SparseItems.of(block) if isinstance(block, SparseBlock) else DenseItems.of(block)
 
 
@@ -146,7 +147,7 @@ NONE_GIVEN = np.zeros(0, np.float32)
 def checked_queries(folded: Any, dim: int) -> Float32s:
     """`folded` as C-contiguous float32 [m, dim]. Raises BlockError for another shape, or numbers not
     finite."""
-    queries = np.asarray(folded)
+    queries = numbers("folded queries", folded)
     if queries.ndim != 2 or queries.shape[1] != dim or queries.dtype != np.float32:
         raise BlockError(
             f"folded queries are {queries.dtype} {list(queries.shape)}: give float32 [queries, {dim}]"
@@ -161,6 +162,7 @@ def checked_scale(scale: Float32s | None, rows: int) -> Float32s:
     """The scale of each row as kernels take it: empty for 1. Raises BlockError."""
     if scale is None:
         return NONE_GIVEN
+    scale = numbers("scale", scale)
     if scale.shape != (rows,) or scale.dtype != np.float32:
         raise BlockError(f"scale is {scale.dtype} {list(scale.shape)}: give float32 [{rows}]")
     if rows and not (scale.min() >= 0 and scale.max() < np.inf):
@@ -172,6 +174,7 @@ def checked_offset(offset: Float32s | None, rows: int) -> Float32s:
     """The offset of each row as kernels take it: empty for 0. Raises BlockError."""
     if offset is None:
         return NONE_GIVEN
+    offset = numbers("offset", offset)
     if offset.shape != (rows,) or offset.dtype != np.float32:
         raise BlockError(f"offset is {offset.dtype} {list(offset.shape)}: give float32 [{rows}]")
     if not np.isfinite(offset).all():
@@ -183,14 +186,20 @@ def checked_mask(allowed: Mask | None, rows: int) -> Mask:
     """The mask as kernels take it: empty for all. Raises BlockError."""
     if allowed is None:
         return ALL
+    allowed = numbers("allowed", allowed)
     if allowed.shape != (rows,) or allowed.dtype != np.bool_:
         raise BlockError(f"allowed is {allowed.dtype} {list(allowed.shape)}: give bool [{rows}]")
     return np.require(allowed, np.bool_, ["C", "A"])
 
 
 def checked_rows(rows: Any, count: int) -> Int64s:
-    """Row numbers as kernels take them, int64. Raises BlockError for one outside the items."""
-    chosen = np.require(rows, np.int64, ["C", "A"])
-    if len(chosen) and (chosen.min() < 0 or chosen.max() >= count):
-        raise BlockError(f"rows {chosen.min()}..{chosen.max()} asked from {count} items")
-    return chosen
+    """Row numbers as kernels take them, int64. Raises BlockError for what is none, or outside the items."""
+    return row_numbers(rows, count, "items")
+
+
+def checked_count(k: Any) -> int:
+    """How many are asked for, as an int. Raises BlockError."""
+    require_whole("k", k, BlockError)
+    if k < 0:
+        raise BlockError(f"k must not be negative: {k}")
+    return int(k)

@@ -21,12 +21,12 @@ The score itself, for given rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Block, Float32s, Int64s
+from learners.block import Block, Float32s, Int64s, numbers
 from learners.errors import BlockError
 from learners.forms.quadratic import ServedForm, featured
 from learners.kernels.intrinsics import QUERIES
@@ -49,6 +49,8 @@ from learners.search.items import (
     Items,
     Mask,
     SparseItems,
+    as_items,
+    checked_count,
     checked_mask,
     checked_offset,
     checked_queries,
@@ -91,7 +93,9 @@ def topk_sparse(
     Raises BlockError for other shapes or dtypes, for a query, scale or offset that is not finite, a negative
     scale or k.
     """
-    queries, best = checked_queries(folded, items.dim), _empty(len(folded), len(items), k)
+    _require(items, SparseItems)
+    queries = checked_queries(folded, items.dim)
+    best = _empty(len(queries), len(items), k)
     terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
     mask = checked_mask(allowed, len(items))
     short = items.columns.dtype == np.uint16
@@ -122,7 +126,9 @@ def topk_dense(
     among: Int64s | None = None,
 ) -> TopK:
     """As `topk_sparse`, for dense items; among: the rows to look at, each once, None for all of them."""
-    queries, best = checked_queries(folded, items.dim), _empty(len(folded), len(items), k)
+    _require(items, DenseItems)
+    queries = checked_queries(folded, items.dim)
+    best = _empty(len(queries), len(items), k)
     terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
     mask = checked_mask(allowed, len(items))
     coded, weights = _encoded(queries, items.codes.shape[1])
@@ -137,24 +143,31 @@ def topk_dense(
 
 def topk(
     folded: Float32s,
-    items: Items,
+    items: Items | Any,
     scale: Float32s | None,
     allowed: Mask | None,
     k: int,
     *,
     offset: Float32s | None = None,
 ) -> TopK:
-    """`topk_sparse` or `topk_dense`, by the kind of the items."""
+    """`topk_sparse` or `topk_dense`, by the kind of the items. Rows that `as_block` reads are made items for
+    this one call; see `as_items`."""
+    if not isinstance(items, SparseItems | DenseItems):
+        items = as_items(items)
     if isinstance(items, SparseItems):
         return topk_sparse(folded, items, scale, allowed, k, offset=offset)
     return topk_dense(folded, items, scale, allowed, k, offset=offset)
 
 
+def _require(items: Any, kind: type) -> None:
+    """Raises BlockError for items of another kind."""
+    if not isinstance(items, kind):
+        raise BlockError(f"expected {kind.__name__}, not {type(items).__name__}: see `as_items`")
+
+
 def _empty(queries: int, rows: int, k: int) -> Best:
     """Heaps with room for what can be found."""
-    if k < 0:
-        raise BlockError(f"k must not be negative: {k}")
-    room = min(k, rows)
+    room = min(checked_count(k), rows)
     scores = np.full((queries, room), -np.inf, np.float32)
     return scores, np.full((queries, room), -1, np.int64), np.zeros(queries, np.int64)
 
@@ -202,8 +215,11 @@ def merge_topk(parts: Sequence[TopK], k: int) -> tuple[Float32s, Int64s, Int64s]
     """(scores, parts, rows), each [m, at most k]: the k best of at least one part, ties by ascending (part,
     row).
 
-    What is absent has score -inf, part -1 and row -1, at the end.
+    What is absent has score -inf, part -1 and row -1, at the end. Raises BlockError without a part.
     """
+    k = checked_count(k)
+    if not len(parts):
+        raise BlockError("there is no part to merge: give at least one")
     scores = np.concatenate([scores for scores, _ in parts], axis=1)
     rows = np.concatenate([rows for _, rows in parts], axis=1)
     numbers = np.repeat(np.arange(len(parts)), [part.shape[1] for _, part in parts])
@@ -236,6 +252,7 @@ def best_of(scores: Float32s, rows: Int64s, k: int) -> TopK:
     """The k best of rows with these scores, as `topk` gives them for one query: float32 [1, k] and int64
     [1, k], descending, equal ones by ascending row, -inf and -1 for what is absent. rows: each once.
     """
+    k = checked_count(k)
     order = np.lexsort((rows, -scores))[:k]
     best, where = np.full((1, k), -np.inf, np.float32), np.full((1, k), -1, np.int64)
     best[0, : len(order)], where[0, : len(order)] = scores[order], rows[order]
@@ -249,7 +266,7 @@ def kept_scores(scores: Float32s) -> Float32s:
 
 def score_rows(
     folded: Float32s,
-    items: Items,
+    items: Items | Any,
     scale: Float32s | None,
     rows: Int64s,
     *,
@@ -259,7 +276,9 @@ def score_rows(
 
     Raises BlockError as `topk` does, and for a row outside the items.
     """
-    query = checked_queries(folded[None], items.dim)[0]
+    if not isinstance(items, SparseItems | DenseItems):
+        items = as_items(items)
+    query = checked_queries(numbers("folded query", folded)[None], items.dim)[0]
     terms = checked_scale(scale, len(items)), checked_offset(offset, len(items))
     chosen = checked_rows(rows, len(items))
     scores = np.empty(len(chosen), np.float32)

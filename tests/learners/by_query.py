@@ -44,7 +44,7 @@ class ByQuery(Keyed):
         return super().taken(replace(batch, keys=keys_of(batch.query)), info, weights)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
-        left, right = as_block(queries, self.dim), as_block(items, self.dim)
+        left, right = as_block(queries, self.dim, "queries"), as_block(items, self.dim, "items")
         scores = np.zeros((len(left), len(right)), np.float32)
         for key in KEYS.tolist():
             rows = np.flatnonzero(keys_of(left) == key)
