@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 
 from learners.base import Learner
 from learners.block import TripletBatch
-from learners.errors import MAX_COUNT, BlockError, ConfigError, StateError, require_number, require_whole
+from learners.errors import (
+    MAX_COUNT,
+    BlockError,
+    ConfigError,
+    StateError,
+    array_named,
+    require_number,
+    require_whole,
+)
 from learners.kernels.caps import KINDS, LET_IN, LIMIT, UNIT, count, plan, settle
 from learners.outcome import UPDATED, StepInfo, joined
 
@@ -152,7 +160,8 @@ def _checked(
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64], int]:
     """(names, spent, admitted) of arrays with the shapes, types and ranges of this window."""
     own = {name: (array.dtype, array.shape) for name, array in window.arrays().items()}
-    if {name: (np.asarray(array).dtype, np.shape(array)) for name, array in arrays.items()} != own:
+    arrays = {name: array_named(arrays, name) for name in arrays}
+    if {name: (array.dtype, array.shape) for name, array in arrays.items()} != own:
         raise StateError(
             f"a window of {window.config.window} steps is uint64 `names`, int64 `spent`, int64 `admitted`: "
             "it was altered, or written with another window"

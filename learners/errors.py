@@ -73,7 +73,7 @@ def saved(
 ) -> NDArray[Any]:
     """The finite array of that name, type and shape (None: any length), int64 ones within MAX_COUNT. Raises
     StateError naming what is missing or does not fit."""
-    array = _array(arrays, name)
+    array = array_named(arrays, name)
     fits = array.ndim == len(shape) and all(
         want in {None, have} for want, have in zip(shape, array.shape, strict=True)
     )
@@ -91,7 +91,8 @@ def saved(
     return array
 
 
-def _array(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+def array_named(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
+    """The array of that name, whatever it holds. Raises StateError where there is none."""
     array = arrays.get(name)
     if array is None:
         raise StateError(f"array {name} is missing")
@@ -102,12 +103,20 @@ def _array(arrays: Mapping[str, NDArray[Any]], name: str) -> NDArray[Any]:
 
 def saved_count(arrays: Mapping[str, NDArray[Any]], name: str) -> int:
     """A count of a saved state, one int64 in 0..MAX_COUNT. Raises StateError naming it."""
-    count = _array(arrays, name)
+    count = array_named(arrays, name)
     if count.dtype != np.int64 or count.size != 1 or int(count.reshape(-1)[0]) < 0:
         raise StateError(f"array {name} must be one int64 >= 0, not {count.dtype} {count.shape}")
     if int(count.reshape(-1)[0]) > MAX_COUNT:
         raise StateError(f"array {name} is {count}, a count that no stream reaches: it was altered")
     return int(count.reshape(-1)[0])
+
+
+def saved_flag(arrays: Mapping[str, NDArray[Any]], name: str) -> bool:
+    """A single 0 or 1 of a saved form. Raises StateError naming it."""
+    flag = array_named(arrays, name)
+    if flag.dtype.kind not in "bui" or flag.size != 1 or flag.reshape(-1)[0] not in {0, 1}:
+        raise StateError(f"array {name} must be one 0 or 1, not {flag.dtype} {flag.shape}")
+    return bool(flag.reshape(-1)[0])
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:

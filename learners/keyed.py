@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from learners.base import BaseLearner, Doubles, Learner, Weights, checked_weights, one_triplet
 from learners.block import MAX_KEY_BYTES, Float32s, Int64s, TripletBatch, as_keys, key_bytes
-from learners.errors import BlockError, ConfigError, StateError, require_whole, saved, to_write
+from learners.errors import BlockError, ConfigError, StateError, array_named, require_whole, saved, to_write
 from learners.faults import faults_of
 from learners.forms.quadratic import ServedForm
 from learners.outcome import REJECTED, Reason, StepInfo
@@ -219,7 +219,7 @@ class Directory:
         except BlockError as error:
             raise StateError(f"array key_name holds what is no key: {error}") from error
         if (self.events[:used] < 1).any() or self.events[used:].any():
-            raise StateError("array key_events does not fit the slots in use: it was altered")
+            raise StateError("array key_events does not fit the slots in use by key_name: it was altered")
         last = self.last[:used].tolist()
         if self.last[used:].any() or len(set(last)) < used or not all(0 <= n < self.clock for n in last):
             raise StateError(f"array key_last is not one event below {self.clock} for each slot in use")
@@ -377,9 +377,13 @@ class Keyed(BaseLearner[KeyedConfig]):
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
         config = self.config
         self.directory, self._learners = Directory.from_arrays(config, arrays), {}
-        first = {
-            name: np.array(array[:1]).reshape(array.shape[1:]) for name, array in arrays.items() if array.ndim
-        }
+        first = {}
+        for name in arrays:
+            array = array_named(arrays, name)
+            if array.ndim and len(array) != config.slots:
+                raise StateError(f"array {name} has shape {array.shape}: it must have {config.slots} slots")
+            if array.ndim:
+                first[name] = np.array(array[:1]).reshape(array.shape[1:])
         self.untrained = config.make(config.restore(first).dim)
         self._arrays = {
             name: to_write(saved(arrays, name, one.dtype, (config.slots, *one.shape)), name, copy)

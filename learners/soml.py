@@ -242,7 +242,7 @@ class SomlTg(DiagonalLearner[SomlTgConfig]):
         if shrunk.shape != w.shape:
             raise StateError(f"array shrunk has shape {shrunk.shape}, w {w.shape}")
         if shrunk.min() < 0 or shrunk.max() > self.violations:
-            raise StateError(f"array shrunk holds rounds outside 0..{self.violations}")
+            raise StateError(f"array shrunk holds rounds outside 0..violations, which is {self.violations}")
 
     def forget(self, share: float) -> None:
         """w <- (1 - share) w after all shrinking, and as much of the violating rounds, rounded down: their

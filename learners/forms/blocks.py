@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import Block, DenseBlock, Float32s, Int64s, as_block
-from learners.errors import StateError, saved
+from learners.errors import StateError, saved, saved_flag
 from learners.forms.quadratic import Pieces, batches, score_pairs, whole
 from learners.forms.serving import DEFAULT_POWER
 from learners.psd import psd_part
@@ -155,9 +155,7 @@ class BlocksForm:
         if not len(widths) or (widths < 1).any():
             raise StateError(f"array widths must be above 0, not {widths}")
         matrices = saved(arrays, "matrices", np.float32, (sum(width**2 for width in widths.tolist()),))
-        if "normalised" not in arrays:
-            raise StateError("array normalised is missing")
-        return cls(widths, matrices, bool(arrays["normalised"]))
+        return cls(widths, matrices, saved_flag(arrays, "normalised"))
 
     def _layout(self) -> BlockLayout:
         return BlockLayout.of(tuple(self.widths.tolist()))

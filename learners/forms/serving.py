@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.block import Float32s, as_block, times
-from learners.errors import StateError, saved
+from learners.errors import StateError, saved, saved_flag
 from learners.forms.quadratic import (
     Pieces,
     fold_symmetric,
@@ -139,17 +139,14 @@ class ServingForm:
         vectors = saved(arrays, "correction_vectors", np.float32, (None, None))
         dim, pairs = vectors.shape
         values = saved(arrays, "correction_values", np.float32, (pairs,))
-        if "normalised" not in arrays:
-            raise StateError("array normalised is missing")
+        normalised = saved_flag(arrays, "normalised")
         matrix = saved(arrays, "matrix", np.float32, (None, None)) if "matrix" in arrays else None
         base = matrix if matrix is not None else state_matrix
         if base is None:
             raise StateError("the form holds no matrix: give the W of its version as state_matrix")
         if base.shape != (dim, dim):
             raise StateError(f"the matrix has shape {base.shape}, the corrections {dim} dimensions")
-        return cls(
-            matrix, vectors, values, bool(arrays["normalised"]), None if matrix is not None else state_matrix
-        )
+        return cls(matrix, vectors, values, normalised, None if matrix is not None else state_matrix)
 
     def _state(self) -> Float32s:
         if self.state_matrix is None:

@@ -119,10 +119,7 @@ class HikeMap(ViewMap):
         """Take the range of each column. Raises MapError when a value is below 0 or none is above."""
         levels = option_whole(cls.kind, read_options(cls.kind, options, DEFAULTS), "levels")
         sample = as_block(sample)
-        if sample.dim * levels > MAX_DIM:
-            raise MapError(
-                f"the map hike would give {sample.dim * levels} columns, at most {MAX_DIM} are read"
-            )
+        _require_columns(sample.dim * levels)
         refuse_negative(cls.kind, sample)
         if isinstance(sample, SparseBlock):
             try:
@@ -140,7 +137,9 @@ class HikeMap(ViewMap):
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec` and its array."""
         step = fitted_array(cls.kind, arrays, "step", (option_whole(cls.kind, spec, "dim_in"),))
-        return cls(step, option_whole(cls.kind, spec, "levels"), bool(spec["sparse"]))
+        levels = option_whole(cls.kind, spec, "levels")
+        _require_columns(len(step) * levels)
+        return cls(step, levels, bool(spec["sparse"]))
 
     def transform(self, block: Block) -> Block:
         """Codes in new arrays."""
@@ -161,3 +160,9 @@ class HikeMap(ViewMap):
     def spec(self) -> dict[str, Any]:
         """Dimension, levels and kind of the rows."""
         return {"dim_in": self.dim_in, "levels": self.levels, "sparse": self.sparse}
+
+
+def _require_columns(columns: int) -> None:
+    """Raises MapError for more levels than vectors can have columns."""
+    if columns > MAX_DIM:
+        raise MapError(f"the map hike would give {columns} columns of its levels, at most {MAX_DIM} are read")

@@ -46,7 +46,7 @@ from learners.block import (
     row_blocks,
     without_sense,
 )
-from learners.errors import ConfigError, StateError, saved
+from learners.errors import ConfigError, StateError, saved, saved_flag
 from learners.forms.quadratic import Pieces, batches, inverse_roots, whole
 from learners.forms.serving import DEFAULT_POWER
 from learners.kernels.kernel_values import (
@@ -354,9 +354,10 @@ class SupportsForm:
             raise StateError(f"the form has {m} kernels of {dim} columns: these are of other settings")
         gamma = saved(arrays, "gamma", np.float64, (len(config.views),))
         theta, vectors = _floats(arrays, "theta", (m,)), _floats(arrays, "vectors", (n, m, rank))
-        if "normalised" not in arrays or not (gamma > 0).all():
-            raise StateError("array normalised is missing, or gamma is not above 0")
-        return cls.of_arrays(config, gamma, objects, theta, vectors, values, bool(arrays["normalised"]))
+        if not (gamma > 0).all():
+            raise StateError("array gamma must be above 0")
+        normalised = saved_flag(arrays, "normalised")
+        return cls.of_arrays(config, gamma, objects, theta, vectors, values, normalised)
 
 
 def form_bytes(dim: int, config: OmksConfig, items: int, rank: int = RANK) -> int:
@@ -434,12 +435,13 @@ class AsLearned:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], config: OmksConfig) -> Self:
         """The form of these arrays; config: of the learner it was made from. Raises StateError naming the
         array that is missing or does not fit."""
-        rows = arrays.get("rows")
-        if rows is None or rows.ndim != 3 or "normalised" not in arrays:
-            raise StateError("array rows or normalised is missing, or rows has not three axes")
+        rows, normalised = (
+            saved(arrays, "rows", np.float32, (None, None, None)),
+            saved_flag(arrays, "normalised"),
+        )
         gamma = saved_array(arrays, "gamma", np.empty(len(config.views)))
         if not (gamma > 0).all():
             raise StateError("array gamma must be above 0")
         support = SupportSet.read(arrays, rows.shape[1], config, make_plan(config, gamma), copy=True)
         theta = saved_array(arrays, "theta", np.empty(config.kernels, np.float32))
-        return cls(config, gamma, support, theta, bool(arrays["normalised"]))
+        return cls(config, gamma, support, theta, normalised)
