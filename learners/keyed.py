@@ -222,7 +222,9 @@ class Directory:
             raise StateError("array key_events does not fit the slots in use by key_name: it was altered")
         last = self.last[:used].tolist()
         if self.last[used:].any() or len(set(last)) < used or not all(0 <= n < self.clock for n in last):
-            raise StateError(f"array key_last is not one event below {self.clock} for each slot in use")
+            raise StateError(
+                f"array key_last is not one event below key_clock, {self.clock}, for each slot of key_name"
+            )
         for slot in sorted(range(used), key=last.__getitem__):
             self._slot_of[names[slot]] = slot
 
