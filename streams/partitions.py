@@ -18,7 +18,7 @@ from streams.codec import raw_vector
 from streams.errors import OffsetAhead, OffsetExpired, PartitionMissing, RecordRefused, StreamError
 from streams.event import ObjectRef
 from streams.limits import MAX_RECORD_BYTES
-from streams.source import OutRecord, Source
+from streams.source import HeldBack, OutRecord, Source
 
 
 def route_key(query: ObjectRef) -> bytes:
@@ -92,6 +92,15 @@ def end_of_transaction(topic: str, partition: int, first: int) -> str:
         f"its producer has to end it, or an administrator: kafka-transactions.sh abort --topic {topic} "
         f"--partition {partition} --start-offset {first}"
     )
+
+
+def behind_transactions(topic: str, held: Mapping[int, HeldBack]) -> list[str]:
+    """A line per partition whose newest records an open transaction holds back."""
+    return [
+        f"a transaction is open at offset {one.first} of partition {partition} of {topic}, and "
+        f"{one.end - one.first:,} records wait for its end; {end_of_transaction(topic, partition, one.first)}"
+        for partition, one in sorted(held.items())
+    ]
 
 
 def check_positions(topic: str, positions: Mapping[int, int], bounds: Bounds) -> None:

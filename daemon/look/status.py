@@ -16,7 +16,7 @@ from daemon.models.actions import look
 from daemon.models.decide import in_doubt
 from daemon.versions.contents import EXPIRED, counted
 from daemon.versions.storage import open_for_reading
-from streams.partitions import end_of_transaction, past_gaps
+from streams.partitions import behind_transactions, past_gaps
 from streams.source import HeldBack, Source
 
 
@@ -55,15 +55,6 @@ def lags(
         newest, first = (end, None) if back is None else (max(end, back.end), back.first)
         found.append(PartitionLag(partition, earliest, newest, (positions or {}).get(partition), first))
     return found
-
-
-def behind_transactions(topic: str, held: Mapping[int, HeldBack]) -> list[str]:
-    """A line per partition whose newest records an open transaction holds back. Pure."""
-    return [
-        f"a transaction is open at offset {one.first} of partition {partition} of {topic}, and "
-        f"{one.end - one.first:,} records wait for its end; {end_of_transaction(topic, partition, one.first)}"
-        for partition, one in sorted(held.items())
-    ]
 
 
 def dropped(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int]) -> list[str]:

@@ -15,6 +15,7 @@ from streams.errors import StreamRefused, TopicMissing
 from streams.kafka.preflight import preflight
 from streams.kafka.topics import cluster_of
 from streams.open import open_source
+from streams.partitions import behind_transactions
 
 _MOST_PARTITIONS = 8
 """More are not listed one by one."""
@@ -60,6 +61,8 @@ def _topic(wanted: Wanted, config: Config, need: Literal["read", "write"], witho
         return
     look = look_at(wanted, config)
     yield Finding(key, "ok", f"{look.records:,} records; {_bounds(look)}")
+    for told in behind_transactions(address.topic, look.held_back):
+        yield Finding(key, "note", told)
     for one in look.differences:
         grade: Grade = "error" if one.unsafe else "note"
         found, asked = shown(one.setting, one.found), shown(one.setting, one.wanted)

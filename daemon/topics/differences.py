@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from daemon.text import size, span
+from streams.limits import MAX_POLL_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,15 @@ class SettingDifference:
     can_alter: bool = True
 
 
-def setting_differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[SettingDifference]:
-    """Each wanted setting that is another one; settings that the broker does not know are passed over."""
+def setting_differences(
+    found: Mapping[str, str], wanted: Mapping[str, str], client: str = "kafka-python"
+) -> list[SettingDifference]:
+    """Each wanted setting that is another one; settings that the broker does not know are passed over.
+
+    client: what reads the topic, as stream.kafka.client names it.
+    """
     return [
-        SettingDifference(setting, found[setting], value, *_cost(setting, found[setting], value))
+        SettingDifference(setting, found[setting], value, *_cost(setting, found[setting], value, client))
         for setting, value in wanted.items()
         if setting in found and found[setting] != value
     ]
@@ -76,7 +82,6 @@ def shown(setting: str, value: str) -> str:
 
 
 _COSTS = {
-    "compression.type": ("a small compressed batch can fill the memory of a reader", True),
     "unclean.leader.election.enable": (
         "a broker that lacks records may lead: they are lost, and offsets mean others",
         True,
@@ -115,7 +120,9 @@ _COSTS_OF_NUMBERS = {
 """The same where less is found than wanted, and where more is."""
 
 
-def _cost(setting: str, found: str, wanted: str) -> tuple[str, bool]:
+def _cost(setting: str, found: str, wanted: str, client: str) -> tuple[str, bool]:
+    if setting == "compression.type":
+        return _cost_of_compression(found, client)
     if setting == "cleanup.policy":
         if wanted == "compact":
             return "objects put long ago are gone when serve starts anew", True
@@ -123,6 +130,16 @@ def _cost(setting: str, found: str, wanted: str) -> tuple[str, bool]:
     if setting in _COSTS_OF_NUMBERS:
         return _COSTS_OF_NUMBERS[setting][_number(found) >= _number(wanted)]
     return _COSTS.get(setting, ("not as created by tripletd", False))
+
+
+def _cost_of_compression(found: str, client: str) -> tuple[str, bool]:
+    """What a topic that holds compressed batches means to each client."""
+    kept = "as producers compress them" if found == "producer" else f"in {found}"
+    if client == "confluent":
+        danger = f"a small batch can fill a reader's memory, since {client} inflates without a limit"
+        return f"batches are kept {kept}: each codec is read, but {danger}", True
+    limit = f"one that holds more than {size(MAX_POLL_BYTES)} becomes a dead letter"
+    return f"batches are kept {kept}: gzip, snappy, lz4 and zstd are read, and {limit}", False
 
 
 def _number(value: str) -> float:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from daemon.topics.differences import SettingDifference, altering, copy_differences, setting_differences
-from streams.address import Address
+from streams.address import Address, KafkaSettings
 from streams.errors import TopicMissing
 from streams.open import TopicLimits, create_topic, open_source
+from streams.source import HeldBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class TopicLook:
 
     `cluster`: id of the log or cluster. `bounds`: [earliest, end) by partition. `replicas`, `in_sync`: copies
     of the partition with the fewest. `settings`: None where the broker does not tell us. `remedy`: the
-    command that mends the differences. `plan`: of a missing topic, in a dry run of creating it.
+    command that mends the differences. `plan`: of a missing topic, in a dry run of creating it. `held_back`:
+    by partition, what nobody can read before somebody's transaction ends.
     """
 
     topic: str
@@ -42,6 +44,7 @@ class TopicLook:
     differences: list[SettingDifference] = field(default_factory=list)
     remedy: str = ""
     plan: TopicPlan | None = None
+    held_back: dict[int, HeldBack] = field(default_factory=dict)
 
     @property
     def partitions(self) -> int:
@@ -132,6 +135,7 @@ def _on_broker(wanted: Wanted) -> TopicLook:
     state = inspect_topic(address)
     kept = (limits.max_age_s, limits.max_bytes, limits.compacted)
     settings = wanted_settings(state, address.topic.endswith(".dead"), *kept)
+    client = (address.kafka or KafkaSettings()).client
     differences = copy_differences(state.brokers, state.replicas, state.in_sync)
     return TopicLook(
         address.topic,
@@ -142,7 +146,8 @@ def _on_broker(wanted: Wanted) -> TopicLook:
         replicas=state.replicas,
         in_sync=state.in_sync,
         settings=None if state.settings is None else dict(state.settings),
-        differences=differences + setting_differences(state.settings or {}, settings),
+        differences=differences + setting_differences(state.settings or {}, settings, client),
+        held_back=dict(state.held_back),
     )
 
 

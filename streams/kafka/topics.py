@@ -21,7 +21,7 @@ from streams.kafka.admin import Admin
 from streams.kafka.connect import milliseconds, settings_of
 from streams.kafka.preflight import preflight
 from streams.partitions import Bounds
-from streams.source import TopicIdentity
+from streams.source import HeldBack, TopicIdentity
 
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 """The largest batch that the training and holdout topics take: a record of 1 MiB, with room to spare."""
@@ -204,16 +204,17 @@ class TopicState:
     replicas: int
     in_sync: int
     settings: Mapping[str, str] | None
+    held_back: Mapping[int, HeldBack]
 
 
 def inspect_topic(address: Address) -> TopicState:
     """Ask for it; raises TopicMissing, StreamRefused or StreamUnavailable."""
     with closing(Admin(address)) as admin:
         identity = admin.identity()
-        bounds = admin.bounds(identity.partitions)
+        bounds, held_back = admin.bounds(identity.partitions), admin.held_back(identity.partitions)
         brokers, replicas, in_sync = admin.call(lambda client: _copies(client, address.topic))
         settings = admin.call(lambda client: _settings(client, address.topic))
-    return TopicState(identity, bounds, brokers, replicas, in_sync, settings)
+    return TopicState(identity, bounds, brokers, replicas, in_sync, settings, held_back)
 
 
 def cluster_of(address: Address) -> tuple[str, int]:

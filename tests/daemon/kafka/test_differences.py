@@ -42,8 +42,6 @@ def test_every_safe_setting_is_watched() -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "told"),
     [
-        ("compression.type", "producer", "memory"),
-        ("compression.type", "zstd", "memory"),
         ("cleanup.policy", "compact", "compacted"),
         ("cleanup.policy", "compact,delete", "compacted"),
         ("unclean.leader.election.enable", "true", "lost"),
@@ -74,6 +72,20 @@ def test_worth_knowing(setting: str, value: str, told: str) -> None:
     found = one_difference(setting, value)
     assert not found.unsafe
     assert told in found.why
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"), [("producer", "kept as producers compress them"), ("zstd", "kept in zstd")]
+)
+def test_what_compressed_batches_mean_to_each_client(value: str, kept: str) -> None:
+    found = one_difference("compression.type", value)
+    assert not found.unsafe
+    assert f"{kept}: gzip, snappy, lz4 and zstd are read" in found.why
+    assert "more than 64.0 MiB becomes a dead letter" in found.why
+    (other,) = setting_differences({**SAFE, "compression.type": value}, SAFE, "confluent")
+    assert other.unsafe
+    assert kept in other.why
+    assert "can fill a reader's memory" in other.why
 
 
 def test_no_limit_wanted_and_one_found_is_unsafe() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Protocol
 
 from confluent_kafka import Producer
 from kafka import KafkaProducer
@@ -17,8 +19,13 @@ CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PATIENCE_S = 60.0
 LARGEST_BATCH = 16 << 20
 
-Write = Callable[[Cluster, str, str, Sequence[bytes]], None]
-"""Cluster, topic, codec, values of partition 0: one batch."""
+
+class Write(Protocol):
+    """Writes one batch to partition 0; the record's keys are given, or there are none."""
+
+    def __call__(
+        self, kafka: Cluster, topic: str, codec: str, values: Sequence[bytes], keys: Sequence[bytes] = ()
+    ) -> None: ...
 
 
 def topic_of_anybody(kafka: Cluster, topic: str) -> None:
@@ -27,7 +34,9 @@ def topic_of_anybody(kafka: Cluster, topic: str) -> None:
     create_topic(kafka, topic, configs=configs)
 
 
-def by_librdkafka(kafka: Cluster, topic: str, codec: str, values: Sequence[bytes]) -> None:
+def by_librdkafka(
+    kafka: Cluster, topic: str, codec: str, values: Sequence[bytes], keys: Sequence[bytes] = ()
+) -> None:
     """One batch of librdkafka; its snappy has no frame."""
     room = 2 * sum(map(len, values)) + (1 << 20)
     settings = {
@@ -41,20 +50,24 @@ def by_librdkafka(kafka: Cluster, topic: str, codec: str, values: Sequence[bytes
     }
     failed: list[object] = []
     producer = Producer(settings)
-    for value in values:
-        producer.produce(topic, value, partition=0, on_delivery=lambda error, _: failed.append(error))
+    for value, key in zip_longest(values, keys):
+        producer.produce(topic, value, key, partition=0, on_delivery=lambda error, _: failed.append(error))
     assert producer.flush(PATIENCE_S) == 0
     assert failed == [None] * len(values), failed
 
 
-def by_java(kafka: Cluster, topic: str, codec: str, values: Sequence[bytes]) -> None:
+def by_java(
+    kafka: Cluster, topic: str, codec: str, values: Sequence[bytes], keys: Sequence[bytes] = ()
+) -> None:
     """One batch that the broker compresses, as any Java client does; its snappy has Xerial's frame."""
     _keep_as(kafka, topic, codec)
-    by_librdkafka(kafka, topic, "none", values)
+    by_librdkafka(kafka, topic, "none", values, keys)
     _keep_as(kafka, topic, "producer")
 
 
-def by_kafka_python(kafka: Cluster, topic: str, codec: str, values: Sequence[bytes]) -> None:
+def by_kafka_python(
+    kafka: Cluster, topic: str, codec: str, values: Sequence[bytes], keys: Sequence[bytes] = ()
+) -> None:
     """One batch of kafka-python; its snappy has Xerial's frame."""
     room = 2 * sum(map(len, values)) + (1 << 20)
     producer = KafkaProducer(
@@ -65,7 +78,7 @@ def by_kafka_python(kafka: Cluster, topic: str, codec: str, values: Sequence[byt
         linger_ms=60_000,
     )
     try:
-        sent = [producer.send(topic, value, partition=0) for value in values]
+        sent = [producer.send(topic, value, key, partition=0) for value, key in zip_longest(values, keys)]
         producer.flush()
         for future in sent:
             future.get(PATIENCE_S)
