@@ -21,8 +21,9 @@ from checkpoints.names import (
     resolve,
     stop_in_force,
 )
+from checkpoints.pruned import fold_history, history
 from checkpoints.publisher import AsyncPublisher, Failed, Published
-from checkpoints.retention import history, plan, prune
+from checkpoints.retention import plan, prune
 from checkpoints.store import (
     BadKey,
     BlobStore,
@@ -71,6 +72,7 @@ __all__ = [
     "aliases",
     "array_digest",
     "fold",
+    "fold_history",
     "history",
     "meaning",
     "names",

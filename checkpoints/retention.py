@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from checkpoints.store import HISTORY, BlobStore, CheckpointError, Damaged, KeyExists, folder, manifest_key
+from checkpoints.pruned import add_line
+from checkpoints.store import BlobStore, CheckpointError, Damaged, KeyExists, folder, manifest_key
 from checkpoints.versions import VersionStore
 
 # The newest may be damaged later: there is always one before it to go back to.
@@ -35,7 +36,7 @@ def prune(
 ) -> list[int]:
     """Delete what `plan` and `plan_claims` name; returns the versions that went. WriteFailed.
 
-    Each version's manifest is appended to `history.jsonl` durably before anything of it is deleted; then
+    Each version's manifest is added to the history durably before anything of it is deleted; then
     the manifest goes first, so that no listed version ever lacks a file. The writer calls it, nobody else.
 
     `protected` is read again, and `fence` called, before each deletion, and `protected` once more after its
@@ -46,7 +47,7 @@ def prune(
     gone = []
     for number in plan(version_store.versions(), protected(), keep):
         fence()
-        store.append_line(HISTORY, _history_line(version_store, number))
+        add_line(store, _history_line(version_store, number))
         fence()
         if number not in protected() and _delete_unnamed(store, number, protected):
             gone.append(number)
@@ -54,21 +55,6 @@ def prune(
         fence()
         _delete(store, number)
     return gone
-
-
-def history(store: BlobStore) -> list[dict[str, object]]:
-    """Manifests of pruned versions, oldest first, as JSON objects; torn or repeated lines are left out."""
-    if HISTORY not in store.list(HISTORY):
-        return []
-    found: dict[int, dict[str, object]] = {}
-    for line in store.get(HISTORY).splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and type(record.get("number")) is int:
-            found.setdefault(record["number"], record)
-    return [found[number] for number in sorted(found)]
 
 
 def _history_line(version_store: VersionStore, number: int) -> bytes:

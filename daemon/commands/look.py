@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -116,7 +116,7 @@ def curves(
     ] = None,
 ) -> int:
     """Learning curves: each measure of each version over the events learned, pruned versions included."""
-    from daemon.look.charts import to_csv
+    from daemon.look.charts import csv_pieces
     from daemon.look.curves import CurveReader
     from daemon.versions.storage import open_for_reading
 
@@ -130,7 +130,7 @@ def curves(
             EX_UNAVAILABLE,
         )
     if csv is not None:
-        _write(csv, to_csv(found))
+        _write(csv, csv_pieces(found))
     if out is not None:
         from daemon.look.charts import save_picture
 
@@ -141,12 +141,13 @@ def curves(
     return EX_OK
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, pieces: Iterable[str]) -> None:
     if str(path) == "-":
-        sys.stdout.write(text)
+        sys.stdout.writelines(pieces)
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        with path.open("w", encoding="utf-8") as out:
+            out.writelines(pieces)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be written: {error.strerror}", "name another file", EX_CANTCREAT

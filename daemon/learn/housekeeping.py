@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
 
-from checkpoints import Ledger, VersionStore, fold, protected, prune
+from checkpoints import Ledger, VersionStore, fold, fold_history, protected, prune
 from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError
 from daemon.config.stream import StreamConfig
@@ -76,9 +77,18 @@ class VersionCleanup:
         try:
             learned = learned_twice(self.versions, version)
             prune(self.versions, self._protected, self.keep, self.fence.check)
+            fold_history(self.versions.store, self._referred, self.fence.check)
         except CheckpointError as error:
             log.warning("after a version", error=str(error))
         return learned
+
+    def _referred(self) -> set[int]:
+        """Versions whose lines of history stay: kept ones went on from them, or the ledger tells of them."""
+        found = {entry.version for entry in self.ledger.entries()}
+        for number in self.versions.versions():
+            with suppress(CheckpointError):
+                found.add(self.versions.manifest(number).parent)
+        return {number for number in found if number is not None}
 
     def _protected(self) -> set[int]:
         """What aliases point at, one step back included. Damaged while an entry cannot be read: it may point

@@ -4,32 +4,52 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
 from daemon.look.curves import LOSS, LOSS_TITLE, REFERENCE, TITLES, Curves, CurveSeries, Point
 from daemon.text import measure
 
+T = TypeVar("T")
+MOST_ROWS = 20_000
+"""Of one line in the CSV; a longer one is thinned evenly, its last version kept."""
+_PIECE = 500
 
-def to_csv(curves: Curves) -> str:
-    """One row per version: line, left, version, records, events, created, epoch, training_loss, measures.
+
+def csv_pieces(curves: Curves) -> Iterator[str]:
+    """Text of some hundred rows at a time.
+
+    One row per version: line, left, version, records, events, created, epoch, training_loss, measures.
 
     `line` 0 is the one that is learned on, `left` the version that a line left another one at; what version 0
     reaches on the same window is NAME.version_0. An empty field: not known, or not measured.
     """
-    points = [point for line in curves.lines for point in line.points]
-    names = sorted({name for point in points for name in point.measures} - {"events"})
-    references = sorted({name for point in points for name in point.reference} - {"events"})
+    names = sorted(
+        {name for line in curves.lines for one in line.points for name in one.measures} - {"events"}
+    )
+    known = {name for line in curves.lines for one in line.points for name in one.reference}
+    references = sorted(known - {"events"})
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     own = ["line", "left", "version", "records", "events", "created", "epoch", LOSS]
     writer.writerow([*own, *names, *(f"{name}.{REFERENCE}" for name in references)])
     for number, line in enumerate(curves.lines):
-        for point in line.points:
-            left = "" if line.left is None else line.left.version
+        left = "" if line.left is None else line.left.version
+        for row, point in enumerate(evenly(line.points, MOST_ROWS)):
             writer.writerow([number, left, *_row(point, names, references)])
-    return out.getvalue()
+            if row % _PIECE == _PIECE - 1:
+                yield out.getvalue()
+                out.seek(0)
+                out.truncate()
+    yield out.getvalue()
+
+
+def evenly(points: Sequence[T], most: int) -> Sequence[T]:
+    """At most `most` of them and one, evenly, the last one kept."""
+    step = -(-len(points) // most) or 1
+    return points if step == 1 else [*points[:-1:step], points[-1]]
 
 
 def _row(point: Point, names: list[str], references: list[str]) -> list[object]:

@@ -12,11 +12,13 @@ where it left another line. Records learned again are drawn at the same position
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore, history
+from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore
+from checkpoints.pruned import lines_of, newest_fold
 from checkpoints.store import CheckpointError, Damaged
 from daemon.look.overview import read_entries, summary
 from daemon.versions.contents import APPLIED, LOSS_SUM, RECORDS, counted
@@ -86,15 +88,11 @@ def place_of(manifest: Manifest) -> VersionPlace:
     return _place({name: getattr(manifest, name) for name in fields})
 
 
-def places_of_pruned(lines: Iterable[Mapping[str, Any]]) -> list[VersionPlace]:
+def places_of_pruned(lines: Iterable[Mapping[str, Any]]) -> Iterator[VersionPlace]:
     """The same of the lines that pruning left; one that was damaged when it was pruned has no place."""
-    found = []
     for line in lines:
-        try:
-            found.append(_place(line))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            continue
-    return found
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            yield _place(line)
 
 
 def _place(manifest: Mapping[str, Any]) -> VersionPlace:
@@ -310,15 +308,16 @@ def _numbers(measures: Mapping[str, Any]) -> dict[str, float]:
 class CurveReader:
     """The history of one checkpoint folder. Not safe between threads.
 
-    It holds some hundred bytes per version ever written, and reads the lines that pruning left only when a
-    version is missing that it has not seen.
+    It holds some hundred bytes per version whose line is left, and reads the lines that pruning left only
+    when a version is missing that it has not seen, or when they were thinned.
     """
 
     def __init__(self, versions: VersionStore, ledger: Ledger) -> None:
         self._versions, self._ledger = versions, ledger
         self._places: dict[int, VersionPlace] = {}
         self._unread: set[int] = set()
-        self._newest = -1
+        self._newest: int | None = None
+        self._fold = 0
         self.notes: list[str] = []
 
     def read(self) -> Curves:
@@ -329,6 +328,9 @@ class CurveReader:
 
     def _read_places(self) -> None:
         listed = set(self._versions.versions())
+        fold = newest_fold(self._versions.store)
+        if fold != self._fold:
+            self._places, self._unread, self._newest, self._fold = {}, set(), None, fold
         for number in sorted(listed - self._places.keys()):
             try:
                 self._places[number] = place_of(self._versions.manifest(number))
@@ -336,13 +338,17 @@ class CurveReader:
                 self._unread.add(number)
                 self.notes.append(str(error))
         newest = max(listed, default=-1)
-        missing = {*range(self._newest + 1, newest), *self._unread} - listed - self._places.keys()
-        if missing - set(self._versions.listing.claims()):
+        if self._newest is None or self._lacks(range(self._newest + 1, newest), listed):
             try:
-                pruned = places_of_pruned(history(self._versions.store))
+                for place in places_of_pruned(lines_of(self._versions.store)):
+                    self._places.setdefault(place.number, place)
             except Damaged as error:
                 self.notes.append(str(error))
                 return
-            self._places |= {place.number: place for place in pruned if place.number not in self._places}
-        self._newest = max(self._newest, newest)
+        self._newest = max(-1 if self._newest is None else self._newest, newest)
         self._unread &= listed
+
+    def _lacks(self, numbers: Iterable[int], listed: set[int]) -> bool:
+        """Whether one of these, or one that could not be read, is no claim and not known."""
+        missing = {*numbers, *self._unread} - listed - self._places.keys()
+        return bool(missing - set(self._versions.listing.claims()))

@@ -17,7 +17,7 @@ from checkpoints.local import LocalStore
 from daemon.cli import main
 from daemon.commands import models
 from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
-from daemon.look.charts import to_csv
+from daemon.look.charts import csv_pieces
 from daemon.look.curves import curves_of
 from daemon.look.overview import VersionRow
 from daemon.telemetry import Health, LearnMetrics, serve_http
@@ -288,7 +288,7 @@ def test_curves_take_the_newest_judgment_and_leave_out_refused_versions() -> Non
     assert best is not None
     assert best.version == 1
     assert curves.kinds() == ["map_full", "p10_full"]
-    assert "guarded" not in to_csv(curves)
+    assert "guarded" not in "".join(csv_pieces(curves))
 
 
 def test_status_tells_records_that_are_gone_unlearned(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

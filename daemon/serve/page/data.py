@@ -12,14 +12,14 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore
-from daemon.look.charts import to_csv
+from daemon.look.charts import csv_pieces, evenly
 from daemon.look.curves import LOSS_TITLE, TITLES, CurveLine, CurveReader, Curves, Point
 from daemon.look.overview import Readable, VersionRow, read_all, version_rows
 from daemon.serve.http.errors import JSON, Problem
-from daemon.serve.page.answers import Asked, CannotAnswer, answer, answer_json, json_of
+from daemon.serve.page.answers import HEADERS, Asked, CannotAnswer, answer, answer_json, json_of
 from daemon.serve.page.explore import NearestObjects
 from daemon.serve.page.objects import ShownObject, kind_of
 from daemon.serve.page.sources import PageSources
@@ -58,6 +58,8 @@ class Cached(Generic[T]):
 
 MOST_POINTS = 1500
 """Of one line of one measure; longer ones are thinned evenly, their last point kept."""
+MOST_LINES = 50
+"""Lines drawn, the newest ones."""
 MOST_MOVES = 12
 MOST_KEPT = 500
 """Versions offered to be compared, the newest ones."""
@@ -140,10 +142,9 @@ def versions_data(history: PageHistory, before: int | None, most: int) -> dict[s
 
 def _lines(lines: Sequence[CurveLine], kind: str) -> list[dict[str, Any]]:
     found = []
-    for number, line in enumerate(lines):
+    for number, line in enumerate(lines[:MOST_LINES]):
         series = line.series(kind)
-        step = -(-len(series.events) // MOST_POINTS) or 1
-        kept = sorted({*range(0, len(series.events), step), *range(len(series.events))[-1:]})
+        kept = evenly(range(len(series.events)), MOST_POINTS)
         columns: dict[str, Sequence[float | None]] = asdict(series)
         if kept:
             thinned = {name: [column[at] for at in kept] for name, column in columns.items()}
@@ -280,11 +281,10 @@ class PageData:
         return answer(request, self._curves(self._history.get()), JSON)
 
     def curves_csv(self, request: Request) -> Response:
-        """The same as a table, every version and measure."""
-        body = to_csv(self._history.get().curves).encode()
-        response = answer(request, body, "text/csv; charset=utf-8")
-        response.headers["Content-Disposition"] = 'attachment; filename="curves.csv"'
-        return response
+        """The same as a table, every measure, at most MOST_ROWS versions of a line; sent as it is written."""
+        pieces = csv_pieces(self._history.get().curves)
+        headers = {**HEADERS, "Content-Disposition": 'attachment; filename="curves.csv"'}
+        return StreamingResponse(pieces, media_type="text/csv; charset=utf-8", headers=headers)
 
     def series(self, request: Request) -> Response:
         """Live numbers of the newest hour; `after` leaves out what the browser has."""

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from checkpoints import LedgerEntry, Manifest
-from daemon.look.charts import to_csv
+from daemon.look.charts import csv_pieces
 from daemon.look.curves import LOSS, Curves, VersionPlace, curves_of, place_of, places_of_pruned
 
 
@@ -91,16 +91,16 @@ def test_a_pruned_version_has_the_place_that_it_had() -> None:
     kept = place_of(manifest)
     assert kept.marks == ("went on from version 2",)
     assert (kept.records, kept.events) == (20, 7)
-    assert places_of_pruned([json.loads(manifest.to_json())]) == [kept]
+    assert list(places_of_pruned([json.loads(manifest.to_json())])) == [kept]
 
 
 @pytest.mark.parametrize("line", [{}, {"number": 3, "damaged": "torn"}, {"number": "x", "parent": None}])
 def test_lines_of_pruned_versions_that_say_too_little_are_passed_over(line: dict[str, object]) -> None:
-    assert places_of_pruned([line]) == []
+    assert list(places_of_pruned([line])) == []
 
 
 def test_csv_has_every_version_of_every_line_once() -> None:
-    rows = list(csv.DictReader(io.StringIO(to_csv(curves_of(ROLLED_BACK, VERDICTS)))))
+    rows = list(csv.DictReader(io.StringIO("".join(csv_pieces(curves_of(ROLLED_BACK, VERDICTS))))))
     assert [(row["line"], row["left"], row["version"], row["map_full"]) for row in rows] == [
         ("0", "", "0", "0.2"),
         ("0", "", "1", "0.4"),
@@ -117,4 +117,4 @@ def test_an_empty_store_has_an_empty_history() -> None:
     assert curves == Curves((), None, None)
     assert curves.current.points == ()
     assert curves.best_point() is None
-    assert to_csv(curves).count("\n") == 1
+    assert "".join(csv_pieces(curves)).count("\n") == 1

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from checkpoints.encoding import state_hash
 from checkpoints.manifest import Manifest
-from checkpoints.retention import history
+from checkpoints.pruned import history
 from daemon.learn.replay.replay import replay
 from daemon.learn.replay.rerun import Rerun, Runs
 from streams.open import open_source

@@ -107,7 +107,10 @@ class FusedDisk:
         if name == "write":
             real(args[0], args[1], memoryview(args[2])[: len(args[2]) // 2])
             self._fuse(f"half {name} {where}")
-        if name == "write" and where == "history":  # the other half: this file is only ever added to
+        if name == "write" and where in (
+            "history",
+            "tail",
+        ):  # the other half: this file is only ever added to
             result = real(args[0], args[1], memoryview(args[2])[len(args[2]) // 2 :])
         else:
             result = real(*args)

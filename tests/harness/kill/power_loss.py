@@ -12,8 +12,8 @@ from checkpoints.ledger import LedgerEntry
 from checkpoints.local import Fs
 from checkpoints.manifest import Manifest
 from checkpoints.names import aliases
+from checkpoints.pruned import history
 from checkpoints.publisher import Failed, Published
-from checkpoints.retention import history
 from tests.checkpoints.disk import FaultyDisk, Op
 from tests.checkpoints.power import lay_out, power_losses
 from tests.harness.kill.hosted import learn_all

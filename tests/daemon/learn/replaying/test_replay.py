@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkpoints import fold_history, history
 from daemon import cli
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
 from daemon.learn import compatible as describe
@@ -73,6 +74,23 @@ def test_every_version_kept_on_the_way_is_compared(kept: Site) -> None:
     assert result.difference is None
     assert result.records == 4 * RUN
     assert heard[-1] == (4 * RUN, 4 * RUN)
+
+
+def test_a_thinned_history_leads_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkpoints.thinning.MOST_WHOLE", 2)
+    site = Site(tmp_path, f"log:{tmp_path}/clicks.log")
+    site.settings |= {"space.views.x.kind": "sparse", "checkpoints.keep": 2}
+    for start in range(0, 8 * RUN, RUN):
+        site.feed([event(n, n % 5) for n in range(start, start + RUN)])
+        site.learn()
+    store, lines = site.versions.store, len(history(site.versions.store))
+    parents = [site.versions.manifest(number).parent for number in site.versions.versions()]
+    stay = [parent for parent in parents if parent is not None]
+    assert fold_history(store, lambda: stay, lambda: None, least_bytes=1, leave=0) == 1
+    assert len(history(store)) < lines
+    result = verified(site)
+    assert result.equal
+    assert result.records == 8 * RUN
 
 
 def test_one_altered_entry_of_W_is_named(kept: Site) -> None:
