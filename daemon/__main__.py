@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from daemon.runtime.signals import ROLES, end, leave_when_told
+from daemon.runtime.leaving import ROLES, leave_when_told
 
 
 def start() -> None:
@@ -15,6 +15,7 @@ def start() -> None:
     if ROLES.intersection(sys.argv[1:]):
         leave_when_told()
     from daemon.cli import main
+    from daemon.runtime.signals import end
 
     end(main())
 

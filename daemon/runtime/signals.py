@@ -14,7 +14,8 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from daemon.exits import EX_OK, EX_TEMPFAIL, INTERRUPTED
+from daemon.exits import EX_TEMPFAIL
+from daemon.runtime.leaving import ROLES, leave_at_once
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 _STDERR = 2
@@ -89,7 +90,7 @@ class Signals:
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         if self._at_once:
-            os._exit(INTERRUPTED if number == signal.SIGINT else EX_OK)
+            leave_at_once(number, frame)
         if self._stop.is_set():
             os._exit(128 + number)
         self._stop.set()
@@ -147,23 +148,6 @@ def _watch(descriptor: int, grace_s: float) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(grace_s)
     os._exit(EX_TEMPFAIL)
-
-
-ROLES = frozenset({"learn", "validate", "serve", "up"})
-
-
-def leave_when_told() -> None:
-    """Until a role's own handlers stand there is nothing to finish: a stop just ends the process."""
-    signal.signal(signal.SIGTERM, leave_at_once)
-    signal.signal(signal.SIGINT, leave_at_once)
-
-
-def leave_at_once(number: int, frame: FrameType | None) -> None:
-    """End with 0 (SIGINT: 130).
-
-    Not by an exception: raised in a callback from native code (numba's compiler), one is printed and lost.
-    """
-    os._exit(EX_OK if number == signal.SIGTERM else INTERRUPTED)
 
 
 def end(code: int) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,71 +13,20 @@ import pytest
 
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_UNAVAILABLE
-from tests.daemon.serve.test_role import Place, Role
+from tests.harness.kill.up_answers import EMBEDDED, Fault, UpShop, broker_away, down, endure
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.kill
 
 
-def free_ports(count: int) -> list[int]:
-    bound = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in bound]
-    for one in bound:
-        one.close()
-    return ports
-
-
-class Shop(Place):
-    """A place whose ports are known beforehand, with a version to answer with."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.learn_port, self.validate_port, self.serve_port, self.up_port = free_ports(4)
-        text = self.file.read_text()
-        for role in ("learn", "validate", "serve"):
-            text = text.replace(f"{role}_port = 0", f"{role}_port = {getattr(self, f'{role}_port')}")
-        self.file.write_text(f"{text}up_port = {self.up_port}\n")
-        self.feed(30, 1)
-        self.learn()
-
-    def set(self, old: str, new: str) -> None:
-        text = self.file.read_text()
-        assert old in text
-        self.file.write_text(text.replace(old, new))
-
-    def similar(self) -> int:
-        return self.get(self.serve_port, "/v1/similar?id=o1&k=3")[0]
-
-    def get(self, port: int, path: str) -> tuple[int, str]:
-        """Status and text; 0 where nobody answers."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
-
-    def new_log(self) -> None:
-        """Another log in the place of the one that was learned from, as after a mistake."""
-        for file in self.folder.glob("clicks.log*"):
-            file.unlink()
-        self.feed(30, 2)
-
-
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path)
+def shop(tmp_path: Path) -> Iterator[UpShop]:
+    made = UpShop(tmp_path)
     yield made
     made.end()
 
 
-def down(up: Role) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in up.said().splitlines() if line.startswith("{")]
-    return [line for line in lines if line["event"].startswith("failed; it stays down")]
-
-
-def status(shop: Shop, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def status(shop: UpShop, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
     assert main(["status", "--json", "--config", str(shop.file)]) == EX_OK
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -87,7 +34,7 @@ def status(shop: Shop, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_a_learner_that_is_refused_stays_down_alone_and_is_told_everywhere(
-    shop: Shop, capsys: pytest.CaptureFixture[str]
+    shop: UpShop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop.new_log()
     up = shop.start("up")
@@ -122,12 +69,12 @@ def test_a_learner_that_is_refused_stays_down_alone_and_is_told_everywhere(
     assert up.stop() == EX_OK
 
 
-def roles_of_page(shop: Shop) -> dict[str, Any]:
+def roles_of_page(shop: UpShop) -> dict[str, Any]:
     told = json.loads(shop.get(shop.serve_port, "/v1/page/overview")[1])
     return {one["role"]: one for one in told["roles"]}
 
 
-def test_what_no_role_accepts_fails_at_once_with_its_code(shop: Shop) -> None:
+def test_what_no_role_accepts_fails_at_once_with_its_code(shop: UpShop) -> None:
     shop.set('path = "catalog.jsonl"', 'path = "none.jsonl"')
     up = shop.start("up")
     assert up.process.wait(120) == EX_DATAERR, up.said()
@@ -136,15 +83,20 @@ def test_what_no_role_accepts_fails_at_once_with_its_code(shop: Shop) -> None:
 
 
 def test_a_mistake_in_the_file_is_told_before_anything_is_started(
-    shop: Shop, capsys: pytest.CaptureFixture[str]
+    shop: UpShop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop.set("[checkpoints]", "[chekpoints]")
     assert main(["up", "--config", str(shop.file)]) == EX_CONFIG
     assert "chekpoints" in capsys.readouterr().err
 
 
-def test_a_port_of_up_that_others_hold_is_refused_only_where_it_was_chosen(shop: Shop) -> None:
+def test_a_port_of_up_that_others_hold_is_refused_only_where_it_was_chosen(shop: UpShop) -> None:
     with socket.create_server(("127.0.0.1", shop.up_port)):
         up = shop.start("up")
         assert up.process.wait(120) == EX_UNAVAILABLE, up.said()
         assert "started" not in up.said()
+
+
+@pytest.mark.parametrize("fault", [*EMBEDDED, broker_away(2)], ids=lambda fault: fault.name)
+def test_no_answer_is_lost(shop: UpShop, fault: Fault) -> None:
+    endure(shop, fault).check()

@@ -146,3 +146,23 @@ start()
     said, modules = done.stdout.split()
     assert said == handler
     assert int(modules) < 150, "the console command imports much before it hears signals"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, EX_OK), (signal.SIGINT, 128 + signal.SIGINT)])
+@pytest.mark.parametrize("word", ["learn", "validate", "serve", "up"])
+def test_a_stop_while_a_role_imports_its_first_module_ends_with_0(word: str, number: int, code: int) -> None:
+    """Whatever takes time to import comes after the handlers: `typing` is the first that does."""
+    program = f"""
+import builtins, os, sys
+sys.argv = ["tripletd", "{word}"]
+really = builtins.__import__
+def hook(name, *rest, **more):
+    if name == "typing":
+        os.kill(os.getpid(), {int(number)})
+    return really(name, *rest, **more)
+builtins.__import__ = hook
+from daemon.__main__ import start
+start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")

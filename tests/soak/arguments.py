@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 GROUPS = (
     *("kills", "deaths", "calls", "power", "slow", "full"),
-    *("damage", "frozen", "starts", "stops", "restarts", "faults"),
+    *("damage", "frozen", "starts", "stops", "restarts", "faults", "answers"),
 )
 STREAMS = {"log": ("log",), "kafka": ("kafka",), "both": ("log", "kafka")}
 

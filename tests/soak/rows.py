@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.harness.kafka import broker_faults, scene
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
+from tests.harness.kill import up_answers
 from tests.harness.kill.brokers import OneNode
 from tests.harness.kill.damage import altered_bytes, learning_on
 from tests.harness.kill.deaths import Deaths, deaths
@@ -66,6 +67,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "starts": lambda asked, stream: iter([_starts]),
         "stops": _stops,
         "restarts": lambda asked, stream: iter([_restarts]),
+        "answers": _answers,
         "faults": lambda asked, stream: iter([_faults] if stream == "kafka" else []),
     }
     alone: dict[str, list[Experiment]] = {
@@ -176,6 +178,22 @@ def _faults(at: Place) -> list[Tally]:
     asked = at.asked
     found = broker_faults.endure(at.folder, asked.faults, asked.silence_s, asked.seed)
     return [_as_tally(row) for row in found]
+
+
+def _answers(asked: Arguments, stream: str) -> Iterator[Experiment]:
+    """What `up` answers while a fault strikes its roles; each fault has a shop of its own."""
+    if stream == "log":
+        for fault in (*up_answers.EMBEDDED, up_answers.broker_away(up_answers.MANY)):
+            yield lambda at, fault=fault: [up_answers.endure(up_answers.UpShop(at.folder), fault)]
+        yield lambda at: [up_answers.full_disk_at_start(at.folder, up_answers.MANY)]
+    else:
+        yield _answers_on_kafka
+        yield lambda at: [up_answers.dead_broker_at_start(at.folder, up_answers.MANY)]
+
+
+def _answers_on_kafka(at: Place) -> list[Tally]:
+    with Cluster() as cluster:
+        return up_answers.all_on_kafka(cluster, at.folder)
 
 
 def _as_tally(row: scene.Row) -> Tally:

@@ -24,7 +24,7 @@ class SmallDisk:
     def __init__(self, folder: Path) -> None:
         self._filler = folder / "filler"
 
-    def fill(self, learner: Learner) -> None:
+    def fill(self, learner: Learner | None) -> None:
         """Leave no byte free."""
         with open(self._filler, "ab", buffering=0) as file:
             for size in (1 << 16, 1 << 10, 1):
@@ -32,7 +32,7 @@ class SmallDisk:
                     while True:
                         file.write(bytes(size))
 
-    def free(self, learner: Learner) -> None:
+    def free(self, learner: Learner | None) -> None:
         """Make space again."""
         self._filler.unlink()
 
@@ -42,10 +42,10 @@ class LimitedProcess(SmallDisk):
 
     stand_in = True
 
-    def fill(self, learner: Learner) -> None:
+    def fill(self, learner: Learner | None) -> None:
         self._limit(learner, 0)
 
-    def free(self, learner: Learner) -> None:
+    def free(self, learner: Learner | None) -> None:
         self._limit(learner, resource.RLIM_INFINITY)
 
     def _limit(self, learner: Learner, size: int) -> None:
