@@ -107,7 +107,7 @@ def may_be_shared(home: Path = HOME) -> bool:
 
 def told_shared(owners: dict[str, list[str]]) -> tuple[str, str]:
     """What `shared_packages` found in words, and what to do about it."""
-    names = sorted({who for each in owners.values() for who in each})
+    names = sorted({who.partition(" ")[0] for each in owners.values() for who in each})
     places = " and ".join(f"{', '.join(who)} (package {name})" for name, who in owners.items())
     text = f"{places} in the same environment: `import {next(iter(owners))}` cannot mean both"
     again = f"pip uninstall tripletd, then pip install --force-reinstall {' '.join(names)}"

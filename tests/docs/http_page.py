@@ -41,7 +41,7 @@ def kind(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     choices = schema.get("anyOf") or schema.get("oneOf")
-    if choices:
+    if choices and "type" not in schema:  # with a type they are what its values have to be like
         return " or ".join(dict.fromkeys(kind(one) for one in choices if one.get("type") != "null"))
     if "enum" in schema or "const" in schema:
         return " or ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))

@@ -1,8 +1,10 @@
 """Requests and answers as models: what is checked, and what the OpenAPI document says of it.
 
-Values are strict (no "10" for 10, no 1.0 for 1, no true for 1) and finite, unknown fields are errors. A
-list ends at its first error (`fail_fast`): a million wrong numbers cost no more than one. What depends on
-settings (how large k may be) is checked in `similar.py`.
+Values are strict (no "10" for 10, no true for 1) and finite, unknown fields are errors. 1.0 is the whole
+number 1, as JSON Schema has it, since some languages write it so. A list ends at its first error
+(`fail_fast`): a million wrong numbers cost no more than one. What depends on settings (how large k may be) is
+checked in `similar.py`. What the document allows is accepted, except a sparse vector whose lists do not go
+together, for which JSON Schema has no words.
 """
 
 from __future__ import annotations
@@ -14,13 +16,18 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
     Tag,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
     model_validator,
 )
+from pydantic.config import JsonDict
 from starlette.datastructures import QueryParams
 
 from daemon.serve.http.errors import DENSE, NAME, NUMBER, SPARSE, Problem, from_validation
@@ -73,8 +80,34 @@ def _key_fits(text: str) -> str:
     return text
 
 
-Id = Annotated[str, Field(min_length=1), AfterValidator(_id_fits)]
-Key = Annotated[str, Field(min_length=1), AfterValidator(_key_fits)]
+def _utf8(most: int, first: str) -> WithJsonSchema:
+    """Texts of 1 to `most` bytes with characters from `first` on. JSON Schema counts characters: here each as
+    the widest of a text, so that a few mixed ones are allowed by the server alone.
+    """
+    ends = ((1, r"\u007f"), (2, r"\u07ff"), (3, r"\uffff"))
+    narrow = [{"maxLength": most // wide, "pattern": f"^[{first}-{end}]*$"} for wide, end in ends]
+    widest: dict[str, Any] = {"maxLength": most // 4}
+    if first != r"\u0000":
+        widest["pattern"] = r"^[^\u0000]*$"
+    return WithJsonSchema({"type": "string", "minLength": 1, "anyOf": [*narrow, widest]})
+
+
+def _whole(raw: Any) -> Any:
+    return int(raw) if isinstance(raw, float) and raw.is_integer() else raw
+
+
+def _all_whole(raw: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return check(raw)
+    except ValidationError:
+        if isinstance(raw, list) and any(isinstance(one, float) for one in raw):
+            return check([_whole(one) for one in raw])
+        raise
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Id = Annotated[str, AfterValidator(_id_fits), _utf8(MAX_TEXT_BYTES, r"\u0000")]
+Key = Annotated[str, AfterValidator(_key_fits), _utf8(MAX_KEY_BYTES, r"\u0001")]
 Ids = Annotated[list[Id], Field(max_length=MAX_LIST, fail_fast=True)]
 AliasName = Annotated[str, Field(min_length=1, max_length=64)]
 
@@ -82,7 +115,11 @@ AliasName = Annotated[str, Field(min_length=1, max_length=64)]
 class SparseNumbers(Request):
     """A sparse vector: strictly increasing indices from 0, and a value for each."""
 
-    indices: list[Annotated[int, Field(ge=0, le=MAX_INDEX)]] = Field(max_length=MAX_VECTOR, fail_fast=True)
+    indices: Annotated[
+        list[Annotated[int, Field(ge=0, le=MAX_INDEX)]],
+        Field(max_length=MAX_VECTOR, fail_fast=True),
+        WrapValidator(_all_whole),
+    ]
     values: list[float] = Field(max_length=MAX_VECTOR, fail_fast=True)
 
     @model_validator(mode="after")
@@ -114,21 +151,39 @@ class Filter(Request):
     tags: Ids = Field(default=[], description="tags that each object must carry, all of them")
 
 
+OBJECT = ("id", "x", "views")
+"""The fields of a question that say which object is meant: one of them does."""
+
+
+def _given(name: str) -> JsonDict:
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
 class Question(Request):
     """One query: an object, by id or by its vectors, and how many of the nearest are wanted."""
 
-    id: Id | None = Field(None, description="an object of the catalog; it is left out of its own answer")
+    model_config = ConfigDict(json_schema_extra={"oneOf": [_given(name) for name in OBJECT]})
+
+    id: Id | None = Field(
+        None,
+        description="an object of the catalog; it is left out of its own answer; "
+        f"at most {MAX_TEXT_BYTES} bytes of UTF-8",
+    )
     x: Numbers | None = Field(None, description='the vector of the view called "x"')
     views: Annotated[dict[Id, Numbers], Field(min_length=1, max_length=MAX_MAP_ENTRIES)] | None = Field(
         None, description="view name -> vector"
     )
-    k: int = Field(10, ge=1, description="most results")
+    k: Whole = Field(10, ge=1, description="most results")
     filter: Filter | None = None
-    key: Key | None = Field(None, description="whose model answers, where one is learned per key")
+    key: Key | None = Field(
+        None,
+        description="whose model answers, where one is learned per key; "
+        f"at most {MAX_KEY_BYTES} bytes of UTF-8 without U+0000",
+    )
 
     @model_validator(mode="after")
     def _one_object(self) -> Question:
-        given = [name for name in ("id", "x", "views") if getattr(self, name) is not None]
+        given = [name for name in OBJECT if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"expected exactly one of id, x, views; found {' and '.join(given) or 'none'}")
         return self
@@ -261,7 +316,8 @@ def _kind(raw: Any) -> str:
 
 
 VersionName = Annotated[
-    Annotated[int, Field(ge=0), Tag(NUMBER)] | Annotated[AliasName, Tag(NAME)], Discriminator(_kind)
+    Annotated[int, Field(ge=0), BeforeValidator(_whole), Tag(NUMBER)] | Annotated[AliasName, Tag(NAME)],
+    Discriminator(_kind),
 ]
 """A version by its number, or by a name such as best."""
 
