@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 GROUPS = (
     *("kills", "deaths", "calls", "power", "slow", "full"),
-    *("damage", "frozen", "starts", "stops", "restarts", "faults", "answers"),
+    *("damage", "frozen", "starts", "stops", "restarts", "faults", "answers", "codecs"),
 )
 STREAMS = {"log": ("log",), "kafka": ("kafka",), "both": ("log", "kafka")}
 

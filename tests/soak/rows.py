@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.harness.kafka import broker_faults, scene
 from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.codec_cases import compressed_batches
 from tests.harness.kafka.control import fresh_topic
 from tests.harness.kill import up_answers
 from tests.harness.kill.brokers import OneNode
@@ -69,6 +70,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "restarts": lambda asked, stream: iter([_restarts]),
         "answers": _answers,
         "faults": lambda asked, stream: iter([_faults] if stream == "kafka" else []),
+        "codecs": lambda asked, stream: iter([_codecs] if stream == "kafka" else []),
     }
     alone: dict[str, list[Experiment]] = {
         "calls": [_calls],
@@ -194,6 +196,11 @@ def _answers(asked: Arguments, stream: str) -> Iterator[Experiment]:
 def _answers_on_kafka(at: Place) -> list[Tally]:
     with Cluster() as cluster:
         return up_answers.all_on_kafka(cluster, at.folder)
+
+
+def _codecs(at: Place) -> list[Tally]:
+    with Cluster() as cluster:
+        return [compressed_batches(cluster, client) for client in ("kafka-python", "confluent")]
 
 
 def _as_tally(row: scene.Row) -> Tally:

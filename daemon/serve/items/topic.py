@@ -12,8 +12,9 @@ import structlog
 
 from daemon.dead_letters import fitted
 from streams.errors import OffsetExpired, PartitionsAdded, StreamError, TopicMissing
+from streams.partitions import end_of_transaction
 from streams.poison import DeadLetter, dead_letter_record
-from streams.source import RecordBatch, Sink, Source, TopicIdentity
+from streams.source import HeldBack, RecordBatch, Sink, Source, TopicIdentity
 
 RETRY_SECONDS = 1.0
 """Between two attempts to open a topic that is not there or does not answer."""
@@ -42,6 +43,8 @@ class ItemTopic:
         self._next_look = 0.0
         self._next_compaction = 0.0
         self._told: dict[int, int] = {}
+        self._open_transactions: set[tuple[int, int]] = set()
+        self._told_transactions: set[tuple[int, int]] = set()
         self._compaction = self._new_compaction()
         self.positions: dict[int, int] = {}
         """Next offset per partition."""
@@ -50,7 +53,7 @@ class ItemTopic:
         self.trouble: str | None = None
         """Why nothing can be read at the moment."""
         self.behind: int | None = None
-        """Records not yet read, when last looked; None before."""
+        """Records not yet read, when last looked, those behind an open transaction too; None before."""
         self.caught_up = False
         """Everything that was there when the topic was opened has been handed out, or there is no topic."""
         self.begun_anew = False
@@ -152,8 +155,25 @@ class ItemTopic:
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_SECONDS
             with suppress(StreamError):  # what was polled is handed out all the same
-                ends = source.bounds()
-                self.behind = sum(max(0, end - self.positions.get(p, 0)) for p, (_, end) in ends.items())
+                ends = {partition: end for partition, (_, end) in source.bounds().items()}
+                held = source.held_back()
+                ends |= {partition: one.end for partition, one in held.items()}
+                self.behind = sum(max(0, end - self.positions.get(p, 0)) for p, end in ends.items())
+                self._tell_of_transactions(held)
+
+    def _tell_of_transactions(self, held: Mapping[int, HeldBack]) -> None:
+        """Once of each transaction that holds items back and was open at the last look already."""
+        now = {(partition, one.first) for partition, one in held.items()}
+        for partition, first in sorted(now & self._open_transactions - self._told_transactions):
+            log.warning(
+                "items wait behind an open transaction",
+                partition=partition,
+                offset=first,
+                records=held[partition].end - first,
+                remedy=end_of_transaction(self._identity.topic if self._identity else "", partition, first),
+            )
+        self._told_transactions = now & (self._told_transactions | self._open_transactions)
+        self._open_transactions = now
 
     def _failed(self, error: StreamError) -> None:
         if isinstance(error, TopicMissing) and self._identity is None:

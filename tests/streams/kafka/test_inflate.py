@@ -138,16 +138,20 @@ def test_the_limit_is_in_place_wherever_kafka_python_inflates():
 
 
 BOMBS = """
-import resource, sys
+import re, sys
 from pathlib import Path
 from tests.streams.kafka.test_inflate import PACKED, inflate
+
+def peak():  # of this program alone: what getrusage tells may be its parent's
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
 bombs = [(name, Path(sys.argv[1], name).read_bytes()) for name in PACKED]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 for name, bomb in bombs:
     try:
         PACKED[name][1](bomb)
     except inflate.TooLarge:
-        print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024, name)
+        print((peak() - before) // 1024, name)
 """
 
 
@@ -160,4 +164,5 @@ def test_a_bomb_of_any_codec_takes_no_more_memory_than_twice_the_limit(tmp_path)
         [sys.executable, "-c", BOMBS, str(tmp_path)], capture_output=True, text=True, check=True, timeout=120
     ).stdout.splitlines()
     assert [line.partition(" ")[2] for line in told] == list(PACKED), told
-    assert max(int(line.partition(" ")[0]) for line in told) <= 2.2 * inflate.MAX_POLL_BYTES / MIB, told
+    peaks = [int(line.partition(" ")[0]) for line in told]
+    assert 0.5 * inflate.MAX_POLL_BYTES / MIB < max(peaks) <= 2.2 * inflate.MAX_POLL_BYTES / MIB, told

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from daemon.serve.items import topic as topic_module
 from daemon.serve.items.topic import ItemTopic
 from streams.address import Address
 from streams.errors import StreamUnavailable
 from streams.open import delete_topic, ensure_topic, open_sink, open_source, retain
-from streams.source import OutRecord
+from streams.source import HeldBack, OutRecord
 
 
 class Failing:
@@ -162,3 +163,34 @@ def test_compacting_holds_up_nothing_and_runs_once_at_a_time(address):
     topic.tidy()
     topic._compaction.join(20)
     assert len(runs) == 2
+
+
+class Holding:
+    """A source that says what a transaction holds back."""
+
+    def __init__(self, source: Any, held: dict[int, HeldBack]) -> None:
+        self._source, self._held = source, held
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def held_back(self) -> dict[int, HeldBack]:
+        return dict(self._held)
+
+
+def test_what_a_transaction_holds_back_is_behind_and_told_once(address):
+    send(address, 1, 2)
+    held = {0: HeldBack(2, 9)}
+    topic = ItemTopic(lambda: Holding(open_source(address), held), lambda: None)
+    with capture_logs() as said:
+        assert read(topic) == [1, 2]
+        assert topic.caught_up
+        assert topic.behind == 7
+        assert topic.trouble is None
+        held.clear()
+        read(topic)
+        assert topic.behind == 0
+    (line,) = [line for line in said if "open transaction" in line["event"]]
+    assert (line["offset"], line["records"]) == (2, 7)
+    assert "abort --topic t.items --partition 0 --start-offset 2" in line["remedy"]
+    topic.close()
