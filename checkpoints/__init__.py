@@ -1,6 +1,6 @@
 """Numbered, immutable, verified checkpoints of a learner, the ledger of verdicts, and their aliases."""
 
-from checkpoints.commit import Epoch
+from checkpoints.commit import Epoch, new_line
 from checkpoints.encoding import array_digest, state_hash
 from checkpoints.fold import fold
 from checkpoints.ledger import Ledger, LedgerEntry
@@ -76,6 +76,7 @@ __all__ = [
     "history",
     "meaning",
     "names",
+    "new_line",
     "pause_in_force",
     "plan",
     "protected",

@@ -9,7 +9,7 @@ import contextlib
 import os
 import socket
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -123,13 +123,21 @@ class Listing:
         return found
 
 
+def new_line() -> str:
+    """A random id for a line of history."""
+    return os.urandom(8).hex()
+
+
 @dataclass(slots=True)
 class Epoch:
-    """A writer's right to publish: fencing number, its random token, the next number it may put."""
+    """A writer's right to publish: fencing number, its random token, the next number it may put, and the line
+    of history that it continues or begins.
+    """
 
     number: int
     writer: str
     next_number: int
+    line: str = field(default_factory=new_line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +149,44 @@ class StateFile:
     arrays: tuple[ArraySpec, ...]
 
 
-def claim(store: BlobStore) -> Epoch:
+def claim(store: BlobStore, after: int = -1, line: str | None = None) -> Epoch:
     """Take the next number, so that an older writer's put of it fails; sweep what dead writers left.
+
+    The number is above `after`. The epoch's line is `line`, by default that of the newest version that can be
+    read; a new one where none has any.
 
     The claim's record says in `runtime` who holds it ({host, pid}): a superseded writer reports it.
 
     On an empty store nothing is written: publishing version 0 is the claim. Raises WriteFailed.
     """
     store.sweep()
-    writer, number = os.urandom(16).hex(), 0
+    writer, number = os.urandom(16).hex(), max(0, after)
+    line = line or _newest_line(store) or new_line()
     while True:
         taken = numbers(store)
         if not taken:
-            return Epoch(0, writer, 0)
+            return Epoch(0, writer, 0, line)
         number = max(taken[-1], number) + 1
         holder = VersionMeta(runtime={"host": socket.gethostname(), "pid": os.getpid()})
-        record = _manifest(holder, "claim", Epoch(number, writer, number))
+        record = _manifest(holder, "claim", Epoch(number, writer, number, line))
         try:
             store.put_new(manifest_key(number), [record.to_json()])
         except KeyExists:
             continue
         _sweep_orphans(store, number)
-        return Epoch(number, writer, number + 1)
+        return Epoch(number, writer, number + 1, line)
+
+
+def _newest_line(store: BlobStore) -> str:
+    """The line of the newest version that can be read, "" where it has none."""
+    for number in reversed(numbers(store)):
+        try:
+            record = read_manifest(store, number)
+        except CheckpointError:
+            continue
+        if record.kind == "version":
+            return record.line
+    return ""
 
 
 def next_state_key(store: BlobStore, epoch: Epoch) -> str:
@@ -247,6 +271,7 @@ def _manifest(meta: VersionMeta, kind: Literal["version", "claim"], epoch: Epoch
         number=epoch.next_number,
         epoch=epoch.number,
         writer=epoch.writer,
+        line=epoch.line,
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )
 

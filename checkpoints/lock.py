@@ -53,6 +53,10 @@ class WriterLock:
         self._fd = fd
         return True
 
+    def place_exists(self) -> bool:
+        """Whether there is a folder at the path now."""
+        return self._root.is_dir()
+
     def holder(self) -> int | None:
         """The process that holds the folder; None where nobody does or the system does not tell."""
         with suppress(OSError, ValueError, IndexError):

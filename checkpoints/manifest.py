@@ -22,6 +22,7 @@ from checkpoints.store import BadKey, Damaged, FutureFormat, check_name
 T = TypeVar("T")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _FAST_HEX = re.compile(r"[0-9a-f]{32}")
+_LINE = re.compile(r"[0-9a-f]{16}|")
 
 
 class RecordFields:
@@ -110,6 +111,14 @@ def fast_digest(at: RecordFields, name: str) -> str:
     return value
 
 
+def line_id(at: RecordFields, name: str) -> str:
+    """16 lower-case hex digits, or nothing where the line is not known."""
+    value = at.text(name)
+    if not _LINE.fullmatch(value):
+        at.refuse(name, f"{value!r} is not the id of a line")
+    return value
+
+
 def file_name(at: RecordFields, name: str) -> str:
     """A plain file name: no folder, no `..`, no absolute path."""
     value = at.text(name)
@@ -167,7 +176,9 @@ def unseal(data: bytes, place: str) -> dict[str, Any]:
     return record
 
 
-FORMAT = 1
+FORMAT = 2
+WITHOUT_LINE = 1
+"""The format before versions had a line."""
 
 ScheduleEntry = tuple[int, int, int] | dict[str, Any]
 
@@ -231,7 +242,8 @@ class Manifest(VersionMeta):
     """One numbered version (or a writer's claim of a number): `VersionMeta` plus how it is stored.
 
     `state_hash` is the sha256 of the state file, which is a canonical encoding of the state arrays.
-    `writer` is the random token of the process that wrote it, `epoch` its fencing number.
+    `writer` is the random token of the process that wrote it, `epoch` its fencing number. `line` is the id of
+    its line of history, within which a number names one state; "" in manifests of format 1.
     """
 
     kind: Literal["version", "claim"]
@@ -242,7 +254,13 @@ class Manifest(VersionMeta):
     files: tuple[FileEntry, ...] = ()
     arrays: tuple[ArraySpec, ...] = ()
     state_hash: str = ""
+    line: str = ""
     format: int = FORMAT
+
+    @property
+    def name(self) -> str:
+        """What names this state and no other: `<line>@<number>`, the number alone where no line is known."""
+        return f"{self.line}@{self.number}" if self.line else str(self.number)
 
     def to_json(self) -> bytes:
         """Sealed JSON of this manifest. ValueError for values that JSON cannot carry."""
@@ -254,6 +272,7 @@ class Manifest(VersionMeta):
                 "parent": self.parent,
                 "epoch": self.epoch,
                 "writer": self.writer,
+                **({} if self.format == WITHOUT_LINE else {"line": self.line}),
                 "created": self.created,
                 "learner": self.learner,
                 "space": self.space,
@@ -282,8 +301,9 @@ class Manifest(VersionMeta):
     def from_json(data: bytes, place: str) -> Manifest:
         """Strict inverse of `to_json`. Raises FutureFormat, or Damaged naming place and field."""
         record = unseal(data, place)
-        if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
-            raise FutureFormat(place, record.get("format"), f"manifest format {FORMAT}")
+        known = (WITHOUT_LINE, FORMAT)
+        if record.get("format") not in known or isinstance(record.get("format"), bool):
+            raise FutureFormat(place, record.get("format"), f"manifest formats {known[0]} and {known[1]}")
         return _parse(RecordFields(record, place))
 
 
@@ -292,8 +312,10 @@ def _parse(at: RecordFields) -> Manifest:
     kind = at.text("kind")
     if kind not in ("version", "claim"):
         raise Damaged("malformed", at.place, f"field kind: {kind!r} is neither 'version' nor 'claim'")
+    version = at.integer("format")
     manifest = Manifest(
-        format=at.integer("format"),
+        format=version,
+        line="" if version == WITHOUT_LINE else line_id(at, "line"),
         kind="version" if kind == "version" else "claim",
         number=at.integer("number"),
         parent=at.optional("parent", at.integer),

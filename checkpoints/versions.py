@@ -210,12 +210,14 @@ class VersionStore:
                     report(error)
         return None
 
-    def claim(self) -> Epoch:
+    def claim(self, after: int = -1, line: str | None = None) -> Epoch:
         """Become the writer, fencing off older ones, then read `newest_valid`. Raises WriteFailed.
+
+        after, line: see `checkpoints.commit.claim`.
 
         On an empty store nothing is written yet: publish version 0 next, that put is the claim.
         """
-        return claim(self.store)
+        return claim(self.store, after, line)
 
     def publish(self, epoch: Epoch, arrays: Arrays, meta: VersionMeta) -> Manifest:
         """Write `arrays` and `meta` as the epoch's next number; durable when it returns.

@@ -134,12 +134,16 @@ class Source(Protocol):
         """Per partition: the first offset whose timestamp is >= `ts_ms`, else the end."""
         ...
 
-    def commit(self, positions: Mapping[int, int]) -> None:
-        """Note positions for lag dashboards; nothing ever resumes from them."""
+    def commit(self, positions: Mapping[int, int], note: str = "") -> None:
+        """Note positions for lag dashboards; nothing ever resumes from them. `note`: kept beside them."""
         ...
 
     def committed(self) -> dict[int, int]:
         """The positions last noted by anybody, for lag dashboards."""
+        ...
+
+    def note(self) -> str:
+        """What was last kept beside the positions; "" for nothing."""
         ...
 
     def close(self) -> None:
@@ -215,15 +219,19 @@ class GrowingSource:
         """See `Source`."""
         return self._ask(lambda source: source.offsets_at(ts_ms))
 
-    def commit(self, positions: Mapping[int, int]) -> None:
+    def commit(self, positions: Mapping[int, int], note: str = "") -> None:
         """See `Source`."""
         if any(partition >= self.identity().partitions for partition in positions):
             self._open_again()  # whoever has them read them already
-        self._ask(lambda source: source.commit(positions))
+        self._ask(lambda source: source.commit(positions, note))
 
     def committed(self) -> dict[int, int]:
         """See `Source`."""
         return self._ask(lambda source: source.committed())
+
+    def note(self) -> str:
+        """See `Source`."""
+        return self._ask(lambda source: source.note())
 
     def close(self) -> None:
         """See `Source`."""

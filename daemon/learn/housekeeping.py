@@ -56,7 +56,8 @@ class VersionCleanup:
             self.retain_steps()
         self.pulse.beat("noting the position")
         try:
-            source.commit({partition: at.next_offset for partition, at in version.positions.items()})
+            # The note tells a later start what this folder must have: see "Lines of history" in FORMAT.md.
+            source.commit({p: at.next_offset for p, at in version.positions.items()}, version.name)
         except StreamError as error:
             log.warning("after a version", error=str(error))
 

@@ -11,6 +11,7 @@ from types import TracebackType
 
 import structlog
 
+from checkpoints import new_line
 from checkpoints.ledger import LedgerEntry
 from daemon.dead_letters import DeadLetterWriter
 from daemon.exits import EX_DATAERR, EX_OK, EX_TEMPFAIL, UserError
@@ -18,10 +19,11 @@ from daemon.learn.compatible import Gap, records_gone
 from daemon.learn.halts import Halts, is_pause
 from daemon.learn.housekeeping import Housekeeper
 from daemon.learn.observe import Observer
+from daemon.learn.place import PlaceWatch
 from daemon.learn.publishing import Publishing
 from daemon.learn.reader import Growth, Reader
 from daemon.learn.resume.origin import RunOrigin
-from daemon.learn.state import partitions
+from daemon.learn.state import line, partitions
 from daemon.learn.step import ReadyBatch, StepResult, step
 from daemon.learn.steplog.publisher import StepPublisher
 from daemon.runtime.runtime import RoleRuntime
@@ -55,6 +57,7 @@ class LearnLoop:
     publishing: Publishing
     halts: Halts
     observer: Observer
+    place: PlaceWatch
     topic: str
     exits_on_stop: bool
 
@@ -78,6 +81,7 @@ class LearnLoop:
         signals, all_learned = self.runtime.signals, False
         while not signals.stopping:
             self._look_around()
+            is_new_line = self._begin_new_line()
             halt = self.halts.in_force()
             if halt is not None:
                 self._write_last_version()
@@ -95,7 +99,7 @@ class LearnLoop:
                     return EX_TEMPFAIL
                 self._advance(ready, done)  # 4
             with self.runtime.pulse.patient("capturing a version"):
-                self.publishing.tick(asked=signals.take_checkpoint_request())  # 5, 6, 7
+                self.publishing.tick(asked=signals.take_checkpoint_request() or is_new_line)  # 5, 6, 7
             all_learned = ready is None and until_caught_up and self.observer.readiness.caught_up()
             if all_learned:
                 break
@@ -143,6 +147,18 @@ class LearnLoop:
                 raise records_gone([Gap(error.partition, error.wanted, error.earliest)]) from error
         self.observer.readiness.turned(ready is not None)
         return ready
+
+    def _begin_new_line(self) -> bool:
+        """Where the folder lost what was written to it: have the next version begin a line of its own."""
+        lost = self.place.lost
+        if lost is None or self.publishing.busy:
+            return False
+        epoch = self.origin.epoch
+        epoch.line = new_line()
+        self.origin.progress.control(line(lost.name, epoch.line, "replaced"))
+        self.place.begun()
+        log.warning("the next version begins a new line", line=epoch.line, after=lost.name)
+        return True
 
     def _grow(self, growth: Growth) -> None:
         """Partitions were added to the topic: their first records come next."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import structlog
 
-from checkpoints import BlobStore
+from checkpoints import BlobStore, Manifest
 from checkpoints.lock import WriterLock
+from checkpoints.manifest import TRAILER_BYTES
+from checkpoints.store import CheckpointError, KeyMissing, manifest_key
 from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.learn.publishing import Fence
 
@@ -71,20 +72,69 @@ def _refused(place: str, holder: int | None) -> UserError:
     )
 
 
-@dataclass(frozen=True, slots=True)
 class PlaceWatch:
-    """Looks, once a second, whether the folder is still this learner's. lock: None for a store without."""
+    """Looks, once a second, whether the folder is still this learner's, and holds what was written to it.
 
-    fence: Fence
-    lock: WriterLock | None
+    The housekeeper calls it; the loop reads `lost`, and calls `published` and `begun`.
+    """
+
+    def __init__(self, fence: Fence, lock: WriterLock | None, base: Manifest) -> None:
+        """lock: None where the store has none. base: the version that the run goes on from."""
+        self.fence = fence
+        self._lock = lock
+        self._newest: Manifest | None = base
+        self._seal = _seal_of(fence.versions.store, base.number)
+        self.lost: Manifest | None = None
+        """The newest version, while the folder does not have it any more."""
 
     def __call__(self) -> None:
-        """Raises UserError (73) once another learner has taken over; says who wanted to start here."""
+        """Raises UserError (73) once another learner has taken over; says who wanted to start here, and when
+        what was written is gone.
+        """
         self.fence.check_next()
-        if self.lock is None:
+        if self._lock is not None:
+            self._lock.take()
+            for process in self._lock.refused():
+                told = "another learner wanted to start on this checkpoint folder, and was refused"
+                log.warning(told, process=process)
+            if not self._lock.place_exists():
+                return  # who writes there is told, and tries again: it may be put back as it was
+        self._look_for_newest()
+
+    def published(self, version: Manifest) -> None:
+        """A version is durable."""
+        self._newest, self._seal = version, version.to_json()[-TRAILER_BYTES:]
+
+    def begun(self) -> None:
+        """The next version begins a new line: nothing is looked for before it is durable."""
+        self._newest, self.lost = None, None
+
+    def _look_for_newest(self) -> None:
+        newest, wanted = self._newest, self._seal
+        if newest is None or not wanted:
             return
-        self.lock.take()
-        for process in self.lock.refused():
-            log.warning(
-                "another learner wanted to start on this checkpoint folder, and was refused", process=process
+        found = _seal_of(self.fence.versions.store, newest.number)
+        if found == wanted or found is None:
+            if self.lost is not None and found is not None:
+                self.lost = None
+                log.info("the checkpoint folder has what was written to it again", version=newest.name)
+        elif self.lost is None and newest is self._newest:
+            self.lost = newest
+            log.error(
+                "the checkpoint folder was emptied, or an older copy was put in its place: it lacks the "
+                "version written last. What was learned is kept and written there, on a new line; older "
+                "versions and promotions that are missing come back with a copy of the folder alone",
+                version=newest.name,
             )
+
+
+def _seal_of(store: BlobStore, number: int) -> bytes | None:
+    """The last bytes of a version's manifest, none where there is no such version, None where that cannot be
+    told now.
+    """
+    try:
+        return store.get(manifest_key(number))[-TRAILER_BYTES:]
+    except KeyMissing:
+        return b""
+    except CheckpointError:
+        return None

@@ -117,6 +117,11 @@ class Publishing:
     def __post_init__(self) -> None:
         self._last_at, self._last_records = self.clock(), self.progress.records
 
+    @property
+    def busy(self) -> bool:
+        """Whether a version is being written."""
+        return self._in_flight is not None
+
     def tick(self, asked: bool) -> None:
         """Once per turn of the loop, at an event boundary: take a result, capture when due or `asked`."""
         self._take(self.publisher.result())

@@ -115,7 +115,7 @@ def _loop(
     )
     steps = step_publisher(config, inputs.address, origin, metrics, clock)
     fence = Fence(inputs.versions, origin.epoch)
-    place = PlaceWatch(fence, lock)
+    place = PlaceWatch(fence, lock, origin.base)
     housekeeper = _housekeeper(config, inputs, place, steps, watch("the housekeeping thread"))
     letters = DeadLetterWriter(inputs.dead, fence.check_if_readable, watch("the dead-letter thread"))
     learned = partial(learned_up_to, progress, reader)
@@ -132,6 +132,7 @@ def _loop(
 
     def published(result: Published) -> None:
         observer.published(result)
+        place.published(result.manifest)
         if steps is not None:
             steps.published(result.manifest)
         housekeeper.published(result.manifest)
@@ -159,6 +160,7 @@ def _loop(
         publishing,
         _halts(config, inputs, origin),
         observer,
+        place,
         topic=inputs.address.topic,
         exits_on_stop=config.validate.on_stop == "exit",
     )

@@ -14,6 +14,7 @@ next:
 | `seek` | left the position: offsets `from` and `to` by partition; `start`: as it was asked for |
 | `gap` | offsets [`from`, `to`) of a partition had expired and were accepted as lost |
 | `damaged` | offsets [`from`, `to`) of a partition could not be read, so nothing was learned from them |
+| `line` | a new line of history, `to`, begins in a folder that lacks the version named `from`; `why` |
 | `partitions` | the topic had `from` partitions and has `to` now; the new ones begin at offset 0 |
 | `log` | continues with another log: identities `from` and `to`, `positions` there; `start`: as asked for |
 | `dedupe` | from here on the newest `window` event ids are known, none at first |
@@ -59,7 +60,7 @@ Entry = dict[str, Any]
 Positions = dict[int, PartitionPosition]
 
 TIMES = "times"
-KINDS = ("branch", "seek", "gap", "damaged", "partitions", "log", "dedupe", "caps", TIMES)
+KINDS = ("branch", "seek", "gap", "damaged", "partitions", "line", "log", "dedupe", "caps", TIMES)
 
 
 def branch(from_version: int, start: str, name: str | None = None) -> Entry:
@@ -81,6 +82,11 @@ def gap(partition: int, wanted: int, earliest: int) -> Entry:
 def damaged(partition: int, start: int, stop: int) -> Entry:
     """The entry of records that could not be read."""
     return {"control": "damaged", "partition": partition, "from": start, "to": stop}
+
+
+def line(known: str, to: str, why: str) -> Entry:
+    """The entry of a new line of history; `known`: the name of the version that the folder does not have."""
+    return {"control": "line", "from": known, "to": to, "why": why}
 
 
 def partitions(had: int, has: int) -> Entry:

@@ -16,14 +16,14 @@ class Refused extends Error {}
 
 const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
 
-/** A sealed JSON record, its digest checked. */
-function sealed(path) {
+/** A sealed JSON record of a known format, its digest checked. */
+function sealed(path, formats = [1]) {
   const data = readFileSync(path);
   if (data.length < 79 || sha256(data.subarray(0, -79)) !== data.subarray(-68, -4).toString()) {
     throw new Refused(`${path}: its bytes do not match its sha256`);
   }
   const record = JSON.parse(data.toString());
-  if (record.format !== 1) throw new Refused(`${path}: format ${record.format} is not known here`);
+  if (!formats.includes(record.format)) throw new Refused(`${path}: format ${record.format} is not known here`);
   return record;
 }
 
@@ -78,13 +78,13 @@ function meaning(folder, name) {
   }
   if (name === "latest") {
     for (const number of [...kept.keys()].sort((a, b) => b - a)) {
-      const manifest = sealed(kept.get(number));
+      const manifest = sealed(kept.get(number), [1, 2]);
       if (manifest.kind === "version") return manifest;
     }
   }
   const number = name === "stable" ? named.stable ?? named.best ?? 0 : named[name];
   if (!kept.has(number)) throw new Refused(`${name} means no version that is there`);
-  const manifest = sealed(kept.get(number));
+  const manifest = sealed(kept.get(number), [1, 2]);
   if (manifest.kind !== "version") throw new Refused(`${number} is no version`);
   return manifest;
 }

@@ -132,10 +132,10 @@ class Admin:
 
         return self._ask(ask)
 
-    def commit(self, group: str, positions: Mapping[int, int]) -> None:
-        """Note positions under a group, for lag dashboards."""
+    def commit(self, group: str, positions: Mapping[int, int], note: str = "") -> None:
+        """Note positions under a group, for lag dashboards; `note`: their metadata."""
         noted = {
-            TopicPartition(self._address.topic, number): OffsetAndMetadata(position, "", None)
+            TopicPartition(self._address.topic, number): OffsetAndMetadata(position, note, None)
             for number, position in positions.items()
         }
 
@@ -156,6 +156,16 @@ class Admin:
                 for place, at in found.items()
                 if place.topic == self._address.topic and at.offset >= 0
             }
+
+        return self._ask(ask)
+
+    def note(self, group: str) -> str:
+        """The metadata of the positions noted under a group: that of the partition with the most records."""
+
+        def ask(client: Any) -> str:
+            found = client.list_group_offsets([group])[group]
+            noted = [at for place, at in found.items() if place.topic == self._address.topic and at.metadata]
+            return str(max(noted, key=lambda at: at.offset).metadata) if noted else ""
 
         return self._ask(ask)
 

@@ -223,17 +223,21 @@ class KafkaSource:
         ends = {number: end for number, (_, end) in self.bounds().items()}
         return ends | self._admin.offsets_at(ts_ms, self._identity.partitions)
 
-    def commit(self, positions: Mapping[int, int]) -> None:
+    def commit(self, positions: Mapping[int, int], note: str = "") -> None:
         """Note positions for lag dashboards; nothing ever resumes from them."""
         partitions = self._identity.partitions
         for partition in positions:
             if not 0 <= partition < partitions:
                 raise PartitionMissing(self._identity.topic, partition, partitions)
-        self._admin.commit(self._settings.client_id, positions)
+        self._admin.commit(self._settings.client_id, positions, note)
 
     def committed(self) -> dict[int, int]:
         """The positions last noted by anybody, for lag dashboards."""
         return self._admin.committed(self._settings.client_id)
+
+    def note(self) -> str:
+        """What was last kept beside the positions, as their metadata; "" for nothing."""
+        return self._admin.note(self._settings.client_id)
 
     def close(self) -> None:
         """Release threads and sockets."""

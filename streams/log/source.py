@@ -117,7 +117,7 @@ class LogSource(OpenLog):
                 for partition, (start, end) in self.bounds().items()
             }
 
-    def commit(self, positions: Mapping[int, int]) -> None:
+    def commit(self, positions: Mapping[int, int], note: str = "") -> None:
         """Note positions for lag dashboards; nothing ever resumes from them."""
         partitions = self._topic.identity.partitions
         for partition in positions:
@@ -128,6 +128,8 @@ class LogSource(OpenLog):
             self._connection.executemany(
                 "UPDATE partitions SET committed = ? WHERE topic = ? AND partition = ?", rows
             )
+            if note:
+                self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (self._noted, note))
 
     def committed(self) -> dict[int, int]:
         """The positions last noted by anybody, for lag dashboards."""
@@ -137,6 +139,16 @@ class LogSource(OpenLog):
                 (self._topic.number,),
             ).fetchall()
         return dict(rows)
+
+    def note(self) -> str:
+        """What was last kept beside the positions; "" for nothing."""
+        with errors_of(self._path):
+            row = self._connection.execute("SELECT value FROM meta WHERE name = ?", (self._noted,)).fetchone()
+        return str(row[0]) if row else ""
+
+    @property
+    def _noted(self) -> str:
+        return f"noted {self._topic.number}"
 
     def _read(self, partition: int, max_records: int) -> RecordBatch | None:
         """The next records of a partition; it then goes to the end of the queue of partitions."""

@@ -9,9 +9,33 @@ import numpy as np
 
 from checkpoints import Ledger, LocalStore, PartitionPosition, VersionStore, aliases, array_digest, history
 
-from .samples import same
+from .samples import meta, same
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_format_2_loads(tmp_path: Path) -> None:
+    """Versions have a line from here on; a writer that goes on from it stays on it."""
+    shutil.copytree(GOLDEN / "v2", tmp_path / "v2")
+    versions = VersionStore(LocalStore(tmp_path / "v2"))
+    assert versions.versions() == [0, 1]
+    newest = versions.newest_valid()
+    assert newest is not None
+    assert newest.manifest.line == "00112233aabbccdd"
+    assert newest.manifest.name == "00112233aabbccdd@1"
+    assert same(newest.arrays, {"W": np.arange(4, dtype=np.float32).reshape(2, 2)})
+    assert versions.claim().line == "00112233aabbccdd"
+
+
+def test_a_folder_of_format_1_gets_a_line_with_its_next_version(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "v1", tmp_path / "v1")
+    versions = VersionStore(LocalStore(tmp_path / "v1"))
+    before = versions.manifest(2)
+    assert (before.line, before.name) == ("", "2")
+    written = versions.publish(versions.claim(), {"W": np.zeros((2, 2), np.float32)}, meta(2))
+    assert len(written.line) == 16
+    assert versions.manifest(written.number).line == written.line
+    assert versions.claim().line == written.line
 
 
 def test_format_1_loads(tmp_path: Path) -> None:

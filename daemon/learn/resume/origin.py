@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import structlog
 
-from checkpoints import Epoch, Ledger, Version, VersionStore
+from checkpoints import Epoch, Ledger, Version, VersionStore, new_line
 from checkpoints.manifest import Manifest, PartitionPosition, ScheduleEntry
 from checkpoints.store import CheckpointError
 from daemon.config.schema import Config
@@ -45,6 +45,7 @@ from daemon.models.decide import no_such_version, number_of
 from daemon.versions.algorithms import columns_of, untrained
 from daemon.versions.contents import EXPIRED
 from daemon.versions.storage import ancestry
+from streams.errors import StreamError
 from streams.limits import MAX_TS
 
 START_HELP = (
@@ -213,6 +214,31 @@ class RunOrigin:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionName:
+    """What the stream's note says of the version that it was last learned up to."""
+
+    line: str
+    number: int
+
+    @classmethod
+    def of(cls, note: str) -> VersionName | None:
+        """Inverse of `Manifest.name`; None for anything else."""
+        found = re.fullmatch(r"([0-9a-f]{16})@(\d{1,18})", note)
+        return None if found is None else cls(found[1], int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.line}@{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """The folder lacks the version `known` of its own line: what is written goes onto the new line `line`."""
+
+    known: VersionName
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
     """What was asked for."""
 
@@ -222,6 +248,13 @@ class _Plan:
     run: Expected
     inputs: Inputs
     same_log: SameLog
+    fork: Fork | None = None
+
+    def claim(self) -> Epoch:
+        """Become the writer, on a line of its own where the folder is an older copy."""
+        if self.fork is None:
+            return self.inputs.versions.claim()
+        return self.inputs.versions.claim(self.fork.known.number, self.fork.line)
 
 
 Fit = Callable[[Mapping[int, int]], Fitted | None]
@@ -239,11 +272,20 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
     same_log = SameLog(inputs.control, run.stream)
     plan = _Plan(config, options, parse_start(options.start), run, inputs, same_log)
     newest = inputs.versions.newest_manifest()  # damaged ones are reported when the version is loaded
+    known = _known(inputs)
     if newest is not None or options.restart_from is not None:
+        if newest is not None:
+            plan = replace(plan, fork=_older_copy(inputs, newest, known))
         asked = _still_asked(plan, newest)
         # Once more after the claim, from where an older learner has got to by then.
         _go_on(_standing(asked, newest), asked)
-        return _continue(plan, inputs.versions.claim())
+        return _continue(plan, plan.claim())
+    if known is not None:
+        log.warning(
+            "this folder has no version, and the stream was learned before: a new line begins with version "
+            "0. If the folder was emptied, put a copy of it back to go on from there",
+            learned_up_to=str(known),
+        )
     offsets = _offsets(plan)
     fitted = fit(offsets)
     if fitted is None:
@@ -280,6 +322,32 @@ def _expired(plan: _Plan, offsets: Mapping[int, int]) -> dict[str, int | float]:
         begins_at=dict(offsets),
     )
     return {EXPIRED: gone}
+
+
+def _known(inputs: Inputs) -> VersionName | None:
+    """The version that the stream was last learned up to, as far as it was noted there."""
+    try:
+        return VersionName.of(inputs.control.note())
+    except StreamError:
+        return None
+
+
+def _older_copy(inputs: Inputs, newest: Manifest, known: VersionName | None) -> Fork | None:
+    """A new line where the folder lacks what was written on its own one: it was put back from a copy."""
+    has = max(inputs.versions.listing.candidates(), default=newest.number)
+    if known is None or known.line != newest.line or known.number <= has:
+        return None
+    fork = Fork(known, new_line())
+    log.error(
+        "this checkpoint folder is an older copy: versions were written on its line that it does not have. "
+        "What was learned since is learned again, on a new line and under higher numbers; promotions made "
+        "since the copy are gone",
+        line=newest.line,
+        has=has,
+        written=known.number,
+        new_line=fork.line,
+    )
+    return fork
 
 
 def _still_asked(plan: _Plan, newest: Manifest | None) -> _Plan:
@@ -343,6 +411,8 @@ def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
     for entry in (other_caps(manifest, plan.run), other_times(manifest, plan.run)):
         if entry is not None:
             progress.control(entry)
+    if plan.fork is not None:
+        progress.control(controls.line(str(plan.fork.known), plan.fork.line, "restored"))
     try:
         bounds = plan.same_log.check(manifest)
     except OtherLog:

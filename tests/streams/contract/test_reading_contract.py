@@ -232,6 +232,20 @@ def test_committed_positions_are_seen_by_others_and_move_nothing(backend):
     assert source.poll(5, backend.patience).offsets == [0]
 
 
+def test_a_note_is_kept_beside_the_positions_of_its_topic(backend):
+    backend.create(2)
+    backend.sink().send([OutRecord(b"x", partition=1)])
+    source = backend.source()
+    assert source.note() == ""
+    source.commit({0: 0, 1: 1}, "0a1b@5")
+    assert backend.source().note() == "0a1b@5"
+    source.commit({0: 0, 1: 1}, "0a1b@6")
+    assert backend.source().note() == "0a1b@6"
+    backend.delete()
+    backend.create(2)
+    assert backend.source().note() in ("", "0a1b@6"), "a group's offsets outlive a Kafka topic for a while"
+
+
 def test_opening_a_topic_that_is_not_there_names_it(backend):
     with pytest.raises(TopicMissing):
         backend.source()
