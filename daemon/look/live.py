@@ -128,10 +128,11 @@ class AliasStatus(BaseModel):
     """What an alias answers with; `freshness`: from events to the first answers that used them.
 
     `version` is null while it answers nothing; `watermark`: its newest event, Unix seconds; `refused`:
-    versions by reason.
+    versions by reason; `line_id`: the line of history of the version, "" where it is not known.
     """
 
     version: int | None = None
+    line_id: str = ""
     records: int = 0
     watermark: float | None = None
     refused: dict[str, int] = {}

@@ -35,7 +35,8 @@ class VersionRow:
 
     `duplicates` are events that were sent again and changed nothing; `events` are the others. `dead_letters`:
     records that could not be learned from. `verdict`: what the newest judgment of it says. `damaged`: why its
-    manifest cannot be read, empty when it can; then what it would say is 0, "" or None.
+    manifest cannot be read, empty when it can; then what it would say is 0, "" or None. `line`: of history,
+    "" where it is not known.
     """
 
     number: int
@@ -51,6 +52,7 @@ class VersionRow:
     duplicates: int = 0
     dead_letters: int = 0
     verdict: str = ""
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ def version_rows(
             duplicates=counted(manifest.counters, DUPLICATE),
             dead_letters=counted(manifest.counters, *_DEAD),
             verdict=verdicts.get(manifest.number, ""),
+            line=manifest.line,
         )
         for manifest in manifests
     ]

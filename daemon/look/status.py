@@ -7,10 +7,10 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from checkpoints import Manifest
+from checkpoints import CheckpointError, Manifest
 from daemon.config import Config
 from daemon.exits import UserError
-from daemon.look.live import RoleStatus, UpStatus, is_of, role_status
+from daemon.look.live import RoleStatus, ServeStatus, UpStatus, is_of, role_status
 from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
@@ -84,6 +84,9 @@ def collect(config: Config) -> dict[str, Any]:
     running = {role: one for role, one in found.items() if is_of(one, role, config.checkpoints.path)}
     picture["live"] = {role: running.get(role) for role in roles}
     picture["elsewhere"] = {role: one.checkpoints for role, one in found.items() if role not in running}
+    served = running.get("serve")
+    if isinstance(served, ServeStatus):
+        picture["problems"] += _lacking(config, served)
     picture["not_ready"] = {role: one.not_ready for role, one in running.items()}
     up = role_status(http.host, http.up_port)
     supervised = up.trouble() if isinstance(up, UpStatus) and is_of(up, "up", config.checkpoints.path) else {}
@@ -91,6 +94,35 @@ def collect(config: Config) -> dict[str, Any]:
     if supervised and up is not None and up.not_ready:
         picture["problems"].append(up.not_ready)
     return picture
+
+
+def _lacking(config: Config, served: ServeStatus) -> list[str]:
+    """A line per name that answers with a version that the folder does not have."""
+    try:
+        versions, _ = open_for_reading(config)
+        newest = max(versions.versions(), default=-1)
+    except (UserError, CheckpointError):
+        return []
+    found = []
+    for alias, one in served.aliases.items():
+        if one.version is None:
+            continue
+        try:
+            is_lacking = versions.manifest(one.version).line != one.line_id
+        except CheckpointError:
+            is_lacking = one.version > newest  # older ones are pruned
+        if is_lacking:
+            has = f" (its newest is {newest})" if newest >= 0 else ""
+            found.append(
+                f"{alias} answers with version {one.version}{_of_line(one.line_id)}, which this folder lacks"
+                f"{has}: it was emptied, or an older copy was put in its place; put back a newer copy, or "
+                "let learn go on, on a line of its own"
+            )
+    return found
+
+
+def _of_line(line: str) -> str:
+    return f" of line {line}" if line else ""
 
 
 def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | None:

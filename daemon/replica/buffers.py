@@ -113,7 +113,8 @@ class ModelBuffer:
 
 def model_of(state: LoadedState) -> ModelId:
     """The name of a version's own state."""
-    return ModelId(state.manifest.number, 0, watermark_of(state.manifest), state.records)
+    manifest = state.manifest
+    return ModelId(manifest.number, 0, watermark_of(manifest), state.records, manifest.line)
 
 
 def trained_number(model: ModelId) -> int:

@@ -11,14 +11,17 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from checkpoints.ledger import LedgerEntry
+from checkpoints.manifest import Manifest
 from checkpoints.names import LATEST, MOVES
 from checkpoints.store import CheckpointError
+from checkpoints.versions import VersionStore
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
 from daemon.replica.decide import REASONS, Keep, Load, Lost, ServedVersion, StoreListing, choose
@@ -85,6 +88,12 @@ TURN_S = 0.05
 RELABEL_WAIT_S = 5.0
 """How long a version that is listed may still come as a relabel from the step log, before it is loaded."""
 AFTER_BUG_S = 1.0
+FOLDER_EVERY_S = 2.0
+"""Between two looks whether the version that answers is still the one under its number."""
+LACKS = (
+    "the checkpoint folder was emptied, or an older copy was put in its place: it lacks the version that "
+    "answers, which goes on answering"
+)
 
 Times = NDArray[np.int64]
 
@@ -119,6 +128,10 @@ class Follower:
         self._look_at = 0.0
         self._entries: Sequence[LedgerEntry] = ()
         self._moves: Sequence[LedgerEntry] = ()
+        self._mine: Manifest | None = None  # of the version that answers, or lies behind what does
+        self._listed: Sequence[int] = ()
+        self._folder_at = 0.0
+        self._lost, self._replaced = "", False
         self._listed_at: dict[int, float] = {}
         self._work: deque[RefineResult] = deque(maxlen=1)
 
@@ -146,6 +159,8 @@ class Follower:
         """Steps or a label have become what answers."""
         entry = 0 if self._served is None else self._served.entry
         self._served = ServedVersion(model.version, entry)
+        if self._mine is not None and model.version != self._mine.number:
+            self._mine = manifest_of(self._source.versions, model.version) or self._mine
         self._board.served(model, result)
         self._on_flip(model, result, times)
 
@@ -187,11 +202,30 @@ class Follower:
         if entries is not self._entries:
             self._entries, self._moves = entries, [one for one in entries if one.kind in MOVES]
         self._refusals.keep(set(versions))
-        decision = self._decide(StoreListing(versions, self._moves, self._refusals.barred(now)), now)
+        replaced = self._is_replaced(versions, now)
+        seen = StoreListing(versions, self._moves, self._refusals.barred(now))
+        decision = choose(self._alias, seen, None) if replaced else self._decide(seen, now)
         if isinstance(decision, Load):
             self._load(decision, now)
         else:
             self._keep(decision)
+
+    def _is_replaced(self, versions: Sequence[int], now: float) -> bool:
+        """Whether the version that answers is another one by now in the folder; tells once where it is not
+        there at all, though nothing newer is. What answers goes on until there is something newer.
+        """
+        mine, listed, self._listed = self._mine, self._listed, versions
+        if mine is None or (versions == listed and now < self._folder_at):
+            return self._replaced
+        self._folder_at = now + FOLDER_EVERY_S
+        there = manifest_of(self._source.versions, mine.number) if mine.number in versions else None
+        replaced = there is not None and (there.writer, there.state_hash) != (mine.writer, mine.state_hash)
+        gone = mine.number not in versions and max(versions, default=-1) < mine.number
+        lost = f"the folder lacks {mine.name}: {LACKS}" if gone or replaced else ""
+        if lost and not self._lost:
+            log.error(LACKS, alias=self._alias, answers=mine.name, newest=max(versions, default=None))
+        self._lost, self._replaced = lost, replaced
+        return replaced
 
     def _decide(self, seen: StoreListing, now: float) -> Keep | Load:
         """`choose`, but for a version that the step log says to load again, until it is loaded."""
@@ -214,7 +248,7 @@ class Follower:
             self._refusals.older(decision.older, decision.why)
         if self._served is not None:
             self._served = ServedVersion(self._served.number, decision.entry)
-        self._board.looked(decision.why, self._refusals.counts)
+        self._board.looked("; ".join(filter(None, (self._lost, decision.why))), self._refusals.counts)
 
     def _load(self, decision: Load, now: float) -> None:
         unshown = self._writer.unshown
@@ -228,7 +262,8 @@ class Follower:
             self._look_at = now  # the next best is looked for at once
             return
         self._served, self._reload = ServedVersion(decision.number, decision.entry), None
-        model = ModelId(manifest.number, 0, watermark_of(manifest), records_of(manifest))
+        self._mine, self._lost, self._replaced = manifest, "", False
+        model = ModelId(manifest.number, 0, watermark_of(manifest), records_of(manifest), manifest.line)
         if self._stepper is not None:
             self._stepper.begin(manifest)
         self._board.served(model, "version", seconds)
@@ -256,6 +291,20 @@ class Follower:
 
     def _doubt(self, error: CheckpointError) -> None:
         log.warning("a verdict cannot be read", alias=self._alias, why=str(error))
+
+
+def manifest_of(versions: VersionStore, number: int) -> Manifest | None:
+    """A version's manifest; None where it cannot be read."""
+    try:
+        return versions.manifest(number)
+    except CheckpointError:
+        return None
+
+
+def _line_of(versions: VersionStore, number: int, line: str) -> str:
+    """The line of a version that has just become durable; as before where that cannot be read."""
+    manifest = manifest_of(versions, number)
+    return line if manifest is None else manifest.line
 
 
 CLOSE_S = 10.0
@@ -308,7 +357,9 @@ class Replica:
         )
         if steps is not None:
             listener = StepLogReader(alias, steps)
-            self._follower.follow(StepApplier(writer, listener, self._follower.shown, self._refiner.on_steps))
+            shown, on_steps = self._follower.shown, self._refiner.on_steps
+            line_of = partial(_line_of, source.versions)
+            self._follower.follow(StepApplier(writer, listener, shown, on_steps, line_of))
         self._threads = [_thread(self._follow, "replica", alias), _thread(self._refiner.run, "refine", alias)]
 
     def start(self) -> None:

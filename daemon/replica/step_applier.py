@@ -46,7 +46,10 @@ class StepApplier:
         listener: StepLogReader,
         on_flip: OnFlip,
         on_steps: Callable[[Block], None],
+        line_of: Callable[[int, str], str] = lambda version, line: line,
     ) -> None:
+        """line_of: (a version that the log names, the line so far) -> its line of history."""
+        self._line, self._line_of = "", line_of
         self._writer, self.listener, self._on_flip, self._on_steps = writer, listener, on_flip, on_steps
         self._version = self._base_records = self._total = 0
         self._watermark: int | None = None
@@ -57,11 +60,11 @@ class StepApplier:
     def model(self) -> ModelId:
         """The state on the idle side once all is taken."""
         behind = self._total - self._base_records
-        return ModelId(self._version, behind, self._watermark, self._total)
+        return ModelId(self._version, behind, self._watermark, self._total, self._line)
 
     def begin(self, manifest: Manifest) -> None:
         """Go on from a version that answers since just now."""
-        self._version, self._total = manifest.number, records_of(manifest)
+        self._version, self._total, self._line = manifest.number, records_of(manifest), manifest.line
         self._base_records, self._watermark = self._total, watermark_of(manifest)
         self._pending = _Pending([])
         self._hold()
@@ -78,6 +81,7 @@ class StepApplier:
                 lost = self._take(meaning.steps)
             elif isinstance(meaning, Relabel):
                 self._version, self._base_records = meaning.number, meaning.records
+                self._line = self._line_of(meaning.number, self._line)
                 self._pending.relabelled = True
             elif isinstance(meaning, Lost):
                 lost = meaning

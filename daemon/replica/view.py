@@ -31,13 +31,15 @@ class ModelId:
     version: the newest version (base) at or before that state. behind: records applied since that version, 0
     at it. watermark: newest event time in the state, ms since the epoch, None before any event.
     total: records applied since version 0, which orders the states of one line: "12+3400" and "13+200" may be
-    the same one. `str` is "12" at a version and "12+3400" behind it.
+    the same one. `str` is "12" at a version and "12+3400" behind it. line: the line of history that these
+    numbers are of, "" where it is not known.
     """
 
     version: int
     behind: int = 0
     watermark: int | None = None
     total: int = 0
+    line: str = ""
 
     def __str__(self) -> str:
         return f"{self.version}+{self.behind}" if self.behind else str(self.version)

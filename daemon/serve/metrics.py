@@ -112,6 +112,9 @@ def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
     info = GaugeMetricFamily(
         "tripletd_served_version_info", "The version that answers", labels=["alias", "version"]
     )
+    line = GaugeMetricFamily(
+        "tripletd_served_line_info", "The line of history of what answers", labels=["alias", "line"]
+    )
     serving = _gauge("tripletd_serving", "1 while the alias answers")
     version = _gauge("tripletd_served_version", "Number of the version that answers")
     records = _gauge("tripletd_served_records", "Records applied in the state that answers, since version 0")
@@ -122,13 +125,15 @@ def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
         if one.model is None:
             continue
         info.add_metric([one.alias, str(one.model.version)], 1)
+        if one.model.line:
+            line.add_metric([one.alias, one.model.line], 1)
         version.add_metric([one.alias], one.model.version)
         records.add_metric([one.alias], one.model.total)
         if one.model.watermark is not None:
             watermark.add_metric([one.alias], one.model.watermark / 1000)
         if one.since is not None:
             since.add_metric([one.alias], one.since)
-    yield from (info, serving, version, records, watermark, since)
+    yield from (info, line, serving, version, records, watermark, since)
 
 
 def _items(found: CatalogStatus | None) -> Iterator[Metric]:

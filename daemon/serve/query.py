@@ -21,6 +21,11 @@ class AnsweringModel(Protocol):
         ...
 
     @property
+    def line(self) -> str:
+        """The line of history that these numbers are of, "" where it is not known."""
+        ...
+
+    @property
     def watermark(self) -> int | None:
         """Newest event time learned, Unix milliseconds; None before any event."""
         ...

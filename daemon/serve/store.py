@@ -65,6 +65,7 @@ def alias_answers(one: ReplicaStatus) -> dict[str, Any]:
         "alias": one.alias,
         "version": None if model is None else str(model),
         "base": None if model is None else model.version,
+        "line": None if model is None else model.line or None,
         "records": None if model is None else model.total,
         "watermark": None if model is None else model.watermark,
         "since": one.since,

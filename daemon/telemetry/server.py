@@ -274,6 +274,7 @@ def _serve(read: _Samples) -> dict[str, Any]:
         "latency": read.distribution("tripletd_http_seconds", route=QUESTIONS[0]),
         "aliases": {
             alias: {name: values[alias] for name, values in served.items() if alias in values}
+            | {"line_id": next(iter(read.by("line", "tripletd_served_line_info", alias=alias)), "")}
             | {"refused": read.by("reason", "tripletd_refused_swaps_total", alias=alias)}
             | {"freshness": read.distribution("tripletd_event_to_served_seconds", alias=alias)}
             for alias in read.by("alias", "tripletd_serving")

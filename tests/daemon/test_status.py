@@ -20,6 +20,8 @@ from daemon.exits import EX_CANTCREAT, EX_USAGE, UserError
 from daemon.look.charts import csv_pieces
 from daemon.look.curves import curves_of
 from daemon.look.overview import VersionRow
+from daemon.replica.view import ModelId, ReplicaStatus
+from daemon.serve.metrics import ServeMetrics
 from daemon.telemetry import Health, LearnMetrics, serve_http
 from daemon.telemetry.metrics import add_place
 from streams.address import parse_address
@@ -36,6 +38,36 @@ def measures(value: float, events: int) -> dict[str, Any]:
         "guarded": True,
         "version_0": {"map_full": 0.2, "p10_full": 0.3},
     }
+
+
+@pytest.mark.parametrize(
+    ("version", "line", "said"),
+    [
+        (2, "own", ""),
+        (1, "own", ""),
+        (7, "own", "latest answers with version 7 of line LINE, which this folder lacks (its newest is 2)"),
+        (2, "f" * 16, f"latest answers with version 2 of line {'f' * 16}, which this folder lacks"),
+    ],
+)
+def test_a_server_that_answers_with_what_the_folder_lacks_is_noted(
+    home: Path, capsys: pytest.CaptureFixture[str], version: int, line: str, said: str
+) -> None:
+    """The folder was emptied, or an older copy was put in its place."""
+    own = VersionStore(LocalStore(home / "checkpoints")).manifest(2).line
+    metrics = ServeMetrics(["latest"])
+    add_place(metrics.registry, str(home / "checkpoints"))
+    model = ModelId(version, 0, None, 100, own if line == "own" else line)
+    states = [ReplicaStatus("latest", model, None, "", "versions")]
+    metrics.follow(lambda: states, lambda: None, dict)
+    server = serve_http(metrics.registry, Health(), "127.0.0.1", 0)
+    try:
+        port = ("--set", f"http.serve_port={server.port}")
+        problems = json.loads(ask(capsys, "status", "--json", *port))["problems"]
+    finally:
+        server.close()
+    found = [problem for problem in problems if "this folder lacks" in problem]
+    assert bool(found) is bool(said)
+    assert all(problem.startswith(said.replace("LINE", own)) for problem in found)
 
 
 def keep(n: int, version: int, value: float, events: int) -> LedgerEntry:

@@ -234,6 +234,10 @@ class Origin(Answer):
 
     version: str = Field(description='"12" at a version, "12+3400" that many records after it')
     base: int = Field(description="the newest version at or before the model's state")
+    line: str | None = Field(
+        description="the line of history that these numbers are of: another one after a checkpoint folder "
+        "was put back from a copy or emptied. Null for versions from before there were lines"
+    )
     records: int = Field(description="records applied since version 0")
     formed: int = Field(
         description="records at which the serving form and the norms of objects were computed; equal to "
@@ -290,6 +294,7 @@ class ServedAlias(Answer):
     alias: str
     version: str | None
     base: int | None
+    line: str | None
     records: int | None
     watermark: int | None
     since: float | None = Field(description="Unix seconds of the swap that brought it")

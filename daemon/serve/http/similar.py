@@ -127,6 +127,7 @@ class SimilarEndpoints:
         return answers, {
             "version": str(model),
             "base": model.version,
+            "line": model.line or None,
             "records": model.total,
             "formed": answers.formed,
             "watermark": model.watermark,

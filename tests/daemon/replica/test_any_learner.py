@@ -37,7 +37,7 @@ def replica_of(site: Site) -> Replica:
 def reach(site: Site, replica: Replica) -> None:
     """Wait for the newest version; what answers is its state in its form."""
     newest = site.newest()
-    wanted = ModelId(newest.number, 0, newest.watermark, int(newest.counters["records"]))
+    wanted = ModelId(newest.number, 0, newest.watermark, int(newest.counters["records"]), newest.line)
     until(lambda: replica.status().model == wanted, lambda: f"{wanted}, not {replica.status()}")
     learner = learner_of(site.versions.load(newest.number))
     with replica._sides.read() as side:

@@ -35,7 +35,7 @@ def test_it_has_the_models_of_every_version_by_steps_alone(algorithm: str, tmp_p
                 site.feed(events[start : start + 90])
                 assert site.learn() == EX_OK
             newest = site.newest()
-            wanted = ModelId(newest.number, 0, newest.watermark, int(newest.counters["records"]))
+            wanted = ModelId(newest.number, 0, newest.watermark, int(newest.counters["records"]), newest.line)
             until(lambda: replica.status().model == wanted, lambda: f"{wanted}, not {replica.status()}")
             learner = learner_of(site.versions.load(newest.number))
             assert isinstance(learner, Keyed)

@@ -38,7 +38,7 @@ class Followed:
     def reach(self) -> ModelId:
         """Wait for the newest version."""
         newest = self.site.newest()
-        wanted = ModelId(newest.number, 0, newest.watermark, int(newest.counters["records"]))
+        wanted = ModelId(newest.number, 0, newest.watermark, int(newest.counters["records"]), newest.line)
         until(lambda: self.replica.status().model == wanted, f"{wanted}, not {self.replica.status()}")
         with self.replica.read() as view:
             loaded = self.site.versions.load(newest.number).arrays["W"]
