@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from checkpoints.ledger import LedgerEntry
 from checkpoints.manifest import Manifest
 from checkpoints.names import LATEST, MOVES
-from checkpoints.store import CheckpointError
+from checkpoints.store import CheckpointError, Damaged
 from checkpoints.versions import VersionStore
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
@@ -218,12 +218,18 @@ class Follower:
         if mine is None or (versions == listed and now < self._folder_at):
             return self._replaced
         self._folder_at = now + FOLDER_EVERY_S
-        there = manifest_of(self._source.versions, mine.number) if mine.number in versions else None
-        replaced = there is not None and (there.writer, there.state_hash) != (mine.writer, mine.state_hash)
-        gone = mine.number not in versions and max(versions, default=-1) < mine.number
+        replaced, newest = False, max(versions, default=-1)
+        gone = mine.number not in versions and newest < mine.number
+        try:
+            there = None if gone else self._source.versions.manifest(mine.number)
+            replaced = there is not None and there.to_json() != mine.to_json()
+        except Damaged as error:
+            gone = error.kind == "missing" and newest <= mine.number  # lists may be older; pruning spares it
+        except CheckpointError:
+            pass  # it was read before, and is not needed now
         lost = f"the folder lacks {mine.name}: {LACKS}" if gone or replaced else ""
         if lost and not self._lost:
-            log.error(LACKS, alias=self._alias, answers=mine.name, newest=max(versions, default=None))
+            log.error(LACKS, alias=self._alias, answers=mine.name, newest=newest)
         self._lost, self._replaced = lost, replaced
         return replaced
 
