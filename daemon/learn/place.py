@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import structlog
@@ -72,6 +73,14 @@ def _refused(place: str, holder: int | None) -> UserError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A version that was written, and the last bytes of its manifest, which are those of no other."""
+
+    manifest: Manifest
+    seal: bytes
+
+
 class PlaceWatch:
     """Looks, once a second, whether the folder is still this learner's, and holds what was written to it.
 
@@ -82,10 +91,11 @@ class PlaceWatch:
         """lock: None where the store has none. base: the version that the run goes on from."""
         self.fence = fence
         self._lock = lock
-        self._newest: Manifest | None = base
-        self._seal = _seal_of(fence.versions.store, base.number)
+        seal = _seal_of(fence.versions.store, base.number)
+        is_newest = base.number == max(fence.versions.versions(), default=None)  # an older one may be pruned
+        self._kept: tuple[_Written, ...] = (_Written(base, seal),) if seal and is_newest else ()
         self.lost: Manifest | None = None
-        """The newest version, while the folder does not have it any more."""
+        """The newest version, while the folder does not have all that was written to it last."""
 
     def __call__(self) -> None:
         """Raises UserError (73) once another learner has taken over; says who wanted to start here, and when
@@ -102,29 +112,30 @@ class PlaceWatch:
         self._look_for_newest()
 
     def published(self, version: Manifest) -> None:
-        """A version is durable."""
-        self._newest, self._seal = version, version.to_json()[-TRAILER_BYTES:]
+        """A version is durable. Its writer's one before is looked for, too: pruning spares the newest two."""
+        before = tuple(one for one in self._kept[-1:] if one.manifest.writer == version.writer)
+        self._kept = (*before, _Written(version, version.to_json()[-TRAILER_BYTES:]))
 
     def begun(self) -> None:
         """The next version begins a new line: nothing is looked for before it is durable."""
-        self._newest, self.lost = None, None
+        self._kept, self.lost = (), None
 
     def _look_for_newest(self) -> None:
-        newest, wanted = self._newest, self._seal
-        if newest is None or not wanted:
+        kept = self._kept
+        found = [_seal_of(self.fence.versions.store, one.manifest.number) for one in kept]
+        if None in found:
             return
-        found = _seal_of(self.fence.versions.store, newest.number)
-        if found == wanted or found is None:
-            if self.lost is not None and found is not None:
+        if all(seal == one.seal for seal, one in zip(found, kept, strict=True)):
+            if self.lost is not None:
                 self.lost = None
-                log.info("the checkpoint folder has what was written to it again", version=newest.name)
-        elif self.lost is None and newest is self._newest:
-            self.lost = newest
+                log.info("the checkpoint folder has what was written to it again")
+        elif self.lost is None and kept is self._kept:
+            self.lost = kept[-1].manifest
             log.error(
-                "the checkpoint folder was emptied, or an older copy was put in its place: it lacks the "
-                "version written last. What was learned is kept and written there, on a new line; older "
+                "the checkpoint folder was emptied, or an older copy was put in its place: it lacks "
+                "what was written last. What was learned is kept and written there, on a new line; older "
                 "versions and promotions that are missing come back with a copy of the folder alone",
-                version=newest.name,
+                version=self.lost.name,
             )
 
 
