@@ -82,7 +82,7 @@ def test_answers_that_are_not_described_are_noticed(document: dict[str, Any]) ->
     kind = {"content-type": "application/json"}
     error = {"error": {"code": "a", "message": "b", "field": None, "remedy": "c"}}
     contract.check("POST", "/v1/similar", 422, kind, json.dumps(error))
-    hits = {"results": [], "exact": True, "version": "1", "base": 1, "records": 1, "formed": 1}
+    hits = {"results": [], "exact": True, "version": "1", "base": 1, "line": None, "records": 1, "formed": 1}
     answer = {**hits, "watermark": None, "alias": "latest", "took_ms": 1}
     contract.check("POST", "/v1/similar", 200, kind, json.dumps(answer))
     wrong: list[tuple[str, str, int, dict[str, str], Any]] = [

@@ -12,6 +12,7 @@ from tests.daemon.serve.http.toy import Served, ToyStore, running
 from tests.harness.waiting import until
 
 ORIGIN = {"version": "12+7", "base": 12, "records": 1234, "formed": 1230, "watermark": 1_700_000_000_000}
+ORIGIN |= {"line": "0123456789abcdef"}
 
 
 def test_by_id_the_nearest_come_first_and_the_object_itself_is_left_out(served: Served) -> None:

@@ -34,6 +34,7 @@ DIM = 4
 class ToyModel:
     version: int = 12
     total: int = 1234
+    line: str = "0123456789abcdef"
     watermark: int | None = 1_700_000_000_000
 
     def __str__(self) -> str:
@@ -103,6 +104,7 @@ class ToyStore:
 
     def overview(self) -> Mapping[str, Any]:
         alias = {"alias": "latest", "version": "12+7", "base": 12, "records": 1234, "watermark": None}
+        alias["line"] = ToyModel.line
         return {"aliases": [{**alias, "since": 1.0, "why": ""}], "versions": [{"version": 12, "names": []}]}
 
     def move(
