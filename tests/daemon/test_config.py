@@ -211,6 +211,7 @@ def test_a_space_without_views_says_what_to_add() -> None:
         (f'[stream]\nretention_bytes = "{"9" * 400}B"\n', "at most 1,000,000 TiB"),
         ("[http]\nlearn_port = 9102\n", "http: learn_port and validate_port are both 9102"),
         ("[http]\nserve_port = 9101\n", "http: learn_port and serve_port are both 9101"),
+        ("[http]\nup_port = 9101\n", "http: learn_port and up_port are both 9101"),
         ('[http]\ntoken = "hunter2"\n', "http.token: expected at least 16 printable ASCII characters"),
         ('[http]\ntoken = "sixteen and more characters"\n', "http.token: expected at least 16"),
         ('[http]\nhosts = ["shop.example.org:9103"]\n', "http.hosts: found"),
@@ -443,3 +444,10 @@ def test_the_limits_of_learners_are_those_of_the_wire() -> None:
 def test_32_views_with_long_names_are_taken(tmp_path: Path) -> None:
     text = "".join(f"[space.views.{'v' * 500}{n}]\ndim = 3\n" for n in range(32))
     assert len(load_config(write(tmp_path, text), environ=NO_ENV).space.views) == 32
+
+
+def test_a_role_may_have_the_usual_port_of_up_as_before_there_was_one(tmp_path: Path) -> None:
+    file = tmp_path / "tripletd.toml"
+    file.write_text("[http]\nserve_port = 9104\n")
+    http = load_config(file, environ={}).http
+    assert (http.serve_port, http.up_port) == (9104, 0)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from daemon.config.schema import HttpConfig
 from daemon.exits import (
     EX_CANTCREAT,
     EX_CONFIG,
@@ -23,8 +26,11 @@ from daemon.exits import (
     EX_TEMPFAIL,
     EX_UNAVAILABLE,
     EX_USAGE,
+    UserError,
 )
+from daemon.look.live import UpStatus, role_status
 from daemon.runtime.signals import Signals
+from daemon.up.health import UpHealth
 from daemon.up.restarts import (
     MOST_REASON,
     WITH_AN_END,
@@ -273,6 +279,41 @@ def test_a_reload_starts_what_is_down_and_its_trouble_is_told_until_it_holds(tmp
     assert code == 0, "what was down has been started, and was stopped as asked"
     states = [(reports[0].state, reports[0].exit) for reports in seen]
     assert states == [("running", None), ("down", 65), ("starting", 65), ("running", None)]
+
+
+def test_the_usual_port_of_up_may_be_taken_one_that_was_chosen_may_not() -> None:
+    log = Recorder()
+    with socket.create_server(("127.0.0.1", 0)) as taken, ExitStack() as stack:
+        port = taken.getsockname()[1]
+        usual = HttpConfig.model_construct({"host"}, host="127.0.0.1", up_port=port)
+        UpHealth(stack, usual, "checkpoints", log).told([RoleReport("learn", "running")])
+        assert log.count("no metrics and health of up itself: set http.up_port") == 1
+        with pytest.raises(UserError, match="is taken") as refused:
+            UpHealth(stack, HttpConfig(up_port=port), "checkpoints", log)
+    assert refused.value.code == EX_UNAVAILABLE
+
+
+def test_what_up_says_of_itself_is_read_as_status_and_as_readiness() -> None:
+    log = Recorder()
+    with ExitStack() as stack:
+        health = UpHealth(stack, HttpConfig(up_port=0), "/here", log)
+        (url,) = (fields["url"] for _, fields in log.lines)
+        port = int(url.rpartition(":")[2])
+        health.told([RoleReport("learn", "down", 65, "records expired", 1), RoleReport("serve", "running")])
+        told = role_status("127.0.0.1", port)
+        assert isinstance(told, UpStatus)
+        assert told.trouble() == {"learn": "DOWN: records expired (exit 65)"}
+        assert (told.line(), told.checkpoints) == ("runs learn, serve", "/here")
+        assert told.not_ready is not None
+        assert told.not_ready.startswith("learn is down: records expired (exit 65); mend")
+        health.told([RoleReport("learn", "waiting", -9, "it was killed", 2), RoleReport("serve", "running")])
+        told = role_status("127.0.0.1", port)
+        assert isinstance(told, UpStatus)
+        assert told.trouble() == {"learn": "failed, is started again: it was killed (SIGKILL)"}
+        health.told([RoleReport("learn", "running"), RoleReport("serve", "running")])
+        told = role_status("127.0.0.1", port)
+        assert isinstance(told, UpStatus)
+        assert (told.trouble(), told.not_ready) == ({}, None)
 
 
 def test_why_a_role_failed_is_what_it_told_last() -> None:

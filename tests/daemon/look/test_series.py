@@ -64,6 +64,28 @@ def test_who_answers_and_when_somebody_last_did() -> None:
     assert (state.answers, state.seen, state.not_ready) == (False, 5.0, None)
 
 
+def test_why_a_role_is_down_is_asked_only_while_one_does_not_answer() -> None:
+    learn, serve, asked = Role(), Role(), []
+
+    def trouble() -> dict[str, str]:
+        asked.append("up")
+        return {"learn": "DOWN: records expired (exit 65)", "serve": "old news"}
+
+    series = Series({"learn": learn.ask, "serve": serve.ask}, trouble=trouble)
+    series.sample(1.0)
+    assert asked == []
+    learn.page = None
+    series.sample(3.0)
+    assert {one.role: one.down for one in series.states()} == {
+        "learn": "DOWN: records expired (exit 65)",
+        "serve": None,
+    }
+    learn.page = {}
+    series.sample(5.0)
+    assert [one.down for one in series.states()] == [None, None]
+    assert asked == ["up"]
+
+
 def test_the_ring_keeps_the_newest_and_no_more() -> None:
     role = Role()
     series = Series({"learn": role.ask}, kept=10)

@@ -263,7 +263,7 @@ def _batch(name: str, cluster: Cluster, topic: str) -> Fault:
         is_back(shop, up)
         by_librdkafka(cluster, topic, name.rsplit(maxsplit=1)[-1], [b"no event"] * 20)
         shop.feed(30, 2)
-        until(lambda: "not_msgpack" in shop.get(shop.learn_port, "/metrics")[1], up)
+        until(lambda: "tripletd_dead_letters_total{" in shop.get(shop.learn_port, "/metrics")[1], up)
         is_back(shop, up)
 
     return Fault(name, during=strike)

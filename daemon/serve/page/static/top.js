@@ -10,7 +10,7 @@ const TILES = [["events", "Events learned"], ["lag", "Lag"], ["freshness", "Fres
 
 function state(role) {
   if (role.answers) return role.not_ready === null ? "ready" : "waiting";
-  return role.down === null ? "gone" : "down";
+  return role.down ? "down" : "gone";
 }
 
 export function showRoles(overview) {
