@@ -78,19 +78,36 @@ def _no_answer(partition: int, offset: int) -> StreamUnavailable:
     return StreamUnavailable(f"partition {partition}: no answer about offset {offset}")
 
 
-def find_damage(prober: Prober, positions: Mapping[int, int], bounds: Bounds) -> Damage | None:
+def find_damage(
+    prober: Prober, positions: Mapping[int, int], bounds: Bounds, other: Prober | None = None
+) -> Damage | None:
     """The damage at one of these positions; None when all of them can be read after all.
 
-    Its end is found by steps that double, then by halving: some 2 log2(n) tries for n records. A sound
-    stretch between two damaged ones may be taken for damage with them when a step leaps over it.
+    other: asked where the batch ends, if the first cannot tell.
+
+    Where the batch does not say its own end, that is found by steps that double, then by halving: some
+    2 log2(n) tries for n records. A sound stretch between two damaged ones may then be taken for damage with
+    them when a step leaps over it.
     """
     with closing(prober):
         for partition, first in positions.items():
             end = bounds[partition][1]
-            reason = _fault_at(prober, partition, first, end)
-            if reason is not None:
-                return Damage(partition, first, _last(prober, partition, first, end), reason)
+            fault = _fault_at(prober, partition, first, end)
+            if fault is not None:
+                said = _end_said(fault, other, partition, first, end)
+                last = _last(prober, partition, first, end) if said is None else said
+                return Damage(partition, first, last, str(fault))
     return None
+
+
+def _end_said(fault: CorruptBatch, other: Prober | None, partition: int, first: int, end: int) -> int | None:
+    """The last offset of the batch as it says itself; None unless that can be."""
+    last = fault.last
+    if last is None and other is not None:
+        with closing(other):
+            found = _fault_at(other, partition, first, end)
+        last = None if found is None else found.last
+    return last if last is not None and first <= last < end else None
 
 
 def _last(prober: Prober, partition: int, damaged: int, end: int) -> int:
@@ -109,14 +126,14 @@ def _last(prober: Prober, partition: int, damaged: int, end: int) -> int:
     return damaged
 
 
-def _fault_at(prober: Prober, partition: int, offset: int, end: int) -> str | None:
+def _fault_at(prober: Prober, partition: int, offset: int, end: int) -> CorruptBatch | None:
     """Why the record at `offset` cannot be read; None when it can, or when the partition ends there."""
     if offset >= end:
         return None
     try:
         prober.read(partition, offset)
     except CorruptBatch as error:
-        return str(error)
+        return error
     return None
 
 

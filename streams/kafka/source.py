@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 
 from streams.address import Address
 from streams.errors import PartitionMissing, RecordRefused
@@ -266,7 +267,7 @@ class KafkaSource:
             return None
         except CorruptBatch:
             self._connection.drop()
-            return find_damage(self._prober(), self._positions, self.bounds())
+            return find_damage(self._prober(), self._positions, self.bounds(), self._second_prober())
         except OutOfRange:
             self._connection.drop()
             check_positions(self._identity.topic, self._positions, self.bounds())
@@ -309,6 +310,15 @@ class KafkaSource:
 
     def _prober(self) -> Prober:
         return Prober(self._make_client, self._settings.timeout_s)
+
+    def _second_prober(self) -> Prober | None:
+        """With the other client, which tells where a batch ends; None where it is in use already."""
+        if self._settings.client == "kafka-python":
+            return None
+        from streams.kafka.clients.python import PythonConsumer
+
+        make = partial(PythonConsumer, self._address, self._identity.topic_id)
+        return Prober(make, self._settings.timeout_s)
 
 
 _AROUND = 1024

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from kafka.consumer.fetcher import Fetcher
-from kafka.errors import KafkaConnectionError
+from kafka.errors import CorruptRecordError, KafkaConnectionError
 from kafka.net import manager
 from kafka.net.transport import KafkaTCPTransport
 
@@ -75,6 +75,15 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
     """The records of one partition in one answer of a broker, read ahead of `take`."""
 
     def _unpack_records(self, tp: Any, records: Any, *deserializers: Any) -> Iterator[Any]:
+        noting = _Noting(records)
+        try:
+            yield from self._unpack_noted(tp, noting, *deserializers)
+        except Exception as error:
+            if not (isinstance(error, CorruptRecordError) and _FAILED_CHECK in str(error)):
+                error.__dict__[_LAST_OFFSET] = noting.last_offset
+            raise
+
+    def _unpack_noted(self, tp: Any, records: Any, *deserializers: Any) -> Iterator[Any]:
         batch = records.next_batch()
         quick = self.check_crcs and records.size_in_bytes() >= MIN_BYTES
         while batch is not None and quick:
@@ -91,6 +100,38 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         rest = _Rest(batch, records)
         del batch  # or it would be held, inflated, for as long as there is a rest
         yield from super()._unpack_records(tp, rest, *deserializers)
+
+
+_FAILED_CHECK = "failed crc check"
+"""In the words of kafka-python: what such a batch says of itself is not to be believed."""
+_LAST_OFFSET = "tripletd_last_offset"
+
+
+def last_offset_of(error: Exception) -> int | None:
+    """The last offset of the batch that cannot be read, where that is why a poll failed and it is known."""
+    found: int | None = getattr(error, _LAST_OFFSET, None)
+    return found
+
+
+class _Noting:
+    """Hands batches on, and remembers what the newest one says of its end."""
+
+    def __init__(self, records: Any) -> None:
+        self._records = records
+        self.last_offset: int | None = None
+
+    def size_in_bytes(self) -> int:
+        """Of the whole answer."""
+        size: int = self._records.size_in_bytes()
+        return size
+
+    def next_batch(self) -> Any:
+        """The next batch, None behind the last."""
+        self.last_offset = None
+        batch = self._records.next_batch()
+        if batch is not None and batch.magic == 2:
+            self.last_offset = batch.last_offset
+        return batch
 
 
 class _Rest:

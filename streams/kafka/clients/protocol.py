@@ -30,7 +30,14 @@ class Fetched:
 
 
 class CorruptBatch(StreamError):
-    """Records at the position of some assigned partition cannot be read: checksum, lengths, size."""
+    """Records at the position of some assigned partition cannot be read: checksum, lengths, size.
+
+    last: offset of the last record of the batch, where its checksum is right and says so; None while unknown.
+    """
+
+    def __init__(self, message: str, last: int | None = None) -> None:
+        super().__init__(message)
+        self.last = last
 
 
 class OutOfRange(StreamError):

@@ -14,7 +14,7 @@ from kafka import errors as kafka_errors
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
 from streams.kafka.clients import inflate
-from streams.kafka.clients.patches import QuickRecords, install_wide_receive
+from streams.kafka.clients.patches import QuickRecords, install_wide_receive, last_offset_of
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange, Overfull, recreated
 from streams.kafka.connect import (
     call_within,
@@ -159,14 +159,15 @@ class PythonConsumer:
             return OutOfRange(f"{self._address}: {error}")
         if isinstance(error, Overfull):
             return error
+        last = last_offset_of(error)
         if isinstance(error, inflate.TooLarge | inflate.CutShort | kafka_errors.CorruptRecordError):
-            return CorruptBatch(str(error))
+            return CorruptBatch(str(error), last)
         if isinstance(error, kafka_errors.UnsupportedCodecError):  # all that are known can be read
-            return CorruptBatch(f"{error}: a codec that is not known here")
+            return CorruptBatch(f"{error}: a codec that is not known here", last)
         if isinstance(error, kafka_errors.KafkaError | OSError | MemoryError):
             return stream_error(error, self._address)
         # anything else was raised while taking records apart: numbers, lengths or texts in them are damaged
-        return CorruptBatch(f"{type(error).__name__}: {error}")
+        return CorruptBatch(f"{type(error).__name__}: {error}", last)
 
 
 def _columns(partition: int, records: list[Any]) -> list[Fetched]:

@@ -59,3 +59,19 @@ def test_a_codec_that_nobody_knows_is_one_damaged_stretch_and_reading_goes_on(an
     ((offset, text),) = damaged
     assert offset == 399
     assert text.startswith("offsets 200 to 399 cannot be read: ")
+
+
+def test_sound_batches_between_those_that_cannot_be_inflated_are_read(anybodys, kafka):
+    """However they lie: a search for the end of the damage in steps would leap over some."""
+    topic, sound, lost = anybodys.address.topic, [], []
+    for number in range(6):
+        by_librdkafka(kafka, topic, "zstd", values_of("lost"))
+        by_librdkafka(kafka, topic, "zstd", [b"sound %d " % number * 50])
+        lost.append(201 * number + 199)
+        sound.append(lost[-1] + 1)
+    for offset in lost:
+        recompress(kafka, topic, offset, UNKNOWN if offset % 2 else None)
+    found, damaged = with_damage(anybodys.reading(), 500)
+    assert [offset for offset, _ in found] == sound
+    assert damaged == [(last, damaged[n][1]) for n, last in enumerate(lost)]
+    assert all(text.startswith(f"offsets {last - 199} to {last} ") for last, text in damaged)
