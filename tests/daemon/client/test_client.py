@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import daemon.client
 from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
@@ -29,6 +30,7 @@ from learners.maps.space import ViewConfig
 from tests.daemon.models.moves import promote, rollback, unpin
 from tests.daemon.oasis_versions import OASIS, state_of
 from tests.harness.waiting import until
+from tests.learners.door.layouts import BAD_ROW, BAD_VALUES, LAYOUTS, NO_ROWS, exact_rows, refuses, unchanged
 
 DIM = 6
 ITEMS = 40
@@ -42,9 +44,9 @@ def vectors(rows: int, seed: int) -> np.ndarray:
 class Shop:
     """A folder with version 0 and some learned ones, and what each of them answers, computed apart."""
 
-    def __init__(self, root: Path, views: tuple[str, ...] = ("x",)) -> None:
+    def __init__(self, root: Path, views: tuple[str, ...] = ("x",), as_rows: Any = DenseBlock) -> None:
         self.folder = root / "checkpoints"
-        sample = {view: DenseBlock(vectors(9, seed=1)) for view in views}
+        sample = {view: as_rows(vectors(9, seed=1)) for view in views}
         self.space: FittedSpaceMap = SpaceMap({view: ViewConfig("unit") for view in views}).fit(sample)
         self._epoch = self.versions.claim()
         self.add()
@@ -272,6 +274,43 @@ def test_vectors_that_do_not_fit_are_told(shop: Shop, model: Model, tmp_path: Pa
     two = Shop(tmp_path / "two", views=("x", "y"))
     with follow(two.folder) as model, pytest.raises(ValueError, match="several views"):
         model.similar(objects[0], objects)
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_rows_in_any_layout_are_answered_as_canonical_ones(tmp_path: Path, kind: str) -> None:
+    """Unsorted and repeated indices of scipy's CSR put scores off by thousands."""
+    as_rows: Any = csr_array if kind == "sparse" else np.asarray
+    shop, queries, objects = Shop(tmp_path, as_rows=as_rows), exact_rows(0, 3, DIM), exact_rows(1, 20, DIM)
+    shop.add()
+    with follow(shop.folder, "latest") as model:
+        wanted = model.scores(as_rows(queries), as_rows(objects))
+        best = list(model.similar(as_rows(queries[:1]), as_rows(objects), k=5))
+        for name, layout in LAYOUTS[kind].items():
+            given, among = layout(queries), layout(objects)
+            with unchanged(name, given, among):
+                np.testing.assert_array_equal(model.scores(given, among), wanted, name)
+                np.testing.assert_array_equal(model.scores(given, model.items(among)), wanted, name)
+                np.testing.assert_array_equal(model.scores({"x": given}, {"x": among}), wanted, name)
+                assert list(model.similar(layout(queries[:1]), among, k=5)) == best, name
+        for name, layout in NO_ROWS.items():
+            if name == "a dict":
+                continue  # of views by name
+            refuses(name, LearnerError, lambda rows=layout: model.scores(rows(queries), as_rows(objects)))
+            refuses(name, LearnerError, lambda rows=layout: model.items(rows(objects)))
+        for name, layout in BAD_VALUES.items():
+            found = model.scores(as_rows(layout(queries)), as_rows(objects))
+            assert np.isnan(found[BAD_ROW]).all(), name
+            np.testing.assert_array_equal(found[:BAD_ROW], wanted[:BAD_ROW])
+            refuses(
+                name, LearnerError, lambda rows=layout: model.items(as_rows(rows(objects))), f"row {BAD_ROW}"
+            )
+        for k in (2.5, "3", True, None, -1):
+            refuses(
+                repr(k),
+                LearnerError,
+                lambda k=k: model.similar(as_rows(queries[:1]), as_rows(objects), k),
+                "k",
+            )
 
 
 def test_what_cannot_be_followed_is_told(shop: Shop, tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ NO_ROWS: dict[str, Layout] = {
 def _bad_values(value: float) -> Layout:
     def made(v: Floats) -> Floats:
         bad = v.copy()
-        bad[2, 5] = value
+        bad[BAD_ROW, 5] = value
         return bad
 
     return made
