@@ -28,6 +28,8 @@ from daemon.text import span
 
 RATE_SECONDS = 10.0
 QUANTILE_SECONDS = 60.0
+STANDS_STILL_S = 30.0
+"""Something newer that has been there for longer is told: loading a version takes some seconds at most."""
 _TIMEOUT_S = 0.5
 
 
@@ -127,14 +129,16 @@ class ValidateStatus(_OfRole):
 class AliasStatus(BaseModel):
     """What an alias answers with; `freshness`: from events to the first answers that used them.
 
-    `version` is null while it answers nothing; `watermark`: its newest event, Unix seconds; `refused`:
-    versions by reason; `line_id`: the line of history of the version, "" where it is not known.
+    `version` is null while it answers nothing; `watermark`: its newest event, Unix seconds; `behind`: for how
+    many seconds something newer has been there; `refused`: versions by reason; `line_id`: the line of history
+    of the version, "" where it is not known.
     """
 
     version: int | None = None
     line_id: str = ""
     records: int = 0
     watermark: float | None = None
+    behind: float = 0.0
     refused: dict[str, int] = {}
     freshness: Distribution = Field(default_factory=Distribution)
 
@@ -143,6 +147,8 @@ class AliasStatus(BaseModel):
         parts = ["answers nothing yet"]
         if self.version is not None:
             parts = [f"answers with version {self.version}, {self.records:,} records"]
+        if self.behind > STANDS_STILL_S:
+            parts.append(f"stands still, though something newer has been there for {span(self.behind)}")
         if self.watermark is not None:
             parts.append(f"newest click in it {span(max(0.0, now_s - self.watermark))} ago")
         if self.freshness.count:

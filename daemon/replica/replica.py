@@ -29,11 +29,11 @@ from daemon.replica.form_updates import form_updater_of
 from daemon.replica.loading import BufferArrays, RejectedVersions, VersionRejected, state_room
 from daemon.replica.refine import NICE, Refiner, RefineResult
 from daemon.replica.settings import Flip, FollowSettings, Hooks, OpenStepLog, VersionSource
-from daemon.replica.step_applier import NO_TIMES, OnFlip, StepApplier
+from daemon.replica.step_applier import NO_TIMES, StepApplier
 from daemon.replica.steplog_reader import StepLogReader
 from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
 from daemon.runtime.watchdog import give_way
-from daemon.versions.contents import records_of, watermark_of
+from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 
 
 class StatusTracker:
@@ -63,6 +63,12 @@ class StatusTracker:
         """Why nothing newer is served, "" when there is nothing; versions refused so far, by reason."""
         with self._lock:
             self._status = replace(self._status, why_not_newer=why, refusals=dict(refusals))
+
+    def behind(self, since: float | None) -> None:
+        """Since when something newer has been there than what answers, seconds since the epoch."""
+        if since != self._status.behind_since:
+            with self._lock:
+                self._status = replace(self._status, behind_since=since)
 
     def fell_back(self, reason: str) -> None:
         """The step log was lost."""
@@ -103,7 +109,8 @@ log = structlog.get_logger("tripletd.replica")
 class Follower:
     """Decides by `choose` and `Line`, acts by `Swapper` and `Stepper`; `run` is the body of its thread.
 
-    `on_flip` is called with a model after the flip to it, `on_ledger` with the ledger before it is acted on.
+    `on_flip` is called with a model after the flip to it (see `settings.Flip`), `on_ledger` with the ledger
+    before it is acted on.
     """
 
     def __init__(
@@ -115,7 +122,7 @@ class Follower:
         writer: DoubleBufferWriter,
         swapper: Swapper,
         board: StatusTracker,
-        on_flip: OnFlip,
+        on_flip: Callable[[ModelId, str, Times, int | None], None],
         on_ledger: Callable[[Sequence[LedgerEntry]], None] | None = None,
     ) -> None:
         self._alias, self._source, self._look_every_s = alias, source, look_every_s
@@ -133,6 +140,8 @@ class Follower:
         self._folder_at = 0.0
         self._lost, self._replaced = "", False
         self._listed_at: dict[int, float] = {}
+        self._behind_at: float | None = None
+        self._behind_with: ServedVersion | None = None
         self._work: deque[RefineResult] = deque(maxlen=1)
 
     def follow(self, stepper: StepApplier) -> None:
@@ -162,7 +171,7 @@ class Follower:
         if self._mine is not None and model.version != self._mine.number:
             self._mine = manifest_of(self._source.versions, model.version) or self._mine
         self._board.served(model, result)
-        self._on_flip(model, result, times)
+        self._on_flip(model, result, times, None)
 
     def _turn(self, stop: threading.Event) -> None:
         for work in (self._install, self._look, self._step):
@@ -195,6 +204,7 @@ class Follower:
             versions = self._source.versions.listing.poll()
             entries = self._source.ledger.poll(report=self._doubt)
         except (CheckpointError, OSError) as error:
+            self._stands_behind(True)
             self._board.looked(f"the versions cannot be listed: {error}", self._refusals.counts)
             return
         if self._on_ledger is not None:
@@ -205,6 +215,7 @@ class Follower:
         replaced = self._is_replaced(versions, now)
         seen = StoreListing(versions, self._moves, self._refusals.barred(now))
         decision = choose(self._alias, seen, None) if replaced else self._decide(seen, now)
+        self._stands_behind(replaced or self._is_behind(decision, versions))
         if isinstance(decision, Load):
             self._load(decision, now)
         else:
@@ -232,6 +243,24 @@ class Follower:
             log.error(LACKS, alias=self._alias, answers=mine.name, newest=newest)
         self._lost, self._replaced = lost, replaced
         return replaced
+
+    def _is_behind(self, decision: Keep | Load, versions: Sequence[int]) -> bool:
+        """Whether something newer is there than what answers, also where it is about to be loaded."""
+        if self._served is None:
+            return False
+        if self._alias == LATEST:
+            return bool(versions) and max(versions) > self._served.number
+        if isinstance(decision, Load):
+            return decision.number != self._served.number
+        return bool(decision.why) and decision.older is None
+
+    def _stands_behind(self, behind: bool) -> None:
+        """Who moves does not stand still, however far behind."""
+        if not behind:
+            self._behind_at = None
+        elif self._behind_at is None or self._behind_with != self._served:
+            self._behind_at, self._behind_with = time.time(), self._served
+        self._board.behind(self._behind_at)
 
     def _decide(self, seen: StoreListing, now: float) -> Keep | Load:
         """`choose`, but for a version that the step log says to load again, until it is loaded."""
@@ -274,7 +303,7 @@ class Follower:
             self._stepper.begin(manifest)
         self._board.served(model, "version", seconds)
         self._board.looked("", self._refusals.counts)
-        self._on_flip(model, "version", NO_TIMES)
+        self._on_flip(model, "version", NO_TIMES, counted(manifest.counters, *APPLIED))
         log.info("a version is served", alias=self._alias, version=manifest.number, seconds=seconds)
 
     def _step(self) -> None:
@@ -403,11 +432,11 @@ class Replica:
             give_way(NICE)
         self._follower.run(self._stop)
 
-    def _tell(self, model: ModelId, result: str, times: NDArray[np.int64]) -> None:
+    def _tell(self, model: ModelId, result: str, times: NDArray[np.int64], events: int | None = None) -> None:
         if self._hooks.flipped is None:
             return
         try:
-            self._hooks.flipped(Flip(self._alias, model, result, times))
+            self._hooks.flipped(Flip(self._alias, model, result, times, events))
         except Exception:
             log.exception("a hook for flips failed", alias=self._alias)
 

@@ -53,12 +53,14 @@ class Flip:
 
     event_times: ms since the epoch of the events that it holds and the model before it did not, as far as the
     step log told them; empty for a swap of whole versions. result: "version", "steps", "relabel" or "refine".
+    events: of a whole version, all that were learned up to it; else None.
     """
 
     alias: str
     model: ModelId
     result: str
     event_times: NDArray[np.int64]
+    events: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,8 @@ class ReplicaStatus:
     fallbacks: how often the step log was lost, by reason. swaps: flips by what changed (version, steps,
     relabel, refine). swap_seconds: of the last version swapped in, by phase (load, prepare, follow, warm,
     flip). carried: the last measured error, None before any. stuck: readers who do not leave the old side.
+    behind_since: since when something newer has been there than what answers, seconds since the epoch, None
+    while it is the newest.
     """
 
     alias: str
@@ -113,6 +115,7 @@ class ReplicaStatus:
     swap_seconds: Mapping[str, float] = field(default_factory=dict)
     carried: CarryError | None = None
     stuck: tuple[str, ...] = ()
+    behind_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 FINE_S = 60.0
 MOST_GROUPS = 512
+MOST_POINTS = 256
+"""Distinct times of events that came in one whole version."""
 MOST_TIMES = 200_000
 """Distinct times kept, about 3 MB; beyond it, and beyond MOST_GROUPS, the oldest neighbours become one."""
 
@@ -44,6 +46,15 @@ class Times:
     def of(cls, times: NDArray[np.int64], now_ms: int, horizon_s: float) -> Self:
         """These times. One that lies ahead of `now_ms` is the mistake of a clock and counts as now."""
         return cls._made(np.minimum(times, now_ms), np.ones(len(times), np.int64), now_ms, horizon_s)
+
+    @classmethod
+    def between(cls, first_ms: int, last_ms: int, count: int, now_ms: int, horizon_s: float) -> Self:
+        """So many events of which only the ends are known: at equal distances, from the first on."""
+        points = min(count, MOST_POINTS)
+        ms = np.linspace(min(first_ms, last_ms), last_ms, points + 1)[1:].astype(np.int64)
+        counts = np.full(points, count // points, np.int64)
+        counts[: count % points] += 1
+        return cls._made(np.minimum(ms, now_ms), counts, now_ms, horizon_s)
 
     def joined(self, other: Times, now_ms: int, horizon_s: float) -> Times:
         """Both, as coarse as their ages allow at `now_ms`."""
@@ -101,10 +112,19 @@ class Freshness:
         A total that is not above the last one begins another line of states (a branch): what only the
         abandoned one holds is forgotten. What the alias began with is left out.
         """
-        if not len(times) or total <= self._begun_at:
+        if len(times):
+            self._add(total, Times.of(times, now_ms, self._horizon_s), now_ms)
+
+    def learned_between(self, total: int, first_ms: int, last_ms: int, count: int, now_ms: int) -> None:
+        """The same of `count` events of which only the times of the ends are known."""
+        if count > 0:
+            self._add(total, Times.between(first_ms, last_ms, count, now_ms, self._horizon_s), now_ms)
+
+    def _add(self, total: int, times: Times, now_ms: int) -> None:
+        if total <= self._begun_at:
             return
         self.groups = [group for group in self.groups if group[0] < total]
-        self.groups.append((total, Times.of(times, now_ms, self._horizon_s)))
+        self.groups.append((total, times))
         self._keep_bounds(now_ms)
 
     def cut(self, total: int) -> None:
@@ -116,6 +136,10 @@ class Freshness:
         """What the state at `total` records holds was there before anybody could ask: it is not counted."""
         self._begun_at = total
         self.groups = [group for group in self.groups if group[0] > total]
+
+    def another_line(self, total: int) -> None:
+        """A line of states goes on from `total` records: what it learns beyond was in no answer."""
+        self._begun_at = min(self._begun_at, total)
 
     def answered(self, total: int, now_ms: int) -> Ages | None:
         """An answer of the state at `total` records; the ages of the events that no answer had used before.

@@ -13,6 +13,7 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints import Ledger, VersionStore
+from checkpoints.names import LATEST
 from daemon.config.schema import Config
 from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts
@@ -30,8 +31,24 @@ Record = Callable[[str, NDArray[np.float64], NDArray[np.int64]], None]
 """Takes alias, ages in seconds [n], how many events had each [n]."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Up to where the accounts know all events: records, events and newest event time (ms) of that state.
+
+    whole: it is a version of another name than `latest`, which may still hear its events from the step log.
+    """
+
+    version: int
+    total: int
+    events: int
+    watermark: int | None
+    whole: bool = False
+
+
 class FreshnessWatcher:
-    """One account per alias. What any replica hears from the step log goes into all of them.
+    """One account per alias. What any replica hears from the step log goes into all of them, and so do the
+    events of a whole version that no step log told: as many as it counts more than were known, their times at
+    equal distances from the newest that was known to its own newest.
 
     Called by the replicas' threads and by the server's; `now_ms` is the wall clock, as event times are.
     """
@@ -45,6 +62,7 @@ class FreshnessWatcher:
     ) -> None:
         self._accounts = {alias: Freshness(horizon_s) for alias in aliases}
         self._begun: set[str] = set()
+        self._told: _Told | None = None
         self._record, self._now_ms = record, now_ms
         self._lock = threading.Lock()
 
@@ -52,12 +70,38 @@ class FreshnessWatcher:
         """A model has become the one that answers."""
         model, now_ms = flip.model, self._now_ms()
         with self._lock:
+            self._hear(flip, now_ms)
             for account in self._accounts.values():
-                account.learned(model.total, flip.event_times, now_ms)
                 account.cut(model.total - model.behind)
             if flip.alias not in self._begun:
                 self._begun.add(flip.alias)
                 self._accounts[flip.alias].begin(model.total)
+
+    def _hear(self, flip: Flip, now_ms: int) -> None:
+        model, told = flip.model, self._told
+        if flip.events is not None:
+            self._hear_version(flip, flip.events, now_ms)
+        elif told is None or model.total > told.total or not told.whole:
+            for account in self._accounts.values():
+                account.learned(model.total, flip.event_times, now_ms)
+            if told is not None and model.total > told.total:
+                events = told.events + len(flip.event_times)
+                self._told = _Told(model.version, model.total, events, model.watermark)
+
+    def _hear_version(self, flip: Flip, events: int, now_ms: int) -> None:
+        """A whole version answers: what it holds beyond what was told is told now."""
+        model, told = flip.model, self._told
+        known = _Told(model.version, model.total, events, model.watermark, flip.alias != LATEST)
+        if told is None or (model.version > told.version and model.total < told.total):
+            self._told = known  # the beginning, or another line of versions
+            for account in self._accounts.values():
+                account.another_line(model.total)
+        elif model.total > told.total:
+            self._told = known
+            if model.watermark is not None:
+                first = model.watermark if told.watermark is None else told.watermark
+                for account in self._accounts.values():
+                    account.learned_between(model.total, first, model.watermark, events - told.events, now_ms)
 
     def answered(self, alias: str, model: AnsweringModel) -> None:
         """An answer of `model` is on its way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -120,6 +121,10 @@ def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
     records = _gauge("tripletd_served_records", "Records applied in the state that answers, since version 0")
     watermark = _gauge("tripletd_served_watermark_seconds", "Newest event time in answers, Unix seconds")
     since = _gauge("tripletd_served_since_seconds", "When this state began to answer, Unix seconds")
+    behind = _gauge(
+        "tripletd_served_behind_seconds",
+        "How long something newer has been there than what answers, 0 for none",
+    )
     for one in states:
         serving.add_metric([one.alias], one.model is not None)
         if one.model is None:
@@ -127,13 +132,15 @@ def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
         info.add_metric([one.alias, str(one.model.version)], 1)
         if one.model.line:
             line.add_metric([one.alias, one.model.line], 1)
+        waited = 0.0 if one.behind_since is None else max(0.0, time.time() - one.behind_since)
+        behind.add_metric([one.alias], waited)
         version.add_metric([one.alias], one.model.version)
         records.add_metric([one.alias], one.model.total)
         if one.model.watermark is not None:
             watermark.add_metric([one.alias], one.model.watermark / 1000)
         if one.since is not None:
             since.add_metric([one.alias], one.since)
-    yield from (info, line, serving, version, records, watermark, since)
+    yield from (info, line, serving, version, records, watermark, since, behind)
 
 
 def _items(found: CatalogStatus | None) -> Iterator[Metric]:

@@ -266,7 +266,8 @@ def _validate(read: _Samples) -> dict[str, Any]:
 
 def _serve(read: _Samples) -> dict[str, Any]:
     served = {name: read.by("alias", f"tripletd_served_{name}") for name in ("version", "records")}
-    served["watermark"] = read.by("alias", "tripletd_served_watermark_seconds")
+    for name in ("watermark", "behind"):
+        served[name] = read.by("alias", f"tripletd_served_{name}_seconds")
     return {
         "objects": read.one("tripletd_items"),
         "dead_letters": read.by("reason", "tripletd_item_dead_letters_total"),

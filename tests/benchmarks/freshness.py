@@ -2,7 +2,10 @@
 
 Every answer tells how many records its model holds, so which answer was the first to use an event is known
 from outside, to the microsecond, and needs no metric: the events of one partition are learned in their order.
-The age counts from the time at which the event was due. The server's own histogram is shown beside it.
+The age counts from the time at which the event was due. The server's own histogram is shown beside it, and
+where the oldest hundredth of the events waited: until they were in the log (the producer), from there until
+their steps were (the learner), from there until an answer used them (the server, and whoever asks). The log
+says when each record came, so that no process is asked.
 
 `freshness_p50_seconds`, `freshness_p99_seconds`: the worse of d = 1,000 dense and d = 10,000 sparse, each on
 the embedded log and on a real Kafka, alias `latest`, with versions written and forms made anew meanwhile.
@@ -10,6 +13,7 @@ the embedded log and on a real Kafka, alias `latest`, with versions written and 
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import shutil
@@ -17,15 +21,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daemon.look.live import Distribution, ServeStatus
-from streams.address import parse_address
-from streams.open import TopicLimits, create_topic, create_topics
+from streams.address import Address, parse_address
+from streams.open import TopicLimits, create_topic, create_topics, open_source
+from streams.steps.codec import Joiner
+from streams.steps.segment import Steps, Triplets
 from tests.benchmarks.harness import Figure
 from tests.benchmarks.load import Asked, Load, beside, summary
 from tests.benchmarks.places import Kind, Place, environment
@@ -67,17 +73,17 @@ CASES = tuple(
 )
 
 
-def figures(cases: Sequence[Case] = CASES) -> list[Figure]:
+def figures(cases: Sequence[Case] = CASES, rate: float = RATE) -> list[Figure]:
     """p50 and p99, the worst of the cases that can run here."""
     found: dict[str, dict[str, float]] = {}
     for case in cases:
         try:
-            found[case.name] = measure(case)
+            found[case.name] = measure(case, rate)
         except KafkaMissing as problem:
             sys.stderr.write(f"{case.name} is left out: {problem}\n")
         sys.stderr.write(f"{case.name}: {json.dumps(found.get(case.name))}\n")
     against = (
-        f"{RATE:,.0f} events/s, {ASKED_RATE:.0f} questions/s, alias latest; the worst of {', '.join(found)}; "
+        f"{rate:,.0f} events/s, {ASKED_RATE:.0f} questions/s, alias latest; the worst of {', '.join(found)}; "
         "d = 1,000 dense (10,000 objects), d = 10,000 sparse (20,000 objects), by id; one host"
     )
     detail = {f"{case}_{name}": value for case, values in found.items() for name, value in values.items()}
@@ -94,7 +100,7 @@ def figures(cases: Sequence[Case] = CASES) -> list[Figure]:
     ]
 
 
-def measure(case: Case) -> dict[str, float]:
+def measure(case: Case, rate: float = RATE) -> dict[str, float]:
     """Run one case; quantiles of age in seconds and what else is worth knowing."""
     with stream_of(case) as address:
         stream = f'address = "{address}"'
@@ -103,10 +109,13 @@ def measure(case: Case) -> dict[str, float]:
         place = Place.make(f"freshness-{case.name}", case.kind, case.dim, case.items, stream, MORE)
         if case.broker:
             _make_topics(address)
+        stream_address = address if case.broker else f"log:{place.folder / 'clicks.log'}"
         with place.running("learn"), place.running("serve"):
-            due, asked, pages = _run(place, address if case.broker else f"log:{place.folder / 'clicks.log'}")
+            due, asked, pages = _run(place, stream_address, rate)
+            fallbacks = place.number("serve", "tripletd_step_log_fallbacks_total")
+        waited = where_oldest_waited(parse_address(stream_address), due, first_answers(asked, len(due)))
         shutil.rmtree(place.folder, ignore_errors=True)
-    return told(due, asked, pages)
+    return told(due, asked, pages) | waited | {"fallbacks": fallbacks}
 
 
 def told(due: NDArray[np.float64], asked: list[Asked], pages: Distributions) -> dict[str, float]:
@@ -127,6 +136,41 @@ def told(due: NDArray[np.float64], asked: list[Asked], pages: Distributions) -> 
     return {name: round(value, 4) for name, value in {**quantiles, **own, **more, **versions}.items()}
 
 
+OLDEST = 0.01
+"""The share of the events whose waiting is taken apart."""
+
+
+def where_oldest_waited(
+    address: Address, due: NDArray[np.float64], answered: NDArray[np.float64]
+) -> dict[str, float]:
+    """Of the oldest measured, mean seconds: until in the log, until their steps were, until answered."""
+    arrived = np.array([came for came, _ in _records(address)])[: len(due)] / 1000
+    joiner, told = Joiner(), np.full(len(due), np.nan)
+    held = 0
+    for came, value in _records(address.steps):
+        segment = joiner.feed(value)
+        if segment is not None and isinstance(segment.body, Steps | Triplets):
+            told[held : segment.body.last] = came / 1000
+            held = max(held, segment.body.last)
+    at = (due >= due[0] + WARM_S) & (due < due[0] + WARM_S + MEASURED_S) & ~np.isnan(told)
+    ages = (answered - due)[at]
+    oldest = np.flatnonzero(at)[ages >= np.quantile(ages, 1 - OLDEST)]
+    parts = {
+        "oldest_to_log": arrived - due,
+        "oldest_to_steps": told - arrived,
+        "oldest_to_answer": answered - told,
+    }
+    return {name: round(float(np.mean(waits[oldest])), 4) for name, waits in parts.items()}
+
+
+def _records(address: Address) -> Iterator[tuple[int, bytes | None]]:
+    """When each record of partition 0 came, ms, and its value."""
+    with closing(open_source(address)) as source:
+        source.assign({0: source.bounds()[0][0]})
+        while (batch := source.poll(4096, 3.0)) is not None:
+            yield from zip(batch.timestamps, batch.values, strict=True)
+
+
 def first_answers(asked: list[Asked], events: int) -> NDArray[np.float64]:
     """When the first answer that holds event i arrived, Unix seconds, inf for never; i counts from 0."""
     arrived = sorted(
@@ -145,12 +189,12 @@ def _answers(asked: list[Asked]) -> Iterator[dict[str, int]]:
     return (json.loads(one.answer) for one in asked if one.status == 200)
 
 
-def _run(place: Place, address: str) -> tuple[NDArray[np.float64], list[Asked], Distributions]:
+def _run(place: Place, address: str, rate: float) -> tuple[NDArray[np.float64], list[Asked], Distributions]:
     """When each event was due, every answer, and the server's freshness before and after."""
     seconds = WARM_S + MEASURED_S
     out = place.folder / "due.npy"
     words = [sys.executable, "-m", "tests.benchmarks.feeder", address]
-    options = [f"--rate={RATE}", f"--seconds={seconds}", f"--items={place.items}", f"--out={out}"]
+    options = [f"--rate={rate}", f"--seconds={seconds}", f"--items={place.items}", f"--out={out}"]
     questions = [
         json.dumps({"id": f"o{n}", "k": 10, "alias": "latest"}).encode()
         for n in np.random.default_rng(9).integers(0, place.items, 500)
@@ -161,9 +205,8 @@ def _run(place: Place, address: str) -> tuple[NDArray[np.float64], list[Asked], 
         with beside(load) as asking:
             time.sleep(WARM_S)
             before = _freshness(place)
-            time.sleep(MEASURED_S)
-            after = _freshness(place)
-            assert feeder.wait(60) == 0
+            assert feeder.wait(MEASURED_S + 60) == 0
+        after = _freshness(place)  # once the last of them is in an answer: the oldest come last
     finally:
         feeder.kill()
         feeder.wait()
@@ -194,6 +237,10 @@ def _make_topics(text: str) -> None:
 
 
 if __name__ == "__main__":
-    names = sys.argv[1:]
-    for figure in figures([case for case in CASES if not names or case.name in names]):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*", help="of cases; all without any")
+    parser.add_argument("--rate", type=float, default=RATE, help="events a second")
+    given = parser.parse_args()
+    chosen = [case for case in CASES if not given.names or case.name in given.names]
+    for figure in figures(chosen, given.rate):
         sys.stdout.write(f"{figure.name} {figure.value} {json.dumps(figure.detail, indent=1)}\n")

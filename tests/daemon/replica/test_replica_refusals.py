@@ -56,6 +56,7 @@ def refused(world, replica, reason, number=2):
     assert str(status.model) == "1"
     assert dict(status.refusals) == {reason: 1}, "once, whatever the number of looks"
     assert REASONS[reason] in status.why_not_newer
+    assert status.behind_since is not None, "something newer is there, and it stands still"
     still_answers(world, replica)
 
 
@@ -69,11 +70,11 @@ def still_answers(world, replica):
 def bytes_changed(world, replica, at):
     """Version 2 as if its file had been changed before the replica first looked."""
     world.learn(20)
-    looked = world.versions.listing.versions
-    world.versions.listing.versions = lambda: [0, 1]  # the replica does not see it yet
+    looked = world.versions.listing.poll
+    world.versions.listing.poll = lambda: [0, 1]  # the replica does not see it yet
     world.capture(tell=False)
     at(file_of(world, 2))
-    world.versions.listing.versions = looked
+    world.versions.listing.poll = looked
 
 
 def test_a_corrupt_byte(world, serving):
@@ -129,13 +130,13 @@ def test_another_space(world, serving):
 @contextmanager
 def spoilt_manifest(world) -> Iterator[Path]:
     """The manifest of version 2, written just now, to be changed before any replica sees it."""
-    looked = world.versions.listing.versions
-    world.versions.listing.versions = lambda: [0, 1]
+    looked = world.versions.listing.poll
+    world.versions.listing.poll = lambda: [0, 1]
     world.capture(tell=False)
     path = world.root / "versions" / f"{2:010d}" / "manifest.json"
     path.chmod(0o600)
     yield path
-    world.versions.listing.versions = looked
+    world.versions.listing.poll = looked
 
 
 def test_a_future_format(world, serving):

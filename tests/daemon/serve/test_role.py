@@ -182,6 +182,25 @@ def test_a_click_reaches_an_answer_while_learn_runs(place: Place) -> None:
     assert (serve.stop(), learn.stop()) == (EX_OK, EX_OK)
 
 
+def test_clicks_that_come_with_a_whole_version_are_counted_every_one(place: Place) -> None:
+    place.feed(40, seed=1)
+    place.learn()
+    serve = place.start("serve", "--set", "steps.enabled=false")
+    question = "/v1/similar?id=o3&alias=latest"
+    until(lambda: serve.get(question)[0] == 200, serve.said)
+    before = place.newest().counters
+    place.feed(30, seed=2)
+    place.learn()
+    until(lambda: serve.get(question)[1]["base"] == place.newest().number, serve.said)
+    serve.get(question)
+    page, after = serve.get("/metrics")[1], place.newest().counters
+    learned = sum(after.get(name, 0) - before.get(name, 0) for name in ("updated", "passive", "degenerate"))
+    assert learned >= 30
+    assert f'tripletd_event_to_served_seconds_count{{alias="latest"}} {float(learned)}' in page
+    assert 'tripletd_served_behind_seconds{alias="latest"} 0.0' in page
+    assert serve.stop() == EX_OK
+
+
 def test_a_promoted_version_is_swapped_in_by_http_with_the_token(place: Place) -> None:
     place.feed(40, seed=1)
     place.learn()
