@@ -113,7 +113,7 @@ def fold_history(
     kept = _thinned(store, set(parents()), leave, clock())
     fence()
     try:
-        store.put_new(folded_key(k + 1), _sealed(k + 1, size, kept))
+        store.put_new(folded_key(k + 1), sealed_lines(k + 1, size, kept))
     except KeyExists:
         return None
     if _whole(store, k + 1) is None or (k and _whole(store, k) is None):
@@ -198,7 +198,7 @@ def _coalesced(schedule: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _sealed(k: int, size: int, lines: Iterable[Line]) -> Iterator[bytes]:
+def sealed_lines(k: int, size: int, lines: Iterable[Line]) -> Iterator[bytes]:
     """Sealed JSON with one line of history per line, so that it can be read line by line."""
     digest = hashlib.sha256()
 

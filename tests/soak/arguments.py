@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 GROUPS = (
     *("kills", "deaths", "calls", "power", "slow", "full"),
-    *("damage", "frozen", "starts", "stops", "restarts", "faults", "answers", "codecs"),
+    *("damage", "frozen", "starts", "stops", "restarts", "faults", "answers", "codecs", "ages"),
 )
 STREAMS = {"log": ("log",), "kafka": ("kafka",), "both": ("log", "kafka")}
 
@@ -28,6 +28,7 @@ class Arguments:
     runs: int
     faults: int
     silence_s: float
+    versions: int
 
 
 def parse(words: Sequence[str] | None = None) -> Arguments:
@@ -44,6 +45,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
     parser.add_argument("--runs", type=int, default=10, help="stops per moment, restarts, pairs of starts")
     parser.add_argument("--faults", type=int, default=1, help="times that each broker fault strikes")
     parser.add_argument("--silence", type=float, default=60, help="seconds that all brokers hang")
+    parser.add_argument("--versions", type=int, default=1_000_000, help="that the oldest folder has written")
     given = parser.parse_args(words)
     return Arguments(
         given.kills,
@@ -57,4 +59,5 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         given.runs,
         given.faults,
         given.silence,
+        given.versions,
     )

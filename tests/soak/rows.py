@@ -28,6 +28,7 @@ from tests.harness.kill.slow_disk import slow_fsync
 from tests.harness.kill.stops import BROKER_DOWN, MOMENTS, Moment, restarts, stops
 from tests.harness.kill.tally import Tally
 from tests.soak.arguments import Arguments
+from tests.soak.long_history import long_history
 
 MEMORY = "memory"  # a stream in the test's own process
 FSYNC_SECONDS = 5.0
@@ -77,6 +78,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "power": [partial(_power, case) for case in (SPARSE, DENSE)],
         "slow": [_slow],
         "damage": [_damage],
+        "ages": [_ages],
     }
     for group in asked.only:
         for stream in [MEMORY] if group in alone else asked.streams:
@@ -145,6 +147,10 @@ def _full(at: Place) -> list[Tally]:
 
 def _damage(at: Place) -> list[Tally]:
     return [altered_bytes(at.folder / "bytes", at.asked.flips, at.asked.seed), learning_on(at.folder / "on")]
+
+
+def _ages(at: Place) -> list[Tally]:
+    return [long_history(at.folder, at.asked.versions)]
 
 
 def _frozen(at: Place) -> list[Tally]:

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from http import HTTPStatus
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -145,7 +145,9 @@ def _lines(lines: Sequence[CurveLine], kind: str) -> list[dict[str, Any]]:
     for number, line in enumerate(lines[:MOST_LINES]):
         series = line.series(kind)
         kept = evenly(range(len(series.events)), MOST_POINTS)
-        columns: dict[str, Sequence[float | None]] = asdict(series)
+        columns: dict[str, Sequence[float | None]] = {
+            one.name: getattr(series, one.name) for one in fields(series)
+        }
         if kept:
             thinned = {name: [column[at] for at in kept] for name, column in columns.items()}
             found.append({"current": number == 0, **thinned})

@@ -1,0 +1,72 @@
+"""A folder of a year is read like one of a day; an old one is folded once, when the learner starts."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from checkpoints import Ledger, LocalStore, VersionStore, aliases, history
+from daemon.cli import main
+from daemon.exits import EX_OK
+from daemon.look.curves import CurveReader
+from daemon.models.actions import look
+from tests.daemon.test_up import ROOT
+from tests.soak.long_history import WAIT_S, _command, grow_old, young_folder
+
+
+@pytest.fixture(scope="module")
+def young(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of a folder with some versions."""
+    return young_folder(tmp_path_factory.mktemp("young"))
+
+
+def copied(young: Path, place: Path) -> Path:
+    subprocess.run(["cp", "-a", f"{young.parent}/.", str(place)], check=True)
+    return place / young.name
+
+
+def test_a_year_of_versions_is_bounded_in_all_that_is_read(
+    young: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = copied(young, tmp_path)
+    store = LocalStore(tmp_path / "checkpoints")
+    best = aliases(Ledger(store).entries()).get("best")
+    grow_old(config, 1_000_000)
+    versions, ledger = VersionStore(store), Ledger(store)
+    assert versions.versions()[-1] == 999_999
+    assert versions.newest_valid() is not None
+    began = time.process_time()
+    seen = look(versions, ledger)
+    curves = CurveReader(versions, ledger).read()
+    assert time.process_time() - began < 20
+    assert 4000 < len(seen.entries) < 6000
+    assert not seen.unreadable
+    assert seen.means("best").version is not None or best is None
+    assert len(store.list("ledger/")) < 1300
+    assert 4000 < len(curves.current.points) < 6000
+    assert len(curves.lines) < 10
+    for words in (["status"], ["models", "list"], ["curves"]):
+        assert main([*words, "--config", str(config)]) == EX_OK
+    assert "999999" in capsys.readouterr().out
+    assert ledger.append({"kind": "KEEP", "version": 999_999}).n == seen.last + 1
+
+
+def test_an_old_folder_is_folded_once_by_the_learner(young: Path, tmp_path: Path) -> None:
+    config = copied(young, tmp_path)
+    grow_old(config, 6_000, folded=False)
+    store = LocalStore(tmp_path / "checkpoints")
+    before = look(VersionStore(store), Ledger(store))
+    assert len(store.list("ledger/")) == len(before.entries) > 5_900
+    words = _command(config, ["learn", "--exit-when-caught-up"])
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
+    after = look(VersionStore(store), Ledger(store))
+    assert len(store.list("ledger/")) < 100
+    assert after.last == before.last
+    assert 2_800 < len(after.entries) < 4_500
+    assert after.entries[-2_000:] == before.entries[-2_000:]
+    for name in ("best", "stable", "latest"):
+        assert after.means(name) == before.means(name)
+    assert len(history(store)) > 2_000
