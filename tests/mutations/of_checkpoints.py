@@ -11,6 +11,7 @@ from tests.mutations.mutation import mutation as made
 VERSIONS = "checkpoints/test_versions.py checkpoints/test_publisher.py"
 DURABLE = "checkpoints/test_durability.py"
 ENCODING = "checkpoints/test_encoding.py checkpoints/test_golden.py"
+FOLD = "checkpoints/test_fold.py checkpoints/test_history_fold.py"
 LEDGER = "checkpoints/test_ledger.py checkpoints/test_ledger_damage.py"
 ALIASES = "checkpoints/test_aliases.py"
 RETENTION = "checkpoints/test_retention.py"
@@ -47,11 +48,16 @@ READING = (
 )
 
 LEDGER_AND_NAMES = (
-    _m("ledger.first-number", "def append(self, entry: dict[str, Any]", "max(self._numbers(), default=0) + 1", "max(self._numbers(), default=1) + 1", LEDGER),
+    _m("ledger.first-number", "def append(self, entry: dict[str, Any]", "self.last() + 1 if after is None", "self.last() + 2 if after is None", LEDGER),
     _m("ledger.after-is-ignored", "def append(self, entry: dict[str, Any]", "if after is not None:\n                    raise", "if after is None:\n                    raise", LEDGER),
     _m("ledger.gap-unseen", "def _walk(self", "if number > wanted:", "if number > wanted + 1:", LEDGER),
     _m("ledger.other-number", "def _read(self, number", "if entry.n != number:", "if False:", LEDGER),
-    _m("ledger.after-included", "def _walk(self", "wanted = after + 1", "wanted = after", LEDGER),
+    _m("ledger.after-included", "def _after(self", "bisect_right(self._all, after,", "bisect_right(self._all, after - 1,", LEDGER),
+    _m("fold.newest-too", "through = end - leave", "through = end - leave", "through = end - leave + 1", FOLD),
+    _m("fold.over-damage", "def complete(self)", "number - 1 for number, read in walked if isinstance(read, Damaged)", "number for number, read in walked if isinstance(read, Damaged)", FOLD),
+    _m("fold.stale-writer", "def _put(self, wanted", "raise KeyExists(key", "return None\n        raise KeyExists(key", FOLD),
+    _m("fold.snapshot-unread", "def fold(", "_clear(store, base)", "_clear(store, through)", FOLD),
+    _m("history.fold-joins-nothing", "def _joined(", "[*gone[\"schedule\"], *heir[\"schedule\"]]", "[*heir[\"schedule\"]]", FOLD),
     _m("ledger.told-twice", "def _tell(self", "self._told.add(number)", "pass", LEDGER),
     _m("names.first-move-wins", "def moves(entries", "found[entry.alias] = entry", "found.setdefault(entry.alias, entry)", ALIASES),
     _m("names.stable-without-best", "def meaning(", "entry, through = moved.get(BEST), BEST", "entry, through = None, BEST", ALIASES),
@@ -70,8 +76,8 @@ KEEPING = (
     _m("keep.least", "", "KEEP_AT_LEAST = 2", "KEEP_AT_LEAST = 1", RETENTION),
     _m("keep.version-0-goes", "def plan(versions", "{0, *protected,", "{*protected,", RETENTION),
     _m("keep.claims", "def plan_claims(", "[:-KEEP_CLAIMS]", "[: -KEEP_CLAIMS - 1]", RETENTION),
-    _m("keep.not-fenced", "store.append_line(HISTORY", "fence()", "pass", RETENTION),
-    _m("keep.no-history", "for number in plan(version_store.versions()", "store.append_line(HISTORY, _history_line(version_store, number))", "pass", RETENTION),
+    _m("keep.not-fenced", "add_line(store", "fence()", "pass", RETENTION),
+    _m("keep.no-history", "for number in plan(version_store.versions()", "add_line(store, _history_line(version_store, number))", "pass", RETENTION),
     _m("keep.named-meanwhile", "for number in plan(version_store.versions()", "if number not in protected() and _delete_unnamed(", "if _delete_unnamed(", RETENTION),
     _m("publisher.second-in-flight", "def begin(self", "return False", "return True", "checkpoints/test_publisher.py daemon/learn/writing/test_publishing.py"),
 )
