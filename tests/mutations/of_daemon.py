@@ -26,6 +26,7 @@ FINDING = "daemon/serve/retrieve/test_finding.py"
 GUARD = "daemon/serve/retrieve/test_guard.py"
 MERGING = "daemon/serve/items/test_index_model.py daemon/serve/items/test_catalog.py"
 FRESHNESS = "daemon/serve/test_freshness.py"
+WATCHER = "daemon/serve/wiring/test_watcher.py"
 HOSTS = "daemon/serve/http/test_hosts.py"
 BATCHING = "daemon/serve/http/test_batching.py"
 ADMIN = "daemon/serve/http/test_admin.py"
@@ -119,6 +120,8 @@ REPLICA_AND_SERVE = (
     _m("guard.no-error", "def choose_width(", "if recall - error >= least:", "if recall + error >= least:", GUARD),
     _m("guard.width", "def choose_width(", "width *= 2", "width *= 64", GUARD),
     _m("guard.own-row", "def recall(exact", "- {int(self_row)}", "", GUARD),
+    _m("freshness.version-not-told", "def _hear_version(", "events - told.events", "0", WATCHER),
+    _m("freshness.told-twice", "def _hear(", "or not told.whole", "or True", WATCHER),
     _m("fresh.begin", "def begin(self, total: int)", "if group[0] > total", "if group[0] >= total", FRESHNESS),
     _m("fresh.answered", "def answered(self, total", "if at <= total", "if at < total", FRESHNESS),
     _m("fresh.future", "def of(cls, times", "np.minimum(times, now_ms)", "times", FRESHNESS),

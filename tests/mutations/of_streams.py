@@ -52,10 +52,13 @@ WIRE = (
     _m("encode.keyed-version", "def _version_of(key", "wire.FORMAT_VERSION if key is None else wire.KEYED_VERSION", "wire.FORMAT_VERSION", CODEC,
        ("def _version_of(key", "limits.FORMAT_VERSION if key is None else limits.KEYED_VERSION", "limits.FORMAT_VERSION")),
     _m("decode.next-offset", "refused,\n            batch.offsets[-1] + 1,\n            sha256(batch.values[-1] or b\"\").digest(),\n            found.keys", "batch.offsets[-1] + 1", "batch.offsets[-1]", DECODER,
-       ("found = self._reading.find(_present(batch.values)", "batch.offsets[-1] + 1", "batch.offsets[-1]")),
-    _m("decode.offsets-of-refused", "found = self._reading.find(_present(batch.values)", "offsets[found.records] if refused else offsets", "offsets[: len(found.records)] if refused else offsets", DECODER),
+       ("found = self._reading.find(values, self._max_bytes", "batch.offsets[-1] + 1", "batch.offsets[-1]")),
+    _m("decode.offsets-of-refused", "found = self._reading.find(values, self._max_bytes", "offsets[found.records] if refused else offsets", "offsets[: len(found.records)] if refused else offsets", DECODER),
     _m("decode.damaged-read", "def judge(self, batch", "if batch.damaged is not None:", "if batch.damaged == \"\":", DECODER + " streams/kafka/test_kafka_damage.py -k 'not confluent'"),
-    _m("decode.digest-of-first", "found = self._reading.find(_present(batch.values)", "sha256(batch.values[-1] or b\"\")", "sha256(batch.values[0] or b\"\")", DECODER),
+    _m("decode.future-by-the-record", "def too_late(", "self._ms[places] + max_future_ms", "self._ms[places]", DECODER),
+    _m("decode.no-arrival-said", "class Arrivals", "(times > 0) & (times <= LAST_BELIEVED_MS)", "(times > 0)", DECODER),
+    _m("decode.no-later-than-arrival", "def believed(", "np.minimum(ts, self._ms[places])", "ts", DECODER),
+    _m("decode.digest-of-first", "found = self._reading.find(values, self._max_bytes", "sha256(batch.values[-1] or b\"\")", "sha256(batch.values[0] or b\"\")", DECODER),
 )
 
 IDS = (
@@ -75,6 +78,7 @@ LOG = (
     _m("log.starves-a-partition", "offset >= ? ORDER BY offset LIMIT ?\",", "del self._positions[partition]", "pass", READING),
     _m("log.offsets-at", "def _offset_at(self", "ts >= ?", "ts > ?", READING),
     _m("log.high-falls", "def _append(self", "high = max(high, ts)", "high = ts", READING),
+    _m("log.time-to-come", "class LogSink(", "min(record.timestamp, now)", "record.timestamp", READING),
     _m("log.retains-one-more", "removed = 0\n    while True:", "WHERE offset < ?", "WHERE offset <= ?", WRITING),
 )
 
