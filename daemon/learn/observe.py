@@ -107,9 +107,12 @@ class StreamReadiness:
 
     def held_back(self) -> Iterator[tuple[int, HeldBack, float]]:
         """(partition, what is held, seconds for which it was seen) where nothing else is left to learn."""
-        seen, learned = self.seen, self.learned_up_to()
-        for partition, held in ({} if seen is None else seen.held).items():
-            if seen is not None and learned.get(partition, 0) >= held.first:
+        seen = self.seen
+        if seen is None or not seen.held:
+            return
+        learned = self.learned_up_to()
+        for partition, held in seen.held.items():
+            if learned.get(partition, 0) >= held.first:
                 yield partition, held, max(0.0, self._clock() - seen.held_since[partition])
 
     def _transaction_open(self) -> str | None:
