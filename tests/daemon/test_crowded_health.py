@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import product
 
 import pytest
@@ -15,10 +14,9 @@ from daemon.telemetry import Health, TelemetryServer, serve_http
 from daemon.telemetry.connections import ConnectionTable, client_of
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import MOST_CONNECTIONS, PAGES
-from tests.daemon.test_telemetry import HOST, get
+from tests.daemon.test_telemetry import HOST
+from tests.harness.crowds import Way, crowd, does_not_read, each_is_answered, half_a_header, silent
 from tests.harness.waiting import until
-
-CROWD = 600
 
 
 @pytest.fixture
@@ -31,34 +29,15 @@ def server() -> Iterator[TelemetryServer]:
     one.close()
 
 
-def silent(connection: socket.socket) -> None:
-    """It says nothing at all."""
-
-
-def half_a_header(connection: socket.socket) -> None:
-    connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-a: ")
-
-
-def does_not_read(connection: socket.socket) -> None:
-    connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-
-
 @pytest.mark.parametrize("way", [silent, half_a_header, does_not_read], ids=lambda way: way.__name__)
-def test_whoever_only_stays_keeps_no_probe_out(
-    server: TelemetryServer, way: Callable[[socket.socket], None]
-) -> None:
+def test_whoever_only_stays_keeps_no_probe_out(server: TelemetryServer, way: Way) -> None:
     before = threading.active_count()
     with ExitStack() as held:
-        for n in range(CROWD):
-            one = held.enter_context(socket.create_connection((HOST, server.port), timeout=30))
-            with suppress(OSError):
-                way(one)
-            if n % 100 == 99:
-                for path in PAGES:
-                    assert get(server.port, path)[0] == 200, path
+        for _ in range(6):
+            held.enter_context(crowd(server.port, way, 100))
+            each_is_answered(server.port, PAGES)
         until(lambda: threading.active_count() - before <= MOST_CONNECTIONS)
-        for path in PAGES:
-            assert get(server.port, path)[0] == 200, path
+        each_is_answered(server.port, PAGES)
     until(lambda: threading.active_count() <= before)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 GROUPS = (
     *("kills", "deaths", "calls", "power", "slow", "full"),
-    *("damage", "frozen", "starts", "stops", "restarts", "faults", "answers", "codecs", "ages"),
+    *("damage", "frozen", "starts", "stops", "restarts", "faults", "answers", "codecs", "ages", "crowds"),
 )
 STREAMS = {"log": ("log",), "kafka": ("kafka",), "both": ("log", "kafka")}
 

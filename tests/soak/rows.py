@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tests.harness.crowds import crowds
 from tests.harness.kafka import broker_faults, scene
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.codec_cases import compressed_batches
@@ -79,6 +80,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "slow": [_slow],
         "damage": [_damage],
         "ages": [_ages],
+        "crowds": [lambda at: [crowds()]],
     }
     for group in asked.only:
         for stream in [MEMORY] if group in alone else asked.streams:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry
 from pydantic_core import to_json
@@ -30,6 +32,8 @@ from daemon.serve.store import StoreActions
 from daemon.telemetry.server import PAGES, Health, answer
 
 SCRAPE_TIMEOUT_S = 10.0
+Found: TypeAlias = tuple[int, bytes, str] | None
+"""Status, body and content type of a page of health or metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +105,28 @@ def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[
 
 
 def _probes(parts: Parts) -> Mapping[str, Handler]:
-    """Health and metrics, as every role answers them; collecting takes a while, so off the loop."""
+    """Health and metrics, as every role answers them; collecting takes a while, so it is done off the loop,
+    and once for all who wait for it to begin.
+    """
     threads = BoundedThreads(1, SCRAPE_TIMEOUT_S)
+    to_begin: dict[str, asyncio.Task[Found]] = {}
+
+    async def collected(path: str) -> Found:
+        def made() -> Found:
+            to_begin.pop(path, None)  # whoever comes from now on is told what is true then
+            return answer(path, parts.registry, parts.health)
+
+        shared = to_begin.get(path)
+        if shared is None or shared.done():
+            shared = to_begin[path] = asyncio.create_task(threads.run(made))
+        return await asyncio.shield(shared)  # one who leaves takes it from nobody
 
     async def probe(request: Request) -> Response:
-        def made() -> tuple[int, bytes, str] | None:
-            return answer(request.url.path, parts.registry, parts.health)
-
-        found = await threads.run(made) if request.url.path in ("/metrics", "/status") else made()
+        path = request.url.path
+        if path in ("/metrics", "/status"):
+            found = await collected(path)
+        else:
+            found = answer(path, parts.registry, parts.health)
         assert found is not None, "it is the handler of PAGES alone"
         status, body, content_type = found
         return Response(body, status, headers={"Content-Type": content_type})

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
 
 from daemon.serve.http import HttpLimits
 from daemon.serve.http.limits import RESERVED
+from daemon.telemetry.server import PAGES
 from tests.daemon.serve.http.clients import QUESTION, SMALL, healthy, is_ended, post
 from tests.daemon.serve.http.toy import HOST, Served, all_at_work, error_of, read_all, running
+from tests.harness.crowds import QUESTION as QUESTION_BY_ID
+from tests.harness.crowds import WAYS, Way, crowd, each_is_answered
 from tests.harness.waiting import until
 
-CROWD = 600
 USUAL = HttpLimits()
 PLACES, FEW = USUAL.connections + RESERVED, SMALL.connections + RESERVED
 IDLE = "tripletd_http_turned_away_total"
-
-
-def silent(connection: socket.socket) -> None:
-    """It says nothing at all."""
-
-
-def half_a_header(connection: socket.socket) -> None:
-    connection.sendall(b"GET /v1/similar?id=o1 HTTP/1.1\r\nHost: localhost\r\nX-a: ")
-
-
-def idle_after_an_answer(connection: socket.socket) -> None:
-    connection.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    connection.recv(1000)
-
-
-def half_a_body(connection: socket.socket) -> None:
-    connection.sendall(post(b'{"id": ', 5_000))
-
-
-WAYS: list[Callable[[socket.socket], None]] = [silent, half_a_header, idle_after_an_answer, half_a_body]
 
 
 @pytest.fixture(scope="module")
@@ -52,34 +36,13 @@ def usual() -> Iterator[Served]:
         yield one
 
 
-def each_is_answered(served: Served) -> None:
-    """Health, metrics and a question, of a client that has just come, and does not wait for those inside."""
-    for path, word in (
-        ("/livez", "ok"),
-        ("/readyz", "ok"),
-        ("/metrics", "tripletd_http_connections"),
-        ("/v1/similar?id=o1&k=3", '"results"'),
-    ):
-        connection = http.client.HTTPConnection(HOST, served.port, timeout=5)
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        connection.close()
-        assert answer.status == 200, f"{path}: {text}"
-        assert word in text
-
-
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_whoever_only_stays_keeps_nobody_out(usual: Served, way: Callable[[socket.socket], None]) -> None:
+def test_whoever_only_stays_keeps_nobody_out(usual: Served, way: Way) -> None:
     assert usual.metric("tripletd_http_connections") < USUAL.connections
-    with ExitStack() as held:
-        for _ in range(CROWD):
-            one = held.enter_context(usual.connect())
-            with suppress(OSError):
-                way(one)
+    with crowd(usual.port, way):
         until(lambda: usual.metric("tripletd_http_connections") >= USUAL.connections)
         for _ in range(5):
-            each_is_answered(usual)
+            each_is_answered(usual.port, (*PAGES, QUESTION_BY_ID))
         assert usual.metric("tripletd_http_connections") <= PLACES
     until(lambda: usual.metric("tripletd_http_connections") == 0)
 
@@ -179,3 +142,33 @@ def test_what_is_said_while_everything_is_taken_is_the_common_shape(strict: Serv
     assert set(error) == {"code", "message", "field", "remedy"}
     assert json.dumps(error["message"])
     until(lambda: strict.metric("tripletd_http_connections") == 0)
+
+
+class Slow(Collector):
+    """Waits with what it says until the gate is open."""
+
+    def __init__(self) -> None:
+        self.begun, self.entered, self.gate = 0, threading.Event(), threading.Event()
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> list[Metric]:
+        self.begun += 1
+        self.entered.set()
+        assert self.gate.wait(30)
+        return []
+
+
+def test_metrics_are_collected_once_for_all_who_wait() -> None:
+    with running(SMALL) as served, ExitStack() as held:
+        slow = Slow()
+        served.registry.register(slow)
+        asking = [held.enter_context(served.connect()) for _ in range(SMALL.connections)]
+        for one in asking:
+            one.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert slow.entered.wait(30)
+        assert healthy(held.enter_context(served.connect())), "by then all have been read"
+        slow.gate.set()
+        assert all(read_all(one).startswith(b"HTTP/1.1 200") for one in asking)
+        assert slow.begun == 2, "that of the first, and one for those who came meanwhile"
