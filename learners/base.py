@@ -261,6 +261,9 @@ HALF_SPACING = 2.0**-25
 LOOKED_AT = 64
 """Steps of a batch by which its vectors are judged."""
 
+LARGE_LOSS = 0.5
+"""Of triplets that a step should move; vectors that are too short have a loss of 1."""
+
 
 class StepsFromIdentity:
     """Looks whether the steps of W, which starts from I in float32, are large enough to change its diagonal.
@@ -277,18 +280,22 @@ class StepsFromIdentity:
         self._seen += len(batch)
         if self._seen < self._next:
             return
-        rows = np.flatnonzero(info.outcome == UPDATED)[:LOOKED_AT]
-        if not len(rows):
+        updated = info.outcome == UPDATED
+        if not updated.any():
             return
         self._next = 2 * self._seen
+        rows = np.flatnonzero(updated & (info.loss > LARGE_LOSS))[:LOOKED_AT]  # others need no large step
+        if not len(rows):
+            return
         part = batch.take(rows)
         largest = np.max([_largest(block) for block in (part.query, part.clicked, part.skipped)], axis=0)
         # no entry of V = q (c - s)^T, or of the V' of a distance, is above 8 times the largest squared
         if (8 * info.tau[rows] * np.square(largest, dtype=np.float64) < HALF_SPACING).all():
             self._next = UNBOUNDED
             warnings.warn(
-                f"{name} updates, but W's diagonal stays 1: float32 loses steps that small. The vectors are "
-                f"about {np.median(largest):.0e} in size: bring them to unit length, as the map unit does",
+                f"{name} updates, but W's diagonal stays 1: float32 loses steps that small. The vectors hold "
+                f"numbers up to {largest.max():.0e}, tau is at most {info.tau[rows].max():.0e}: bring "
+                "them to unit length, as the map unit does, or allow larger steps",
                 PrecisionNotice,
                 stacklevel=4,
             )

@@ -356,15 +356,21 @@ class TripletBatch:
     def slice(self, start: int, stop: int) -> TripletBatch:
         """Triplets start..stop-1 without copying."""
         keys = None if self.keys is None else self.keys[start:stop]
-        blocks = (block.slice(start, stop) for block in (self.query, self.clicked, self.skipped))
-        return TripletBatch(*blocks, keys=keys)
+        return self._part(
+            [block.slice(start, stop) for block in (self.query, self.clicked, self.skipped)], keys
+        )
 
     def take(self, rows: Any) -> TripletBatch:
         """The triplets named by an integer array, in its order, copied."""
         keys = None if self.keys is None else self.keys[rows]
-        return TripletBatch(
-            *(block.take(rows) for block in (self.query, self.clicked, self.skipped)), keys=keys
-        )
+        return self._part([block.take(rows) for block in (self.query, self.clicked, self.skipped)], keys)
+
+    @staticmethod
+    def _part(blocks: Sequence[Block], keys: NDArray[np.bytes_] | None) -> TripletBatch:
+        batch = object.__new__(TripletBatch)  # a part of what was checked needs no check
+        for name, value in zip(("query", "clicked", "skipped", "keys"), (*blocks, keys), strict=True):
+            object.__setattr__(batch, name, value)
+        return batch
 
 
 BLOCK_FLOATS = 1 << 22

@@ -237,6 +237,19 @@ def test_vectors_too_short_to_move_the_diagonal_of_W_are_told_once_with_the_reme
             learner.learn_many(*rows)  # nothing there starts from 1
 
 
+def test_steps_that_are_small_because_little_is_left_to_learn_are_not_told() -> None:
+    """The same triplets again and again end with losses of rounding."""
+    rng = np.random.default_rng(0)
+    rows = [(rng.random((16, 128)) * (rng.random((16, 128)) < 0.3)).astype(np.float32) for _ in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrecisionNotice)
+        learner, losses = Oasis(128), [1.0]
+        for _ in range(2000):
+            info = learner.learn_many(*rows)
+            losses += info.loss[info.loss > 0].tolist()
+    assert min(losses) < 1e-6
+
+
 def test_a_stream_whose_vectors_become_short_is_told_too() -> None:
     learner = Oasis(DIM)
     learner.learn_many(Q, C, S)
