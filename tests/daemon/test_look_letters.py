@@ -51,12 +51,12 @@ def test_the_newest_are_shown_escaped(words: list[str], capsys: Capture) -> None
 
 def test_what_is_no_dead_letter_hides_no_other(words: list[str], capsys: Capture) -> None:
     tombstone = DeadLetter("triplets", 0, 7, "null_value", "a\x1b[2Jb", None)
-    refuse(tombstone, other=(OutRecord(b"odd", timestamp=2**60),))
+    refuse(tombstone, other=(OutRecord(b"odd", timestamp=-(2**60)),))
     assert main(words) == EX_OK
     out = capsys.readouterr().out
     assert "offset 7  no value" in out
     assert "null_value: a\\x1b[2Jb" in out
-    assert f"{2**60} ms  ?  3 bytes" in out
+    assert f"{-(2**60)} ms  ?  3 bytes" in out
     assert "not a dead letter: header 'reason' is missing" in out
 
 
