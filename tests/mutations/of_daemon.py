@@ -185,7 +185,7 @@ MODELS_AND_REST = (
     _m("config.size-unit", "", "\"kB\": 10**3", "\"kB\": 1 << 10", CONFIG),
     _m("config.env-over-file", "node = child", "node.setdefault(path[-1], value)", "node[path[-1]] = value", "daemon/test_config.py daemon/test_config_learners.py daemon/test_checks.py"),
     _m("config.secret-newline", "def read_secret(", "text.removesuffix(\"\\n\").removesuffix(\"\\r\")", "text", CONFIG + " daemon/kafka/test_config.py"),
-    _m("config.secret-twice", "def _refuse_both(", "if plain in environ:", "if False:", CONFIG + " daemon/kafka/test_config.py"),
+    _m("config.secret-twice", "def refuse_both(", "if plain in environ:", "if False:", CONFIG + " daemon/kafka/test_config.py"),
     _m("config.record-size", "def _record_size(", "> MAX_RECORD_BYTES", "> 2 * MAX_RECORD_BYTES", CONFIG,
        ("def _record_size(", "> MAX_VALUE_BYTES", "> 2 * MAX_VALUE_BYTES"),
        ("def _fits_the_wire(", "> MAX_VALUE_BYTES", "> 2 * MAX_VALUE_BYTES")),

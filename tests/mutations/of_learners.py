@@ -182,7 +182,7 @@ AROUND = (
     _m("spectrum.negatives", "sizes = np.abs(values)\n    total, below", "values < -EPS * norm", "values < EPS * norm", "learners/test_change.py"),
     _m("search.offset-shape", "def checked_offset(", "offset.shape != (rows,)", "offset.ndim != 1", TOPK),
     _m("search.query-nan", "def checked_queries(", "if not np.isfinite(queries).all():", "if False:", TOPK),
-    _m("search.row-below", "def checked_rows(", "chosen.min() < 0 or", "", TOPK),
+    _m("search.row-below", "def row_numbers(", "array.min() < 0 or", "", TOPK),
 )
 
 MUTATIONS = (*CHECKS, *MATRICES, *DIAGONALS, *WEIGHED, *AROUND)
