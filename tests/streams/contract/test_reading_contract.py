@@ -100,6 +100,20 @@ def test_assigning_again_seeks(backend):
     assert source.poll(10, backend.patience).offsets == [1, 2]
 
 
+def test_whoever_has_waited_in_vain_can_go_back_and_hears_of_what_comes(backend):
+    backend.create()
+    sink = backend.sink()
+    sink.send(values(*"abc"))
+    source = backend.source()
+    source.assign({0: 3})
+    assert [source.poll(10, backend.silence) for _ in range(3)] == [None] * 3
+    source.assign({0: 1})
+    assert source.poll(10, backend.patience).offsets == [1, 2]
+    assert [source.poll(10, backend.silence) for _ in range(3)] == [None] * 3
+    sink.send(values("d"))
+    assert source.poll(10, backend.patience).values == [b"d"]
+
+
 def test_a_poll_of_an_empty_topic_returns_after_its_timeout(backend):
     backend.create(2)
     source = backend.source()
