@@ -194,6 +194,9 @@ def _dump(name: str, doing: str, seconds: float) -> None:
 
 
 SEND_SECONDS = 0.5
+"""How long a message is tried while the service manager reads none. Not by the socket's own timeout: an
+unconnected one counts as writable all the while, and would be asked without a rest."""
+_PAUSE_S = 0.02
 SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 
 
@@ -204,7 +207,7 @@ class Notifier:
         self._address = _address(environ.get(SOCKET, ""))
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) if self._address else None
         if self._socket is not None:
-            self._socket.settimeout(SEND_SECONDS)
+            self._socket.setblocking(False)
         self._feed_every_s = _feeding(environ)
         self._fed_at = float("-inf")
 
@@ -240,11 +243,19 @@ class Notifier:
             self._tell("WATCHDOG=1")
 
     def _tell(self, *lines: str) -> None:
-        if self._socket is not None and self._address is not None:
-            with suppress(
-                OSError
-            ):  # a full or closed socket: the next message may arrive, or systemd is gone
-                self._socket.sendto("\n".join(lines).encode(), self._address)
+        if self._socket is None or self._address is None:
+            return
+        deadline = time.monotonic() + SEND_SECONDS
+        with suppress(OSError):  # a full or closed socket: the next message may arrive, or systemd is gone
+            while True:
+                try:
+                    self._socket.sendto("\n".join(lines).encode(), self._address)
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        return
+                    time.sleep(_PAUSE_S)
+                else:
+                    return
 
 
 def _feeding(environ: Mapping[str, str]) -> float | None:

@@ -74,11 +74,13 @@ def test_up_speaks_for_its_roles_and_hands_a_reload_on(
     site = make_site(tmp_path, every="1h", case=DENSE)
     feed(site, events(200))
     site.config.write_text(
-        site.config.read_text().replace("learn_port = 0", "learn_port = 0\nvalidate_port = 0\nserve_port = 0")
+        site.config.read_text().replace(
+            "learn_port = 0", "learn_port = 0\nvalidate_port = 0\nserve_port = 0\nup_port = 0"
+        )
     )
     with manager(tmp_path, monkeypatch) as bound, Up(site) as up:
         hears(bound, "READY=1")
-        wait_until(lambda: up.said().count('"url"') == 2, up)  # both hear signals now
+        wait_until(lambda: up.said().count('"url"') == 4, up)  # all roles, and up itself, hear signals now
         up.signal(signal.SIGHUP)
         hears(bound, "RELOADING=1")
         hears(bound, "READY=1")

@@ -18,7 +18,7 @@ from daemon.exits import UserError
 from daemon.runtime.logs import configure, get_logger
 from daemon.runtime.runtime import ConfigReloader, differing
 from daemon.runtime.signals import Signals
-from daemon.runtime.watchdog import SOCKET, WATCHDOG_PID, WATCHDOG_USEC, Notifier
+from daemon.runtime.watchdog import SEND_SECONDS, SOCKET, WATCHDOG_PID, WATCHDOG_USEC, Notifier
 
 
 class Manager:
@@ -157,3 +157,16 @@ def test_a_hangup_asks_for_a_reload_once() -> None:
         assert signals.take_reload_request()
         assert not signals.take_reload_request()
         assert not signals.stopping
+
+
+def test_a_manager_that_reads_nothing_costs_next_to_no_processor_time(manager: tuple[Manager, str]) -> None:
+    other, address = manager
+    notifier = Notifier({SOCKET: address})
+    while True:  # until its queue is full
+        began, worked = time.monotonic(), time.process_time()
+        notifier.ready()
+        waited, worked = time.monotonic() - began, time.process_time() - worked
+        if waited >= SEND_SECONDS:
+            break
+    assert worked < 0.5 * waited
+    assert other.heard() == {"READY": "1"}
