@@ -68,14 +68,14 @@ class Cost:
 def young_folder(root: Path) -> Path:
     """A configuration whose folder holds some learned and judged versions; rests at the end of its topic."""
     config = root / "tripletd.toml"
-    ports = {name: _free_port() for name in ("learn_port", "validate_port", "serve_port")}
+    ports = {name: free_port() for name in ("learn_port", "validate_port", "serve_port")}
     told = CONFIG + "[checkpoints]\nevery_events = 10\n"
     for name, port in ports.items():
         told = told.replace(f"{name} = 0", f"{name} = {port}")
     config.write_text(told)
     (root / "clicks.jsonl").write_text(clicks(200))
     for words in (["feed", str(root / "clicks.jsonl")], ["up", "--exit-when-caught-up"]):
-        subprocess.run(_command(config, words), cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
+        subprocess.run(command(config, words), cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
     return config
 
 
@@ -177,7 +177,7 @@ def cost_of(config: Path) -> Cost:
             found.resident_mb[role] = _resident_mb(process.pid)
     for words in (["status"], ["models", "list"], ["curves"]):
         then = os.times()
-        subprocess.run(_command(config, words), cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
+        subprocess.run(command(config, words), cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
         now = os.times()
         spent = now.children_user + now.children_system - then.children_user - then.children_system
         found.asked_s[f"tripletd {' '.join(words)}"] = round(spent, 2)
@@ -192,11 +192,11 @@ class _running:
 
     def __enter__(self) -> tuple[subprocess.Popen[bytes], int, float]:
         self._log = (self._config.parent / f"{self._role}.log").open("wb")
-        self._process = subprocess.Popen(_command(self._config, [self._role]), cwd=ROOT, stderr=self._log)
+        self._process = subprocess.Popen(command(self._config, [self._role]), cwd=ROOT, stderr=self._log)
         key = f"{self._role}_port = "
         port = int(self._config.read_text().partition(key)[2].split()[0])
         deadline = time.monotonic() + WAIT_S
-        while not _ready(port):
+        while not is_ready(port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
                 raise AssertionError(f"{self._role} is not ready: {Path(self._log.name).read_text()[-2000:]}")
@@ -210,11 +210,11 @@ class _running:
         self._log.close()
 
 
-def _command(config: Path, words: list[str]) -> list[str]:
+def command(config: Path, words: list[str]) -> list[str]:
     return [sys.executable, "-m", "daemon", *words, "--config", str(config)]
 
 
-def _ready(port: int) -> bool:
+def is_ready(port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
             return bool(answer.status == 200)
@@ -232,7 +232,7 @@ def _resident_mb(pid: int) -> float:
     return round(int(line.split()[1]) / 1024, 1)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         return int(taken.getsockname()[1])
 

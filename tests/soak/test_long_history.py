@@ -14,7 +14,7 @@ from daemon.exits import EX_OK
 from daemon.look.curves import CurveReader
 from daemon.models.actions import look
 from tests.daemon.test_up import ROOT
-from tests.soak.long_history import WAIT_S, _command, grow_old, young_folder
+from tests.soak.long_history import WAIT_S, command, grow_old, young_folder
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_an_old_folder_is_folded_once_by_the_learner(young: Path, tmp_path: Path
     store = LocalStore(tmp_path / "checkpoints")
     before = look(VersionStore(store), Ledger(store))
     assert len(store.list("ledger/")) == len(before.entries) > 5_900
-    words = _command(config, ["learn", "--exit-when-caught-up"])
+    words = command(config, ["learn", "--exit-when-caught-up"])
     subprocess.run(words, cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
     after = look(VersionStore(store), Ledger(store))
     assert len(store.list("ledger/")) < 100
