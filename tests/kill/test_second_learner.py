@@ -53,7 +53,9 @@ def test_who_takes_over_stays_and_the_other_says_so_at_once(tmp_path: Path, fork
             assert f"process {second.pid}" in first.said()
             assert f'"process": {first.pid}' in second.said()
             wait_until(lambda: second.metric("tripletd_events_total") >= 20, second)
-            with forks(site) as third:  # the lock has gone over, too
+            lock = site.versions.store.writer_lock()
+            wait_until(lambda: lock.holder() == second.pid, second)  # which it looks for once a second
+            with forks(site) as third:
                 assert third.wait() == EX_TEMPFAIL, third.said()
                 assert f"process {second.pid}" in third.said()
             second.signal(signal.SIGTERM)
