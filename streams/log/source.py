@@ -59,7 +59,7 @@ class OpenLog:
 
 _FIRST_SLEEP_S, _LONGEST_SLEEP_S = 0.001, 0.02
 _IDLE_SLEEP_S = 0.05
-"""Between two looks once a whole poll has found nothing: idle readers are many, each look costs 0.2 ms."""
+"""Between two looks once a whole poll has found nothing: a process at rest has several such readers."""
 
 
 class LogSource(OpenLog):
