@@ -10,8 +10,8 @@ agrees, and a query's clicks always go the same way.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from streams.codec import raw_vector
@@ -101,6 +101,43 @@ def behind_transactions(topic: str, held: Mapping[int, HeldBack]) -> list[str]:
         f"{one.end - one.first:,} records wait for its end; {end_of_transaction(topic, partition, one.first)}"
         for partition, one in sorted(held.items())
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransactions:
+    """What open transactions hold back, per partition where one is open, as it was last asked for.
+
+    since: when the same one was first seen there, in seconds of a monotonic clock.
+    """
+
+    held: Mapping[int, HeldBack] = field(default_factory=dict)
+    since: Mapping[int, float] = field(default_factory=dict)
+
+    def next(self, held: Mapping[int, HeldBack], at: float) -> OpenTransactions:
+        """The answer after this one: what was held back already is held since then."""
+        since = dict.fromkeys(held, at)
+        for partition, found in held.items():
+            known = self.held.get(partition)
+            if known is not None and known.first == found.first:
+                since[partition] = self.since[partition]
+        return OpenTransactions(held, since)
+
+    def reached(self, positions: Mapping[int, int], now: float) -> Iterator[tuple[int, HeldBack, float]]:
+        """(partition, what is held, seconds for which it was seen) where nothing else is left to read."""
+        for partition, held in self.held.items():
+            if positions.get(partition, 0) >= held.first:
+                yield partition, held, max(0.0, now - self.since[partition])
+
+    def trouble(self, topic: str, positions: Mapping[int, int], now: float, after_s: float) -> str | None:
+        """Why nothing comes to a reader at these positions, once that was so for `after_s`; else None."""
+        for partition, held, seconds in self.reached(positions, now):
+            if seconds > after_s:
+                return (
+                    f"records wait behind an open transaction: it has been open at offset {held.first} of "
+                    f"partition {partition} for {seconds:.0f} s, and {held.end - held.first:,} records wait; "
+                    f"{end_of_transaction(topic, partition, held.first)}"
+                )
+        return None
 
 
 def check_positions(topic: str, positions: Mapping[int, int], bounds: Bounds) -> None:

@@ -23,6 +23,7 @@ from daemon.runtime.watchdog import BackgroundThread, Pulse
 from daemon.topics.retention import learned_twice, retain_topics
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
+from streams.partitions import OpenTransactions
 from streams.source import HeldBack, Source
 
 log = structlog.get_logger("tripletd.learn")
@@ -107,30 +108,24 @@ Bounds = Mapping[int, tuple[int, int]]
 class LogBounds:
     """What the log held: (earliest, end) per partition, asked for at `at` (monotonic, seconds).
 
-    held: what open transactions hold back, per partition where one is open. held_since: since when the same
-    one has been seen there (monotonic).
+    transactions: what open ones hold back, and since when the same ones have been seen (monotonic).
     """
 
     bounds: Bounds
     at: float
-    held: Mapping[int, HeldBack] = field(default_factory=dict)
-    held_since: Mapping[int, float] = field(default_factory=dict)
+    transactions: OpenTransactions = field(default_factory=OpenTransactions)
 
     def newest(self, partition: int) -> int:
         """One past the newest record of a partition, whether it can be read yet or not."""
         end = self.bounds[partition][1]
-        return max(end, self.held[partition].end) if partition in self.held else end
+        held = self.transactions.held.get(partition)
+        return end if held is None else max(end, held.end)
 
     @staticmethod
     def after(before: LogBounds | None, bounds: Bounds, held: Mapping[int, HeldBack], at: float) -> LogBounds:
         """An answer after another one: what was held back then already is held since then."""
-        since = dict.fromkeys(held, at)
-        if before is not None:
-            for partition, found in held.items():
-                known = before.held.get(partition)
-                if known is not None and known.first == found.first:
-                    since[partition] = before.held_since[partition]
-        return LogBounds(bounds, at, held, since)
+        known = OpenTransactions() if before is None else before.transactions
+        return LogBounds(bounds, at, known.next(held, at))
 
 
 class Housekeeper(BackgroundThread):

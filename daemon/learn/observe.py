@@ -21,7 +21,6 @@ from daemon.learn.step import ReadyBatch, StepResult
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime
 from daemon.telemetry import LearnMetrics
 from daemon.versions.contents import Arrays, learner_arrays, records_of
-from streams.partitions import end_of_transaction
 from streams.poison import DeadLetter
 from streams.source import HeldBack
 
@@ -107,24 +106,15 @@ class StreamReadiness:
 
     def held_back(self) -> Iterator[tuple[int, HeldBack, float]]:
         """(partition, what is held, seconds for which it was seen) where nothing else is left to learn."""
-        seen = self.seen
-        if seen is None or not seen.held:
-            return
-        learned = self.learned_up_to()
-        for partition, held in seen.held.items():
-            if learned.get(partition, 0) >= held.first:
-                yield partition, held, max(0.0, self._clock() - seen.held_since[partition])
+        if self.seen is not None and self.seen.transactions.held:
+            yield from self.seen.transactions.reached(self.learned_up_to(), self._clock())
 
     def _transaction_open(self) -> str | None:
         """Why nothing comes where somebody's transaction stays open; None before it has for a while."""
-        for partition, held, seconds in self.held_back():
-            if seconds > STALL_SECONDS:
-                return (
-                    f"records wait behind an open transaction: it has been open at offset {held.first} of "
-                    f"partition {partition} for {seconds:.0f} s, and {held.end - held.first:,} records wait; "
-                    f"{end_of_transaction(self._topic, partition, held.first)}"
-                )
-        return None
+        if self.seen is None or not self.seen.transactions.held:
+            return None
+        transactions, now = self.seen.transactions, self._clock()
+        return transactions.trouble(self._topic, self.learned_up_to(), now, STALL_SECONDS)
 
     def _waiting(self) -> int:
         """Records of the last answer that are not learned."""
@@ -231,9 +221,7 @@ class Observer:
             newest = self._newest.get(partition)
             behind = max(0.0, (now_ms - newest) / 1000) if waiting and newest is not None else 0.0
             self._metrics.record_lag(partition, waiting, behind)
-            held, since = seen.held.get(partition), seen.held_since.get(partition, seen.at)
-            records = 0 if held is None else held.end - held.first
-            self._metrics.record_held_back(partition, records, seen.at - since)
+        self._metrics.held_back.record(seen.transactions, seen.bounds, seen.at)
 
     def published(self, result: Published) -> None:
         """A version is durable."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import metadata
@@ -19,6 +19,8 @@ import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
+
+from streams.partitions import OpenTransactions
 
 Floats = npt.NDArray[np.floating]
 
@@ -153,6 +155,24 @@ class KeyMetrics:
         self._used.set_function(used)
 
 
+class HeldBackMetrics:
+    """What open transactions hold back of the topic that a role reads."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        gauge = partial(Gauge, registry=registry)
+        about = "Records behind an open transaction, which nobody is given before it ends"
+        self._events = gauge("tripletd_held_back_events", about, ["partition"])
+        about = "For how long the same transaction has been seen open"
+        self._seconds = gauge("tripletd_held_back_seconds", about, ["partition"])
+
+    def record(self, transactions: OpenTransactions, partitions: Iterable[int], at: float) -> None:
+        """Show what was seen at `at` (of the clock of `transactions`), for each of the topic's partitions."""
+        for partition in partitions:
+            held = transactions.held.get(partition)
+            self._events.labels(str(partition)).set(0 if held is None else held.end - held.first)
+            self._seconds.labels(str(partition)).set(at - transactions.since.get(partition, at))
+
+
 OUTCOMES = ("updated", "passive", "degenerate", "rejected", "duplicate", "capped")
 PHASES = ("poll", "decode", "step", "checkpoint", "idle")
 
@@ -175,10 +195,7 @@ class LearnMetrics:
         self._lag_events = gauge("tripletd_lag_events", "Records not yet learned", ["partition"])
         about = "Age of the last learned event while records wait"
         self._lag_seconds = gauge("tripletd_lag_seconds", about, ["partition"])
-        about = "Records behind an open transaction, which cannot be learned before it ends"
-        self._held_events = gauge("tripletd_held_back_events", about, ["partition"])
-        about = "For how long the same transaction has been seen open"
-        self._held_seconds = gauge("tripletd_held_back_seconds", about, ["partition"])
+        self.held_back = HeldBackMetrics(registry)
         self._phases = _preset(counter("tripletd_loop_seconds", "Loop time by phase", ["phase"]), PHASES)
         self._step = ArrayHistogram("tripletd_step_seconds", "Seconds of one step", _STEP_EDGES, registry)
         self._loss = ArrayHistogram("tripletd_loss", "Hinge loss before the step", _LOSS_EDGES, registry)
@@ -229,11 +246,6 @@ class LearnMetrics:
         """Set what is still to be learned of a partition: records, and seconds behind."""
         self._lag_events.labels(str(partition)).set(events)
         self._lag_seconds.labels(str(partition)).set(seconds)
-
-    def record_held_back(self, partition: int, events: int, seconds: float) -> None:
-        """Records behind an open transaction of one partition, and for how long it has been seen there."""
-        self._held_events.labels(str(partition)).set(events)
-        self._held_seconds.labels(str(partition)).set(seconds)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -332,6 +344,7 @@ class ValidateMetrics:
         self.judge_seconds = Histogram(
             "tripletd_judge_seconds", "Seconds per judgment", buckets=_JUDGE_EDGES, registry=registry
         )
+        self.held_back = HeldBackMetrics(registry)
         self.window = gauge("tripletd_window_impressions", "Holdout impressions in the window")
         about = "Holdout impressions not usable"
         self._skipped = counter("tripletd_skipped_impressions", about, ["reason"])

@@ -13,6 +13,7 @@ key too, as different keys may use one id.
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from streams.catalog import Catalog
 from streams.codec import decode_impression
 from streams.errors import OffsetExpired, StreamUnavailable
 from streams.event import Impression, SpaceSpec
+from streams.partitions import OpenTransactions
 from streams.poison import CORRUPT_BATCH, KEY_MISSING, DeadLetter, Poison
-from streams.source import RecordBatch, Sink, Source
+from streams.source import HeldBack, RecordBatch, Sink, Source
 
 
 def is_usable(impression: Impression) -> bool:
@@ -116,6 +118,10 @@ class Window:
 NO_CLICK = "no_click"
 ALL_CLICKED = "all_clicked"
 POLL_RECORDS = 256
+LOOK_SECONDS = 1.0
+"""How often it is asked what open transactions hold back."""
+STALL_SECONDS = 10.0
+"""For how long one may be seen open before it is trouble; most end within a second."""
 
 
 class Holdout:
@@ -123,7 +129,7 @@ class Holdout:
 
     Starts `size` records before the end, or before `upto` (an older window again). A dead letter may be
     written again after a restart. keyed: an impression without a key can be judged by no model, and one is
-    known by its id and its key.
+    known by its id and its key. clock: monotonic, in seconds.
     """
 
     def __init__(
@@ -136,6 +142,7 @@ class Holdout:
         size: int,
         keyed: bool = False,
         upto: Mapping[int, int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._dead = dead
@@ -143,9 +150,12 @@ class Holdout:
         self._catalog = catalog
         self._size = size
         self._keyed = keyed
-        self._topic = source.identity().topic
+        self.topic = source.identity().topic
         self._upto = None if upto is None else dict(upto)
         self._counts: Counter[str] = Counter()
+        self._clock, self.looked_at = clock, float("-inf")
+        self.transactions = OpenTransactions()
+        """What open transactions hold back, as it was asked for last."""
         self.window = self._rewind()
 
     def poll(self, timeout_s: float, give_up: Callable[[float, Exception], bool]) -> list[HeldImpression]:
@@ -157,6 +167,7 @@ class Holdout:
         reading continues from what is left; when partitions were added, the window is read again.
         """
         try:
+            self._look()
             batch = self._poll(timeout_s)
         except StreamUnavailable as error:
             give_up(RETRY_SECONDS, error)
@@ -183,6 +194,22 @@ class Holdout:
         positions = self.window.positions
         ends = self._upto or {partition: end for partition, (_, end) in self._source.bounds().items()}
         return all(positions.get(partition, -1) >= end for partition, end in ends.items())
+
+    def held_back(self) -> list[tuple[int, HeldBack, float]]:
+        """(partition, what an open transaction holds back, seconds for which that was seen) where nothing
+        else is left to read.
+        """
+        return list(self.transactions.reached(self.window.positions, self._clock()))
+
+    def trouble(self) -> str | None:
+        """Why nothing comes where somebody's transaction stays open; None before it has for a while."""
+        return self.transactions.trouble(self.topic, self.window.positions, self._clock(), STALL_SECONDS)
+
+    def _look(self) -> None:
+        now = self._clock()
+        if self._upto is None and now >= self.looked_at + LOOK_SECONDS:
+            self.looked_at = now
+            self.transactions = self.transactions.next(self._source.held_back(), now)
 
     def _poll(self, timeout_s: float) -> RecordBatch | None:
         try:
@@ -213,7 +240,7 @@ class Holdout:
             except Poison as error:
                 left_out[error.reason] += 1
                 letters.append(
-                    DeadLetter(self._topic, batch.partition, offset, error.reason, error.detail, value)
+                    DeadLetter(self.topic, batch.partition, offset, error.reason, error.detail, value)
                 )
                 continue
             if is_usable(impression):

@@ -129,11 +129,13 @@ def _loop(validator: Validator, outside: RoleRuntime, patience: WaitLimit | None
         with pulse.patient("judging"):
             validator.watch_drift(fresh)
             judged = validator.judge_next()
-        standing.now(validator.waiting_for())
+        standing.now(validator.not_ready())
         if patience is not None:
             missing = _unfinished(validator)
             if missing is None:
                 log.info("caught up", waiting_for=validator.waiting_for())
+                for told in validator.held_back():
+                    log.warning("but for what an open transaction holds back", remedy=told)
                 break
             if not fresh and judged is None:
                 patience.wait_for(missing, validator.state())

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -50,6 +50,7 @@ from daemon.validate.measures import Float
 from daemon.validate.scorer import NotFinite
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
 from streams.event import Impression
+from streams.partitions import behind_transactions
 
 DriftKind = Literal["adwin", "page_hinkley", "off"]
 
@@ -248,8 +249,10 @@ class Validator:
             fresh += self._inputs.holdout.poll(0.0 if turn else timeout_s, give_up)
             if self._inputs.holdout.window.positions == before:
                 break
-        self._inputs.metrics.window.set(len(self._inputs.holdout.window))
-        self._inputs.metrics.record_skipped(self._inputs.holdout.take_counts())
+        holdout, metrics = self._inputs.holdout, self._inputs.metrics
+        metrics.window.set(len(holdout.window))
+        metrics.held_back.record(holdout.transactions, holdout.window.positions, holdout.looked_at)
+        metrics.record_skipped(holdout.take_counts())
         return fresh
 
     def judge_next(self) -> int | None:
@@ -299,6 +302,12 @@ class Validator:
             self._inputs.ledger.append(resume_entry(best.number, risen, window.positions))
             self._inputs.metrics.stopped.set(0)
 
+    def not_ready(self) -> str | None:
+        """Why not, None when ready. What an open transaction holds back is told, and keeps nothing that was
+        read from being judged.
+        """
+        return self._inputs.holdout.trouble() or self.waiting_for()
+
     def waiting_for(self) -> str | None:
         """Why no version can be judged yet; None when nothing stands in the way."""
         if self._newest() is None:
@@ -334,6 +343,11 @@ class Validator:
         if self.waiting_for() is None and next_to_judge(history, newest) is not None:
             return f"version {newest} is not judged"
         return self._inputs.short_of_end(newest)
+
+    def held_back(self) -> Iterator[str]:
+        """A line per partition whose newest records nobody is given before a transaction ends."""
+        holdout = self._inputs.holdout
+        yield from behind_transactions(holdout.topic, {p: held for p, held, _ in holdout.held_back()})
 
     def state(self) -> tuple[int | None, Positions]:
         """Newest version and holdout positions: while they stand, there is nothing new to judge."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.harness.kill.site import Site, make_site
 from tests.harness.waiting import until
 
 CLIENTS = ("kafka-python", "confluent")
+SET = ("--set", "http.validate_port=0", "--set")
 
 
 @contextmanager
@@ -106,3 +108,44 @@ def test_what_an_open_transaction_holds_back_is_lag_with_a_reason(kafka: Cluster
     for site in sites.values():
         assert site.newest().counters["records"] == 150
     assert picture(first)["problems"] == []
+
+
+class Validator(Process):
+    """`tripletd validate` as a user starts it."""
+
+    command = "validate"
+
+
+def test_what_holds_back_the_holdout_is_said_by_validate(kafka: Cluster, tmp_path: Path) -> None:
+    topic = fresh_topic()
+    site = make_site(tmp_path, kafka.address(topic))
+    write(site, 0, 100)
+    assert tripletd(site, "learn", "--exit-when-caught-up").returncode == EX_OK
+    holdout = replace(site, address=site.address.holdout)
+    with ExitStack() as stack:
+        validators = [
+            stack.enter_context(Validator(site.again(client), *SET, f"stream.kafka.client={client}"))
+            for client in CLIENTS
+        ]
+
+        def reason(validator: Process) -> str:
+            return validator.get("readyz")[1]
+
+        for validator in validators:
+            until(lambda it=validator: "no version yet" in reason(it), validator.said, 240.0)
+        with transaction(kafka, f"{topic}.holdout", b"not ended yet") as producer:
+            write(holdout, 100, 3)
+            for validator in validators:
+                until(lambda it=validator: "open transaction" in reason(it), validator.said, 60.0)
+                why = reason(validator)
+                assert "it has been open at offset 0 of partition 0 for 1" in why
+                assert "4 records wait" in why
+                assert f"abort --topic {topic}.holdout --partition 0 --start-offset 0" in why
+                assert validator.metric("tripletd_held_back_events") == 4
+                assert validator.metric("tripletd_held_back_seconds") > 5
+            batch = tripletd(site, "validate", "--exit-when-caught-up", *SET[:2])
+            assert "what an open transaction holds back" in batch.stderr, batch.stderr
+            producer.abort_transaction()
+        for validator in validators:
+            until(lambda it=validator: "no version yet" in reason(it), validator.said, 60.0)
+            until(lambda it=validator: it.metric("tripletd_held_back_events") == 0, validator.said)

@@ -162,6 +162,8 @@ VALIDATE = (
     _m("measures.hinge", "def shown_hinge(", "1.0 - scores[:, :, None].astype(np.float64) + scores[:, None, :]", "1.0 + scores[:, :, None].astype(np.float64) - scores[:, None, :]", MEASURES),
     _m("measures.auc-ties", "def auc_per_list(", "0.5 * (own == other)", "1.0 * (own == other)", MEASURES),
     _m("drift.falls-too", "def update(self, loss", "if self._recent > before else None", "", "daemon/validate/test_drift.py"),
+    _m("holdout.transactions-unseen", "def _look(self", "self.transactions = self.transactions.next(self._source.held_back(), now)", "pass", "daemon/validate/test_holdout.py"),
+    _m("holdout.transaction-keeps-from-judging", "def waiting_for(self)", "if self._newest() is None:", "if (why := self._inputs.holdout.trouble()):\n            return why\n        if self._newest() is None:", "daemon/validate/test_validator.py"),
     _m("window.share", "def share_of(", "-(-size // partitions)", "size // partitions", "daemon/validate"),
     _m("ending.patience", "def wait_for(self, missing", "waited >= PATIENCE_SECONDS", "waited >= 2 * PATIENCE_SECONDS", "daemon/validate/test_ending.py",
        ("def wait_for(self, missing", "waited >= WAIT_LIMIT_SECONDS", "waited >= 2 * WAIT_LIMIT_SECONDS")),

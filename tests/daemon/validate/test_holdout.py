@@ -10,7 +10,7 @@ from streams.errors import StreamUnavailable
 from streams.event import Impression, ObjectRef
 from streams.open import ensure_topic, open_sink, open_source, retain
 from streams.poison import parse_dead_letter
-from streams.source import RecordBatch
+from streams.source import HeldBack, RecordBatch
 
 
 def never(seconds, error):
@@ -204,7 +204,8 @@ def test_a_damaged_stretch_is_a_dead_letter_and_is_passed(world):
 
         def __init__(self, source):
             self._source, self._given = source, False
-            self.identity, self.bounds, self.assign = source.identity, source.bounds, source.assign
+            for name in ("identity", "bounds", "held_back", "assign"):
+                setattr(self, name, getattr(source, name))
 
         def poll(self, most, timeout_s):
             if self._given:
@@ -236,7 +237,7 @@ def test_a_stream_that_is_away_is_waited_for_and_nothing_is_lost(world):
 
         def __init__(self, source):
             self._source, self._left = source, 2
-            for name in ("identity", "bounds", "assign", "reached"):
+            for name in ("identity", "bounds", "held_back", "assign", "reached"):
                 setattr(self, name, getattr(source, name))
 
         def poll(self, most, timeout_s):
@@ -254,3 +255,48 @@ def test_a_stream_that_is_away_is_waited_for_and_nothing_is_lost(world):
         holdout.poll(0.0, lambda seconds, error: bool(waited.append(error)))
     assert len(waited) == 2
     assert ids(holdout) == ids(open_and_read(world, 100))
+
+
+class HeldBehind:
+    """A source whose newest records an open transaction holds back."""
+
+    def __init__(self, source):
+        self._source, self.held = source, {}
+        for name in ("identity", "bounds", "assign", "poll", "reached"):
+            setattr(self, name, getattr(source, name))
+
+    def held_back(self):
+        return self.held
+
+
+def test_an_open_transaction_is_told_once_all_before_it_is_read_and_it_stays_open(world):
+    now = [0.0]
+    world.feed(10)
+    ensure_topic(world.address.dead, 1)
+    source, dead = HeldBehind(open_source(world.address.holdout)), open_sink(world.address.dead)
+    holdout = Holdout(source, dead, space=world.space, catalog=world.catalog, size=100, clock=lambda: now[0])
+    source.held = {0: HeldBack(10, 14)}
+    told = []
+    for at in (0.0, 5.0, 11.0):
+        now[0] = at
+        holdout.poll(0.0, never)
+        told.append(holdout.trouble())
+    assert told[:2] == [None, None]
+    assert told[2] is not None
+    assert "open at offset 10 of partition 0 for 11 s, and 4 records wait" in told[2]
+    assert "--topic triplets.holdout --partition 0 --start-offset 10" in told[2]
+    assert [(partition, held.end, seconds) for partition, held, seconds in holdout.held_back()] == [
+        (0, 14, 11.0)
+    ]
+    now[0], source.held = 12.0, {0: HeldBack(12, 14)}
+    holdout.poll(0.0, never)
+    assert holdout.trouble() is None, "another one, and what lies before it is not read"
+    now[0] = 40.0
+    holdout.poll(0.0, never)
+    assert holdout.trouble() is None
+    world.feed(2)
+    holdout.poll(0.0, never)
+    assert "offset 12 of partition 0 for 28 s" in holdout.trouble()
+    now[0], source.held = 41.0, {}
+    holdout.poll(0.0, never)
+    assert holdout.trouble() is None

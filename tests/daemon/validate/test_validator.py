@@ -11,6 +11,8 @@ from daemon.validate.ledger import fold
 from daemon.validate.scorer import Scorer
 from daemon.versions.restore import serving_form
 from streams.open import open_sink, open_source
+from streams.partitions import OpenTransactions
+from streams.source import HeldBack
 from tests.daemon.validate.helpers import kinds, never, turn
 
 
@@ -197,3 +199,21 @@ def test_metrics_show_newest_best_and_zero(world, start):
     assert value("tripletd_symmetry_index", {"which": "newest"}) == keep["symmetry_index"]
     assert value("tripletd_symmetry_index", {"which": "zero"}) == 1
     assert aliases(world.ledger.entries()) == {"best": 1}
+
+
+def test_an_open_transaction_is_said_and_what_was_read_is_judged_all_the_same(world, start, monkeypatch):
+    world.feed(40)
+    world.publish()
+    validator, inputs = start()
+    turn(validator)
+    assert validator.not_ready() is None
+    held = OpenTransactions().next({0: HeldBack(40, 45)}, 0.0)
+    monkeypatch.setattr(inputs.holdout, "transactions", held)
+    why = validator.not_ready()
+    assert why is not None
+    assert "open at offset 40 of partition 0" in why
+    (told,) = validator.held_back()
+    assert "open at offset 40 of partition 0 of triplets.holdout, and 5 records wait" in told
+    world.learn(500)
+    world.publish()
+    assert validator.judge_next() == 1

@@ -94,7 +94,7 @@ def test_a_transaction_is_open_since_the_same_one_was_first_seen() -> None:
     until(lambda: housekeeper.seen is not first)
     now = housekeeper.seen
     assert now is not None
-    assert now.held_since == {0: first.at, 1: now.at}
+    assert now.transactions.since == {0: first.at, 1: now.at}
     assert (now.newest(0), now.newest(1)) == (12, 9)
     end(housekeeper)
 
