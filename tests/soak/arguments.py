@@ -9,6 +9,7 @@ from dataclasses import dataclass
 GROUPS = (
     *("kills", "deaths", "calls", "power", "slow", "full"),
     *("damage", "frozen", "starts", "stops", "restarts", "faults", "answers", "codecs", "ages", "crowds"),
+    "steady",
 )
 STREAMS = {"log": ("log",), "kafka": ("kafka",), "both": ("log", "kafka")}
 
@@ -29,6 +30,7 @@ class Arguments:
     faults: int
     silence_s: float
     versions: int
+    steady: float
 
 
 def parse(words: Sequence[str] | None = None) -> Arguments:
@@ -46,6 +48,7 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
     parser.add_argument("--faults", type=int, default=1, help="times that each broker fault strikes")
     parser.add_argument("--silence", type=float, default=60, help="seconds that all brokers hang")
     parser.add_argument("--versions", type=int, default=1_000_000, help="that the oldest folder has written")
+    parser.add_argument("--steady", type=float, default=30, help="minutes that all roles are at work")
     given = parser.parse_args(words)
     return Arguments(
         given.kills,
@@ -60,4 +63,5 @@ def parse(words: Sequence[str] | None = None) -> Arguments:
         given.faults,
         given.silence,
         given.versions,
+        given.steady,
     )

@@ -30,6 +30,7 @@ from tests.harness.kill.stops import BROKER_DOWN, MOMENTS, Moment, restarts, sto
 from tests.harness.kill.tally import Tally
 from tests.soak.arguments import Arguments
 from tests.soak.long_history import long_history
+from tests.soak.steady import all_at_work
 
 MEMORY = "memory"  # a stream in the test's own process
 FSYNC_SECONDS = 5.0
@@ -81,6 +82,7 @@ def rows(asked: Arguments) -> Iterator[Row]:
         "damage": [_damage],
         "ages": [_ages],
         "crowds": [lambda at: [crowds()]],
+        "steady": [lambda at: all_at_work(at.folder, at.asked.steady)],
     }
     for group in asked.only:
         for stream in [MEMORY] if group in alone else asked.streams:
