@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from learners.maps.histograms import HikeMap as HikeMap
     from learners.maps.histograms import SharesMap as SharesMap
     from learners.maps.histograms import SqrtMap as SqrtMap
+    from learners.maps.scaling import PreconditionMap as PreconditionMap
     from learners.maps.scaling import StandardiseMap as StandardiseMap
     from learners.maps.scaling import TfidfMap as TfidfMap
     from learners.maps.scaling import WhitenMap as WhitenMap
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from learners.outcome import Outcome as Outcome
     from learners.outcome import Reason as Reason
     from learners.outcome import StepInfo as StepInfo
+    from learners.own import OwnRanking as OwnRanking
     from learners.psd import factor as factor
     from learners.psd import lanczos_negative_pairs as lanczos_negative_pairs
     from learners.psd import project_psd as project_psd
@@ -135,7 +137,7 @@ _MODULES = {
     "maps.approximations": "NystroemMap RffMap",
     "maps.base": "CosineMap IdentityMap UnitMap ViewConfig ViewMap",
     "maps.histograms": "HikeMap SharesMap SqrtMap",
-    "maps.scaling": "StandardiseMap TfidfMap WhitenMap",
+    "maps.scaling": "PreconditionMap StandardiseMap TfidfMap WhitenMap",
     "maps.space": "ChainMap FittedSpaceMap KINDS KernelsMap SpaceMap fit_map load_map",
     "multikernel.config": "KernelConfig OmksConfig ViewKernels one_kernel",
     "multikernel.form": "AsLearned SupportsForm",
@@ -143,6 +145,7 @@ _MODULES = {
     "oasis": "Oasis OasisConfig",
     "omks_maps": "OmksMaps OmksMapsConfig",
     "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",
+    "own": "OwnRanking",
     "psd": "factor lanczos_negative_pairs project_psd psd_part symmetry_index",
     "search.index": "SearchIndex",
     "search.items": "DenseItems SparseItems as_items",

@@ -316,8 +316,18 @@ StepArrays: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[
 """outcome, loss, tau and reason, as kernels write them."""
 
 
+def started(dim: int, start: Float32s | None) -> Float32s:
+    """The diagonal of W_0, float32 [dim]: `start`, or ones without one. Raises ConfigError for another shape
+    or a number that is not above 0."""
+    if start is None:
+        return np.ones(dim, np.float32)
+    if start.shape != (dim,) or start.dtype != np.float32 or not (np.isfinite(start) & (start > 0)).all():
+        raise ConfigError(f"start must be {dim} finite float32 numbers above 0")
+    return start
+
+
 class MatrixLearner(BaseLearner[Config]):
-    """A similarity given by a matrix, from W = I on.
+    """A similarity given by a matrix, from W = I on, or from another diagonal that `config.start` gives.
 
     W: float32 [dim, dim], C-contiguous (4 dim^2 bytes; numpy asks for huge pages by itself). events: how many
     events were accepted so far, that is not rejected.
@@ -337,6 +347,7 @@ class MatrixLearner(BaseLearner[Config]):
     def _start(self, dim: int) -> None:
         self._check(dim)
         self.W, self.events, self._sizes = identity(dim), 0, StepsFromIdentity()
+        np.fill_diagonal(self.W, started(dim, getattr(self.config, "start", None)))
 
     def _check(self, dim: int) -> None:
         """Raises ConfigError where the settings do not fit so many dimensions."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,11 +74,13 @@ class DissimConfig:
     """Settings of Dissim-OASIS.
 
     C: aggressiveness, > 0, an upper bound of tau. psd_every: project W onto the PSD matrices after each so
-    many accepted events; 0 never; refused above `MAX_FULL_DIM` dimensions. Raises ConfigError.
+    many accepted events; 0 never; refused above `MAX_FULL_DIM` dimensions. start: the diagonal of W_0,
+    float32 [dim], > 0; None for that of I. Raises ConfigError.
     """
 
     C: float = 0.1
     psd_every: int = 0
+    start: Float32s | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require_positive("C", self.C)
@@ -194,9 +196,10 @@ def _sides(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
 class LegoConfig:
     """Settings of LEGO. eta: weight of the loss against the divergence, > 0; larger steps for a larger one.
     The papers use .02 to .32 with labels; clicks are noisier, and .04 already ruined the demo's photos.
-    Raises ConfigError."""
+    start: the diagonal of A_1, float32 [dim], > 0; None for that of I. Raises ConfigError."""
 
     eta: float = 0.01
+    start: Float32s | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require_positive("eta", self.eta)

@@ -8,7 +8,7 @@ online learning of image similarity through ranking, JMLR 11 (2010), sections 2 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from learners.base import (
@@ -36,12 +36,14 @@ class OasisConfig:
     psd_every: project W onto the symmetric PSD matrices after each so many accepted events; 0 never. Refused
     above `MAX_FULL_DIM` dimensions, where one projection takes minutes. The projection calls LAPACK: its bits
     repeat on one machine and library, not across them.
+    start: the diagonal of W_0, float32 [dim], > 0; None for that of I.
     Raises ConfigError.
     """
 
     C: float = 0.1
     symmetric: Literal["off", "online"] = "off"
     psd_every: int = 0
+    start: Float32s | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require_positive("C", self.C)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Doubles, KnownAnswer, StepsFromIdentity, Weights
+from learners.base import BaseLearner, Doubles, KnownAnswer, StepsFromIdentity, Weights, started
 from learners.block import Float32s, TripletBatch, as_block, row_blocks, without_sense
 from learners.errors import ConfigError, require_positive, require_whole, saved, to_write
 from learners.faults import spread_triplets
@@ -34,12 +34,14 @@ class OmksMapsConfig:
     """Settings of OMKS over explicit maps.
 
     widths: columns of each kernel's block, in order; all of a vector's columns. C: aggressiveness of the
-    step of every kernel, > 0. hedge: how the kernels are weighed. Raises ConfigError.
+    step of every kernel, > 0. hedge: how the kernels are weighed. start: the diagonals of the first W_k, one
+    after another, float32 [sum(widths)], > 0; None for those of I. Raises ConfigError.
     """
 
     widths: tuple[int, ...]
     C: float = 0.1
     hedge: HedgeConfig = field(default_factory=HedgeConfig)
+    start: Float32s | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for width in self.widths:
@@ -74,8 +76,9 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
         if dim != self._layout.dim:
             raise ConfigError(f"the blocks have {self._layout.dim} columns together, the vectors {dim}")
         self.W = np.zeros(self._layout.entries, np.float32)
-        for matrix in self._layout.matrices(self.W):
-            np.fill_diagonal(matrix, 1.0)
+        start = started(dim, self.config.start)
+        for columns, matrix in zip(self._layout.columns, self._layout.matrices(self.W), strict=True):
+            np.fill_diagonal(matrix, start[columns])
         self.standing = first_standing(self.config.hedge, len(self.config.widths))
         self._sizes = StepsFromIdentity()
 
@@ -88,6 +91,11 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
     def matrices(self) -> list[Float32s]:
         """W_k of each block, float32 [D_k, D_k], views."""
         return self._layout.matrices(self.W)
+
+    @property
+    def columns(self) -> list[slice]:
+        """The columns of each block."""
+        return self._layout.columns
 
     @property
     def theta(self) -> Doubles:

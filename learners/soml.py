@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Config, Doubles, KnownAnswer
+from learners.base import BaseLearner, Config, Doubles, KnownAnswer, started
 from learners.block import MAX_DIM, DenseBlock, Float32s, Int64s, TripletBatch, as_block, without_sense
 from learners.errors import ConfigError, StateError, require_number, saved, saved_count, to_write
 from learners.forms.quadratic import DiagonalForm, diagonal_scores
@@ -39,11 +39,13 @@ class SomlTgConfig:
     """Settings of SOML-TG.
 
     eta: learning rate, > 0. lam: lambda, the weight of the L1 norm, >= 0: every violating round shrinks each
-    coordinate by eta lam. The defaults are the paper's. Raises ConfigError.
+    coordinate by eta lam. The defaults are the paper's. start: what is served before any event, float32
+    [dim], > 0, and w beside it later; None for the cosine. Raises ConfigError.
     """
 
     eta: float = 1.0
     lam: float = 1e-5
+    start: Float32s | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _positive("eta", self.eta)
@@ -58,12 +60,14 @@ class SomlDaConfig:
     the mean subgradient below which a coordinate is 0 is lam + gamma rho / sqrt(t). rho and lam are the
     paper's; its gamma is 1e-4, for labels. Clicks are noisier and want a w that moves less: on texts (mAP /
     P@10 after 64,000 events) .281 / .578 with 1e-4, .331 / .645 with 1e-2; from 3e-3 to 3e-2 little changes.
+    start: what is served before any event, float32 [dim], > 0, and w beside it later; None for the cosine.
     Raises ConfigError.
     """
 
     gamma: float = 1e-2
     rho: float = 1.0
     lam: float = 1e-6
+    start: Float32s | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         _positive("gamma", self.gamma)
@@ -133,8 +137,9 @@ class DiagonalLearner(BaseLearner[Config]):
         return info
 
     def form(self, normalised: bool = True) -> DiagonalForm:
-        """What is served: the cosine plus what was learned. Copies."""
-        return DiagonalForm.from_weights(self.weights(), self.evidence, normalised)
+        """What is served: the cosine, or the metric it starts from, plus what was learned. Copies."""
+        start = started(self.dim, getattr(self.config, "start", None))
+        return DiagonalForm.from_weights(self.weights(), self.evidence, normalised, start)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """Raw scores sum_j w_j q_j p_j; otherwise as `BaseLearner.similarity`."""

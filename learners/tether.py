@@ -4,8 +4,9 @@ For streams without an end whose users change. Nothing is done per event; after 
 
     W <- I + (1 - decay) (W - I),  then  W <- I + min(1, radius / ||W - I||_F) (W - I),
 
-each one pass over W, or over each block of OMKS over maps. Both keep I as it is, so an untrained similarity
-stays the cosine, and keep W symmetric and PSD where it is: they mix it with I. decay forgets: a step counts
+each one pass over W, or over each block of OMKS over maps; W_0 where that is another diagonal than I. Both
+keep I as it is, so an untrained similarity stays the cosine, and keep W symmetric and PSD where it is: they
+mix it with I. decay forgets: a step counts
 (1 - decay)^k after k pulls. radius is the projection onto the ball around the start, which brings W nearer to
 every matrix U in that ball; so the mistake bound of OASIS, which lives of ||W - U||, goes on to hold against
 every such U (the argument of Zinkevich: Online convex programming and generalized infinitesimal gradient
@@ -29,32 +30,33 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Doubles, Learner
+from learners.base import BaseLearner, Doubles, Learner, started
 from learners.block import Float32s, TripletBatch
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.errors import ConfigError, require_number, require_whole, saved_count
 from learners.forms.quadratic import ServedForm
-from learners.kernels.fold import squared_distance_to_identity
+from learners.kernels.fold import squared_distance_to_diagonal
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
 from learners.outcome import REJECTED, StepInfo, joined
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 
 
-def pull(W: Float32s, decay: float, radius: float) -> None:
-    """One pull, in place, as the module says. W: float32 [d, d]. Up to three passes, with no memory of its
-    size; the same bits on every machine: elementwise in float32, the norm in float64 in a fixed order."""
-    keep = np.float32(1.0 - decay)
-    _towards_identity(W, keep)
-    distance = math.sqrt(squared_distance_to_identity(W)) if radius else 0.0
+def pull(W: Float32s, decay: float, radius: float, start: Float32s | None = None) -> None:
+    """One pull, in place, as the module says. W: float32 [d, d]. start: the diagonal of W_0, float32 [d],
+    None for that of I. Up to three passes, with no memory of its size; the same bits on every machine:
+    elementwise in float32, the norm in float64 in a fixed order."""
+    diagonal = started(len(W), start)
+    _towards(diagonal, W, np.float32(1.0 - decay))
+    distance = math.sqrt(squared_distance_to_diagonal(W, diagonal)) if radius else 0.0
     if distance > radius:
-        _towards_identity(W, np.float32(radius / distance))
+        _towards(diagonal, W, np.float32(radius / distance))
 
 
-def _towards_identity(W: Float32s, keep: np.float32) -> None:
+def _towards(diagonal: Float32s, W: Float32s, keep: np.float32) -> None:
     if keep != 1:
         W *= keep
-        W.reshape(-1)[:: len(W) + 1] += np.float32(1) - keep
+        W.reshape(-1)[:: len(W) + 1] += (np.float32(1) - keep) * diagonal
 
 
 OfMatrix: TypeAlias = OasisConfig | DissimConfig | LegoConfig
@@ -172,10 +174,11 @@ def _pull(learner: Any, config: TetherConfig) -> None:
     if isinstance(learner, DiagonalLearner):
         learner.forget(config.decay)
     elif isinstance(learner, OmksMaps):
-        for matrix in learner.matrices:
-            pull(matrix, config.decay, config.radius)
+        start = started(learner.dim, learner.config.start)
+        for columns, matrix in zip(learner.columns, learner.matrices, strict=True):
+            pull(matrix, config.decay, config.radius, np.ascontiguousarray(start[columns]))
     else:
-        pull(learner.W, config.decay, config.radius)
+        pull(learner.W, config.decay, config.radius, learner.config.start)
 
 
 _CLASSES: Mapping[type[Any], Any] = {

@@ -223,23 +223,29 @@ PASSES = 8
 @dataclass(frozen=True, slots=True, eq=False)
 class DiagonalForm:
     """S = diag(weights). weights: float32 [d], finite and >= 0. normalised: whether `scores` divides by
-    sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0.
+    sqrt(S(q, q) S(p, p)); a query or item whose self score is 0 then scores 0. distance: the raw score is
+    -(q - p)^T S (q - p), see `by_distance`; never true where `normalised` is.
     """
 
     weights: Float32s
     normalised: bool
+    distance: bool = False
 
     @classmethod
-    def from_weights(cls, w: NDArray[np.float64], rounds: int, normalised: bool = True) -> Self:
-        """The form of a learned w, float64 [d], finite, behind which are so many rounds; see above."""
+    def from_weights(
+        cls, w: NDArray[np.float64], rounds: int, normalised: bool = True, start: Float32s | None = None
+    ) -> Self:
+        """The form of a learned w, float64 [d], finite, behind which are so many rounds; see above. start:
+        what stands in place of 1, float32 [d], > 0, of mean 1."""
+        begun = np.ones(len(w), np.float32) if start is None else start
         added = np.maximum(w, 0)
         largest = added.max(initial=0)
         if largest == 0:
-            return cls(np.ones(len(w), np.float32), normalised)
+            return cls(begun, normalised)
         added /= largest  # so that no sum leaves the range of numbers
         learned = np.count_nonzero(added)
         added *= SHARE * np.sqrt(rounds / learned) * learned / added.sum()
-        added += 1
+        added += begun
         return cls(added.astype(np.float32), normalised)
 
     @property
@@ -248,12 +254,13 @@ class DiagonalForm:
         return len(self.weights)
 
     def fold(self, queries: Any) -> Float32s:
-        """S q for each query, float32 [n, d], 0 where q is; search any index of items with it by inner
-        product.
+        """S q for each query, float32 [n, d], 2 S q for a distance, 0 where q is; search any index of items
+        with it by inner product.
 
         Raises BlockError on another dimension or an index out of range.
         """
-        scaled = _times(as_block(queries, self.dim, "queries"), self.weights)
+        weights = 2 * self.weights if self.distance else self.weights
+        scaled = _times(as_block(queries, self.dim, "queries"), weights)
         if isinstance(scaled, DenseBlock):
             return scaled.values
         folded = np.zeros((len(scaled), self.dim), np.float32)
@@ -284,6 +291,10 @@ class DiagonalForm:
         if self.normalised:
             scores *= inverse_roots(self.self_scores(left))[:, None]
             scores *= inverse_roots(self.self_scores(right))
+        elif self.distance:
+            scores *= np.float32(2)
+            scores -= self.self_scores(right)
+            scores -= self.self_scores(left)[:, None]
         return without_sense(scores, left, right)
 
 

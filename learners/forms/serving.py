@@ -42,6 +42,25 @@ DEFAULT_POWER = 1.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """A diagonal metric that is mixed into a learned form: S + share (tr S / tr M) M.
+
+    metric: M, float32 [d], > 0. share: >= 0, of what S weighs by its trace; where directions weigh alike, as
+    in a whitened space, that is the mean self score. 0.3 keeps the order that M gives where little was
+    learned, and costs little where much was.
+    """
+
+    metric: Float32s
+    share: float
+
+    def add_to(self, S: Float32s) -> None:
+        """Mix it into S, float32 [d, d], in place."""
+        trace = np.trace(S, dtype=np.float64)
+        factor = self.share * trace / self.metric.sum(dtype=np.float64)
+        S.reshape(-1)[:: len(S) + 1] += (factor * self.metric).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ServingForm:
     """S = base - U diag(lambda) U^T, with base = `matrix`, or sym(`state_matrix`) where `matrix` is None.
 
@@ -72,18 +91,23 @@ class ServingForm:
         full_up_to: int = MAX_FULL_DIM,
         pairs: int = DEFAULT_PAIRS,
         power: float = DEFAULT_POWER,
+        *,
+        beside: Beside | None = None,
     ) -> Self:
         """Make the form of W: PSD by eigendecomposition up to `full_up_to` dimensions, beyond that without
         its `pairs` most negative eigenpairs (Lanczos), which keeps W itself, 2 pairs vectors and no second
         matrix.
 
         power: of the eigenvalues, > 0. It applies to the normalised form of a full decomposition; the raw
-        score, and Lanczos, which does not know the eigenvalues it keeps, have power 1. Raises ConfigError.
+        score, and Lanczos, which does not know the eigenvalues it keeps, have power 1. beside: what is mixed
+        into a full decomposition. Raises ConfigError.
         """
         dim = W.shape[0]
         if dim <= min(full_up_to, MAX_FULL_DIM):
             power = power if normalised else 1.0
             matrix, removed = psd_part(W, power)
+            if beside is not None:
+                beside.add_to(matrix)
             none, no_values = np.zeros((dim, 0), np.float32), np.zeros(0, np.float32)
             return cls(matrix, none, no_values, normalised, power=power, removed=removed)
         values, vectors = lanczos_negative_pairs(W, pairs)

@@ -105,14 +105,14 @@ def symmetric_product(W: Any, x: Any, out: Any) -> None:
         out[row] = np.float32(0.5) * (out[row] + along[row])
 
 
-@kernel(types.float64(ROWS))
-def squared_distance_to_identity(W: Any) -> float:
-    """||W - I||_F^2 in float64, row by row."""
+@kernel(types.float64(ROWS, FLOATS))
+def squared_distance_to_diagonal(W: Any, diagonal: Any) -> float:
+    """||W - diag(diagonal)||_F^2 in float64, row by row."""
     total = 0.0
     for row in range(W.shape[0]):
         along = 0.0
         for column in range(W.shape[1]):
-            entry = np.float64(W[row, column]) - (1.0 if row == column else 0.0)
+            entry = np.float64(W[row, column]) - (np.float64(diagonal[row]) if row == column else 0.0)
             along += entry * entry
         total += along
     return total

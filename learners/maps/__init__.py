@@ -3,7 +3,7 @@
 from learners.maps.approximations import NystroemMap, RffMap
 from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, ViewMap
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
-from learners.maps.scaling import StandardiseMap, TfidfMap, WhitenMap
+from learners.maps.scaling import PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
 from learners.maps.space import KINDS, ChainMap, FittedSpaceMap, KernelsMap, SpaceMap
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "IdentityMap",
     "KernelsMap",
     "NystroemMap",
+    "PreconditionMap",
     "RffMap",
     "SharesMap",
     "SpaceMap",

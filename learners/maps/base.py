@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, as_block
 from learners.errors import MapError
 from learners.kernels.map_rows import cosine_dense, unit_dense, unit_sparse
+from learners.own import ViewMetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ class ViewMap:
     def transform(self, block: Block) -> Block:
         """Map rows into new arrays. Malformed rows stay malformed, for the same reason."""
         raise NotImplementedError
+
+    def metric(self) -> ViewMetric | None:
+        """How it carries the inner product of the vectors that it reads; None where it loses something of
+        it."""
+        return None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What was fitted, by name."""
@@ -188,6 +194,10 @@ class IdentityMap(ViewMap):
             return SparseBlock(rows.indptr, rows.indices, rows.values.copy(), rows.dim)
         return DenseBlock(require_dense(self.kind, block, self.dim_in).values.copy())
 
+    def metric(self) -> ViewMetric | None:
+        """I."""
+        return ViewMetric(np.ones(self.dim_in), "kept")
+
     def spec(self) -> dict[str, Any]:
         """Dimension and kind of the rows."""
         return {"dim_in": self.dim_in, "sparse": self.sparse}
@@ -212,6 +222,10 @@ class UnitMap(IdentityMap):
         rows: SparseBlock | DenseBlock = IdentityMap.transform(self, block)
         to_unit(rows)
         return rows
+
+    def metric(self) -> ViewMetric | None:
+        """I, of unit vectors."""
+        return ViewMetric(np.ones(self.dim_in), "unit")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -34,6 +34,7 @@ from learners.maps.base import (
     require_sample,
     require_sparse,
 )
+from learners.own import ViewMetric
 
 
 class SqrtMap(IdentityMap):
@@ -62,6 +63,10 @@ class SqrtMap(IdentityMap):
             return SparseBlock(rows.indptr, rows.indices, values, rows.dim)
         return DenseBlock(values)
 
+    def metric(self) -> ViewMetric | None:
+        """None: it is not linear."""
+        return None
+
 
 def refuse_negative(kind: str, sample: Block) -> None:
     """Raises MapError when the sample of a map of histograms holds a value below 0."""
@@ -87,6 +92,10 @@ class SharesMap(IdentityMap):
         else:
             shares_dense(rows.values)
         return rows
+
+    def metric(self) -> ViewMetric | None:
+        """None: it is not linear."""
+        return None
 
 
 DEFAULTS: Mapping[str, Any] = {"levels": 8}

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,13 @@ from scipy.sparse import issparse
 
 from learners.block import Block, DenseBlock, SparseBlock, as_block
 from learners.errors import BlockError, MapError
+from learners.kernels.checks import MAX_MAGNITUDE
 from learners.kernels.map_rows import append_dense, append_sparse
 from learners.maps.approximations import NystroemMap, RffMap
 from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, ViewMap, read_options, to_unit
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
-from learners.maps.scaling import StandardiseMap, TfidfMap, WhitenMap
+from learners.maps.scaling import PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
+from learners.own import SIMILARITIES, OwnRanking, Rows, Similarity, ViewMetric
 
 
 def joined(parts: Sequence[tuple[Block | None, int]], rows: int, sparse: bool) -> Block:
@@ -131,6 +133,14 @@ class ChainMap(MapsMap):
             block = step.transform(block)
         return block
 
+    def metric(self) -> ViewMetric | None:
+        """That of the maps together."""
+        found = self.maps[0].metric()
+        for step in self.maps[1:]:
+            after = step.metric()
+            found = None if found is None or after is None else found.then(after)
+        return found
+
 
 class KernelsMap(MapsMap):
     """Several maps of the same rows side by side, each brought to unit length: one block of columns for each
@@ -172,6 +182,7 @@ KINDS: Mapping[str, type[ViewMap]] = {
     "unit": UnitMap,
     "standardise": StandardiseMap,
     "whiten": WhitenMap,
+    "precondition": PreconditionMap,
     "tfidf": TfidfMap,
     "shares": SharesMap,
     "sqrt": SqrtMap,
@@ -250,6 +261,8 @@ def _by_name(views: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
 
 
 FORMAT = 1
+OWN_FORMAT = 2
+"""That of a space which knows the user's own similarity; programs that read format 1 alone refuse it."""
 PLANS = ("by_block", "effective")
 """What a description names only where it is so."""
 
@@ -265,12 +278,22 @@ class SpaceMap:
     effective: bring only the whole vector to unit length. A whitened view then weighs by its effective
     dimension, the sum of v / (v + epsilon * mean v) over its variances v, and one that holds next to nothing
     weighs next to nothing; brought to unit length by itself it would weigh as much as the best one.
+
+    similarity: what the user's own index computes of the given vectors, of several views each with its
+    weight in `weights` (1 where it is not named): cosine, the mean of the views' cosines; inner_product or
+    euclidean, the sum of theirs. The space then knows that ranking (`FittedSpaceMap.own`), if its maps lose
+    nothing of it, and `unit` and `effective` do not matter: under cosine the joined row is brought to unit
+    length, unless `by_block`; else rows keep their lengths, times one constant for all. A view that is
+    preconditioned weighs by its effective dimension, as one that is whitened does; any other, and each one
+    where it is `by_block`, gets a mean length of 1. "" is none.
     """
 
     views: Mapping[str, ViewConfig]
     unit: bool = True
     by_block: bool = False
     effective: bool = False
+    similarity: Similarity | Literal[""] = ""
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def fit(self, sample: Mapping[str, Any] | Any) -> FittedSpaceMap:
         """Fit every view on its warm-up rows: numpy arrays, scipy CSR or blocks, which may differ in length,
@@ -280,6 +303,7 @@ class SpaceMap:
         """
         if not self.views:
             raise MapError("a space needs at least one view")
+        _check_own(self.similarity, self.weights, self.views)
         fitted, sample = {}, _by_name(self.views, sample)
         for name, config in self.views.items():
             if name not in sample:
@@ -290,18 +314,109 @@ class SpaceMap:
                 fitted[name] = fit_map(config, sample[name])
             except MapError as error:
                 raise MapError(f"view {name}: {error}") from error
-        return FittedSpaceMap(fitted, self.unit, self.by_block, self.effective)
+        if not self.similarity:
+            return FittedSpaceMap(fitted, self.unit, self.by_block, self.effective)
+        joins = self.similarity == "cosine" and not self.by_block
+        sizes = {name: _sizes(one, _block(sample[name])) for name, one in fitted.items()}
+        scales = _scales(fitted, {name: mapped for name, (mapped, _) in sizes.items()}, self.by_block, joins)
+        weights = {name: float(self.weights.get(name, 1.0)) for name in fitted}
+        own = sum(weights[name] * given for name, (_, given) in sizes.items())
+        if joins:
+            own /= sum(scales[name] ** 2 * mapped for name, (mapped, _) in sizes.items())
+        elif self.by_block:
+            own /= len(fitted)
+        return FittedSpaceMap(
+            fitted, joins, self.by_block, True, self.similarity, weights, scales, float(own)
+        )
+
+
+def _check_own(similarity: str, weights: Mapping[str, float], views: Mapping[str, Any]) -> None:
+    if similarity not in ("", *SIMILARITIES):
+        raise MapError(f"the similarity must be one of {', '.join(SIMILARITIES)}, not {similarity!r}")
+    for name, weight in weights.items():
+        if name not in views or not 0 < weight < np.inf:
+            raise MapError(f"the weight of view {name} must be a number above 0, of a view of the space")
+
+
+def _scales(
+    fitted: Mapping[str, ViewMap], squares: Mapping[str, float], by_block: bool, joins: bool
+) -> dict[str, float]:
+    """What each view's rows are multiplied with. squares: the mean squared length of its mapped rows. joins:
+    joined rows come to unit length, so that only the sizes of views beside each other matter."""
+    by_dimension = [name for name, one in fitted.items() if _preconditioned(one) and not by_block]
+    sizes = dict(squares)
+    if by_dimension:
+        sizes |= dict.fromkeys(by_dimension, float(np.mean([squares[name] for name in by_dimension])))
+    if joins and len({*sizes.values()}) == 1:
+        return dict.fromkeys(sizes, 1.0)
+    share = 1.0 if by_block or joins else 1 / np.sqrt(len(sizes))
+    return {name: float(share / np.sqrt(size)) for name, size in sizes.items()}
+
+
+def _preconditioned(fitted: ViewMap) -> bool:
+    last = fitted.maps[-1] if isinstance(fitted, ChainMap) else fitted
+    return isinstance(last, PreconditionMap)
+
+
+def _sizes(fitted: ViewMap, sample: Block) -> tuple[float, float]:
+    """The mean squared length of the mapped rows of a sample and that of the given ones, those of zeros left
+    out; 1 where there are none, and where rows come to unit length."""
+    known = fitted.metric()
+    if known is None or (known.rows == "unit" and (known.weights == 1).all()):
+        return 1.0, 1.0
+    mapped = fitted.transform(sample.take(_at_equal_distances(len(sample))))
+    if isinstance(mapped, DenseBlock):
+        squares = np.square(mapped.values, dtype=np.float64)
+    else:
+        squares = mapped.checked_csr().astype(np.float64).power(2)
+    lengths = np.asarray(squares.sum(axis=1)).reshape(-1), np.asarray(squares @ known.weights).reshape(-1)
+    sound = np.isfinite(lengths[0]) & (lengths[0] > 0)
+    if not sound.any():
+        return 1.0, 1.0
+    return float(lengths[0][sound].mean()), float(lengths[1][sound].mean())
+
+
+SCALE_ROWS = 5_000
+"""Rows by which lengths are judged: a mean needs no more."""
+
+
+def _at_equal_distances(count: int) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, max(0, count - 1), min(count, SCALE_ROWS)).astype(np.int64))
 
 
 @dataclass(frozen=True)
 class FittedSpaceMap:
     """A frozen space. `views` in order of their columns; all dense gives dense rows, else the rows are
-    CSR."""
+    CSR. scales: what each view's mapped rows are multiplied with, where there is a `similarity`; self_score:
+    as in `OwnRanking`."""
 
     views: Mapping[str, ViewMap]
     unit: bool = True
     by_block: bool = False
     effective: bool = False
+    similarity: Similarity | Literal[""] = ""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    scales: Mapping[str, float] = field(default_factory=dict)
+    self_score: float = 1.0
+
+    @cached_property
+    def own(self) -> OwnRanking | None:
+        """The user's own ranking in these columns: of x = given vectors of unit length each (`cosine`) or as
+        they are, joined by the roots of their weights. None where no similarity was named, or a map loses
+        something of it.
+        """
+        if not self.similarity:
+            return None
+        wanted: tuple[Rows, ...] = ("kept",) if self.similarity != "cosine" else ("unit",)
+        if self.similarity == "cosine" and len(self.views) == 1:
+            wanted = ("kept", "unit", "scaled")  # the lengths of rows cancel
+        parts = []
+        for name, view in self.views.items():
+            found = view.metric()
+            if found is None or found.rows not in wanted:
+                return None
+            parts.append(found.weights * self.weights[name] / self.scales[name] ** 2)
+        return OwnRanking(self.similarity, np.concatenate(parts).astype(np.float32), self.self_score)
 
     @property
     def blocks(self) -> dict[str, range]:
@@ -372,6 +487,9 @@ class FittedSpaceMap:
         several = len(block_widths(self.views[name])) > 1  # brought to unit length one by one already
         if self.unit and not self.effective and not (self.by_block and several):
             to_unit(mapped)
+        if self.scales.get(name, 1.0) != 1:
+            sound = np.abs(mapped.values) <= MAX_MAGNITUDE  # what a step refuses stays what it refuses
+            np.multiply(mapped.values, np.float32(self.scales[name]), out=mapped.values, where=sound)
         return mapped
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -384,18 +502,39 @@ class FittedSpaceMap:
         """JSON-able description; with the arrays it is the whole map."""
         views = [{"name": name, "kind": view.kind, **view.spec()} for name, view in self.views.items()]
         plan = {"format": FORMAT, "unit": self.unit, "views": views}
-        return plan | {name: True for name in PLANS if getattr(self, name)}
+        plan |= {name: True for name in PLANS if getattr(self, name)}
+        if not self.similarity:
+            return plan
+        own = {"similarity": self.similarity, "weights": dict(self.weights), "scales": dict(self.scales)}
+        return {**plan, **own, "self_score": self.self_score, "format": OWN_FORMAT}
 
     @classmethod
     def load(cls, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map of `spec()` and `arrays()`. Raises MapError naming what is missing or does not fit."""
         try:
-            if spec["format"] != FORMAT:
-                raise MapError(f"the map has format {spec['format']}, this program reads {FORMAT}")
+            if spec["format"] not in (FORMAT, OWN_FORMAT):
+                raise MapError(
+                    f"the map has format {spec['format']}, this program reads {FORMAT} and {OWN_FORMAT}"
+                )
             views = {str(view["name"]): _load_view(view, arrays) for view in spec["views"]}
-            return cls(views, bool(spec["unit"]), **{name: bool(spec.get(name, False)) for name in PLANS})
+            plan: dict[str, Any] = {name: bool(spec.get(name, False)) for name in PLANS}
+            if spec["format"] == OWN_FORMAT:
+                plan |= _own_of(spec, views)
+            return cls(views, bool(spec["unit"]), **plan)
         except (KeyError, TypeError) as error:
             raise MapError(f"the description of the map is incomplete: {error}") from error
+
+
+def _own_of(spec: Mapping[str, Any], views: Mapping[str, ViewMap]) -> dict[str, Any]:
+    """What a description says of the user's own similarity. Raises MapError."""
+    own = {name: {key: float(spec[name][key]) for key in views} for name in ("weights", "scales")}
+    if not spec["similarity"]:
+        raise MapError("the description of the map names no similarity")
+    for numbers in own.values():
+        _check_own(spec["similarity"], numbers, views)
+    if not 0 < (self_score := float(spec["self_score"])) < np.inf:
+        raise MapError(f"the self score of the map must be a number above 0, not {self_score}")
+    return {"similarity": spec["similarity"], **own, "self_score": self_score}
 
 
 def _load_view(view: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ViewMap:

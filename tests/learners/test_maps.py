@@ -57,6 +57,11 @@ PLANS = {
     "standardise": SpaceMap({"colour": ViewConfig("standardise"), "shape": ViewConfig("identity")}),
     "whiten": SpaceMap({"colour": ViewConfig("whiten"), "shape": ViewConfig("whiten", {"components": 2})}),
     "weighed": SpaceMap({"colour": ViewConfig("whiten"), "shape": ViewConfig("whiten")}, effective=True),
+    "own": SpaceMap(
+        {"colour": ViewConfig("precondition"), "words": ViewConfig("identity")},
+        similarity="inner_product",
+        weights={"words": 0.5},
+    ),
     "tfidf": SpaceMap({"words": ViewConfig("tfidf")}),
     "histograms": SpaceMap(
         {"bars": ViewConfig("hike", {"levels": 3}), "words": ViewConfig("sqrt"), "shape": ViewConfig("unit")}
@@ -157,7 +162,7 @@ def test_input_is_not_changed(plan: SpaceMap) -> None:
         np.testing.assert_array_equal(dense(view), dense(views[name]))
 
 
-@pytest.mark.parametrize("name", [name for name in PLANS if name not in {"identity", "weighed"}])
+@pytest.mark.parametrize("name", [name for name in PLANS if name not in {"identity", "weighed", "own"}])
 def test_rows_and_views_have_unit_length(name: str) -> None:
     fitted = PLANS[name].fit(sample())
     joined = dense(fitted.transform(sample()))
@@ -440,7 +445,8 @@ def test_descriptions_and_arrays_that_do_not_fit_are_refused() -> None:
     spec, arrays = fitted.spec(), fitted.arrays()
     broken: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({}, arrays, "incomplete"),
-        ({**spec, "format": 2}, arrays, "format 2"),
+        ({**spec, "format": 3}, arrays, "format 3"),
+        ({**spec, "format": 2}, arrays, "incomplete"),
         ({**spec, "views": [{**spec["views"][0], "kind": "magic"}]}, arrays, "magic"),
         (spec, {name: array for name, array in arrays.items() if name != "words.idf"}, "idf .*missing"),
         (spec, {**arrays, "words.idf": arrays["words.idf"][:3]}, "idf"),

@@ -169,7 +169,7 @@ AROUND = (
     _m("pull.one-late", "scale = checked_weights(batch, self.dim, weights)\n        infos, done", "self.config.every - self.events % self.config.every", "self.config.every + 1 - self.events % self.config.every", TETHER,
        ("infos, done = [], 0", "self.config.every - self.events % self.config.every", "self.config.every + 1 - self.events % self.config.every")),
     _m("pull.counts-rejected", "accepted = int(np.count_nonzero(", "infos[-1].outcome != REJECTED", "infos[-1].outcome >= 0", f"{TETHER} {FORMULAS} -k 'tethered or cut or formula'"),
-    _m("pull.radius-lost", "def _pull(learner", "pull(learner.W, config.decay, config.radius)", "pull(learner.W, config.decay, 0.0)", TETHER),
+    _m("pull.radius-lost", "def _pull(learner", "pull(learner.W, config.decay, config.radius, learner.config.start)", "pull(learner.W, config.decay, 0.0, learner.config.start)", TETHER),
     _m("pull.restored-events", "def from_state(cls, arrays: Mapping[str, NDArray[Any]], config: TetherConfig", "state_events(arrays)", "0", f"{LAWS} {TETHER} -k 'tethered or cut'",
        ("self.learner = _CLASSES[type(inner)].from_state(", "saved_count(arrays, \"events\")", "0")),
     _m("form.negatives-stay", "def psd_part(", "symmetric + half @ half.T", "symmetric", SERVING),
