@@ -31,8 +31,10 @@ from daemon.runtime.watchdog import BackgroundThread, end_all
 from streams.errors import OffsetExpired
 from streams.partitions import end_of_transaction
 from streams.poison import DeadLetter
+from streams.quiet import Quiet
 
-WAIT_SECONDS = 0.1  # how soon an idle loop hears signals and verdicts
+WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 0.25
+"""How soon an idle loop hears verdicts, and after long silence; of batches and signals it hears at once."""
 STOP_SECONDS = 0.4  # what the threads get to end after a stop: one of them may wait for a broker that is dead
 END_SECONDS = 10.0  # and after the end of the stream, when nobody is in a hurry
 STEPS_SECONDS = 2.0  # but no longer for the step log alone: replicas can do without its end
@@ -63,6 +65,7 @@ class LearnLoop:
 
     def start(self) -> None:
         """Start the threads that read, ask, and write dead letters and steps."""
+        self.runtime.signals.listen(self.reader.wake)
         for thread in (self.letters, self.steps, self.housekeeper, self.reader):
             if thread is not None:
                 thread.start()
@@ -79,6 +82,7 @@ class LearnLoop:
         While 3 cannot be done there is no event boundary to write a last version at: the one before stands.
         """
         signals, all_learned = self.runtime.signals, False
+        quiet = Quiet(WAIT_SECONDS, LONGEST_WAIT_SECONDS)
         while not signals.stopping:
             self._look_around()
             is_new_line = self._begin_new_line()
@@ -87,7 +91,9 @@ class LearnLoop:
                 self._write_last_version()
                 if self._should_exit(halt, until_caught_up) or not self._hold(halt):
                     break
-            ready = self._next_batch()
+            ready = self._next_batch(WAIT_SECONDS if self.publishing.busy else quiet.rest_s())
+            if ready is not None:
+                quiet.broken()
             if isinstance(ready, Growth):
                 self._grow(ready)
             elif ready is not None:
@@ -133,7 +139,7 @@ class LearnLoop:
             raise self.housekeeper.error
         self.observer.lag()
 
-    def _next_batch(self) -> ReadyBatch | Growth | None:
+    def _next_batch(self, timeout_s: float) -> ReadyBatch | Growth | None:
         """What was read ahead, or None when nothing came in time.
 
         Raises UserError for records that expired unread; what was learned before them is a version then, and
@@ -141,7 +147,7 @@ class LearnLoop:
         """
         with self.observer.idle():
             try:
-                ready = self.reader.get(WAIT_SECONDS)
+                ready = self.reader.get(timeout_s)
             except OffsetExpired as error:
                 self._write_last_version()
                 raise records_gone([Gap(error.partition, error.wanted, error.earliest)]) from error
@@ -219,7 +225,8 @@ class LearnLoop:
         positions = self.origin.progress.next_offsets()
         message = f"{state}, the position is kept; `tripletd resume` resumes it"
         log.warning(message, reason=halt.reason, positions=positions)
-        while not self.runtime.signals.wait(WAIT_SECONDS):
+        quiet = Quiet(WAIT_SECONDS, LONGEST_WAIT_SECONDS)
+        while not self.runtime.signals.wait(quiet.rest_s()):
             now = self.halts.in_force()
             self._look_around(now)
             if now is None:

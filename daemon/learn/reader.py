@@ -103,7 +103,8 @@ class Reader(BackgroundThread):
         self._size = size
         self._pulse = pulse
         self._clock = clock
-        self._queue: queue.Queue[ReadyBatch | Growth] = queue.Queue(QUEUED_BATCHES)
+        self._queue: queue.SimpleQueue[ReadyBatch | Growth | None] = queue.SimpleQueue()  # None: `wake`
+        self._room = threading.Semaphore(QUEUED_BATCHES)
         self._closing = threading.Event()
         self._error: BaseException | None = None
         self.trouble: StreamUnavailable | None = None  # why nothing comes; the reader keeps trying
@@ -112,15 +113,23 @@ class Reader(BackgroundThread):
         self._reach: tuple[int, dict[int, int]] = (0, dict(positions))  # batches queued, what they reach
 
     def get(self, timeout_s: float) -> ReadyBatch | Growth | None:
-        """The next batch or growth; None when nothing came in `timeout_s`. Raises what ended the thread."""
-        try:
+        """The next batch or growth; None when nothing came in `timeout_s`, or at a `wake`. Raises what ended
+        the thread.
+        """
+        ready = None
+        with suppress(queue.Empty):
             ready = self._queue.get(timeout=timeout_s)
-        except queue.Empty:
-            if self._error is not None:
-                raise self._error from None
+        if ready is None:
+            if self._error is not None and self._queue.empty():
+                raise self._error
             return None
+        self._room.release()
         self._taken += 1
         return ready
+
+    def wake(self) -> None:
+        """Have a `get` that waits return; takes no lock, so that a signal's handler may call it."""
+        self._queue.put(None)
 
     def reached(self) -> dict[int, int] | None:
         """Per partition, the offset below which everything was taken from here; None while batches wait.
@@ -206,12 +215,10 @@ class Reader(BackgroundThread):
         """Hand a batch or growth over, however long the loop takes; False when `stop` came meanwhile."""
         while not self._closing.is_set():
             self._pulse.beat("waiting for the loop")
-            try:
-                self._queue.put(ready, timeout=POLL_SECONDS)
-            except queue.Full:
-                continue
-            self._queued += 1
-            return True
+            if self._room.acquire(timeout=POLL_SECONDS):
+                self._queued += 1
+                self._queue.put(ready)
+                return True
         return False
 
 

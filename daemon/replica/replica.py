@@ -34,6 +34,7 @@ from daemon.replica.steplog_reader import StepLogReader
 from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
 from daemon.runtime.watchdog import give_way
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
+from streams.quiet import Quiet
 
 
 class StatusTracker:
@@ -89,8 +90,10 @@ class StatusTracker:
             self._status = replace(self._status, carried=refined)
 
 
-POLL_S = 0.05
-TURN_S = 0.05
+TURN_S, IDLE_TURN_S = 0.05, 0.2
+"""How soon a turn comes: after something new was shown, and after long silence; steps come at once, as fast
+as their log tells of them.
+"""
 RELABEL_WAIT_S = 5.0
 """How long a version that is listed may still come as a relabel from the step log, before it is loaded."""
 AFTER_BUG_S = 1.0
@@ -143,6 +146,7 @@ class Follower:
         self._behind_at: float | None = None
         self._behind_with: ServedVersion | None = None
         self._work: deque[RefineResult] = deque(maxlen=1)
+        self._quiet = Quiet(TURN_S, IDLE_TURN_S)
 
     def follow(self, stepper: StepApplier) -> None:
         """Follow the learner step by step; before `run`."""
@@ -170,6 +174,7 @@ class Follower:
         self._served = ServedVersion(model.version, entry)
         if self._mine is not None and model.version != self._mine.number:
             self._mine = manifest_of(self._source.versions, model.version) or self._mine
+        self._quiet.broken()
         self._board.served(model, result)
         self._on_flip(model, result, times, None)
 
@@ -182,7 +187,7 @@ class Follower:
                 return
             work()
         if self._stepper is None or self._served is None:
-            stop.wait(TURN_S)
+            stop.wait(self._quiet.rest_s())
 
     def _install(self) -> None:
         """Show what the refiner made, unless another version was loaded meanwhile."""
@@ -296,6 +301,7 @@ class Follower:
             self._board.looked(str(refused), self._refusals.counts)
             self._look_at = now  # the next best is looked for at once
             return
+        self._quiet.broken()
         self._served, self._reload = ServedVersion(decision.number, decision.entry), None
         self._mine, self._lost, self._replaced = manifest, "", False
         model = ModelId(manifest.number, 0, watermark_of(manifest), records_of(manifest), manifest.line)
@@ -309,7 +315,7 @@ class Follower:
     def _step(self) -> None:
         if self._stepper is None or self._served is None:
             return
-        lost = self._stepper.turn(POLL_S, time.monotonic())
+        lost = self._stepper.turn(self._quiet.rest_s(), time.monotonic())
         if lost is not None:
             self._fall_back(lost)
 

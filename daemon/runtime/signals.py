@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -30,6 +31,9 @@ class Signals:
     terminal was closed, which is a stop. SIGUSR2: every thread's stack to stderr.
     Must be entered in the main thread; elsewhere it only keeps the flags (`request_stop`).
 
+    A handler may interrupt the very call that waits for it, so nothing here takes a lock that is not free for
+    handlers: an Event would hang the process, were the signal to come while its own lock is held.
+
     Args:
         leave_at_once: until `finish_first` there is nothing to finish, and much that may wait for a network:
             a stop ends the process at once, with 0 (SIGINT: 130).
@@ -37,9 +41,10 @@ class Signals:
 
     def __init__(self, leave_at_once: bool = False) -> None:
         self._at_once = leave_at_once
-        self._stop = threading.Event()
-        self._checkpoint = threading.Event()
-        self._reload = threading.Event()
+        self._stop = self._checkpoint = self._reload = False
+        self._news = threading.Lock()  # free when something came that `wait` has not seen
+        self._news.acquire()
+        self._listeners: list[Callable[[], object]] = []
         self._terminal = False
         self._previous: dict[int, Any] = {}
 
@@ -66,11 +71,19 @@ class Signals:
     @property
     def stopping(self) -> bool:
         """Whether the loop is to end after this batch."""
-        return self._stop.is_set()
+        return self._stop
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep up to `timeout_s`, less when a stop arrives; whether the loop is to end."""
-        return self._stop.wait(timeout_s)
+        """Sleep up to `timeout_s`, less when anything arrives; whether the loop is to end."""
+        if not self._stop:
+            self._news.acquire(timeout=max(0.0, timeout_s))
+        return self._stop
+
+    def listen(self, listener: Callable[[], object]) -> None:
+        """Have `listener` called whenever something arrives, also in the midst of a signal's handler: it may
+        take no lock.
+        """
+        self._listeners.append(listener)
 
     def finish_first(self) -> None:
         """From now on there is something to finish before the process ends."""
@@ -78,37 +91,50 @@ class Signals:
 
     def request_stop(self) -> None:
         """What a first SIGTERM does to a loop."""
-        self._stop.set()
+        self._stop = True
+        self._tell()
+
+    def request_reload(self) -> None:
+        """What SIGHUP does."""
+        self._reload = True
+        self._tell()
 
     def take_checkpoint_request(self) -> bool:
         """Whether a checkpoint was asked for since the last call."""
-        return _take(self._checkpoint)
+        if not self._checkpoint:
+            return False
+        self._checkpoint = False
+        return True
 
     def take_reload_request(self) -> bool:
         """Whether a reload was asked for since the last call."""
-        return _take(self._reload)
+        if not self._reload:
+            return False
+        self._reload = False
+        return True
+
+    def _tell(self) -> None:
+        with suppress(RuntimeError):  # free already
+            self._news.release()
+        for listener in self._listeners:
+            listener()
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         if self._at_once:
             leave_at_once(number, frame)
-        if self._stop.is_set():
+        if self._stop:
             os._exit(128 + number)
-        self._stop.set()
+        self.request_stop()
 
     def _on_checkpoint(self, number: int, frame: FrameType | None) -> None:
-        self._checkpoint.set()
+        self._checkpoint = True
+        self._tell()
 
     def _on_hangup(self, number: int, frame: FrameType | None) -> None:
         if self._terminal and not os.isatty(_STDERR):
             self._on_stop(signal.SIGTERM, frame)
         else:
-            self._reload.set()
-
-
-def _take(flag: threading.Event) -> bool:
-    asked = flag.is_set()
-    flag.clear()
-    return asked
+            self.request_reload()
 
 
 LIFELINE = "TRIPLETD_LIFELINE_FD"

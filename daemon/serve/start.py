@@ -25,13 +25,15 @@ from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.store import StoreActions
 from daemon.telemetry.metrics import add_place
 from daemon.versions.storage import open_store
+from streams.quiet import Quiet
 
 DRAIN_S = 1.0
 """How long open requests may take when the role ends."""
 LEAVE_S = 0.5
 """How long the threads of its parts may take after that."""
 
-TURN_S = 0.1  # how soon the loop hears signals, and readiness what happened
+TURN_S, IDLE_TURN_S = 0.1, 0.25
+"""How soon readiness hears what happened: while that changes, and after long silence."""
 
 log = structlog.get_logger("tripletd.serve")
 
@@ -54,6 +56,7 @@ def run(config: Config, load: Callable[[], Config] | None = None) -> int:
 def _loop(parts: ServeParts, runtime: RoleRuntime) -> None:
     """Look after the parts, and say whether they answer: before anybody hears that the role has started."""
     readiness = ReadinessReporter(runtime.health, runtime.notifier, log, "answering")
+    quiet, before = Quiet(TURN_S, IDLE_TURN_S), None
     runtime.health.set_ready("being loaded")
     runtime.started()
     while not runtime.signals.stopping:
@@ -63,8 +66,12 @@ def _loop(parts: ServeParts, runtime: RoleRuntime) -> None:
             parts.turn()
         if parts.live.opened is not None:  # until then a stop ends the process at once: nobody was answered
             runtime.signals.finish_first()
-        readiness.now(parts.live.not_ready(), loading=parts.live.loading())
-        runtime.signals.wait(TURN_S)
+        reason = parts.live.not_ready()
+        readiness.now(reason, loading=parts.live.loading())
+        if reason is not None or before is not None:
+            quiet.broken()
+        before = reason
+        runtime.signals.wait(quiet.rest_s())
 
 
 @dataclass(frozen=True, slots=True)

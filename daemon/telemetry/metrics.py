@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from typing import Any
 
@@ -120,6 +120,7 @@ class _Bins:
         return list(zip(self._labels, map(float, counts), strict=True)), total
 
 
+@cache
 def version() -> str:
     """Version of the installed distribution; "unknown" when run from a bare checkout."""
     try:

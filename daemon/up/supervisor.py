@@ -30,8 +30,10 @@ from daemon.up.restarts import (
     with_failure,
 )
 from daemon.up.role_process import RoleProcess
+from streams.quiet import Quiet
 
-_POLL_S = 0.05
+_POLL_S, _IDLE_POLL_S = 0.05, 0.25
+"""Between two looks at the roles: after one of them changed, and after long silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class Supervisor:
         self._policy = policy or RestartPolicy()
         self._grace_s = grace_s
         self._known: list[RoleReport] = []
+        self._quiet = Quiet(_POLL_S, _IDLE_POLL_S)
         self._down = dict[str, int]()
         self._told_ready = False
         self._ending = False
@@ -120,7 +123,7 @@ class Supervisor:
                 self._tell_and_hand_on()
                 if all(role.process is None and role.start_at is None for role in self._roles):
                     break
-                self._signals.wait(_POLL_S)
+                self._signals.wait(self._quiet.rest_s())
         finally:
             self._notifier.stopping()
             stopped = self._stop_all()
@@ -146,6 +149,7 @@ class Supervisor:
     def _tell_changes(self) -> None:
         reports = [role.report for role in self._roles]
         if reports != self._known:
+            self._quiet.broken()
             self._known = reports
             self._told(reports)
             self._notifier.status(not_ready(reports, os.getpid()) or "all roles run")

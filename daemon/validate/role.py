@@ -22,6 +22,7 @@ from daemon.telemetry.metrics import add_place
 from daemon.validate.inputs import open_inputs
 from daemon.validate.validator import Validator
 from streams.errors import StreamUnavailable
+from streams.quiet import Quiet
 
 TELL_SECONDS = 2.0
 WAIT_LIMIT_SECONDS = 30.0
@@ -82,7 +83,8 @@ class ValidateOptions:
     beside_learn: bool = False
 
 
-WAIT_SECONDS = 0.2
+WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 0.5
+"""Between two looks for a version or a held-out impression: after one came, and after long silence."""
 
 
 def run(
@@ -114,6 +116,7 @@ def _loop(validator: Validator, outside: RoleRuntime, patience: WaitLimit | None
 
     signals, pulse = outside.signals, outside.pulse
     standing = ReadinessReporter(outside.health, outside.notifier, log, "judging")
+    quiet = Quiet(WAIT_SECONDS, LONGEST_WAIT_SECONDS)
 
     def give_up(seconds: float, error: Exception) -> bool:
         pulse.beat("dead letters")
@@ -140,7 +143,9 @@ def _loop(validator: Validator, outside: RoleRuntime, patience: WaitLimit | None
             if not fresh and judged is None:
                 patience.wait_for(missing, validator.state())
         if not fresh and judged is None:
-            signals.wait(WAIT_SECONDS)
+            signals.wait(quiet.rest_s())
+        else:
+            quiet.broken()
     return EX_OK
 
 

@@ -234,6 +234,7 @@ class Validator:
         self._undecidable: Positions | None = None
         self._folded: tuple[list[LedgerEntry], JudgedHistory] | None = None
         self._completed: JudgedHistory | None = None
+        self._known: int | None = None  # the newest version when last looked
 
     def read(
         self, timeout_s: float, give_up: Callable[[float, Exception], bool], turned: Callable[[], None]
@@ -258,7 +259,8 @@ class Validator:
     def judge_next(self) -> int | None:
         """Judge one version and write what follows; its number, None when there is nothing to judge."""
         history = self._complete(self._history())
-        number = None if self.waiting_for() else next_to_judge(history, self._newest())
+        newest = self._newest()
+        number = None if self._waiting_for(newest) else next_to_judge(history, newest)
         if number is None:
             return None
         self._passed_over(history, number)
@@ -310,7 +312,10 @@ class Validator:
 
     def waiting_for(self) -> str | None:
         """Why no version can be judged yet; None when nothing stands in the way."""
-        if self._newest() is None:
+        return self._waiting_for(self._known if self._known is not None else self._newest())
+
+    def _waiting_for(self, newest: int | None) -> str | None:
+        if newest is None:
             return "no version yet"
         window = self._inputs.holdout.window
         if len(window) < self._need:
@@ -340,7 +345,7 @@ class Validator:
             return None
         if newest is None:
             return f"no version in {self._inputs.place}"
-        if self.waiting_for() is None and next_to_judge(history, newest) is not None:
+        if self._waiting_for(newest) is None and next_to_judge(history, newest) is not None:
             return f"version {newest} is not judged"
         return self._inputs.short_of_end(newest)
 
@@ -361,7 +366,8 @@ class Validator:
         return self._folded[1]
 
     def _newest(self) -> int | None:
-        return max(self._inputs.versions.listing.poll(), default=None)
+        self._known = max(self._inputs.versions.listing.poll(), default=None)
+        return self._known
 
     def _complete(self, history: JudgedHistory) -> JudgedHistory:
         """Write the verdicts that follow from the history; the history with them."""

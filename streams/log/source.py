@@ -21,6 +21,7 @@ from streams.log.database import (
     transaction,
 )
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
+from streams.quiet import Quiet
 from streams.source import UNKNOWN, Headers, HeldBack, OutRecord, RecordBatch, TopicIdentity
 
 
@@ -58,8 +59,9 @@ class OpenLog:
 
 
 _FIRST_SLEEP_S, _LONGEST_SLEEP_S = 0.001, 0.02
-_IDLE_SLEEP_S = 0.05
-"""Between two looks once a whole poll has found nothing: a process at rest has several such readers."""
+_IDLE_SLEEP_S, _LONGEST_IDLE_SLEEP_S = 0.05, 0.2
+"""Between two looks once a whole poll has found nothing, and after seconds without a commit to any topic: a
+process at rest has several such readers."""
 
 
 class LogSource(OpenLog):
@@ -69,6 +71,7 @@ class LogSource(OpenLog):
         super().__init__(path, topic, durable=False, timeout_s=timeout_s)
         self._positions: dict[int, int] | None = None
         self._idle_since: int | None = None  # the data version at which all was read
+        self._quiet = Quiet(_IDLE_SLEEP_S, _LONGEST_IDLE_SLEEP_S)
 
     def assign(self, positions: Mapping[int, int], known: Mapping[int, str] = UNKNOWN) -> None:
         """Read these partitions from these next offsets, replacing any earlier assignment.
@@ -191,15 +194,16 @@ class LogSource(OpenLog):
         """
         pause, longest = _FIRST_SLEEP_S, _LONGEST_SLEEP_S
         if version == self._idle_since:
-            pause = longest = _IDLE_SLEEP_S
+            pause = longest = self._quiet.rest_s()
+        else:
+            self._quiet.broken()
         self._idle_since = version
-        while self._data_version() == version:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
+        while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(pause, left))
+            if self._data_version() != version:
+                return True
             pause = min(2 * pause, longest)
-        return True
+        return False
 
     def _data_version(self) -> int:
         return int(self._connection.execute("PRAGMA data_version").fetchone()[0])

@@ -267,7 +267,7 @@ def test_a_reload_starts_what_is_down_and_its_trouble_is_told_until_it_holds(tmp
     def mend() -> None:
         until(lambda: seen and seen[-1][0].state == "down")
         mended.touch()
-        signals._reload.set()
+        signals.request_reload()
         until(lambda: seen[-1][0].state == "running")
         signals.request_stop()
 

@@ -50,6 +50,7 @@ class Inbox:
         self._items: deque[Item] = deque()
         self._max_bytes = max_bytes
         self._bytes = self._batches = 0
+        self._news = threading.Event()
         self.left_out = 0  # batches that did not fit, ever
 
     def offer(self, item: Item) -> None:
@@ -58,21 +59,34 @@ class Inbox:
             if not isinstance(item, AppliedBatch):
                 if len(self._items) - self._batches < MAX_MARKS:
                     self._items.append(item)
-                return
-            size = _batch_bytes(item)
-            if self._batches and (self._bytes + size > self._max_bytes or self._batches >= MAX_BATCHES):
-                self.left_out += 1
-                return
-            self._items.append(item)
-            self._bytes += size
-            self._batches += 1
+            else:
+                self._offer_batch(item)
+        self._news.set()
+
+    def _offer_batch(self, item: AppliedBatch) -> None:
+        size = _batch_bytes(item)
+        if self._batches and (self._bytes + size > self._max_bytes or self._batches >= MAX_BATCHES):
+            self.left_out += 1
+            return
+        self._items.append(item)
+        self._bytes += size
+        self._batches += 1
 
     def take(self) -> list[Item]:
         """Everything that waits."""
+        self._news.clear()
         with self._lock:
             items, self._items = list(self._items), deque()
             self._bytes = self._batches = 0
         return items
+
+    def wait(self) -> None:
+        """Return once something was handed over since it was last taken, or after `wake`."""
+        self._news.wait()
+
+    def wake(self) -> None:
+        """Have `wait` return."""
+        self._news.set()
 
 
 def _batch_bytes(batch: AppliedBatch) -> int:
@@ -143,13 +157,18 @@ class StepPublisher(BackgroundThread):
     def stop(self) -> None:
         """Write what was handed over, once, then end; returns at once."""
         self._closing.set()
+        self._inbox.wake()
 
     def _run(self) -> None:
-        pause, closing, used = 0.0, False, 0.0
+        closing, used, due = False, 0.0, self._clock()
+        self._inbox.wake()  # the topic is opened, and begun, before there is a step
         while not closing:
-            closing = self._closing.wait(pause)
+            if not (self._backlog or self._waiting or self._trouble):
+                self._inbox.wait()
+            closing = self._closing.wait(max(0.0, due - self._clock()))
             began = self._clock()
-            pause = max(self._safe_turn(), self._every_s - (self._clock() - began))
+            least_s = self._safe_turn()
+            due = max(self._clock() + least_s, began + self._every_s)
             used, before = time.thread_time(), used
             self._metrics.busy_seconds.inc(max(0.0, used - before))
         self._close_sink()

@@ -17,6 +17,7 @@ import re
 import socket
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NoReturn
@@ -289,7 +290,7 @@ def _raw(problem: Problem) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-_END_S = 5.0  # beyond drain_s: uvicorn looks at its flags every 0.1 s
+_END_S = 5.0  # beyond drain_s: uvicorn looks every 0.1 s whether connections are closed
 
 _AT_ONCE = 64
 """Connections taken in one turn of the loop: each has its descriptor before the table sees it, and a storm of
@@ -298,8 +299,29 @@ them would leave none for files."""
 log = structlog.get_logger("tripletd.http")
 
 
+_DATE_S = 1.0
+"""How old the date in the header of an answer may be."""
+
+
 class _Listening(uvicorn.Server):
-    """uvicorn takes as many connections in one turn as may wait to be taken; here these are two numbers."""
+    """uvicorn takes as many connections in one turn as may wait to be taken; here these are two numbers. And
+    it looks for its end ten times a second; here it is told.
+    """
+
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def stop(self) -> None:
+        """End soon; from any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._told.set)
+
+    async def main_loop(self) -> None:
+        self._told, self._loop = asyncio.Event(), asyncio.get_running_loop()
+        while not await self.on_tick(0):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), _DATE_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -310,7 +332,7 @@ class _Listening(uvicorn.Server):
 class HttpServer:
     """A running server; `host` and `port` are the ones it really got."""
 
-    def __init__(self, server: uvicorn.Server, listening: socket.socket, drain_s: float) -> None:
+    def __init__(self, server: _Listening, listening: socket.socket, drain_s: float) -> None:
         self.host, self.port = listening.getsockname()[:2]
         self._server, self._drain_s = server, drain_s
         self._listening = listening
@@ -323,7 +345,7 @@ class HttpServer:
 
     def stop(self) -> None:
         """Take no new connection and let open requests finish; returns at once."""
-        self._server.should_exit = True
+        self._server.stop()
 
     def close(self) -> None:
         """Stop, wait for open requests up to `drain_s`, then end; bounded."""

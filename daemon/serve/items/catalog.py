@@ -21,6 +21,7 @@ from learners.maps import FittedSpaceMap
 from streams.catalog import load_catalog
 from streams.event import SpaceSpec
 from streams.open import compact, open_source
+from streams.quiet import Quiet
 from streams.source import RecordBatch
 
 POLL_RECORDS = 2000
@@ -98,6 +99,7 @@ class ServingCatalog:
         self._puts = self._removes = 0
         self._rest_until = self._note_at = 0.0
         self._merging = self._anew = False
+        self._quiet = Quiet(GATHER_SECONDS, POLL_SECONDS)
         self._ready = following is None
         self._bug: str | None = None
         self._closing = threading.Event()
@@ -167,7 +169,7 @@ class ServingCatalog:
             self._keep_notes(self._following)
         self._publish()
         if batch is None or len(batch) < POLL_RECORDS or self._crowded():
-            self._merge(time.monotonic() + GATHER_SECONDS)
+            self._merge(time.monotonic() + GATHER_SECONDS, self._rest_s(batch))
             self._publish()
         self._ready = self._ready or self._caught_up()  # after what was read last is in what is served
 
@@ -183,8 +185,11 @@ class ServingCatalog:
             following.topic.begun_anew = False
         return batch
 
-    def _merge(self, until: float) -> None:
-        """Merge within the share of time that it may take, and wait for the rest, up to `until`."""
+    def _merge(self, until: float, rest_s: float) -> None:
+        """Merge within the share of time that it may take, and wait for the rest, up to `until`.
+
+        Where nothing is left to merge, wait `rest_s`.
+        """
         while not self._closing.is_set():
             now, crowded = time.monotonic(), self._crowded()
             if now >= until and not crowded:
@@ -194,7 +199,7 @@ class ServingCatalog:
                 continue
             self._merging = self._index.work()
             if not self._merging:
-                self._closing.wait(max(0.0, until - now))
+                self._closing.wait(rest_s)
                 return
             worked = time.monotonic() - now
             self._rest_until = now + worked / MERGE_SHARE
@@ -216,6 +221,15 @@ class ServingCatalog:
         if time.monotonic() >= self._note_at and not following.letters.unwritten:
             self._note_at = time.monotonic() + LOOK_SECONDS
             following.topic.tidy()
+
+    def _rest_s(self, batch: RecordBatch | None) -> float:
+        """How long to wait before the next poll: not at all where that one waits for records itself."""
+        if batch is not None:
+            self._quiet.broken()
+            return GATHER_SECONDS
+        if self._following is not None and self._following.topic.is_open:
+            return 0.0
+        return self._quiet.rest_s()
 
     def _crowded(self) -> bool:
         return len(self._index.snapshot.parts) > MANY_PARTS

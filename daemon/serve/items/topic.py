@@ -59,6 +59,11 @@ class ItemTopic:
         self.begun_anew = False
         """Another topic than before, read from its beginning; the caller that acts on it sets False."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something that a poll can wait for."""
+        return self._source is not None
+
     def poll(self, max_records: int, timeout_s: float) -> RecordBatch | None:
         """The next records, or None after about `timeout_s`; sooner where nothing can be read."""
         try:
