@@ -121,8 +121,8 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._lock, self._table = threading.Lock(), ConnectionTable[Any]()
-        super().__init__(address, handler)
         self._ended, self._end = socket.socketpair()
+        super().__init__(address, handler)
 
     def serve_forever(self, poll_interval: float = 0.0) -> None:
         """Until `shutdown`, of which it hears at once: a role at rest does not look ten times a second."""

@@ -124,6 +124,20 @@ def test_what_was_handed_over_is_written_before_the_end() -> None:
     assert run.log.closed == 1
 
 
+def test_while_nothing_is_learned_it_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Running()
+    turns, turn = [], run.publisher._safe_turn
+    monkeypatch.setattr(run.publisher, "_safe_turn", lambda: turns.append(1) or turn())
+    run.publisher.start()
+    until(lambda: run.log.values)
+    before = len(turns)
+    time.sleep(0.3)
+    assert len(turns) <= before + 1
+    run.offer(2)
+    until(lambda: len(run.log.values) > 1)
+    run.finish()
+
+
 def test_it_writes_at_its_cadence_without_being_asked() -> None:
     run = Running()
     run.publisher.start()

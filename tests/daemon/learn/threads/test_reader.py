@@ -91,11 +91,20 @@ def test_a_loop_that_stands_still_for_long_misses_nothing(monkeypatch: pytest.Mo
     monkeypatch.setattr(reader_module, "POLL_SECONDS", 0.001)
     pulse = Pulse("reader")
     with reader_of(Scripted(one_record), pulse=pulse) as reader:
-        until(reader._queue.full)
+        until(lambda: reader._queue.qsize() == QUEUED_BATCHES)
         before = pulse.beats
         until(lambda: pulse.beats > before + 20)  # it has tried in vain to hand over many times
         seen = [reader.get(5.0).polled.offsets[0] for _ in range(10)]
     assert seen == list(range(1, 11))
+
+
+def test_a_wake_ends_a_get_and_is_no_batch() -> None:
+    with reader_of(Scripted(lambda number: None)) as reader:
+        threading.Timer(0.05, reader.wake).start()
+        began = time.monotonic()
+        assert reader.get(60.0) is None
+        assert time.monotonic() - began < 30.0
+        assert reader.reached() == {0: 0}, "nothing waits to be taken"
 
 
 def test_an_error_of_the_thread_reaches_the_loop_after_what_was_read() -> None:

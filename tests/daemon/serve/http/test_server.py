@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -26,6 +27,7 @@ from tests.daemon.serve.http.toy import (
     running,
 )
 from tests.harness.waiting import until
+from tests.harness.wakes import wakes_a_second
 
 
 def parts(**more: object) -> Parts:
@@ -40,6 +42,16 @@ def test_a_taken_port_is_named_with_the_remedy() -> None:
     ):
         serve(create_app(parts()), HOST, served.port)
     assert told.value.code == EX_UNAVAILABLE
+
+
+def test_while_nobody_asks_it_sleeps_and_hears_of_its_end() -> None:
+    server = serve(create_app(parts()), HOST, 0)
+    until(lambda: server._server.started)
+    thread = server._thread.native_id
+    assert thread is not None
+    assert wakes_a_second(os.getpid(), 2.0, [thread]) <= 3, "once a second for the date"
+    server.close()
+    assert not server.alive()
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a..b"])
