@@ -14,6 +14,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from checkpoints.store import VERSIONS
+
 REFUSED_STARTS = "refused.jsonl"
 """Who was refused since another process holds the folder: read and removed by the one that holds it."""
 _MOST_BYTES = 64 << 10
@@ -22,21 +24,36 @@ _LOCKS = Path("/proc/locks")
 
 
 class WriterLock:
-    """The exclusive lock of a folder. One thread at a time."""
+    """The exclusive lock of a folder. One thread at a time.
+
+    Who takes over from a process that still holds it is the next to hold it, which others respect: that is a
+    lock too, on the folder of the versions.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._fd = -1
+        self._fd = self._next_fd = -1
+        self._is_next = False
+        self._versions = root / VERSIONS
         self._refused = root / REFUSED_STARTS
 
+    def be_next(self) -> None:
+        """From now on nobody else gets the folder before this process has held it, unless another one is next
+        already.
+        """
+        self._is_next = True
+        self._hold_turn()
+
     def take(self) -> bool:
-        """Whether no other process holds the folder; it is held by this one then.
+        """Whether no other process holds the folder, or is the next to; it is held by this one then.
 
         May be repeated: where another folder has come to stand at the path, that one is taken.
         A file system without such locks holds nobody off: True.
         """
         if self._fd >= 0 and self._still_there():
             return True
+        if not self._hold_turn():
+            return False
         try:
             fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -50,7 +67,7 @@ class WriterLock:
             os.close(fd)
             return True
         self.release()
-        self._fd = fd
+        self._fd, self._is_next = fd, False
         return True
 
     def place_exists(self) -> bool:
@@ -58,14 +75,10 @@ class WriterLock:
         return self._root.is_dir()
 
     def holder(self) -> int | None:
-        """The process that holds the folder; None where nobody does or the system does not tell."""
-        with suppress(OSError, ValueError, IndexError):
-            wanted = str(os.stat(self._root).st_ino)
-            for line in _LOCKS.read_text(encoding="ascii").splitlines():
-                words = line.split()
-                if words[1] == "FLOCK" and words[5].rpartition(":")[2] == wanted and int(words[4]) > 0:
-                    return int(words[4])
-        return None
+        """The process that is to hold the folder next, else the one that does; None where nobody does or the
+        system does not tell.
+        """
+        return _holder(self._versions) or _holder(self._root)
 
     def tell_refused(self) -> None:
         """Leave word for the holder that this process wanted the folder; where that fails nobody is told."""
@@ -93,10 +106,33 @@ class WriterLock:
         return found
 
     def release(self) -> None:
-        """Let go of the folder."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Let go of the folder, and of the turn to hold it."""
+        for fd in (self._fd, self._next_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._next_fd = -1
+
+    def _hold_turn(self) -> bool:
+        """False where another process is the next; where this one is, it keeps others from it."""
+        if self._next_fd >= 0:
+            return True
+        try:
+            fd = os.open(self._versions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return True  # nothing was written yet
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_EX if self._is_next else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        except OSError:
+            os.close(fd)
+            return True
+        if self._is_next:
+            self._next_fd = fd
+        else:
+            os.close(fd)
+        return True
 
     def _still_there(self) -> bool:
         try:
@@ -104,3 +140,14 @@ class WriterLock:
         except OSError:
             return True  # nothing else stands there
         return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
+
+
+def _holder(place: Path) -> int | None:
+    with suppress(OSError, ValueError, IndexError):
+        wanted = str(os.stat(place).st_ino)
+        for line in _LOCKS.read_text(encoding="ascii").splitlines():
+            words = line.split()
+            held = words[1] == "FLOCK" and words[3] == "WRITE" and words[5].rpartition(":")[2] == wanted
+            if held and int(words[4]) > 0:
+                return int(words[4])
+    return None
