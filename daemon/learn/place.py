@@ -43,9 +43,9 @@ def take_place(
 ) -> WriterLock | None:
     """The lock of the folder `place`, released by `stack`; None for a store without one.
 
-    With `take_over` it is taken once the other process is gone, and by no third one before. `stopping(seconds)`
-    waits; True ends the attempt. Raises UserError (75: another start may succeed) while another learner on this
-    host has it.
+    With `take_over` it is taken once the other process is gone, and by no third one before.
+    `stopping(seconds)` waits; True ends the attempt. Raises UserError (75: another start may succeed) while
+    another learner on this host has it.
     """
     if not isinstance(store, LockingStore):
         return None

@@ -49,10 +49,10 @@ def test_who_takes_over_stays_and_the_other_says_so_at_once(tmp_path: Path, fork
     with forks(site) as first:
         wait_until(lambda: first.metric("tripletd_events_total") >= 20, first)
         with forks(site, "--take-over") as second:
-            assert first.wait() == EX_CANTCREAT, first.said()
-            assert f"process {second.pid}" in first.said()
-            assert f'"process": {first.pid}' in second.said()
-            with forks(site) as third:
+            wait_until(lambda: f'"process": {first.pid}' in second.said(), second)
+            with forks(site) as third:  # it waits for a first one that ends, as of a restart
+                assert first.wait() == EX_CANTCREAT, first.said()
+                assert f"process {second.pid}" in first.said()
                 assert third.wait() == EX_TEMPFAIL, third.said()
                 assert f"process {second.pid}" in third.said()
             wait_until(lambda: second.metric("tripletd_events_total") >= 20, second)
