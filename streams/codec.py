@@ -8,7 +8,7 @@ import msgpack
 import numpy as np
 
 from streams import limits, poison, wire
-from streams.event import Event, Impression, ObjectRef, SparseVector, Vector
+from streams.event import Draft, DraftModel, Event, Impression, ObjectRef, SparseVector, Vector
 from streams.limits import MAX_MAGNITUDE
 from streams.poison import Poison
 
@@ -100,7 +100,7 @@ def encode_impression(impression: Impression) -> bytes:
     wire.check_ts(impression.ts)
     wire.check_clicked(clicked, shown)
     fields: dict[str, Any] = {
-        "v": _version_of(impression.key),
+        "v": limits.DRAFTED_VERSION if impression.draft else _version_of(impression.key),
         "id": _text(impression.id, "id"),
         "ts": impression.ts,
         "q": object_fields(impression.query, "q"),
@@ -112,6 +112,8 @@ def encode_impression(impression: Impression) -> bytes:
         wire.check_propensity(fields["prop"], shown)
     _add_texts(fields, src=impression.source, sp=impression.space)
     _add_key(fields, impression.key)
+    if impression.draft is not None:
+        fields["draft"] = _draft_fields(impression.draft, shown)
     return pack(fields)
 
 
@@ -133,7 +135,33 @@ def decode_impression(value: bytes | None) -> Impression:
         source=fields.get("src"),
         space=fields.get("sp"),
         key=fields.get("key"),
+        draft=_draft(fields["draft"]) if "draft" in fields else None,
     )
+
+
+def _draft_fields(draft: Draft, shown: int) -> dict[str, Any]:
+    """A draft as it is written; raises Poison for all that `wire.read_draft` refuses."""
+    models = [[_text(one.name, "draft.models"), one.version, one.records] for one in draft.models]
+    fields: dict[str, Any] = {"models": models, "teams": list(draft.teams)}
+    wire.check_draft(models, fields["teams"], shown)
+    if draft.explored is not None:
+        fields["explored"] = [draft.explored, draft.chance]
+        wire.check_explored(fields["explored"], shown)
+    return fields
+
+
+def draft_of_fields(fields: dict[str, Any], shown: int) -> Draft:
+    """A draft of fields as they are written, which are checked; raises Poison."""
+    wire.check_draft(fields["models"], fields["teams"], shown)
+    if "explored" in fields:
+        wire.check_explored(fields["explored"], shown)
+    return _draft(fields)
+
+
+def _draft(fields: dict[str, Any]) -> Draft:
+    explored, chance = fields.get("explored", (None, None))
+    models = tuple(DraftModel(*model) for model in fields["models"])
+    return Draft(models, tuple(fields["teams"]), explored, None if chance is None else float(chance))
 
 
 def raw_vector(vector: Vector) -> wire.RawVector:

@@ -127,6 +127,36 @@ class Event:
     key: str | None = None
 
 
+EITHER, FIRST, SECOND = TEAMS = (0, 1, 2)
+"""The team of a place of an interleaved list: none of its own, since both rankings had the object next (or
+chance put it there); that of the first ranking; that of the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftModel:
+    """One of the models that a list was made of: the name that was asked, the newest version at or before its
+    state, and the records it had applied since version 0."""
+
+    name: str
+    version: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """How a list was made by chance: of two models by a team draft, of one or two with an explored slot.
+
+    `models`: one or two of them, in the order of the teams. `teams`: of each shown rank, one of `TEAMS`.
+    `explored`: the rank at which a random object stands, or None; `chance` is the probability in (0, 1] that
+    this object came to stand at this rank.
+    """
+
+    models: tuple[DraftModel, ...]
+    teams: tuple[int, ...]
+    explored: int | None = None
+    chance: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Impression:
     """One shown list.
@@ -134,7 +164,7 @@ class Impression:
     `shown` is in the order the user saw; `clicked` holds the clicked ranks, from 0, ascending, and
     may be empty; `propensity`, where logged, is the probability in (0, 1] that the user examined each
     rank. `ts` is in milliseconds since the epoch. `key` names the model that its clicks are of, where
-    there is one per key.
+    there is one per key. `draft`: how the list was made, where chance had a part in it and that was proved.
     """
 
     id: str
@@ -146,3 +176,4 @@ class Impression:
     source: str | None = None
     space: str | None = None
     key: str | None = None
+    draft: Draft | None = None

@@ -13,8 +13,9 @@ from typing import Any
 import msgpack
 
 from streams import poison
-from streams.event import UNNAMED_VIEW
+from streams.event import TEAMS, UNNAMED_VIEW
 from streams.limits import (
+    DRAFTED_VERSION,
     FORMAT_VERSION,
     KEYED_VERSION,
     MAX_KEY_BYTES,
@@ -34,6 +35,8 @@ _EVENT_REQUIRED = frozenset(("v", "id", "ts", "q", "c", "s"))
 _EVENT_FIELDS = _EVENT_REQUIRED | {"w", "src", "imp", "prop", "sp"}
 _IMPRESSION_REQUIRED = frozenset(("v", "id", "ts", "q", "shown", "clicked"))
 _IMPRESSION_FIELDS = _IMPRESSION_REQUIRED | {"prop", "src", "sp"}
+_DRAFT_REQUIRED = frozenset(("models", "teams"))
+_DRAFT_FIELDS = _DRAFT_REQUIRED | {"explored"}
 _OBJECT_FIELDS = frozenset(("id", "x", "views"))
 
 
@@ -94,7 +97,7 @@ def open_map(raw: Any, where: str) -> dict[str, Any]:
 def read_event(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[str, Any]:
     """An event's fields, all checked except the objects `q`, `c` and `s`, which stay raw."""
     fields = open_map(unpack(value, max_bytes, max_list=2), "the event")
-    _check_head(fields, _EVENT_REQUIRED, _EVENT_FIELDS)
+    _check_head(fields, _EVENT_REQUIRED, _EVENT_FIELDS, (FORMAT_VERSION, KEYED_VERSION))
     if len(fields) > len(_EVENT_REQUIRED):
         _check_texts(fields, ("src", "imp", "sp"))
         if "w" in fields:
@@ -107,28 +110,35 @@ def read_event(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[st
 def read_impression(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[str, Any]:
     """An impression's fields, all checked except the objects in `q` and `shown`, which stay raw."""
     fields = open_map(unpack(value, max_bytes, max_list=MAX_SHOWN), "the impression")
-    _check_head(fields, _IMPRESSION_REQUIRED, _IMPRESSION_FIELDS)
+    versions = (FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION)
+    _check_head(fields, _IMPRESSION_REQUIRED, _IMPRESSION_FIELDS, versions)
     _check_texts(fields, ("src", "sp"))
     if type(fields["shown"]) is not list or not fields["shown"]:
         raise Poison(poison.WRONG_TYPE, "shown is not a list of at least one object")
     check_clicked(fields["clicked"], len(fields["shown"]))
     if "prop" in fields:
         check_propensity(fields["prop"], len(fields["shown"]))
+    if "draft" in fields:
+        fields["draft"] = read_draft(fields["draft"], len(fields["shown"]))
     return fields
 
 
-def _check_head(fields: dict[str, Any], required: frozenset[str], known: frozenset[str]) -> None:
+def _check_head(
+    fields: dict[str, Any], required: frozenset[str], known: frozenset[str], versions: tuple[int, ...]
+) -> None:
     """Version first (a later version has other fields), then fields, id, time and key."""
-    keyed = check_version(fields, (FORMAT_VERSION, KEYED_VERSION)) == KEYED_VERSION
-    if keyed:
+    version = check_version(fields, versions)
+    if version == KEYED_VERSION:
         required, known = required | {"key"}, known | {"key"}
+    elif version == DRAFTED_VERSION:
+        required, known = required | {"draft"}, known | {"draft", "key"}
     if not required <= fields.keys():
         raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(required - fields.keys()))} missing")
     if len(fields) > len(required) and not known.issuperset(fields):
         raise Poison(poison.UNKNOWN_FIELD, f"known are {', '.join(sorted(known))}")
     check_text(fields["id"], "id")
     check_ts(fields["ts"])
-    if keyed:
+    if "key" in fields:
         check_key(fields["key"])
 
 
@@ -205,6 +215,51 @@ def check_propensity(raw: Any, shown: int) -> None:
         raise Poison(poison.OUT_OF_RANGE, "prop and shown differ in length")
     for number in raw:
         check_number(number, "prop", 1.0)
+
+
+def read_draft(raw: Any, shown: int) -> dict[str, Any]:
+    """A draft's fields, checked: models as [name, version, records], teams, and where there is one the
+    explored slot as [rank, chance]."""
+    fields = open_map(raw, "draft")
+    if not fields.keys() >= _DRAFT_REQUIRED:
+        raise Poison(poison.MISSING_FIELD, "a draft has models and teams")
+    if not _DRAFT_FIELDS.issuperset(fields):
+        raise Poison(poison.UNKNOWN_FIELD, "in draft: it has models, teams and explored")
+    check_draft(fields["models"], fields["teams"], shown)
+    if "explored" in fields:
+        check_explored(fields["explored"], shown)
+    return fields
+
+
+def check_draft(models: Any, teams: Any, shown: int) -> None:
+    """One or two models as [name, version, records], and a team for each shown rank."""
+    if type(models) is not list or type(teams) is not list:
+        raise Poison(poison.WRONG_TYPE, "draft: models and teams are lists")
+    if len(models) not in (1, 2) or len(teams) != shown:
+        raise Poison(poison.OUT_OF_RANGE, "draft: one or two models, and a team for each shown rank")
+    for model in models:
+        if type(model) is not list or len(model) != 3:
+            raise Poison(poison.WRONG_TYPE, "draft: a model is [name, version, records]")
+        check_text(model[0], "draft.models")
+        for number in model[1:]:
+            _check_whole(number, "a number of draft.models", MAX_TS)
+    for team in teams:
+        _check_whole(team, "a team of the draft", TEAMS[len(models)])
+
+
+def check_explored(explored: Any, shown: int) -> None:
+    """The rank of the explored slot and the chance of the object in it."""
+    if type(explored) is not list or len(explored) != 2:
+        raise Poison(poison.WRONG_TYPE, "draft.explored is not [rank, chance]")
+    _check_whole(explored[0], "the rank of draft.explored", shown - 1)
+    check_number(explored[1], "the chance of draft.explored", 1.0)
+
+
+def _check_whole(raw: Any, where: str, high: int) -> None:
+    if type(raw) is not int:
+        raise Poison(poison.WRONG_TYPE, f"{where} is not a whole number")
+    if not 0 <= raw <= high:
+        raise Poison(poison.OUT_OF_RANGE, f"{where} is not within 0 .. {high}")
 
 
 def read_object(raw: Any, where: str) -> tuple[str | None, dict[str, RawVector] | None]:

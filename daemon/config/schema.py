@@ -34,6 +34,9 @@ UP_PORT = 9104
 _HOST_NAME = re.compile(r"(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 LEAST_TOKEN = 16
 """Characters of the shortest token that is taken: a shorter one can be guessed."""
+LEAST_KEY = 32
+"""Characters of the shortest key that signs: 128 bits where each is a hexadecimal digit, since who has seen a
+signature can try keys at home."""
 
 
 class HttpConfig(Section):
@@ -239,6 +242,35 @@ class FeedConfig(Section):
     )
 
 
+class InterleavingConfig(Section):
+    """[interleaving]: lists made of two models by chance, signed by serve and checked by feed."""
+
+    key: SecretStr = Field(
+        SecretStr(""), description="key that list ids are signed with; empty: no such lists are made"
+    )
+    max_age: PositiveSeconds = Field(
+        7 * 86400.0, description="a list that is fed later than this after it was made decides nothing"
+    )
+    explore: int = Field(
+        0, ge=0, le=1, description="random objects per list of /v1/similar, where a request names no number"
+    )
+
+    @field_validator("key")
+    @classmethod
+    def _a_key_worth_it(cls, secret: SecretStr) -> SecretStr:
+        if secret.get_secret_value() and len(secret.get_secret_value()) < LEAST_KEY:
+            raise ValueError(
+                f"expected at least {LEAST_KEY} characters, such as `openssl rand -hex 32` gives"
+            )
+        return secret
+
+    @model_validator(mode="after")
+    def _signed_where_explored(self) -> InterleavingConfig:
+        if self.explore and not self.key.get_secret_value():
+            raise ValueError("explore needs a key to sign lists with; set interleaving.key")
+        return self
+
+
 class ServingConfig(Section):
     """[serving]: the form in which a version is judged and served."""
 
@@ -298,6 +330,7 @@ class Config:
     serving: ServingConfig
     validate: ValidateConfig
     serve: ServeConfig
+    interleaving: InterleavingConfig
     http: HttpConfig
     log: LogConfig
     file: Path | None
@@ -339,6 +372,7 @@ SECTIONS: dict[str, type[Section]] = {
     "serving": ServingConfig,
     "validate": ValidateConfig,
     "serve": ServeConfig,
+    "interleaving": InterleavingConfig,
     "http": HttpConfig,
     "log": LogConfig,
 }

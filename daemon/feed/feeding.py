@@ -27,8 +27,8 @@ from streams.catalog import Catalog, load_catalog
 from streams.errors import AddressError, StreamError, StreamUnavailable, TopicMissing
 from streams.feed.decide import Decider, Decision
 from streams.feed.formats import read_sources
-from streams.feed.items import FeedError, Placed, remedy
-from streams.feed.options import FeedSettings, ReaderOptions
+from streams.feed.items import NO_SECRET, PROVED, TOO_LATE, FeedError, Placed, remedy
+from streams.feed.options import FeedSettings, ListProof, ReaderOptions
 from streams.feed.run import Account, FeedRun, NoOutlet, SinkOutlet
 from streams.feed.triplets import CatalogCandidates, SeenCandidates
 from streams.open import open_sink, prepare_topic
@@ -112,6 +112,8 @@ class FeedReport:
         if account.dropped and not self._explain:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in account.dropped.most_common())
             self._say(f"dropped: {reasons} (--explain shows where and what to do)")
+        if account.drafts:
+            self._say(_of_drafts(account.drafts))
         if self._as_of_1970:
             self._say(
                 f"{self._as_of_1970:,} kept ones have times in early 1970: are those seconds? "
@@ -153,6 +155,18 @@ class FeedReport:
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _of_drafts(drafts: Counter[str]) -> str:
+    """What became of the interleaved and explored lists."""
+    words = [f"{drafts[PROVED]:,} interleaved or explored lists with a valid signature"]
+    if drafts[TOO_LATE]:
+        words.append(f"{drafts[TOO_LATE]:,} made longer ago than interleaving.max_age: fed as ordinary lists")
+    if drafts[NO_SECRET]:
+        words.append(
+            f"{drafts[NO_SECRET]:,} not checked, for interleaving.key is not set: fed as ordinary lists"
+        )
+    return "; ".join(words)
 
 
 def _share(count: int, total: int) -> str:
@@ -253,8 +267,7 @@ def run_feed(config: Config, job: FeedJob, report: FeedReport) -> Fed:
             if not job.dry_run:
                 sinks, partitions = _open(address, config, stack, interrupts, report)
             outlet = SinkOutlet(*sinks) if sinks else NoOutlet()
-            latest_ms = job.options.now_ms + round(1000 * config.stream.max_future)
-            decider = _decider(config, catalog, partitions, latest_ms)
+            decider = _decider(config, catalog, partitions, job.options.now_ms)
             run = FeedRun(decider, outlet, report.observe, interrupts.shield, job.skip)
             with report:
                 code = _run(run, items, interrupts, report)
@@ -354,10 +367,18 @@ def _partitions(address: Address, config: Config) -> int:
     return config.stream.partitions
 
 
-def _decider(config: Config, catalog: Catalog | None, partitions: int, latest_ms: int) -> Decider:
+def _proof(config: Config, now_ms: int) -> ListProof | None:
+    """How the ids of signed lists are checked; None where no key is configured."""
+    secret = config.interleaving.key.get_secret_value()
+    return ListProof(secret.encode(), now_ms - round(1000 * config.interleaving.max_age)) if secret else None
+
+
+def _decider(config: Config, catalog: Catalog | None, partitions: int, now_ms: int) -> Decider:
     space = config.space.id if config.space.views else None
     given = config.feed.model_dump()
-    settings = FeedSettings(**given, partitions=partitions, space=space, latest_ms=latest_ms)
+    proof = _proof(config, now_ms)
+    latest_ms = now_ms + round(1000 * config.stream.max_future)
+    settings = FeedSettings(**given, partitions=partitions, space=space, latest_ms=latest_ms, proof=proof)
     spec = space_of(config) if config.space.views else None
     if catalog is None:
         return Decider(settings, SeenCandidates(seed=settings.seed), None, spec)

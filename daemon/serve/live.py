@@ -23,6 +23,7 @@ from daemon.replica.view import ModelSpace, ReplicaStatus
 from daemon.serve.freshness import Freshness
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog, build_catalog
 from daemon.serve.items.queries import resolve
+from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import AnsweringModel, Answers, Query, QueryError
 from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
 from learners.maps import FittedSpaceMap
@@ -204,6 +205,10 @@ class Live:
             why = f"no version in {self._config.checkpoints.path} yet"
             return [ReplicaStatus(alias, None, None, why, "versions") for alias in self._config.serve.aliases]
         return [replica.status() for replica in self.opened.replicas.values()]
+
+    def snapshot(self) -> IndexSnapshot | None:
+        """The catalog as it is now; None before there is one."""
+        return None if self.opened is None else self.opened.catalog.current
 
     def items(self) -> CatalogStatus | None:
         """How the serving catalog stands; None before there is one."""

@@ -18,6 +18,7 @@ from daemon.exits import EX_OK, EX_SOFTWARE, UserError
 from daemon.look.series import Series
 from daemon.runtime.runtime import ReadinessReporter, RoleRuntime, open_runtime_without_server
 from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
+from daemon.serve.lists import SignedLists
 from daemon.serve.live import FreshnessWatcher, Live
 from daemon.serve.metrics import FRESHNESS_EDGES, GuardMetrics, KeyAnswerMetrics, ServeMetrics
 from daemon.serve.page.routes import page_routes
@@ -112,12 +113,19 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
         limits=limits_of(config.serve),
         page=page_routes(page_sources(config, versions, ledger, live, series)),
         pulse=runtime.watchdog.watch("the search"),
+        lists=_lists(config, live),
     )
     server = serve(create_app(parts), config.http.host, config.http.serve_port)
     stack.callback(server.close)
     series.start()
     log.info("answering, with metrics, health and the page", url=f"http://{server.host}:{server.port}")
     return ServeParts(live, server)
+
+
+def _lists(config: Config, live: Live) -> SignedLists | None:
+    """What makes lists by chance; None without a key to sign them with."""
+    secret = config.interleaving.key.get_secret_value()
+    return SignedLists(secret.encode(), live.snapshot, config.interleaving.explore) if secret else None
 
 
 def _leave(live: Live, series: Series) -> None:

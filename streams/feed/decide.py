@@ -20,6 +20,7 @@ from streams.feed.triplets import Candidates, Made, as_impression, make_events, 
 from streams.partitions import is_holdout, partition_of, route_key
 from streams.poison import Poison
 from streams.resolve import check_features
+from streams.signed_lists import BadSignature, is_signed, read_signed
 from streams.source import OutRecord
 
 MAX_QUERIES = 1_000_000
@@ -76,7 +77,7 @@ _NOTHING_MADE = Made(())
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The fate of one item.  `records` go to the topic of the fate; `made` is of training alone; `ts` is
-    the time of what was kept, ms."""
+    the time of what was kept, ms; `draft` what became of the draft of a signed list, "" for other lists."""
 
     fate: Fate
     reason: str = ""
@@ -84,6 +85,7 @@ class Decision:
     records: tuple[OutRecord, ...] = ()
     made: Made = _NOTHING_MADE
     ts: int | None = None
+    draft: str = ""
 
 
 class Decider:
@@ -109,7 +111,7 @@ class Decider:
     def decide(self, item: Item) -> Decision:
         """The fate of the next item.
 
-        The reasons are looked at in this order: malformed, duplicate, in_the_future, no_click,
+        The reasons are looked at in this order: malformed, duplicate, in_the_future, bad_signature, no_click,
         unknown_object, query_cap, then whether anything can be learned from it.
         """
         if isinstance(item, Ignored):
@@ -120,9 +122,7 @@ class Decider:
         if known_by in self._seen:
             return _drop(reasons.DUPLICATE, f"id {item.id!r}")
         try:
-            self._check_time(item.ts)
-            self._check_features(item)
-            decision = self._triplet(item) if isinstance(item, Event) else self._impression(item)
+            decision = self._new(item)
         except Poison as poison:
             malformed = "" if poison.reason == reasons.IN_THE_FUTURE else reasons.MALFORMED
             return _drop(malformed + poison.reason, poison.detail)
@@ -130,6 +130,32 @@ class Decider:
             return _drop(reasons.NOT_UTF8, "an id holds half of a surrogate pair")
         self._seen.add(known_by)
         return replace(decision, ts=item.ts) if decision.records else decision
+
+    def _new(self, item: Event | Impression) -> Decision:
+        """The fate of an item that was not seen before. Raises Poison or UnicodeEncodeError."""
+        self._check_time(item.ts)
+        self._check_features(item)
+        if isinstance(item, Event):
+            return self._triplet(item)
+        try:
+            impression, draft = self._proved(item)
+        except BadSignature as error:
+            return _drop(reasons.BAD_SIGNATURE, str(error))
+        decision = self._impression(impression)
+        return replace(decision, draft=draft) if decision.records else decision
+
+    def _proved(self, impression: Impression) -> tuple[Impression, str]:
+        """The impression with the draft that its id proves, and with no other; what became of it. Raises
+        BadSignature."""
+        proof = self._settings.proof
+        if not is_signed(impression.id):
+            return replace(impression, draft=None) if impression.draft else impression, ""
+        if proof is None:
+            return replace(impression, draft=None), reasons.NO_SECRET
+        said = read_signed(proof.secret, impression)
+        if said.ts < proof.earliest_ms:
+            return replace(impression, draft=None), reasons.TOO_LATE
+        return replace(impression, draft=said.draft), reasons.PROVED
 
     def _check_time(self, ts: int) -> None:
         latest = self._settings.latest_ms

@@ -61,6 +61,7 @@ DUPLICATE = "duplicate"
 QUERY_CAP = "query_cap"
 UNKNOWN_OBJECT = "unknown_object"
 IN_THE_FUTURE = "in_the_future"
+BAD_SIGNATURE = "bad_signature"
 MISSING_ID = "missing_id"
 BAD_CLICKED_RANK = "bad_clicked_rank"
 BAD_CLICKED_ID = "bad_clicked_id"
@@ -82,6 +83,10 @@ BAD_PROPENSITY = MALFORMED + "bad_propensity"
 BAD_WEIGHT = MALFORMED + "bad_weight"
 BAD_ROW = MALFORMED + "bad_row"
 
+PROVED, TOO_LATE, NO_SECRET = "proved", "too_late", "no_secret"
+"""What became of the draft that a signed id tells: it goes along; it is left out because the list was made
+too long ago; or because no key is configured to check it with."""
+
 OTHER_ACTION = "other_action"
 CLICK_WITHOUT_QUERY = "click_without_query"
 CLICK_NOT_SHOWN = "click_not_shown"
@@ -98,6 +103,8 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         UNKNOWN_OBJECT: "add the object to the catalog, or write its features inline",
         IN_THE_FUTURE: "its time lies ahead by more than stream.max_future: microseconds, or a wrong clock;"
         " write milliseconds or ISO 8601",
+        BAD_SIGNATURE: "log id, query and objects of an interleaved list as they were answered, all of them"
+        " and in their order; and feed with the key that serve signs with",
         MISSING_ID: "give every impression an 'id' (a string), so that feeding it twice changes nothing",
         BAD_CLICKED_RANK: "clicked ranks are integers from 0 to the number shown - 1",
         BAD_CLICKED_ID: "clicked ids must be among the ids of 'shown'",

@@ -11,7 +11,7 @@ imports no reader.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 IMPRESSIONS, TRIPLETS, MSGPACK, UBI, RELEVANCE = "impressions", "triplets", "msgpack", "ubi", "relevance"
@@ -119,6 +119,15 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
+class ListProof:
+    """How the ids of interleaved and explored lists are checked: `secret`, the key that they were signed
+    with; `earliest_ms`: a list made before that comes too late to say anything of its models."""
+
+    secret: bytes = field(repr=False)
+    earliest_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class FeedSettings:
     """How impressions become triplets and where they go.
 
@@ -128,7 +137,8 @@ class FeedSettings:
     impressions (or plain triplets) kept per query and `dedupe_window` ids remembered, 0 for no cap and
     no memory; `space` is written into items with inline features that name none.  Changing `seed`
     or `holdout_share` between runs moves queries between training and holdout.  What is stamped later than
-    `latest_ms` is dropped: learners would refuse it.  Raises ValueError.
+    `latest_ms` is dropped: learners would refuse it.  `proof`: how signed lists are checked, None where
+    no key is known.  Raises ValueError.
     """
 
     rule: str = "skip_above"
@@ -142,6 +152,7 @@ class FeedSettings:
     partitions: int = 1
     space: str | None = None
     latest_ms: int | None = None
+    proof: ListProof | None = None
 
     def __post_init__(self) -> None:
         if self.rule not in RULES:

@@ -23,7 +23,8 @@ class Account:
     training; a plain triplet is a pair.  `pairs` = `from_pairs` + `unknown_pairs` (left out because the
     catalog lacks an object) + `capped_pairs` (left out by `triplets_per_impression`): the pairs of the
     impressions fed to training.  `ignored` lines are no impressions.  `no_negative`: random negatives
-    wanted of which no eligible object was found.
+    wanted of which no eligible object was found.  `drafts`: lists with a signed id that were fed, by what
+    became of their draft (`streams.feed.items.PROVED` and the two beside it).
     """
 
     read: int = 0
@@ -38,6 +39,7 @@ class Account:
     pairs: int = 0
     unknown_pairs: int = 0
     capped_pairs: int = 0
+    drafts: Counter[str] = field(default_factory=Counter)
 
     def add(self, decision: Decision) -> None:
         """Enter one decision."""
@@ -45,6 +47,8 @@ class Account:
             self.ignored[decision.reason] += 1
             return
         self.read += 1
+        if decision.draft:
+            self.drafts[decision.draft] += 1
         if decision.fate == "dropped":
             self.dropped[decision.reason] += 1
         elif decision.fate == "holdout":
@@ -63,15 +67,15 @@ class Account:
     def copy(self) -> Account:
         """An account that later entries do not change."""
         counts = {name: getattr(self, name) for name in self.__slots__}
-        return Account(**{**counts, "dropped": self.dropped.copy(), "ignored": self.ignored.copy()})
+        counters = {name: count.copy() for name, count in counts.items() if isinstance(count, Counter)}
+        return Account(**{**counts, **counters})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; reasons sorted by name."""
         counts = {name: getattr(self, name) for name in self.__slots__}
         return {
-            **counts,
-            "dropped": dict(sorted(self.dropped.items())),
-            "ignored": dict(sorted(self.ignored.items())),
+            name: dict(sorted(count.items())) if isinstance(count, Counter) else count
+            for name, count in counts.items()
         }
 
 

@@ -14,12 +14,12 @@ event.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Protocol
 
-from streams.event import Event, Impression, ObjectRef
+from streams.event import Draft, Event, Impression, ObjectRef
 from streams.feed.options import RULES, FeedSettings, Pairs
 from streams.partitions import route_key
 
@@ -241,7 +241,7 @@ def as_impression(event: Event) -> Impression:
 
 
 def without(impression: Impression, ranks: frozenset[int]) -> Impression:
-    """The impression less the objects at these ranks; clicks and propensities follow the rest."""
+    """The impression less the objects at these ranks; clicks, propensities and teams follow the rest."""
     if not ranks:
         return impression
     kept = [rank for rank in range(len(impression.shown)) if rank not in ranks]
@@ -252,4 +252,16 @@ def without(impression: Impression, ranks: frozenset[int]) -> Impression:
         shown=tuple(impression.shown[rank] for rank in kept),
         clicked=tuple(place[rank] for rank in impression.clicked if rank in place),
         propensity=tuple(propensity[rank] for rank in kept) if propensity else None,
+        draft=None if impression.draft is None else _draft_of(impression.draft, place),
+    )
+
+
+def _draft_of(draft: Draft, place: Mapping[int, int]) -> Draft:
+    """The draft of the ranks that are left, by their new places."""
+    explored = None if draft.explored is None else place.get(draft.explored)
+    return replace(
+        draft,
+        teams=tuple(draft.teams[rank] for rank in place),
+        explored=explored,
+        chance=None if explored is None else draft.chance,
     )

@@ -17,8 +17,9 @@ import pytest
 from daemon.cli import main
 from streams.address import parse_address
 from streams.codec import decode_event, decode_impression
-from streams.event import Event, Impression
+from streams.event import Draft, DraftModel, Event, Impression, ObjectRef
 from streams.open import ensure_topic, open_source
+from streams.signed_lists import SignedList, sign_list
 
 
 def tripletd(
@@ -243,3 +244,34 @@ def test_ubi_query_and_event_files_are_fed_together(tmp_path: Path) -> None:
     account(tripletd(*words, "--json"))
     told = [(one.query.id, one.clicked.id, one.skipped.id) for one in events_of(address)]
     assert told == [("shoes", "c", "a"), ("shoes", "c", "b")]
+
+
+def test_interleaved_lists_are_checked_with_the_configured_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the id that serve signs to the draft in the holdout: fresh, too old, and without a key."""
+    secret, now = "0123456789abcdef0123456789abcdef", int(time.time() * 1000)
+    draft = Draft((DraftModel("stable", 3, 10), DraftModel("latest", 7, 20)), (2, 0, 1))
+    lines = []
+    for made_ms in (now - 1000, now - 3_600_000):
+        shown = ["a", "b", "c"]
+        name = sign_list(secret.encode(), SignedList(made_ms, draft), ObjectRef("q"), shown, nonce=b"abc")
+        lines.append(json.dumps({"id": name, "ts": now, "q": "q", "shown": shown, "clicked": ["a"]}))
+    (tmp_path / "lists.jsonl").write_text("\n".join(lines))
+    words = [
+        "feed",
+        str(tmp_path / "lists.jsonl"),
+        "--holdout-share",
+        "0.99",
+        "--set",
+        "interleaving.max_age=10m",
+    ]
+    monkeypatch.setenv("TRIPLETD_INTERLEAVING__KEY", secret)
+    assert main([*words, "--to", f"log:{tmp_path}/signed.log"]) == 0
+    assert [one.draft for one in impressions_of(tmp_path / "signed.log")] == [draft, None]
+    told = " ".join(capsys.readouterr().err.split())
+    assert "1 interleaved or explored lists with a valid signature; 1 made longer ago" in told
+    monkeypatch.delenv("TRIPLETD_INTERLEAVING__KEY")
+    assert main([*words, "--to", f"log:{tmp_path}/unsigned.log"]) == 0
+    assert [one.draft for one in impressions_of(tmp_path / "unsigned.log")] == [None, None]
+    assert "2 not checked" in " ".join(capsys.readouterr().err.split())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from streams.codec import decode_event, decode_impression, encode_event, encode_impression
-from streams.event import Event, Impression, ObjectRef, SparseVector
+from streams.event import Draft, DraftModel, Event, Impression, ObjectRef, SparseVector
 from streams.poison import REASONS, Poison
 
 FOLDER = Path(__file__).parent / "vectors"
@@ -36,7 +36,19 @@ def built(case):
     fields |= {"shown": tuple(map(ref, fields["shown"])), "clicked": tuple(fields["clicked"])}
     if "propensity" in fields:
         fields["propensity"] = tuple(fields["propensity"])
+    if "draft" in fields:
+        fields["draft"] = draft(**fields["draft"])
     return Impression(**fields)
+
+
+def draft(models, teams, explored=(None, None)):
+    return Draft(tuple(DraftModel(*one) for one in models), tuple(teams), *explored)
+
+
+def plain_draft(one):
+    models = [[model.name, model.version, model.records] for model in one.models]
+    explored = {} if one.explored is None else {"explored": [one.explored, one.chance]}
+    return {"models": models, "teams": list(one.teams), **explored}
 
 
 def plain_vector(one):
@@ -63,6 +75,8 @@ def plain(decoded):
     for name, value in fields.items():
         if isinstance(value, ObjectRef):
             fields[name] = plain_ref(value)
+        elif isinstance(value, Draft):
+            fields[name] = plain_draft(value)
         elif name == "shown":
             fields[name] = [plain_ref(one) for one in value]
         elif isinstance(value, tuple):

@@ -27,6 +27,7 @@ from daemon.serve.http.offload import BoundedThreads
 from daemon.serve.http.openapi import Handler, document, routes
 from daemon.serve.http.schemas import PinRequest, PromoteRequest, RollbackRequest
 from daemon.serve.http.similar import SimilarEndpoints
+from daemon.serve.interleave import ListMaker
 from daemon.serve.query import AnsweringModel
 from daemon.serve.store import StoreActions
 from daemon.telemetry.server import PAGES, Health, answer
@@ -58,6 +59,7 @@ class Parts:
     limits: HttpLimits = field(default_factory=HttpLimits)
     page: Sequence[BaseRoute] = ()
     pulse: Pulse | None = None
+    lists: ListMaker | None = None
 
 
 def create_app(parts: Parts) -> Starlette:
@@ -84,7 +86,9 @@ def create_app(parts: Parts) -> Starlette:
 
 def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[str, Handler]:
     """By path, what answers its operations."""
-    similar = SimilarEndpoints(batcher, parts.answered, parts.aliases, bodies, parts.limits)
+    similar = SimilarEndpoints(
+        batcher, parts.answered, parts.aliases, bodies, parts.limits, lists=parts.lists
+    )
     admin = AdminEndpoints(parts.store, TokenGuard(parts.token), bodies)
     described = to_json(document(parts.limits))
 

@@ -110,6 +110,7 @@ Id = Annotated[str, AfterValidator(_id_fits), _utf8(MAX_TEXT_BYTES, r"\u0000")]
 Key = Annotated[str, AfterValidator(_key_fits), _utf8(MAX_KEY_BYTES, r"\u0001")]
 Ids = Annotated[list[Id], Field(max_length=MAX_LIST, fail_fast=True)]
 AliasName = Annotated[str, Field(min_length=1, max_length=64)]
+TwoNames = Annotated[str, Field(pattern=r"^[^,]{1,64},[^,]{1,64}$")]
 
 
 class SparseNumbers(Request):
@@ -155,14 +156,17 @@ OBJECT = ("id", "x", "views")
 """The fields of a question that say which object is meant: one of them does."""
 
 
-def _given(name: str) -> JsonDict:
-    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+def _given(*names: str) -> JsonDict:
+    return {"required": [*names], "properties": {name: {"not": {"type": "null"}} for name in names}}
+
+
+_ONE_OBJECT: JsonDict = {"oneOf": [_given(name) for name in OBJECT]}
 
 
 class Question(Request):
     """One query: an object, by id or by its vectors, and how many of the nearest are wanted."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [_given(name) for name in OBJECT]})
+    model_config = ConfigDict(json_schema_extra=_ONE_OBJECT)
 
     id: Id | None = Field(
         None,
@@ -192,9 +196,24 @@ class Question(Request):
 class SimilarRequest(Question):
     """Body of POST /v1/similar, and the parameters of GET."""
 
-    IN_ADDRESS: ClassVar[Mapping[str, bool]] = {"id": True, "k": False, "key": False, "alias": False}
+    model_config = ConfigDict(json_schema_extra=_ONE_OBJECT | {"not": _given("alias", "interleave")})
+
+    IN_ADDRESS: ClassVar[Mapping[str, bool]] = {
+        "id": True,
+        "k": False,
+        "key": False,
+        "alias": False,
+        "interleave": False,
+        "explore": False,
+    }
 
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
+    interleave: TwoNames | None = Field(
+        None, description="two models, such as `stable,latest`, that make the list together by a team draft"
+    )
+    explore: Annotated[int, Field(ge=0, le=1), BeforeValidator(_whole)] | None = Field(
+        None, description="random objects in the list, 0 or 1; `interleaving.explore` if left out"
+    )
 
 
 class BatchRequest(Request):
@@ -224,6 +243,19 @@ class Hit(Answer):
 
     id: str
     score: float
+    team: str | None = Field(
+        None,
+        description="only in an interleaved list: the name of the model that put it here, whose score it is; "
+        "null where both would have",
+    )
+    explored: bool | None = Field(
+        None, description="only in a list with a random object: whether this is the one"
+    )
+    propensity: float | None = Field(
+        None,
+        description="only in a list with a random object: the probability that this object came to stand "
+        "here, given the list before",
+    )
 
 
 _EXACT = "whether every object was looked at; false where approximate search may have missed some"
@@ -265,12 +297,38 @@ class ByKey(Answer):
 _BY_KEY = "which model answered; only where the question named a key"
 
 
+class ListModel(Answer):
+    """One of the models that made a list."""
+
+    alias: str
+    version: str = Field(description="as in the answer itself, which is about the first of them")
+    base: int
+    line: str | None
+    records: int
+
+
+_BY_CHANCE = "only in an interleaved list or one with a random object: "
+
+
 class SimilarAnswer(Origin):
     """Nearest objects, best first; ties by the catalog's order."""
 
     results: list[Hit]
     exact: bool = Field(description=_EXACT)
     key: ByKey | None = Field(None, description=_BY_KEY)
+    impression: str | None = Field(
+        None,
+        description=_BY_CHANCE + "its signed id. Log the clicks under it, as `id` of an impression or "
+        "`query_id` of UBI, with all objects in this order",
+    )
+    models: list[ListModel] | None = Field(
+        None, description=_BY_CHANCE + "what made it, in the order of the names"
+    )
+    tie: bool | None = Field(
+        None,
+        description="only in an interleaved list: true where it has no teams and says nothing of the models, "
+        "since both are one and the same or put the same objects into the same places",
+    )
 
 
 class BatchResult(Answer):

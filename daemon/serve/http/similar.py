@@ -11,9 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from daemon.serve.http.batching import Batcher
+from daemon.serve.http.by_chance import ChanceLists
 from daemon.serve.http.errors import JSON, Problem, from_refusal
 from daemon.serve.http.limits import HttpLimits, RequestBodies
 from daemon.serve.http.schemas import BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
+from daemon.serve.interleave import ListMaker
 from daemon.serve.query import AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
 
 _NO_FILTER = Filter()
@@ -50,13 +52,13 @@ def to_queries(questions: Sequence[Question], limits: HttpLimits) -> list[Query]
     return queries
 
 
-def known_alias(name: str | None, aliases: Sequence[str]) -> str:
-    """The alias meant. Raises Problem 404 for one that is not followed here."""
+def known_alias(name: str | None, aliases: Sequence[str], field: str = "alias") -> str:
+    """The alias meant by a field. Raises Problem 404 for one that is not followed here."""
     if name is None:
         return aliases[0]
     if name not in aliases:
         remedy = f"ask for one of {', '.join(aliases)}; serve.aliases names what is followed"
-        raise Problem(404, "unknown_alias", "this alias is not served", "alias", remedy)
+        raise Problem(404, "unknown_alias", "this alias is not served", field, remedy)
     return name
 
 
@@ -76,7 +78,8 @@ def _too_many(field: str, found: int, most: int, what: str, key: str) -> Problem
 class SimilarEndpoints:
     """Queries in, nearest objects out; the first of `aliases` answers where none is named.
 
-    answered: called with the alias and the model of every answer; it must be quick.
+    answered: called with the alias and the model of every answer; it must be quick. lists: makes lists by
+    chance and signs them, None where that is off.
     """
 
     def __init__(
@@ -86,12 +89,15 @@ class SimilarEndpoints:
         aliases: Sequence[str],
         bodies: RequestBodies,
         limits: HttpLimits,
+        *,
+        lists: ListMaker | None = None,
     ) -> None:
         self._batcher, self._answered, self._aliases = batcher, answered, aliases
         self._bodies, self._limits = bodies, limits
+        self._chance = ChanceLists(lists, self._ask, limits)
 
     async def single(self, request: Request) -> Response:
-        """GET /v1/similar?id=&k=&key=&alias= and POST /v1/similar"""
+        """GET /v1/similar?id=&k=&key=&alias=&interleave=&explore= and POST /v1/similar"""
         if request.method != "POST":
             return await self._answer(SimilarRequest.of_address(request.query_params))
         async with self._bodies.read(request, SimilarRequest) as wanted:
@@ -107,12 +113,34 @@ class SimilarEndpoints:
             return _json({**origin, "answers": found})
 
     async def _answer(self, wanted: SimilarRequest) -> Response:
+        explore = self._chance.explore if wanted.explore is None else wanted.explore
+        if explore or wanted.interleave is not None:
+            return await self._made_by_chance(wanted, explore)
         alias = known_alias(wanted.alias, self._aliases)
         answers, origin = await self._ask(alias, [to_query(wanted, self._limits)])
         result = answers.results[0]
         if isinstance(result, QueryError):
             raise from_refusal(result)
         return _json({**origin, **_answered(result, answers.exact[0], answers.by[0])})
+
+    async def _made_by_chance(self, wanted: SimilarRequest, explore: int) -> Response:
+        """A list of two models by a team draft, or of one; with a random object where `explore` is 1."""
+        made = await self._chance.make(self._models(wanted), to_query(wanted, self._limits), explore)
+        told = {"exact": made.exact, **_of_key(made.answers.by[0]), **made.told}
+        return _json({**made.origin, **told})
+
+    def _models(self, wanted: SimilarRequest) -> list[str]:
+        """The one or two names that make the list."""
+        if wanted.interleave is None:
+            return [known_alias(wanted.alias, self._aliases)]
+        if wanted.alias is not None:
+            remedy = "leave one of them out"
+            raise Problem(422, "bad_value", "alias and interleave both name models", "alias", remedy)
+        names = [known_alias(name, self._aliases, "interleave") for name in wanted.interleave.split(",")]
+        if names[0] == names[1]:
+            remedy = "name two of them"
+            raise Problem(422, "bad_value", f"interleave names {names[0]} twice", "interleave", remedy)
+        return names
 
     async def _ask(self, alias: str, queries: Sequence[Query]) -> tuple[Answers, dict[str, Any]]:
         """The answers, and the values of `schemas.Origin` that every answer has."""
@@ -146,10 +174,13 @@ def _entry(
 
 def _answered(hits: Sequence[ScoredId], exact: bool, by: KeyChoice | None) -> dict[str, Any]:
     found = [{"id": hit.id, "score": hit.score} for hit in hits]
+    return {"results": found, "exact": exact, **_of_key(by)}
+
+
+def _of_key(by: KeyChoice | None) -> dict[str, Any]:
     if by is None:
-        return {"results": found, "exact": exact}
-    key = {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}
-    return {"results": found, "exact": exact, "key": key}
+        return {}
+    return {"key": {"name": by.key, "model": by.model, "why": by.why, "formed": by.formed}}
 
 
 def _json(content: dict[str, Any]) -> Response:

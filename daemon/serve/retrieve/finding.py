@@ -142,7 +142,7 @@ class Finder:
 
     def _scanned(self, scan: Scan) -> Iterator[tuple[int, tuple[Float32s, Int64s, Int64s]]]:
         """Each place with the scores, parts and rows that its query needs, best first."""
-        allowed = _allowed(self.snapshot, scan.tags, scan.masked)
+        allowed = allowed_rows(self.snapshot, scan.tags, scan.masked)
         folded, selective = self.folded[list(scan.places)], bool(scan.tags or scan.masked)
         answers = [
             search_part(part, folded, mask, scan.room, selective)
@@ -168,7 +168,7 @@ class Finder:
         query = self.queries[place]
         names = sorted((query.include or frozenset()) - query.exclude - {query.id or ""})
         parts, rows = self.snapshot.find_many(names)
-        allowed = _allowed(self.snapshot, query.tags, frozenset())
+        allowed = allowed_rows(self.snapshot, query.tags, frozenset())
         chosen: list[Place] = []
         for number, part in enumerate(self.ready):
             here, mask = np.unique(rows[parts == number]), allowed[number]
@@ -196,7 +196,7 @@ def _looks_everywhere(ready: Sequence[ReadyPart], query: Query, shortlist: int) 
     return all(width_for(part, _room(query, shortlist), selective) is None for part in ready)
 
 
-def _allowed(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[str]) -> list[Mask | None]:
+def allowed_rows(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[str]) -> list[Mask | None]:
     """Per part, which rows may be hits; None for all."""
     masks = [part.alive for part in snapshot.parts]
     if tags:

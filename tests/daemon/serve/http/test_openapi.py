@@ -115,6 +115,7 @@ def test_the_described_request_takes_good_bodies_and_no_bad_ones(document: dict[
         {"x": [1, 2.5]},
         {"x": {"indices": [1], "values": [2]}},
         {"views": {"text": [1]}, "k": 3, "alias": "latest", "filter": {"tags": ["red"]}},
+        {"id": "a", "interleave": "stable,latest", "explore": 1, "alias": None},
     ]
     bad: list[Any] = [
         {"id": 3},
@@ -122,6 +123,9 @@ def test_the_described_request_takes_good_bodies_and_no_bad_ones(document: dict[
         {"x": {"indices": [1]}},
         {"k": 0},
         {"id": "a", "z": 1},
+        {"id": "a", "interleave": "stable"},
+        {"id": "a", "interleave": "stable,latest", "alias": "stable"},
+        {"id": "a", "explore": 2},
         [],
         {"k": 2000},
     ]

@@ -19,6 +19,7 @@ from daemon.exits import UserError
 from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
+from daemon.serve.interleave import ListMaker
 from daemon.serve.query import OWN, AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import Health
@@ -197,6 +198,7 @@ def running(
     store: Any = None,
     searching: Searching | None = None,
     hosts: Sequence[str] = (),
+    lists: ListMaker | None = None,
 ) -> Iterator[Served]:
     """A server on a free port; `store` and `searching` in the places of the toys."""
     toy, toy_store, watched = ToySearcher(), ToyStore(), Watched()
@@ -212,6 +214,7 @@ def running(
         token,
         hosts,
         limits or HttpLimits(),
+        lists=lists,
     )
     server = serve(create_app(parts), HOST, 0)
     try:
