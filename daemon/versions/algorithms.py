@@ -189,8 +189,8 @@ LEFT_OUT: Mapping[str, Any] = {"pull_every": 0, "decay": 0.0, "radius": 0.0}
 
 
 def same_names(settings: Callable[..., Any]) -> Callable[[Any, Columns], Any]:
-    """Settings of a dataclass whose fields are keys of [learner]."""
-    names = [field.name for field in fields(settings)]  # type: ignore[arg-type]
+    """Settings of a dataclass whose fields are keys of [learner], beside its `start`."""
+    names = [field.name for field in fields(settings) if field.name != "start"]  # type: ignore[arg-type]
     return lambda keys, _columns: settings(**{name: getattr(keys, name) for name in names})
 
 
