@@ -26,6 +26,7 @@ from daemon.serve.items.queries import resolve
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import AnsweringModel, Answers, Query, QueryError
 from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
+from daemon.serve.retrieve.explaining import Explainer
 from learners.maps import FittedSpaceMap
 
 Record = Callable[[str, NDArray[np.float64], NDArray[np.int64]], None]
@@ -176,6 +177,7 @@ class Live:
             self._guarded,
             shortlist=serve.shortlist,
             keys=KeySettings(serve.key_models, serve.refine_every, verdicts.now, self._of_keys),
+            explainer=Explainer(fitted.blocks, fitted.own),
         )
         on_ledger = verdicts.take if space.keys.slots else None
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, on_ledger)

@@ -40,7 +40,8 @@ class Query:
     `{"indices": [...], "values": [...]}` (sparse), as JSON gives it; its size and its view's name are not
     checked yet. `include` are the only objects allowed, `exclude` never are, `tags` must all be carried; None
     and empty ask for nothing, except that an empty `include` allows no object at all. `key`: whose model is
-    asked, where one is learned per key; None asks the untrained one there.
+    asked, where one is learned per key; None asks the untrained one there. `explain`: whether each hit is to
+    be an `ExplainedId`.
     """
 
     id: str | None = None
@@ -51,6 +52,7 @@ class Query:
     exclude: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
     key: str | None = None
+    explain: bool = False
 
 
 class QueryError(Exception):
@@ -75,6 +77,25 @@ class ScoredId:
 
     id: str
     score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one view contributes to a score, or two of them together."""
+
+    views: tuple[str, ...]
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedId(ScoredId):
+    """A hit with its reasons. shares: they sum to the score up to rounding; None where the score is no such
+    sum. zero_score, zero_rank: what version 0 gives this object for the same query, its rank from 1.
+    """
+
+    shares: tuple[Share, ...] | None
+    zero_score: float
+    zero_rank: int
 
 
 OWN, VERSION_0 = "own", "version_0"

@@ -19,7 +19,7 @@ from daemon.serve.interleave import (
     team_draft,
     with_explored,
 )
-from daemon.serve.query import Answers, Query, QueryError, ScoredId
+from daemon.serve.query import Answers, ExplainedId, Query, QueryError, ScoredId
 
 Told: TypeAlias = dict[str, Any]
 Ask: TypeAlias = Callable[[str, Sequence[Query]], Awaitable[tuple[Answers, Told]]]
@@ -99,12 +99,29 @@ def _hits(answers: Answers) -> Sequence[ScoredId]:
 
 
 def _written(place: Place, made: MadeList, explore: int) -> Told:
-    hit: Told = {"id": place.hit.id, "score": place.hit.score}
+    hit: Told = {"id": place.hit.id, "score": place.hit.score, **why_of(place.hit)}
     if len(made.models) > 1:
         hit["team"] = None if place.team == EITHER else made.models[place.team - 1][0]
     if explore:
         hit |= {"explored": place.explored, "propensity": place.propensity}
     return hit
+
+
+def why_of(hit: ScoredId) -> Told:
+    """The reasons of an explained hit, as `schemas.Why`; nothing for another one."""
+    if not isinstance(hit, ExplainedId):
+        return {}
+    views, rest = None, None
+    if hit.shares is not None:
+        views = [{"views": list(one.views), "contribution": one.contribution} for one in hit.shares]
+        rest = hit.score - sum(one.contribution for one in hit.shares)
+    return {
+        "why": {
+            "views": views,
+            "rest": rest,
+            "version_0": {"score": hit.zero_score, "rank": hit.zero_rank},
+        }
+    }
 
 
 def _signed(lists: ListMaker, query: Query, made: MadeList) -> str | None:

@@ -35,6 +35,8 @@ from streams.limits import MAX_INDEX, MAX_KEY_BYTES, MAX_MAP_ENTRIES, MAX_TEXT_B
 
 MAX_LIST = 10_000
 """Entries of a list of ids or queries; serve.batch_max allows no more queries either."""
+EXPLAINED = 100
+"""Hits of one question that are explained."""
 MAX_VECTOR = 262_144
 """Numbers in one vector: as many as the largest event (1 MiB) has room for."""
 
@@ -205,6 +207,7 @@ class SimilarRequest(Question):
         "alias": False,
         "interleave": False,
         "explore": False,
+        "explain": False,
     }
 
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
@@ -213,6 +216,9 @@ class SimilarRequest(Question):
     )
     explore: Annotated[int, Field(ge=0, le=1), BeforeValidator(_whole)] | None = Field(
         None, description="random objects in the list, 0 or 1; `interleaving.explore` if left out"
+    )
+    explain: bool = Field(
+        False, description=f"tell why each hit has its score; k is then at most {EXPLAINED}"
     )
 
 
@@ -238,6 +244,33 @@ class ErrorAnswer(Answer):
     error: ErrorBody
 
 
+class ViewShare(Answer):
+    """What one view contributes to a score, or two together: learning can let one view speak to another."""
+
+    views: list[str] = Field(description="names of one view or two; `view/0` is the first kernel of a view")
+    contribution: float
+
+
+class AtVersion0(Answer):
+    """What version 0 gives this object for the same query and filter."""
+
+    score: float
+    rank: int = Field(description="from 1, among all objects that the filter allows")
+
+
+class Why(Answer):
+    """Why a hit has its score."""
+
+    views: list[ViewShare] | None = Field(
+        description="they sum to the score; null for models whose score is no such sum (`oks`, `omks`)"
+    )
+    rest: float | None = Field(
+        description="the score less that sum: rounding, and where steps are followed the first-order change"
+        " of norms that the next form takes in"
+    )
+    version_0: AtVersion0
+
+
 class Hit(Answer):
     """One object of an answer."""
 
@@ -256,6 +289,7 @@ class Hit(Answer):
         description="only in a list with a random object: the probability that this object came to stand "
         "here, given the list before",
     )
+    why: Why | None = Field(None, description="only where `explain` is asked")
 
 
 _EXACT = "whether every object was looked at; false where approximate search may have missed some"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import to_json
@@ -11,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from daemon.serve.http.batching import Batcher
-from daemon.serve.http.by_chance import ChanceLists
+from daemon.serve.http.by_chance import ChanceLists, why_of
 from daemon.serve.http.errors import JSON, Problem, from_refusal
 from daemon.serve.http.limits import HttpLimits, RequestBodies
-from daemon.serve.http.schemas import BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
+from daemon.serve.http.schemas import EXPLAINED, BatchRequest, Filter, Question, SimilarRequest, SparseNumbers
 from daemon.serve.interleave import ListMaker
-from daemon.serve.query import AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
+from daemon.serve.query import AnsweringModel, Answers, ExplainedId, KeyChoice, Query, QueryError, ScoredId
 
 _NO_FILTER = Filter()
 
@@ -117,7 +118,7 @@ class SimilarEndpoints:
         if explore or wanted.interleave is not None:
             return await self._made_by_chance(wanted, explore)
         alias = known_alias(wanted.alias, self._aliases)
-        answers, origin = await self._ask(alias, [to_query(wanted, self._limits)])
+        answers, origin = await self._ask(alias, [self._query(wanted)])
         result = answers.results[0]
         if isinstance(result, QueryError):
             raise from_refusal(result)
@@ -125,9 +126,18 @@ class SimilarEndpoints:
 
     async def _made_by_chance(self, wanted: SimilarRequest, explore: int) -> Response:
         """A list of two models by a team draft, or of one; with a random object where `explore` is 1."""
-        made = await self._chance.make(self._models(wanted), to_query(wanted, self._limits), explore)
+        made = await self._chance.make(self._models(wanted), self._query(wanted), explore)
         told = {"exact": made.exact, **_of_key(made.answers.by[0]), **made.told}
         return _json({**made.origin, **told})
+
+    def _query(self, wanted: SimilarRequest) -> Query:
+        query = to_query(wanted, self._limits)
+        if not wanted.explain:
+            return query
+        if query.k > EXPLAINED:
+            message = f"k: {query.k} hits are not explained, at most {EXPLAINED} are"
+            raise Problem(422, "too_many", message, "k", "ask for fewer, or without explain")
+        return replace(query, explain=True)
 
     def _models(self, wanted: SimilarRequest) -> list[str]:
         """The one or two names that make the list."""
@@ -173,7 +183,9 @@ def _entry(
 
 
 def _answered(hits: Sequence[ScoredId], exact: bool, by: KeyChoice | None) -> dict[str, Any]:
-    found = [{"id": hit.id, "score": hit.score} for hit in hits]
+    found: list[dict[str, Any]] = [{"id": hit.id, "score": hit.score} for hit in hits]
+    if hits and isinstance(hits[0], ExplainedId):
+        found = [told | why_of(hit) for told, hit in zip(found, hits, strict=True)]
     return {"results": found, "exact": exact, **_of_key(by)}
 
 

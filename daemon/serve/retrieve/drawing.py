@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from daemon.serve.interleave import Drawn
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Query
-from daemon.serve.retrieve.finding import allowed_rows
+from daemon.serve.retrieve.finding import eligible_rows
 
 
 def draw(
@@ -20,24 +18,7 @@ def draw(
 
     Looks at every row where there are tags or dead rows, else at none.
     """
-    gone = {query.id or "", *query.exclude, *left_out}
-    if query.include is None:
-        rows = [
-            np.arange(len(part)) if mask is None else np.flatnonzero(mask)
-            for part, mask in zip(
-                snapshot.parts, allowed_rows(snapshot, query.tags, frozenset()), strict=True
-            )
-        ]
-        parts, places = snapshot.find_many(sorted(gone))
-    else:
-        parts, places = snapshot.find_many(sorted(query.include - gone))
-        masks = allowed_rows(snapshot, query.tags, frozenset())
-        rows = [np.unique(places[parts == number]) for number in range(len(snapshot.parts))]
-        rows = [here if mask is None else here[mask[here]] for here, mask in zip(rows, masks, strict=True)]
-        parts, places = parts[:0], places[:0]
-    rows = [
-        np.setdiff1d(here, places[parts == number], assume_unique=True) for number, here in enumerate(rows)
-    ]
+    rows = eligible_rows(snapshot, query, left_out)
     eligible = sum(map(len, rows))
     if not eligible:
         return None

@@ -196,6 +196,25 @@ def _looks_everywhere(ready: Sequence[ReadyPart], query: Query, shortlist: int) 
     return all(width_for(part, _room(query, shortlist), selective) is None for part in ready)
 
 
+def eligible_rows(snapshot: IndexSnapshot, query: Query, left_out: Iterable[str] = ()) -> list[Int64s]:
+    """Per part the rows, ascending, of all objects that a query may be answered with, less some more."""
+    gone = {query.id or "", *query.exclude, *left_out}
+    masks = allowed_rows(snapshot, query.tags, frozenset())
+    if query.include is None:
+        rows = [
+            np.arange(len(part)) if mask is None else np.flatnonzero(mask)
+            for part, mask in zip(snapshot.parts, masks, strict=True)
+        ]
+        parts, places = snapshot.find_many(sorted(gone))
+        return [
+            np.setdiff1d(here, places[parts == number], assume_unique=True)
+            for number, here in enumerate(rows)
+        ]
+    parts, places = snapshot.find_many(sorted(query.include - gone))
+    rows = [np.unique(places[parts == number]) for number in range(len(snapshot.parts))]
+    return [here if mask is None else here[mask[here]] for here, mask in zip(rows, masks, strict=True)]
+
+
 def allowed_rows(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozenset[str]) -> list[Mask | None]:
     """Per part, which rows may be hits; None for all."""
     masks = [part.alive for part in snapshot.parts]

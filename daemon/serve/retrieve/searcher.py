@@ -22,6 +22,7 @@ from daemon.replica.replica import Replica
 from daemon.replica.view import NotServing, View
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import OWN, VERSION_0, Answers, KeyChoice, Query, QueryError, ScoredId
+from daemon.serve.retrieve.explaining import Explainer, Searched
 from daemon.serve.retrieve.finding import Finder, Rescoring, lowered
 from daemon.serve.retrieve.norms import Preparer
 from daemon.serve.retrieve.part import AnnSettings, GuardResult, Norms, folded_queries, own_scores
@@ -159,7 +160,7 @@ class Searcher:
     snapshot: gives the newest state of the catalog. lookup: finds the vectors of queries. ann: approximate
     search where it is worth it and the recall guard lets it, None for exact search alone. shortlist: items
     scored for each query of a model whose scores are no inner products. observe: hears what the guard found.
-    keys: how queries with a key are answered.
+    keys: how queries with a key are answered. explainer: explains hits where that is asked, None nowhere.
     `prepare`, `warm` and `sample` are the hooks of every replica (`Hooks`): `prepare` computes the norms of
     all items off the path, `warm` searches once.
 
@@ -180,8 +181,9 @@ class Searcher:
         *,
         shortlist: int = SHORTLIST,
         keys: KeySettings = KEY_SETTINGS,
+        explainer: Explainer | None = None,
     ) -> None:
-        self._shortlist = shortlist
+        self._shortlist, self._explainer = shortlist, explainer
         self._replicas, self._snapshot, self._lookup = replicas, snapshot, lookup
         self._pace = Pace()
         self._preparer = Preparer(ann, observe, self._pace.pieces)
@@ -267,6 +269,17 @@ class Searcher:
             if own is not None:
                 view, norms = own, own.prepared
         results, exact = _answer(view, norms, snapshot, asked, shortlist=self._shortlist, between=between)
+        if self._explainer is not None and any(query.explain for query in asked.queries):
+            for place, query in enumerate(asked.queries):
+                vector, result = asked.vectors[place], results[place]
+                if (
+                    query.explain
+                    and not isinstance(result, QueryError)
+                    and not isinstance(vector, QueryError)
+                ):
+                    between()
+                    searched = Searched(view, norms, snapshot, query, vector)
+                    results[place] = self._explainer.explained(searched, result)
         return [(result, whole, by) for result, whole in zip(results, exact, strict=True)]
 
     def _norms(self, view: View) -> Norms:
