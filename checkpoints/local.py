@@ -451,6 +451,10 @@ class LocalStore:
         except OSError as error:
             raise write_failed(str(path), error) from error
 
+    def is_there(self) -> bool:
+        """Whether there is a folder at its place now: it may have been deleted, or not be mounted."""
+        return self.root.is_dir()
+
     def writer_lock(self) -> WriterLock:
         """What holds off other writers on this host; not taken yet."""
         return WriterLock(self.root)

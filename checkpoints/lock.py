@@ -70,10 +70,6 @@ class WriterLock:
         self._fd, self._is_next = fd, False
         return True
 
-    def place_exists(self) -> bool:
-        """Whether there is a folder at the path now."""
-        return self._root.is_dir()
-
     def holder(self) -> int | None:
         """The process that is to hold the folder next, else the one that does; None where nobody does or the
         system does not tell.

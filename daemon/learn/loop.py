@@ -133,7 +133,8 @@ class LearnLoop:
 
     def _look_around(self, halt: LedgerEntry | None = None) -> None:
         """Once per turn, `halt` in force. Raises what ended the housekeeper."""
-        self.observer.beat(halt)
+        self.observer.beat(halt, trouble=self.place.trouble())
+        self.observer.folder(self.place.how, self.place.losses)
         self.runtime.reloading.when(self.runtime.signals.take_reload_request())
         if self.housekeeper.error is not None:
             raise self.housekeeper.error

@@ -177,6 +177,10 @@ class Observer:
         reason = halt_reason(halt) if halt is not None else trouble or self.readiness.trouble()
         self._reporter.now(reason)
 
+    def folder(self, how: str, losses: Mapping[str, int]) -> None:
+        """How the checkpoint folder is lost now, and how often it was so far."""
+        self._metrics.folder.record(how, losses)
+
     def in_trouble(self, reason: str | None) -> None:
         """While the loop waits for dead letters: it moves, and this is why it is not ready."""
         self.beat(trouble=reason)

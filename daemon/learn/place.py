@@ -8,6 +8,7 @@ Either way both say so at once.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from checkpoints.manifest import TRAILER_BYTES
 from checkpoints.store import CheckpointError, KeyMissing, manifest_key
 from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.learn.publishing import Fence
+from daemon.versions.folder import GONE, LACKS, TOLD, is_away
 
 WAIT_SECONDS = 3.0
 """A learner that was told to stop ends within two seconds: who comes right after it waits so long."""
@@ -98,6 +100,9 @@ class PlaceWatch:
         self._kept: tuple[_Written, ...] = (_Written(base, seal),) if seal and is_newest else ()
         self.lost: Manifest | None = None
         """The newest version, while the folder does not have all that was written to it last."""
+        self.is_away = False
+        self.losses: Counter[str] = Counter()
+        """Times that the folder was lost, by how."""
 
     def __call__(self) -> None:
         """Raises UserError (73) once another learner has taken over; says who wanted to start here, and when
@@ -109,8 +114,8 @@ class PlaceWatch:
             for process in self._lock.refused():
                 told = "another learner wanted to start on this checkpoint folder, and was refused"
                 log.warning(told, process=process)
-            if not self._lock.place_exists():
-                return  # who writes there is told, and tries again: it may be put back as it was
+        if self._look_whether_away():
+            return  # who writes there is told, and tries again: it may be put back as it was
         self._look_for_newest()
 
     def published(self, version: Manifest) -> None:
@@ -121,6 +126,26 @@ class PlaceWatch:
     def begun(self) -> None:
         """The next version begins a new line: nothing is looked for before it is durable."""
         self._kept, self.lost = (), None
+
+    @property
+    def how(self) -> str:
+        """How the folder is lost now, one of `TOLD`; "" where it is not."""
+        if self.is_away:
+            return GONE
+        return LACKS if self.lost is not None else ""
+
+    def trouble(self) -> str | None:
+        """Why no version can be written, None where one can. An emptied folder is written to all the same."""
+        return f"{TOLD[GONE]}. What was learned since the last version waits for it" if self.is_away else None
+
+    def _look_whether_away(self) -> bool:
+        was, self.is_away = self.is_away, is_away(self.fence.versions.store)
+        if self.is_away and not was:
+            self.losses[GONE] += 1
+            log.error(f"{TOLD[GONE]}. Learning goes on; what is learned now is in no version before")
+        elif was and not self.is_away:
+            log.info("there is a checkpoint folder again")
+        return self.is_away
 
     def _look_for_newest(self) -> None:
         kept = self._kept
@@ -133,6 +158,7 @@ class PlaceWatch:
                 log.info("the checkpoint folder has what was written to it again")
         elif self.lost is None and kept is self._kept:
             self.lost = kept[-1].manifest
+            self.losses[LACKS] += 1
             log.error(
                 "the checkpoint folder was emptied, or an older copy was put in its place: it lacks "
                 "what was written last. What was learned is kept and written there, on a new line; older "

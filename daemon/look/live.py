@@ -25,6 +25,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 from pydantic import BaseModel, Field, TypeAdapter
 
 from daemon.text import span
+from daemon.versions.folder import TOLD
 
 RATE_SECONDS = 10.0
 QUANTILE_SECONDS = 60.0
@@ -64,12 +65,23 @@ class Distribution(BaseModel):
 
 
 class _OfRole(BaseModel):
-    """`began`: Unix seconds; `not_ready`: why not, null when it is ready."""
+    """`began`: Unix seconds; `not_ready`: why not, null when it is ready. `folder`: how the checkpoint folder
+    is lost now (`daemon.versions.folder`), "" while it is not; `folder_losses`: how often since it began.
+    """
 
     version: str
     checkpoints: str | None
     began: float
     not_ready: str | None
+    folder: str = ""
+    folder_losses: int = 0
+
+    def folder_told(self) -> str | None:
+        """What people are told of the checkpoint folder, None where there is nothing to tell."""
+        if self.folder in TOLD:
+            return TOLD[self.folder]
+        times = "once" if self.folder_losses == 1 else f"{self.folder_losses} times"
+        return f"the checkpoint folder was lost {times} since its start" if self.folder_losses else None
 
 
 class LearnStatus(_OfRole):

@@ -31,7 +31,8 @@ Ask: TypeAlias = Callable[[], RoleStatus | None]
 class RoleState:
     """Whether a role answered the last time, when it last did (Unix seconds), why it is not ready.
 
-    down: why it does not run, as `up` tells it; None where it runs, or no `up` is known.
+    down: why it does not run, as `up` tells it; None where it runs, or no `up` is known. folder: what is told
+    of the checkpoint folder, None where there is nothing to tell.
     """
 
     role: str
@@ -39,6 +40,7 @@ class RoleState:
     seen: float | None
     not_ready: str | None
     down: str | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,10 @@ class Series:
             _add(readings, moment, status)
             if readings:
                 numbers |= numbers_of(readings)
-            seen, why = self._states[role].seen, None
+            seen, why, folder = self._states[role].seen, None, None
             if status is not None:
-                seen, why = moment, status.not_ready
-            states[role] = RoleState(role, status is not None, seen, why)
+                seen, why, folder = moment, status.not_ready, status.folder_told()
+            states[role] = RoleState(role, status is not None, seen, why, folder=folder)
         gone = [role for role, state in states.items() if not state.answers]
         down = self._trouble() if gone else {}
         with self._lock:

@@ -87,6 +87,10 @@ def collect(config: Config) -> dict[str, Any]:
     served = running.get("serve")
     if isinstance(served, ServeStatus):
         picture["problems"] += _lacking(config, served)
+    told = {role: one.folder_told() for role, one in running.items()}
+    picture["problems"] += [
+        f"{role}: {why}" for role, why in told.items() if why and why not in (running[role].not_ready or "")
+    ]
     picture["not_ready"] = {role: one.not_ready for role, one in running.items()}
     up = role_status(http.host, http.up_port)
     supervised = up.trouble() if isinstance(up, UpStatus) and is_of(up, "up", config.checkpoints.path) else {}

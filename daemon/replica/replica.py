@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from checkpoints.ledger import LedgerEntry
 from checkpoints.manifest import Manifest
 from checkpoints.names import LATEST, MOVES
-from checkpoints.store import CheckpointError, Damaged
+from checkpoints.store import CheckpointError
 from checkpoints.versions import VersionStore
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
@@ -34,6 +34,7 @@ from daemon.replica.steplog_reader import StepLogReader
 from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
 from daemon.runtime.watchdog import give_way
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
+from daemon.versions.folder import TOLD, FolderWatch
 from streams.quiet import Quiet
 
 
@@ -71,6 +72,12 @@ class StatusTracker:
             with self._lock:
                 self._status = replace(self._status, behind_since=since)
 
+    def folder(self, how: str, losses: Mapping[str, int]) -> None:
+        """How the checkpoint folder is lost, "" while it is not, and how often it was, by how."""
+        if (how, losses) != (self._status.folder, self._status.folder_losses):
+            with self._lock:
+                self._status = replace(self._status, folder=how, folder_losses=dict(losses))
+
     def fell_back(self, reason: str) -> None:
         """The step log was lost."""
         with self._lock:
@@ -97,12 +104,6 @@ as their log tells of them.
 RELABEL_WAIT_S = 5.0
 """How long a version that is listed may still come as a relabel from the step log, before it is loaded."""
 AFTER_BUG_S = 1.0
-FOLDER_EVERY_S = 2.0
-"""Between two looks whether the version that answers is still the one under its number."""
-LACKS = (
-    "the checkpoint folder was emptied, or an older copy was put in its place: it lacks the version that "
-    "answers, which goes on answering"
-)
 
 Times = NDArray[np.int64]
 
@@ -138,10 +139,7 @@ class Follower:
         self._look_at = 0.0
         self._entries: Sequence[LedgerEntry] = ()
         self._moves: Sequence[LedgerEntry] = ()
-        self._mine: Manifest | None = None  # of the version that answers, or lies behind what does
-        self._listed: Sequence[int] = ()
-        self._folder_at = 0.0
-        self._lost, self._replaced = "", False
+        self._folder = FolderWatch(source.versions)  # of the version that answers, or lies behind what does
         self._listed_at: dict[int, float] = {}
         self._behind_at: float | None = None
         self._behind_with: ServedVersion | None = None
@@ -172,8 +170,9 @@ class Follower:
         """Steps or a label have become what answers."""
         entry = 0 if self._served is None else self._served.entry
         self._served = ServedVersion(model.version, entry)
-        if self._mine is not None and model.version != self._mine.number:
-            self._mine = manifest_of(self._source.versions, model.version) or self._mine
+        mine = self._folder.mine
+        if mine is not None and model.version != mine.number:
+            self._folder.works_with(manifest_of(self._source.versions, model.version) or mine)
         self._quiet.broken()
         self._board.served(model, result)
         self._on_flip(model, result, times, None)
@@ -217,7 +216,7 @@ class Follower:
         if entries is not self._entries:
             self._entries, self._moves = entries, [one for one in entries if one.kind in MOVES]
         self._refusals.keep(set(versions))
-        replaced = self._is_replaced(versions, now)
+        replaced = self._look_at_folder(versions, now)
         seen = StoreListing(versions, self._moves, self._refusals.barred(now))
         decision = choose(self._alias, seen, None) if replaced else self._decide(seen, now)
         self._stands_behind(replaced or self._is_behind(decision, versions))
@@ -226,28 +225,19 @@ class Follower:
         else:
             self._keep(decision)
 
-    def _is_replaced(self, versions: Sequence[int], now: float) -> bool:
+    def _look_at_folder(self, versions: Sequence[int], now: float) -> bool:
         """Whether the version that answers is another one by now in the folder; tells once where it is not
         there at all, though nothing newer is. What answers goes on until there is something newer.
         """
-        mine, listed, self._listed = self._mine, self._listed, versions
-        if mine is None or (versions == listed and now < self._folder_at):
-            return self._replaced
-        self._folder_at = now + FOLDER_EVERY_S
-        replaced, newest = False, max(versions, default=-1)
-        gone = mine.number not in versions and newest < mine.number
-        try:
-            there = None if gone else self._source.versions.manifest(mine.number)
-            replaced = there is not None and there.to_json() != mine.to_json()
-        except Damaged as error:
-            gone = error.kind == "missing" and newest <= mine.number  # lists may be older; pruning spares it
-        except CheckpointError:
-            pass  # it was read before, and is not needed now
-        lost = f"the folder lacks {mine.name}: {LACKS}" if gone or replaced else ""
-        if lost and not self._lost:
-            log.error(LACKS, alias=self._alias, answers=mine.name, newest=newest)
-        self._lost, self._replaced = lost, replaced
-        return replaced
+        folder = self._folder
+        before = folder.how
+        folder.look(versions, now)
+        if folder.how and not before and folder.mine is not None:
+            newest = max(versions, default=-1)
+            told = f"{TOLD[folder.how]}. What answers goes on answering"
+            log.error(told, alias=self._alias, answers=folder.mine.name, newest=newest)
+        self._board.folder(folder.how, folder.losses)
+        return folder.is_replaced
 
     def _is_behind(self, decision: Keep | Load, versions: Sequence[int]) -> bool:
         """Whether something newer is there than what answers, also where it is about to be loaded."""
@@ -288,7 +278,9 @@ class Follower:
             self._refusals.older(decision.older, decision.why)
         if self._served is not None:
             self._served = ServedVersion(self._served.number, decision.entry)
-        self._board.looked("; ".join(filter(None, (self._lost, decision.why))), self._refusals.counts)
+        mine, how = self._folder.mine, self._folder.how
+        lost = f"the folder lacks {mine.name}: {TOLD[how]}" if mine is not None and how else ""
+        self._board.looked("; ".join(filter(None, (lost, decision.why))), self._refusals.counts)
 
     def _load(self, decision: Load, now: float) -> None:
         unshown = self._writer.unshown
@@ -303,7 +295,8 @@ class Follower:
             return
         self._quiet.broken()
         self._served, self._reload = ServedVersion(decision.number, decision.entry), None
-        self._mine, self._lost, self._replaced = manifest, "", False
+        self._folder.works_with(manifest)
+        self._board.folder("", self._folder.losses)
         model = ModelId(manifest.number, 0, watermark_of(manifest), records_of(manifest), manifest.line)
         if self._stepper is not None:
             self._stepper.begin(manifest)

@@ -101,7 +101,8 @@ class ReplicaStatus:
     relabel, refine). swap_seconds: of the last version swapped in, by phase (load, prepare, follow, warm,
     flip). carried: the last measured error, None before any. stuck: readers who do not leave the old side.
     behind_since: since when something newer has been there than what answers, seconds since the epoch, None
-    while it is the newest.
+    while it is the newest. folder: how the checkpoint folder is lost (`daemon.versions.folder`), "" while it
+    has what answers or something newer; folder_losses: how often it was, by how.
     """
 
     alias: str
@@ -116,6 +117,8 @@ class ReplicaStatus:
     carried: CarryError | None = None
     stuck: tuple[str, ...] = ()
     behind_since: float | None = None
+    folder: str = ""
+    folder_losses: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from prometheus_client.registry import Collector
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.items.catalog import CatalogStatus
 from daemon.serve.retrieve import GuardResult
-from daemon.telemetry.metrics import ArrayHistograms, add_build_info
+from daemon.telemetry.metrics import FOLDER_LOSSES, FOLDER_LOST, ArrayHistograms, add_build_info
+from daemon.versions.folder import TOLD
 
 FRESHNESS_EDGES = (
     0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0,
@@ -56,7 +57,13 @@ class ServeMetrics:
         replicas: how each alias stands. items: the serving catalog, None while it is not there. waiting: by
         alias, events that no answer has used yet.
         """
-        for make in (lambda: _served(list(replicas())), lambda: _items(items()), lambda: _waiting(waiting())):
+        makers: tuple[Callable[[], Iterator[Metric]], ...] = (
+            lambda: _served(list(replicas())),
+            lambda: _folder(list(replicas())),
+            lambda: _items(items()),
+            lambda: _waiting(waiting()),
+        )
+        for make in makers:
             self.registry.register(_OnRead(make))
 
 
@@ -141,6 +148,16 @@ def _models(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
         if one.since is not None:
             since.add_metric([one.alias], one.since)
     yield from (info, line, serving, version, records, watermark, since, behind)
+
+
+def _folder(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
+    """All aliases follow one folder: it is lost when one of them says so."""
+    lost = GaugeMetricFamily(*FOLDER_LOST, labels=["how"])
+    losses = CounterMetricFamily(*FOLDER_LOSSES, labels=["how"])
+    for how in TOLD:
+        lost.add_metric([how], any(one.folder == how for one in states))
+        losses.add_metric([how], max((one.folder_losses.get(how, 0) for one in states), default=0))
+    yield from (lost, losses)
 
 
 def _items(found: CatalogStatus | None) -> Iterator[Metric]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 import threading
 import time
+from collections import Counter as TallyOf
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -20,6 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from daemon.versions.folder import TOLD
 from streams.partitions import OpenTransactions
 
 Floats = npt.NDArray[np.floating]
@@ -156,6 +158,29 @@ class KeyMetrics:
         self._used.set_function(used)
 
 
+FOLDER_LOST = (
+    "tripletd_folder_lost",
+    "1 while the checkpoint folder is gone or lacks what the role has",
+)
+FOLDER_LOSSES = "tripletd_folder_losses", "Times that the checkpoint folder was lost, by how"
+
+
+class FolderMetrics:
+    """Whether the checkpoint folder has what a role works with."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._lost = _preset(Gauge(*FOLDER_LOST, ["how"], registry=registry), tuple(TOLD))
+        self._losses = _preset(Counter(*FOLDER_LOSSES, ["how"], registry=registry), tuple(TOLD))
+        self._seen: TallyOf[str] = TallyOf()
+
+    def record(self, now: str, losses: Mapping[str, int]) -> None:
+        """How it is lost now, "" where it is not, and how often it was so far, by how."""
+        for how in TOLD:
+            self._lost[how].set(how == now)
+            self._losses[how].inc(losses.get(how, 0) - self._seen[how])
+            self._seen[how] = losses.get(how, 0)
+
+
 class HeldBackMetrics:
     """What open transactions hold back of the topic that a role reads."""
 
@@ -208,6 +233,7 @@ class LearnMetrics:
         self.paused = gauge("tripletd_paused", "1 while paused for poison")
         self.poison_share = gauge("tripletd_poison_share", "Dead letters among the newest records")
         self.keys = KeyMetrics(registry)
+        self.folder = FolderMetrics(registry)
         self._checkpoints = _CheckpointMetrics(registry)
         ProcessCollector(registry=registry)
         add_build_info(registry, "learn")
@@ -346,6 +372,7 @@ class ValidateMetrics:
             "tripletd_judge_seconds", "Seconds per judgment", buckets=_JUDGE_EDGES, registry=registry
         )
         self.held_back = HeldBackMetrics(registry)
+        self.folder = FolderMetrics(registry)
         self.window = gauge("tripletd_window_impressions", "Holdout impressions in the window")
         about = "Holdout impressions not usable"
         self._skipped = counter("tripletd_skipped_impressions", about, ["reason"])

@@ -266,7 +266,10 @@ def status_of(registry: CollectorRegistry, health: Health) -> RoleStatus:
     ((role, _),) = read.by("role", "tripletd_build_info").items()
     values = {"learn": _learn, "validate": _validate, "serve": _serve, "up": _up}[role](read)
     place = next(iter(read.by("checkpoints", "tripletd_place_info")), None)
+    lost = read.by("how", "tripletd_folder_lost")
     who = {"role": role, "version": version(), "checkpoints": place, "began": health.began}
+    who["folder"] = next((how for how, now in lost.items() if now), "")
+    who["folder_losses"] = sum(read.by("how", "tripletd_folder_losses_total").values())
     return STATUS.validate_python({**who, "not_ready": health.readiness(), **values})
 
 

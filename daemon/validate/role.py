@@ -132,6 +132,7 @@ def _loop(validator: Validator, outside: RoleRuntime, patience: WaitLimit | None
         with pulse.patient("judging"):
             validator.watch_drift(fresh)
             judged = validator.judge_next()
+        validator.look_at_folder()
         standing.now(validator.not_ready())
         if patience is not None:
             missing = _unfinished(validator)

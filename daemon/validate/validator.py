@@ -8,6 +8,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -16,7 +17,7 @@ from river.base import DriftDetector
 from river.drift import ADWIN, PageHinkley
 
 from checkpoints.ledger import LedgerEntry
-from checkpoints.store import CheckpointError
+from checkpoints.store import CheckpointError, WriteFailed
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.telemetry import ValidateMetrics
@@ -48,6 +49,7 @@ from daemon.validate.ledger import (
 )
 from daemon.validate.measures import Float
 from daemon.validate.scorer import NotFinite
+from daemon.versions.folder import LOOK_EVERY_S, TOLD, FolderWatch, is_away
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
 from streams.event import Impression
 from streams.partitions import behind_transactions
@@ -230,6 +232,7 @@ class Validator:
         self._rule = rule
         self._stop = StopRule(config.patience, config.min_versions)
         self._watch = DriftWatch(config.drift)
+        self._folder, self._folder_at = FolderWatch(inputs.versions), 0.0
         self._evaluator: AnyEvaluator | None = None
         self._undecidable: Positions | None = None
         self._folded: tuple[list[LedgerEntry], JudgedHistory] | None = None
@@ -257,7 +260,19 @@ class Validator:
         return fresh
 
     def judge_next(self) -> int | None:
-        """Judge one version and write what follows; its number, None when there is nothing to judge."""
+        """Judge one version and write what follows; its number, None when there is nothing to judge, or no
+        folder to write it to.
+        """
+        if is_away(self._inputs.versions.store):
+            return None
+        try:
+            return self._judge_next()
+        except WriteFailed:
+            if is_away(self._inputs.versions.store):  # it went meanwhile: judged again when it is back
+                return None
+            raise
+
+    def _judge_next(self) -> int | None:
         history = self._complete(self._history())
         newest = self._newest()
         number = None if self._waiting_for(newest) else next_to_judge(history, newest)
@@ -285,7 +300,7 @@ class Validator:
         STOP.
         """
         history = self._history()
-        if history.promoted is None or self._config.drift == "off":
+        if history.promoted is None or self._config.drift == "off" or is_away(self._inputs.versions.store):
             return
         try:
             best = self._inputs.candidates.open(history.promoted)
@@ -304,11 +319,33 @@ class Validator:
             self._inputs.ledger.append(resume_entry(best.number, risen, window.positions))
             self._inputs.metrics.stopped.set(0)
 
+    def look_at_folder(self) -> None:
+        """See, every LOOK_EVERY_S, whether the checkpoint folder still has the newest version it had."""
+        now = time.monotonic()
+        if now < self._folder_at:
+            return
+        self._folder_at = now + LOOK_EVERY_S
+        folder, versions = self._folder, self._inputs.versions.listing.poll()
+        before = folder.how
+        folder.look(versions, now)
+        if folder.how and not before and folder.mine is not None:
+            log.error(TOLD[folder.how], had=folder.mine.name, newest=max(versions, default=None))
+        elif before and not folder.how:
+            log.info("the checkpoint folder has what it had again")
+        newest = max(versions, default=-1)
+        if newest >= 0 and (folder.mine is None or newest != folder.mine.number):
+            with suppress(CheckpointError):  # told of when it is judged
+                found = self._inputs.versions.manifest(newest)
+                if folder.mine is None or newest > folder.mine.number or found.line != folder.mine.line:
+                    folder.works_with(found)
+        self._inputs.metrics.folder.record(folder.how, folder.losses)
+
     def not_ready(self) -> str | None:
-        """Why not, None when ready. What an open transaction holds back is told, and keeps nothing that was
-        read from being judged.
+        """Why not, None when ready. A lost folder and what an open transaction holds back are told, and keep
+        nothing that is there from being judged.
         """
-        return self._inputs.holdout.trouble() or self.waiting_for()
+        lost = TOLD[self._folder.how] if self._folder.how else None
+        return lost or self._inputs.holdout.trouble() or self.waiting_for()
 
     def waiting_for(self) -> str | None:
         """Why no version can be judged yet; None when nothing stands in the way."""

@@ -70,6 +70,26 @@ def test_a_server_that_answers_with_what_the_folder_lacks_is_noted(
     assert all(problem.startswith(said.replace("LINE", own)) for problem in found)
 
 
+def test_a_folder_that_a_role_lost_is_noted(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics, health = ServeMetrics(["latest"]), Health()
+    add_place(metrics.registry, str(home / "checkpoints"))
+    states = [ReplicaStatus("latest", None, None, "", "versions", folder="gone", folder_losses={"gone": 1})]
+    metrics.follow(lambda: states, lambda: None, dict)
+    server = serve_http(metrics.registry, health, "127.0.0.1", 0)
+    try:
+        port = ("--set", f"http.serve_port={server.port}")
+        (problem,) = json.loads(ask(capsys, "status", "--json", *port))["problems"]
+        assert problem.startswith("serve: the checkpoint folder is gone: mount it again")
+        states[0] = ReplicaStatus("latest", None, None, "", "versions", folder_losses={"gone": 2})
+        (problem,) = json.loads(ask(capsys, "status", "--json", *port))["problems"]
+        assert problem == "serve: the checkpoint folder was lost 2 times since its start"
+        health.started()
+        health.set_ready(problem.partition(": ")[2])
+        assert json.loads(ask(capsys, "status", "--json", *port))["problems"] == [], "told as its reason"
+    finally:
+        server.close()
+
+
 def keep(n: int, version: int, value: float, events: int) -> LedgerEntry:
     return LedgerEntry(n=n, kind="KEEP", version=version, measures=measures(value, events))
 

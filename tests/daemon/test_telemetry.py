@@ -19,6 +19,7 @@ from daemon.look.live import LearnStatus, RoleStatus, is_of, role_status
 from daemon.runtime import logs
 from daemon.telemetry import Health, LearnMetrics, ValidateMetrics, serve_http, version
 from daemon.telemetry.metrics import ArrayHistogram, add_place
+from daemon.telemetry.server import status_of
 from learners import CompileNotice
 
 HOST = "127.0.0.1"
@@ -304,3 +305,27 @@ def test_kernels_that_are_compiled_are_a_line_of_the_log(
     line = json.loads(capsys.readouterr().err)
     assert (line["event"], line["detail"], line["role"]) == ("compiling", "compiling the kernels", "learn")
     assert others == ["another"]
+
+
+def test_a_lost_folder_is_a_metric_and_in_the_status_of_every_role() -> None:
+    metrics = LearnMetrics()
+    told = []
+    for how, losses in (
+        ("", {}),
+        ("gone", {"gone": 1}),
+        ("", {"gone": 1}),
+        ("lacks", {"gone": 1, "lacks": 1}),
+    ):
+        metrics.folder.record(how, losses)
+        metrics.folder.record(how, losses)
+        found, status = samples(metrics.registry), status_of(metrics.registry, Health())
+        lost = {how: found[f"tripletd_folder_lost|how={how}"] for how in ("gone", "lacks")}
+        assert lost == {one: float(one == how) for one in lost}
+        assert sum(found[f"tripletd_folder_losses_total|how={how}"] for how in lost) == sum(losses.values())
+        told.append(status.folder_told())
+    assert told[0] is None
+    assert told[1] is not None
+    assert told[1].startswith("the checkpoint folder is gone: mount it again")
+    assert told[2] == "the checkpoint folder was lost once since its start"
+    assert told[3] is not None
+    assert "an older copy was put in its place" in told[3]

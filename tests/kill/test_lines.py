@@ -82,6 +82,7 @@ def test_a_folder_emptied_while_it_is_learned_is_told_of_and_written_to_on_a_new
         for child in site.checkpoints.iterdir():
             shutil.rmtree(child) if child.is_dir() else child.unlink()
         wait_until(lambda: "was emptied" in learner.said(), learner)
+        wait_until(lambda: learner.metric("tripletd_folder_losses_total") == 1, learner)
         events.more(40)
         wait_until(lambda: site.versions.versions() and site.newest().line != last.line, learner)
         events.more(40)
@@ -108,3 +109,34 @@ def test_a_folder_found_empty_at_a_start_is_told_of(tmp_path: Path, forks: Forks
         assert "the stream was learned before" in learner.said()
         assert last.name in learner.said()
     assert site.newest().line not in ("", last.line)
+
+
+def test_a_folder_that_is_away_while_it_is_learned_is_told_of_until_it_is_back(
+    tmp_path: Path, forks: Forks
+) -> None:
+    site = make_site(tmp_path, every="200ms")
+    events = Written(site)
+    events.more(40)
+    with forks(site) as learner:
+        wait_until(lambda: len(site.versions.versions()) > 1, learner)
+        wait_until(lambda: learner.get("readyz")[0] == 200, learner)
+        last = site.newest()
+        away = site.checkpoints.rename(tmp_path / "away")
+        wait_until(
+            lambda: "the checkpoint folder is gone: mount it again" in learner.get("readyz")[1], learner
+        )
+        assert '"folder":"gone"' in learner.get("status")[1]
+        assert learner.metric("tripletd_folder_lost") == 1
+        events.more(40)
+        wait_until(lambda: learner.metric("tripletd_checkpoint_failures_total") > 0, learner)
+        assert not site.checkpoints.exists(), "nobody makes another one in its place"
+        away.rename(site.checkpoints)
+        wait_until(lambda: learner.get("readyz")[0] == 200, learner)
+        wait_until(lambda: site.newest().number > last.number, learner)
+        assert learner.metric("tripletd_folder_lost") == 0
+        assert learner.metric("tripletd_folder_losses_total") == 1
+        events.more(40)
+        learner.signal(signal.SIGTERM)
+        assert learner.wait() == EX_OK, learner.said()
+    assert site.newest().line == last.line
+    same_effect(site.newest(), catch_up(site.again("whole", every="1h"), forks))

@@ -18,6 +18,7 @@ class Role:
         self.page: dict[str, Any] | None = {}
         self.began = 0.0
         self.unready: str | None = None
+        self.folder = ""
         self.asked = threading.Event()
 
     def ask(self) -> RoleStatus | None:
@@ -26,7 +27,12 @@ class Role:
             None
             if self.page is None
             else LearnStatus(
-                version="1", checkpoints=None, began=self.began, not_ready=self.unready, **self.page
+                version="1",
+                checkpoints=None,
+                began=self.began,
+                not_ready=self.unready,
+                folder=self.folder,
+                **self.page,
             )
         )
 
@@ -62,6 +68,18 @@ def test_who_answers_and_when_somebody_last_did() -> None:
     series.sample(7.0)
     state = series.states()[0]
     assert (state.answers, state.seen, state.not_ready) == (False, 5.0, None)
+
+
+def test_what_a_role_says_of_the_folder_is_its_state() -> None:
+    role = Role()
+    series = Series({"learn": role.ask})
+    series.sample(5.0)
+    assert series.states()[0].folder is None
+    role.folder = "gone"
+    series.sample(6.0)
+    told = series.states()[0].folder
+    assert told is not None
+    assert told.startswith("the checkpoint folder is gone")
 
 
 def test_why_a_role_is_down_is_asked_only_while_one_does_not_answer() -> None:

@@ -42,12 +42,31 @@ def test_an_older_copy_is_told_of_and_the_new_line_is_served_when_it_is_there(wo
         until(lambda: "an older copy was put in its place" in replica.status().why_not_newer)
     assert last.name in replica.status().why_not_newer
     assert sum("older copy" in line["event"] for line in told) == 1
+    assert (replica.status().folder, replica.status().folder_losses) == ("lacks", {"lacks": 1})
     serves(replica, "2")  # what answers goes on answering
     world.epoch = world.versions.claim(after=last.number, line="f" * 16)
     newest = world.publish(tell=False)
     serves(replica, str(newest.number))
     assert replica.status().model.line == "f" * 16
     assert replica.status().why_not_newer == ""
+    assert (replica.status().folder, replica.status().folder_losses) == ("", {"lacks": 1})
+    replica.close()
+
+
+def test_a_folder_that_is_gone_is_told_of_until_it_is_there_again(world, tmp_path) -> None:
+    world.publish(tell=False)
+    replica = world.replica(steps=False)
+    replica.start()
+    serves(replica, "1")
+    root = world.versions.store.root
+    root.rename(tmp_path / "away")
+    until(lambda: replica.status().folder == "gone")
+    until(lambda: "mount it again" in replica.status().why_not_newer)
+    serves(replica, "1")
+    (tmp_path / "away").rename(root)
+    until(lambda: replica.status().folder == "")
+    until(lambda: replica.status().why_not_newer == "")
+    assert replica.status().folder_losses == {"gone": 1}
     replica.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from checkpoints.names import aliases
@@ -217,3 +219,65 @@ def test_an_open_transaction_is_said_and_what_was_read_is_judged_all_the_same(wo
     world.learn(500)
     world.publish()
     assert validator.judge_next() == 1
+
+
+def test_a_lost_folder_is_said_with_its_remedy_until_something_newer_is_there(world, start):
+    world.feed(40)
+    world.publish()
+    world.publish()
+    validator, inputs = start()
+    turn(validator)
+    validator.look_at_folder()
+    assert validator.not_ready() is None
+    root = world.store.root
+    root.rename(root.with_name("away"))
+    look_again(validator)
+    assert "the checkpoint folder is gone: mount it again" in validator.not_ready()
+    assert validator.judge_next() is None
+    assert not root.exists()
+    root.with_name("away").rename(root)
+    look_again(validator)
+    assert validator.not_ready() is None
+    for version in (root / "versions").iterdir():
+        shutil.rmtree(version)
+    look_again(validator)
+    assert "was emptied, or an older copy was put in its place" in validator.not_ready()
+    world.epoch = world.versions.claim(line="f" * 16)
+    world.epoch.next_number = 2
+    world.publish()
+    look_again(validator)
+    assert validator.not_ready() is None
+    metrics = {
+        sample.labels["how"]: sample.value
+        for family in inputs.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "tripletd_folder_losses_total"
+    }
+    assert metrics == {"gone": 1, "lacks": 1}
+
+
+def look_again(validator):
+    """Later than it looks by itself."""
+    validator._folder_at = validator._folder._look_at = 0.0
+    validator.look_at_folder()
+
+
+def test_a_folder_that_goes_while_a_version_is_judged_ends_nothing(world, start, monkeypatch):
+    world.feed(40)
+    world.publish()
+    validator, inputs = start()
+    root, judging = world.store.root, inputs.candidates.open
+
+    def opened(number):
+        if root.exists():
+            root.rename(root.with_name("away"))
+        return judging(number)
+
+    validator.read(0.0, never, lambda: None)
+    judging(0)
+    monkeypatch.setattr(inputs.candidates, "open", opened)
+    assert validator.judge_next() is None
+    assert not root.exists(), "nobody makes another one in its place"
+    monkeypatch.undo()
+    root.with_name("away").rename(root)
+    assert validator.judge_next() == 0

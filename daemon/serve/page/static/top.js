@@ -14,10 +14,11 @@ function state(role) {
 }
 
 export function showRoles(overview) {
-  refill(find("roles"), overview.roles.map((role) => [role.role, state(role), role.not_ready, role.down, role.seen === null]), () =>
+  refill(find("roles"), overview.roles.map((role) => [role.role, state(role), role.not_ready, role.down, role.folder, role.seen === null]), () =>
     overview.roles.map((role) => {
       const told = role.down ?? STATES[state(role)] + (state(role) === "gone" && role.seen !== null ? ` since ${moment(role.seen, overview.now)}` : "");
-      return make("li", { data: { state: state(role) }, title: role.down ?? role.not_ready ?? "" }, make("span", {}, make("strong", {}, role.role), ` ${told}`));
+      const lost = role.folder ? ", folder lost" : "";
+      return make("li", { data: { state: state(role) }, title: role.down ?? role.folder ?? role.not_ready ?? "" }, make("span", {}, make("strong", {}, role.role), ` ${told}${lost}`));
     }));
 }
 
