@@ -5,6 +5,7 @@ Old entries live on, thinned, in sealed snapshots. What the entries amount to is
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from bisect import bisect_right
@@ -96,13 +97,20 @@ class LedgerEntry:
             alias=at.optional("alias", at.text),
             by=at.text("by"),
             reason=at.text("reason"),
-            measures=at.mapping("measures"),
+            measures=_with_shared_names(at.mapping("measures")),
             at=at.text("at"),
         )
         at.nothing_left()
         if entry.kind not in KINDS:
             raise Damaged("malformed", place, f"field kind: {entry.kind!r} is not one of {', '.join(KINDS)}")
         return entry
+
+
+def _with_shared_names(value: Any) -> Any:
+    """The same with one string for each name: entries are read one by one and say the same names."""
+    if isinstance(value, dict):
+        return {sys.intern(name): _with_shared_names(inner) for name, inner in value.items()}
+    return value
 
 
 FULL_LOOK_S = 10.0
