@@ -10,13 +10,14 @@ export OPENBLAS_NUM_THREADS := 1
 # Hundreds of processes are started by the tests: each would compile the same sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check bench soak lint unit kafka chromium prometheus setup setup-photos clean help
+.PHONY: demo test check bench soak lint unit kafka chromium prometheus quality setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
 	@echo "make check  every check and the quick tests: no brokers, browsers and processes"
 	@echo "make test   every check and every test"
 	@echo "make soak   crashes, failing disks and brokers by the hundred, one table (long; SOAK=--help)"
+	@echo "make quality  what clicks teach on real sets, beside rivals, into docs/quality.md (hours; QUALITY=--help)"
 	@echo "make bench  measure speed and memory into tests/benchmarks/results.json"
 
 setup: $(STAMP)
@@ -61,6 +62,11 @@ bench: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt vowpalwabbit \
 	  || echo "Vowpal Wabbit could not be installed: its figure stays as it was"
 	$(BIN)/python -m tests.benchmarks
+
+# `make quality QUALITY="--sets sentences --seeds 1 --lists 8000"`: see `python -m tests.quality --help`. What was
+# measured before is not measured again.
+quality: $(STAMP)
+	@$(BIN)/python -W ignore -m tests.quality $(or $(QUALITY),--write)
 
 # `make soak SOAK="--kills 1000 --only kills"`: see `python -m tests.soak --help`.
 soak: $(STAMP)

@@ -1,0 +1,74 @@
+"""What clicks teach on real sets, beside what people would do instead: `make quality`.
+
+Cells that were measured before are kept in .cache/quality and not measured again; a part can be asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+from tests.quality.bench.cells import LISTS, by_default, run
+from tests.quality.bench.pictures import draw
+from tests.quality.bench.sets import SETS
+from tests.quality.bench.tables import described, means, shortfalls, table
+from tests.quality.bench.users import CLICKS
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, PICTURE = DOCS / "quality.md", DOCS / "images" / "quality.svg"
+LOOPS = {"static": "lists of the owner's ranking", "closed": "lists of what clicks chose last"}
+BEGIN = "<!-- measured -->"
+
+
+def main() -> int:
+    """Measure what is missing, then write tables and picture of all that is there."""
+    options = _options()
+    asked = list(product(options.sets, options.clicks, options.loops))
+    if not options.draw_only:
+        for seed, (data, clicks, loop) in product(range(options.seeds), asked):
+            began = time.process_time()
+            run(by_default(data, clicks, loop, seed), options.lists, not options.no_rivals)
+            print(
+                f"{data}, {clicks}, {loop}, seed {seed}: {time.process_time() - began:.0f} s of processor",
+                flush=True,
+            )
+    lines, panels = [], {}
+    for data, clicks, loop in asked:
+        cells = [by_default(data, clicks, loop, seed) for seed in range(options.seeds)]
+        rows, seeds = means(cells)
+        if not rows:
+            continue
+        lines += table(f"{data}, {clicks} clicks, {LOOPS[loop]}", rows, seeds)
+        lines += [f"Below: {one}." for one in shortfalls(cells)] + [""]
+        if loop == "static":
+            panels[f"{data}, {clicks}"] = rows
+    command = " ".join(["python -m tests.quality", *sys.argv[1:]])
+    about = [f"- {described(name)}" for name in options.sets]
+    if options.write:
+        head = PAGE.read_text(encoding="utf-8").split(BEGIN)[0]
+        text = "\n".join([f"{head}{BEGIN}", f"By `{command}`.", "", *about, "", *lines]).rstrip()
+        PAGE.write_text(text + "\n", encoding="utf-8")
+        draw(panels, PICTURE)
+    else:
+        print("\n".join([*about, "", *lines]))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.quality", description=__doc__)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=["photos", "tfidf", "sentences"])
+    parser.add_argument("--clicks", nargs="+", choices=CLICKS, default=list(CLICKS), help="models of users")
+    parser.add_argument("--loops", nargs="+", choices=LOOPS, default=list(LOOPS), help="who makes the lists")
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--lists", type=int, default=LISTS[-1], help="up to so many")
+    parser.add_argument("--no-rivals", action="store_true", help="the product alone")
+    parser.add_argument("--draw-only", action="store_true", help="measure nothing, take what is there")
+    parser.add_argument("--write", action="store_true", help=f"into docs/{PAGE.name} and its picture")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Which form of a version clicks alone would serve: the product's statistic and its always-valid bets, on
+the lists that were held out, one difference per query, against the owner's ranking.
+
+A form is served once users are found to prefer it; of several, the one they prefer most. As long as none
+is, the owner's ranking is. Each form is looked at once per number of lists, and lists of all of them so
+far are used: simpler than the validator, which sees every version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from daemon.validate.betting import NOTHING_SEEN
+from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.scorer import ShownLists
+from tests.quality.bench.retrieval import Scores
+from tests.quality.bench.sets import Floats, Ints
+from tests.quality.bench.users import Learned
+
+ALPHA = 0.05
+HORIZON = 1_000
+OWN = "own"
+
+
+def chosen(forms: Mapping[str, Scores], own: Scores, learned: Learned, lists: int) -> str:
+    """The name of the form to serve after so many lists, or OWN."""
+    count = int(np.searchsorted(learned.held_of, lists))
+    if not count:
+        return OWN
+    held = learned.held[:count]
+    shown = _shown(learned.held_clicks[:count])
+    before, means = _of_lists(own, held), {}
+    for name, scores in forms.items():
+        values = by_cluster(differences(_of_lists(scores, held), before, shown), held[:, 0].tolist())
+        test = NOTHING_SEEN.take(values, HORIZON)
+        if test.found(ALPHA) == "superior":
+            means[name] = test.mean
+    return max(means, key=means.__getitem__) if means else OWN
+
+
+def _of_lists(scores: Scores, held: Ints) -> Floats:
+    """Scores of what was shown, float32 [lists, LENGTH]; each query is scored once."""
+    queries, at = np.unique(held[:, 0], return_inverse=True)
+    return scores(queries)[at[:, None], held[:, 1:]]
+
+
+def _shown(clicks: npt.NDArray[np.bool_]) -> ShownLists:
+    return ShownLists(np.ones(clicks.shape, bool), clicks, np.ones(clicks.shape))

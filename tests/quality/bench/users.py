@@ -1,0 +1,174 @@
+"""Simulated users, vectorised: who asks, what they click, and what the feed's rule makes of it.
+
+Of the objects, a fifth never comes as a query: labels judge on them. Of the others the feed holds some
+out. With `kinds`, whole classes never come either. The rule is that of `streams.feed`: skip-above pairs,
+at most so many of a list, and a random object of the catalog for each click; only which pairs and objects
+are drawn comes from a generator here and from hashes of ids there. A test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from daemon.demo.users import OTHER, SAME
+from streams.event import ObjectRef
+from streams.feed.options import FeedSettings
+from streams.partitions import is_holdout, route_key
+from tests.quality.bench.sets import Ints, RawSet
+from tests.quality.clicks import SATISFIED
+
+JUDGED_SHARE = 0.2
+KINDS_KEPT_AWAY = 0.25
+LENGTH = 10
+CHUNK = 8_192
+
+Bools = npt.NDArray[np.bool_]
+ClickModel = Callable[[Bools, np.random.Generator], Bools]
+
+
+def position(same: Bools, rng: np.random.Generator) -> Bools:
+    """`daemon.demo.users.position_biased` for many lists: bool [lists, LENGTH] -> who is clicked."""
+    examined = 1 / np.sqrt(np.arange(1, same.shape[1] + 1))
+    return rng.random(same.shape) < examined * np.where(same, SAME, OTHER)
+
+
+def cascade(same: Bools, rng: np.random.Generator) -> Bools:
+    """`tests.quality.clicks.cascade` for many lists."""
+    clicked = rng.random(same.shape) < np.where(same, SAME, OTHER)
+    stops = clicked & (rng.random(same.shape) < SATISFIED)
+    before = np.cumsum(stops, axis=1) - stops
+    return clicked & (before == 0)
+
+
+CLICKS: Mapping[str, ClickModel] = {"position": position, "cascade": cascade}
+
+
+@dataclass(frozen=True)
+class Split:
+    """asking: rows that come as queries. judged: rows that labels judge on, of kinds that come; unseen: of
+    kinds that never do."""
+
+    asking: Ints
+    judged: Ints
+    unseen: Ints
+
+
+def split(data: RawSet, seed: int = 0, kinds: bool = False) -> Split:
+    """Who asks and who is judged."""
+    rng = np.random.default_rng((seed, 77))
+    away = np.zeros(len(data), bool)
+    if kinds:
+        classes = np.unique(data.labels)
+        chosen = rng.choice(classes, max(1, round(KINDS_KEPT_AWAY * len(classes))), replace=False)
+        away = np.isin(data.labels, chosen)
+    judged = rng.random(len(data)) < JUDGED_SHARE
+    return Split(*(np.flatnonzero(one).astype(np.int64) for one in (~judged & ~away, judged & ~away, away)))
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What lists gave, in order; every `*_of` is the number of the list, from 0.
+
+    rows: triplets, int64 [3, n], query, clicked, skipped. drawn: whether the skipped object was drawn
+    from the catalog. clicked: int64 [2, m], query and clicked object of every click that was not held
+    out. shown: objects shown in lists not held out. held: lists held out, query and objects, int64 [h, 1
+    + LENGTH]; held_clicks: bool [h, LENGTH].
+    """
+
+    rows: Ints
+    drawn: Bools
+    of: Ints
+    clicked: Ints
+    clicked_of: Ints
+    shown: Ints
+    held: Ints
+    held_clicks: Bools
+    held_of: Ints
+
+
+class Users:
+    """Lists and clicks without end, in the same order for the same seed."""
+
+    def __init__(self, data: RawSet, clicks: str, seed: int, who: Split) -> None:
+        self._labels, self._asking = data.labels, who.asking
+        self._clicks, self._rng = CLICKS[clicks], np.random.default_rng((seed, 5))
+        self._settings, self._number = FeedSettings(), 0
+        share = self._settings.holdout_share
+        self._held_out = np.array([is_holdout(route_key(ObjectRef(id=one)), share, 0) for one in data.ids])
+
+    def look(self, lists: Ints, count: int) -> Learned:
+        """`count` further lists, the objects shown for a query being its row of `lists`, int64 [n,
+        LENGTH]."""
+        parts = []
+        while count:
+            parts.append(self._look(lists, min(count, CHUNK)))
+            count -= min(count, CHUNK)
+        return joined(parts)
+
+    def _look(self, lists: Ints, count: int) -> Learned:
+        queries = self._asking[self._rng.integers(len(self._asking), size=count)]
+        numbers = self._number + np.arange(count)
+        self._number += count
+        shown = lists[queries]
+        clicks = self._clicks(self._labels[shown] == self._labels[queries][:, None], self._rng)
+        held = self._held_out[queries] & clicks.any(1) & ~clicks.all(1)
+        learned = np.flatnonzero(~self._held_out[queries] & clicks.any(1))
+        rows, drawn, of = self._triplets(queries[learned], shown[learned], clicks[learned])
+        at, rank = np.nonzero(clicks[learned])
+        return Learned(
+            rows, drawn, numbers[learned][of],
+            np.stack([queries[learned][at], shown[learned][at, rank]]), numbers[learned][at],
+            shown[~self._held_out[queries]].ravel(),
+            np.column_stack([queries[held], shown[held]]), clicks[held], numbers[held],
+        )  # fmt: skip
+
+    def _triplets(self, queries: Ints, shown: Ints, clicks: Bools) -> tuple[Ints, Bools, Ints]:
+        """Triplets in the order of their lists: pairs by rank, then a drawn object per click."""
+        lower, upper = np.tril_indices(LENGTH, -1)
+        pairs = clicks[:, lower] & ~clicks[:, upper]
+        chance = np.where(pairs, self._rng.random(pairs.shape), 2)
+        cap = self._settings.triplets_per_impression
+        if cap:
+            last = np.partition(chance, cap - 1, axis=1)[:, cap - 1 : cap]
+            pairs &= chance <= last
+        pair_of, pair = np.nonzero(pairs)
+        click_of, rank = np.nonzero(clicks)
+        objects = self._objects(queries, shown, clicks, click_of)
+        of = np.concatenate([pair_of, click_of])
+        order = np.argsort(of, kind="stable")
+        rows = np.stack([
+            queries[of],
+            np.concatenate([shown[pair_of, lower[pair]], shown[click_of, rank]]),
+            np.concatenate([shown[pair_of, upper[pair]], objects]),
+        ])  # fmt: skip
+        drawn = np.arange(len(of)) >= len(pair_of)
+        return rows[:, order], drawn[order], of[order]
+
+    def _objects(self, queries: Ints, shown: Ints, clicks: Bools, of: Ints) -> Ints:
+        """A random object for each click, neither the query nor one clicked in its list."""
+        size = len(self._labels)
+        found = self._rng.integers(size, size=len(of))
+        while True:
+            among = ((shown[of] == found[:, None]) & clicks[of]).any(1) | (found == queries[of])
+            if not among.any():
+                return found
+            found[among] = self._rng.integers(size, size=int(among.sum()))
+
+
+def joined(parts: list[Learned]) -> Learned:
+    """One after another."""
+    return Learned(
+        np.concatenate([one.rows for one in parts], axis=1),
+        np.concatenate([one.drawn for one in parts]),
+        np.concatenate([one.of for one in parts]),
+        np.concatenate([one.clicked for one in parts], axis=1),
+        np.concatenate([one.clicked_of for one in parts]),
+        np.concatenate([one.shown for one in parts]),
+        np.concatenate([one.held for one in parts]),
+        np.concatenate([one.held_clicks for one in parts]),
+        np.concatenate([one.held_of for one in parts]),
+    )
