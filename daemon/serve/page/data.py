@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -61,6 +62,9 @@ MOST_POINTS = 1500
 MOST_LINES = 50
 """Lines drawn, the newest ones."""
 MOST_MOVES = 12
+MOST_MARKS = 200
+"""Promotions and rollbacks marked on the curves, the newest ones."""
+_MARKED = ("PROMOTE", "ROLLBACK")
 MOST_KEPT = 500
 """Versions offered to be compared, the newest ones."""
 _DECISION = "decision"
@@ -68,12 +72,14 @@ _DECISION = "decision"
 
 @dataclass(frozen=True, slots=True)
 class PageHistory:
-    """Everything the store says: curves, kept versions, verdicts other than judgments (newest first)."""
+    """Everything the store says: curves, kept versions, verdicts other than judgments (newest first), and
+    what was promoted or gone back to, oldest first."""
 
     curves: Curves
     rows: Mapping[int, VersionRow]
     moves: Sequence[LedgerEntry]
     notes: Sequence[str]
+    marks: Sequence[LedgerEntry] = ()
 
 
 class HistoryReader:
@@ -97,15 +103,21 @@ class HistoryReader:
             newest_first = tuple(reversed(moves[-MOST_MOVES:]))
             by_number = {row.number: row for row in rows}
             notes = [*found.damaged.values(), *self._lost]
-            history = PageHistory(self._curves.read(), by_number, newest_first, notes)
+            marks = [entry for entry in moves if entry.kind in _MARKED][-MOST_MARKS:]
+            history = PageHistory(self._curves.read(), by_number, newest_first, notes, marks)
             self._last = replace(found, notes=[]), history
         return self._last[1]
 
 
-def curves_data(curves: Curves) -> dict[str, Any]:
-    """Every measure's lines, the current one first, and the training loss in the same form."""
+def curves_data(history: PageHistory, own: str | None = None) -> dict[str, Any]:
+    """Every measure's lines, the current one first, and the training loss in the same form; what was promoted
+    and gone back to. own: the user's own similarity, where version 0 is exactly that."""
+    curves = history.curves
     best = curves.best_point()
+    marks = [{"version": one.version, "kind": one.kind, "alias": one.alias} for one in history.marks]
     return {
+        "own": own,
+        "marks": [one for one in marks if one["version"] is not None],
         "kinds": [
             {"name": kind, "title": TITLES.get(kind, LOSS_TITLE), "lines": _lines(curves.lines, kind)}
             for kind in curves.drawn()
@@ -144,14 +156,25 @@ def _lines(lines: Sequence[CurveLine], kind: str) -> list[dict[str, Any]]:
     found = []
     for number, line in enumerate(lines[:MOST_LINES]):
         series = line.series(kind)
+        drawn = line.points if line.left is None else (line.left, *line.points)
+        written = {point.version: _seconds(point.created) for point in drawn}
         kept = evenly(range(len(series.events)), MOST_POINTS)
         columns: dict[str, Sequence[float | None]] = {
             one.name: getattr(series, one.name) for one in fields(series)
         }
         if kept:
             thinned = {name: [column[at] for at in kept] for name, column in columns.items()}
-            found.append({"current": number == 0, **thinned})
+            times = [written.get(series.versions[at]) for at in kept]
+            found.append({"current": number == 0, **thinned, "times": times})
     return found
+
+
+def _seconds(created: str) -> float | None:
+    """Unix seconds of a version's time, None where it is not known."""
+    try:
+        return datetime.fromisoformat(created).timestamp()
+    except ValueError:
+        return None
 
 
 def _version(number: int, point: Point | None, row: VersionRow | None, behind: bool) -> dict[str, Any]:
@@ -257,7 +280,7 @@ class PageData:
     def __init__(self, sources: PageSources) -> None:
         self._sources = sources
         self._history = Cached(HistoryReader(sources.versions, sources.ledger).read, HISTORY_SECONDS)
-        self._drawn: tuple[PageHistory, bytes] | None = None
+        self._drawn: tuple[PageHistory, str | None, bytes] | None = None
 
     def overview(self, request: Request) -> Response:
         """Roles, what each alias answers with, the newest live numbers and when they were taken, objects."""
@@ -275,6 +298,7 @@ class PageData:
                 ],
                 "objects": sources.objects.count(),
                 "aliases": list(sources.aliases),
+                "own": sources.own(),
             },
         )
 
@@ -378,9 +402,10 @@ class PageData:
 
     def _curves(self, history: PageHistory) -> bytes:
         """The curves as JSON, put into words once per history: there may be a megabyte of them."""
-        if self._drawn is None or self._drawn[0] is not history:
-            self._drawn = history, json_of(curves_data(history.curves))
-        return self._drawn[1]
+        own = self._sources.own()
+        if self._drawn is None or self._drawn[0] is not history or self._drawn[1] != own:
+            self._drawn = history, own, json_of(curves_data(history, own))
+        return self._drawn[2]
 
     def _side(self, side: str, query: str, k: int, key: str | None) -> NearestObjects | Problem:
         try:
@@ -398,5 +423,8 @@ def _side_data(
 ) -> dict[str, Any]:
     if isinstance(found, Problem):
         return {"side": side, "model": None, "problem": str(found), "code": found.code, "hits": []}
-    hits = [hit | {"shown": asdict(known[hit["id"]])} for hit in ranked(own, other)]
+    hits = [
+        hit | {"shown": asdict(known[hit["id"]]), "why": found.why.get(hit["id"])}
+        for hit in ranked(own, other)
+    ]
     return {"side": side, "model": found.model, "problem": "", "code": "", "hits": hits}

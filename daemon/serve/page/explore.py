@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from daemon.look.overview import KeyRow, key_rows
 from daemon.models.compare import CompareOptions, diff_of, form_of_key, matrix_of, what_is_compared
 from daemon.models.diff import Diff, K, Queries, moved_queries
 from daemon.replica.view import NotServing, View
+from daemon.serve.http.by_chance import why_of
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
 from daemon.serve.live import Live, OpenedServing
 from daemon.serve.page.answers import CannotAnswer
 from daemon.serve.page.objects import sample_ids
-from daemon.serve.query import Answers, Query, QueryError
+from daemon.serve.query import Answers, ExplainedId, Query, QueryError
 from daemon.versions.forms import KeyedForm
 from learners.block import Int64s
 from learners.errors import LearnerError
@@ -34,10 +36,12 @@ LOOK_SECONDS = 55.0
 
 @dataclass(frozen=True, slots=True)
 class NearestObjects:
-    """Nearest objects of one query under one model, best first; `model` is what answered."""
+    """Nearest objects of one query under one model, best first; `model` is what answered. why: the reasons of
+    a hit by its id, as /v1/similar tells them."""
 
     model: str
     hits: tuple[tuple[str, float], ...]
+    why: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +70,15 @@ class PageExplorer:
         opened = opened_of(self._live)
 
         def look() -> Answers:
-            return self._asked(opened, side, [Query(id=query, k=k, key=key)])
+            return self._asked(opened, side, [Query(id=query, k=k, key=key, explain=True)])
 
         with _answerable():
             answers = self._executor.call(look, TURN_SECONDS, LOOK_SECONDS)
         result = answers.results[0]
         if isinstance(result, QueryError):
             raise CannotAnswer(result.code, str(result))
-        return NearestObjects(str(answers.model), tuple((hit.id, hit.score) for hit in result))
+        why = {hit.id: why_of(hit)["why"] for hit in result if isinstance(hit, ExplainedId)}
+        return NearestObjects(str(answers.model), tuple((hit.id, hit.score) for hit in result), why)
 
     def _asked(self, opened: OpenedServing, side: str, queries: Sequence[Query]) -> Answers:
         if not side.isdecimal():
@@ -201,6 +206,13 @@ def _nearest(opened: OpenedServing, view: View, ids: Sequence[str], numbers: dic
                 continue  # removed meanwhile: it has no neighbours in either list
             found[at, : len(hits)] = [numbers.setdefault(hit.id, len(numbers)) for hit in hits]
     return found
+
+
+def own_similarity(live: Live) -> str | None:
+    """What the user's own index computes, where version 0 is exactly that; None where it is not, or nothing
+    is served yet."""
+    own = None if live.opened is None else live.opened.fitted.own
+    return None if own is None else own.similarity
 
 
 def keys_shown(live: Live) -> KeysShown | None:

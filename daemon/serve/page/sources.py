@@ -16,7 +16,7 @@ from daemon.look.series import Ask, Series
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
 from daemon.serve.live import Live
-from daemon.serve.page.explore import KeysShown, PageComparer, PageExplorer, keys_shown
+from daemon.serve.page.explore import KeysShown, PageComparer, PageExplorer, keys_shown, own_similarity
 from daemon.serve.page.objects import ImageFolder, PageObjects
 from daemon.telemetry.server import Health, status_of
 
@@ -26,7 +26,8 @@ class PageSources:
     """Everything the page shows; asked from the server's threads, never from its event loop.
 
     series: the ring of live numbers. statuses: how each alias stands. aliases: the names that the explorer
-    offers besides version numbers. keys: None where one model answers all.
+    offers besides version numbers. keys: None where one model answers all. own: what the user's own index
+    computes ("cosine"), where version 0 is exactly that; else None.
     """
 
     versions: VersionStore
@@ -38,6 +39,7 @@ class PageSources:
     objects: PageObjects
     aliases: Sequence[str]
     keys: Callable[[], KeysShown | None] = lambda: None
+    own: Callable[[], str | None] = lambda: None
 
 
 def page_sources(
@@ -58,6 +60,7 @@ def page_sources(
         objects,
         config.serve.aliases,
         partial(keys_shown, live),
+        partial(own_similarity, live),
     )
 
 

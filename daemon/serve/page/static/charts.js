@@ -12,13 +12,14 @@ const known = (one) => one !== null && one !== undefined;
  * A chart in `host`. `lines(data)` gives the series: {label, colour (a name of the style sheet), dash, points, width,
  * format}; `time`: x is Unix seconds, else a count; `low`: 0 keeps the axis at zero; `axis`: how its values are
  * written; `where`: how the place under the cursor is written; `rest`: what stands there without one; `log`: the axis
- * is logarithmic. The legend tells the values under the cursor, else the last ones. Arrow keys move the cursor.
+ * is logarithmic. `dated`, which may change: x is Unix seconds of a history. The legend tells the values under the cursor, else the last ones. Arrow keys move the cursor.
  */
 export class Chart {
   constructor(host, { time = false, low = null, log = false, axis = short, where = short, rest = "", range = null }) {
     Object.assign(this, { host, time, low, log, axis, where, rest, range, ink, font: FONT });
     this.plot = null;
     this.shape = "";
+    this.dated = false;
     new ResizeObserver(() => requestAnimationFrame(() => this.resize())).observe(host);
     dark.addEventListener("change", () => { this.shape = ""; if (this.shown) this.show(...this.shown); });
     host.addEventListener("keydown", (event) => this.move(event));
@@ -28,7 +29,7 @@ export class Chart {
   /** Draw `data` ([x, y...], aligned) as `lines`; `told` says the same in words. */
   show(data, lines, told) {
     this.shown = [data, lines, told];
-    const shape = JSON.stringify(lines.map(({ format, ...rest }) => rest));
+    const shape = JSON.stringify([this.dated, lines.map(({ format, ...rest }) => rest)]);
     if (this.plot !== null && shape === this.shape) {
       this.plot.setData(data);
     } else {
@@ -100,23 +101,23 @@ export class Chart {
       padding: [8, 18, 0, 0],
       cursor: { points: { size: 7 }, drag: { x: true, y: false } },
       legend: { markers: { dash: (_, place) => dashes[place - 1] } },
-      scales: { x: { time: this.time, range: this.range }, y: this.log ? { distr: 3 } : { range: (_, low, high) => this.margins(low, high) } },
+      scales: { x: { time: this.time || this.dated, range: this.range }, y: this.log ? { distr: 3 } : { range: (_, low, high) => this.margins(low, high) } },
       axes: [
-        { ...axis, space: 70, size: 28, ...(this.time ? { values: clockTicks } : { values: xs, label: "events learned", labelSize: 18, labelGap: 0, labelFont: FONT }) },
+        { ...axis, space: 70, size: this.dated ? 40 : 28, ...(this.time ? { values: clockTicks } : this.dated ? { values: dateTicks, space: 90 } : { values: xs, label: "events learned", labelSize: 18, labelGap: 0, labelFont: FONT }) },
         { ...axis, size: 56, values: (_, values, place, space, step) => values.map((value) => (value === null ? "" : this.axis(value, step))) },
       ],
       series: [
-        { label: this.time ? "at" : "events", value: (plot, x, place, at) => (at === null ? this.rest || this.where(plot.data[0].at(-1)) : this.where(x)) },
+        { label: this.time ? "at" : this.dated ? "written" : "events", value: (plot, x, place, at) => (at === null ? this.rest || this.where(plot.data[0].at(-1)) : this.where(x)) },
         ...lines.map((line) => this.series(line)),
       ],
     };
   }
 
-  series({ label, colour, dash = [], points = false, width = 1.8, star = false, format = null }) {
+  series({ label, colour, dash = [], points = false, width = 1.8, star = false, ring = false, format = null }) {
     const stroke = ink(colour);
     return {
-      label, stroke, dash, width: star ? 0 : width, spanGaps: !this.time,
-      points: star ? { show: true, size: 12, fill: stroke } : points ? { show: true, size: 5, fill: stroke } : { show: false },
+      label, stroke, dash, width: star || ring ? 0 : width, spanGaps: !this.time,
+      points: ring ? { show: true, size: 17, width: 2, fill: "transparent" } : star ? { show: true, size: 12, fill: stroke } : points ? { show: true, size: 5, fill: stroke } : { show: false },
       value: (plot, y, place, at) => {
         // Of a history the newest value there is; what a role said before it went is not its value now.
         const told = at !== null ? y : this.time ? plot.data[place].at(-1) : plot.data[place].findLast(known);
@@ -135,6 +136,20 @@ export class Chart {
 
 /** Series of different x as one aligned table; each is [xs, ys...]. */
 export const join = (tables) => uPlot.join(tables);
+
+/** Hours and minutes, and the day where it begins; days alone once they are that far apart. */
+function dateTicks(_, seconds, axis, space, step) {
+  let day = "";
+  return seconds.map((at) => {
+    const moment = new Date(at * 1000);
+    const date = moment.toLocaleDateString("en-CA").slice(5);
+    if (step >= 86400) return date;
+    const told = moment.toLocaleTimeString("en-GB").slice(0, step < 60 ? 8 : 5);
+    const begins = date !== day;
+    day = date;
+    return begins ? `${told}\n${date}` : told;
+  });
+}
 
 function clockTicks(_, seconds, axis, space, step) {
   return seconds.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB").slice(0, step < 60 ? 8 : 5));

@@ -2,7 +2,7 @@
 
 import { get, imageOf } from "./api.js";
 import { empty, find, make } from "./dom.js";
-import { measure } from "./format.js";
+import { measure, zeroName } from "./format.js";
 
 const PICK_MS = 250;
 const LOAD_MS = 60000;
@@ -12,20 +12,26 @@ export class Compare {
   constructor() {
     this.chosen = null;
     this.asked = 0;
-    this.sides = { left: null, right: null };
+    const wanted = new URLSearchParams(location.search);
+    this.sides = { left: wanted.get("left"), right: wanted.get("right") };
+    this.wanted = { object: wanted.get("object"), k: wanted.get("k"), key: wanted.get("key") };
+    if (this.wanted.key) find("key").append(make("option", { value: this.wanted.key }, this.wanted.key)); // until the keys are listed
+    if ([...find("k").options].some((one) => one.value === this.wanted.k)) find("k").value = this.wanted.k;
     find("key").addEventListener("change", () => this.compare());
     find("ask").addEventListener("submit", (event) => event.preventDefault());
     find("object").addEventListener("input", () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.pick(find("object").value.trim()), PICK_MS); });
+    find("object").addEventListener("keydown", (event) => { if (event.key === "Enter") { clearTimeout(this.timer); this.pick(find("object").value.trim(), true); } });
     find("random").addEventListener("click", () => { find("object").value = ""; this.pick("", true); });
     for (const name of ["left", "right", "k"]) find(name).addEventListener("change", () => { this.sides[name] = find(name).value; this.sidesChanged(find("left").value, find("right").value); this.compare(); });
     this.sidesChanged = () => {};
   }
 
   /** Offer `aliases` and the `kept` versions as sides, and choose an object once there are any. */
-  offer(aliases, kept, objects) {
+  offer(aliases, kept, objects, own) {
     const numbers = kept.map(String);
     const names = [...aliases, ...(numbers.includes("0") ? [] : ["0"]), ...numbers];
-    const key = names.join();
+    const key = [zeroName(own), ...names].join();
+    this.own = own;
     const choosing = ["left", "right"].includes(document.activeElement?.id);
     if (key !== this.key && !choosing && numbers.length + aliases.length > 0) {
       this.key = key;
@@ -38,13 +44,26 @@ export class Compare {
         ? "Appears with the first version, which tripletd learn writes when it starts."
         : "Appears when the server has objects to compare: name a catalog file, or put items with tripletd items put."));
     } else if (this.chosen === null && this.asked === 0) {
-      this.pick("", true);
+      if (this.wanted.object) {
+        this.asked++;
+        this.choose(this.wanted.object);
+        this.pick("");
+      } else {
+        this.pick("", true);
+      }
     }
+  }
+
+  /** What is compared, kept in the address, so that it can be sent to somebody or come back to. */
+  remember() {
+    const told = new URLSearchParams({ object: this.chosen, left: find("left").value, right: find("right").value, k: find("k").value });
+    if (find("key").value) told.set("key", find("key").value);
+    history.replaceState(null, "", `?${told}${location.hash}`);
   }
 
   fill(name, names, first) {
     const select = find(name);
-    select.replaceChildren(...names.map((one) => make("option", { value: one }, /^\d+$/.test(one) ? (one === "0" ? "version 0 (cosine)" : `version ${one}`) : one)));
+    select.replaceChildren(...names.map((one) => make("option", { value: one }, /^\d+$/.test(one) ? (one === "0" ? (this.own ? `version 0: ${zeroName(this.own)}` : zeroName(null)) : `version ${one}`) : one)));
     select.value = names.includes(this.sides[name]) ? this.sides[name] : first;
   }
 
@@ -77,6 +96,7 @@ export class Compare {
   async compare(again = 5) {
     if (this.chosen === null) return;
     const turn = (this.turn = (this.turn ?? 0) + 1);
+    this.remember();
     find("sides").setAttribute("aria-busy", "true");
     try {
       const found = await get("explore", { id: this.chosen, left: find("left").value, right: find("right").value, k: find("k").value, key: find("key").value }, LOAD_MS);
@@ -95,22 +115,22 @@ export class Compare {
     const same = found.left.hits.length && found.right.hits.length ? `${found.shared} of ${hits} are in both lists` : "";
     find("query").replaceChildren(...[picture(found.query)].filter(Boolean), make("div", {}, make("strong", { title: found.query.id }, found.query.text || found.query.id),
       make("p", { class: "quiet" }, found.query.text ? `${found.query.id} · ` : "", same)));
-    find("sides").replaceChildren(side(found.left, found.right), side(found.right, found.left));
+    find("sides").replaceChildren(side(found.left, found.right, this.own), side(found.right, found.left, this.own));
   }
 }
 
-function side(own, other) {
+function side(own, other, similarity) {
   const title = /^\d+$/.test(own.side) ? `version ${own.side}` : own.model ? `${own.side}: version ${own.model}` : own.side;
   const pictures = own.hits.some((hit) => hit.shown.has_image);
   return make("div", { class: "card side" }, make("h3", {}, title),
-    own.problem ? empty(own.problem) : own.hits.length ? make("ol", { class: pictures ? "hits" : "hits texts" }, ...own.hits.map((hit) => item(hit, other, pictures))) : empty("It has no neighbours in the served catalog."));
+    own.problem ? empty(own.problem) : own.hits.length ? make("ol", { class: pictures ? "hits" : "hits texts" }, ...own.hits.map((hit) => item(hit, other, pictures, similarity))) : empty("It has no neighbours in the served catalog."));
 }
 
-function item(hit, other, pictures) {
+function item(hit, other, pictures, own) {
   const move = other.hits.length === 0 ? ["", "", ""] : moved(hit);
   const facts = make("span", { class: "facts" }, make("span", {}, `${hit.rank}.`), make("span", {}, measure(hit.score)), move[1] ? make("span", { class: "move", title: move[2] }, move[1]) : null,
     move[2] ? make("span", { class: "unseen" }, move[2]) : null);
-  return make("li", { class: "hit", title: hit.id, data: { move: move[0], id: hit.id } }, picture(hit.shown) ?? (pictures ? noPicture() : null), make("span", { class: "label" }, ...named(hit.shown)), facts);
+  return make("li", { class: "hit", title: hit.id, data: { move: move[0], id: hit.id } }, picture(hit.shown) ?? (pictures ? noPicture() : null), make("span", { class: "label" }, ...named(hit.shown)), facts, reasons(hit.why, own));
 }
 
 /** [kind, mark, words] of where a hit stands in the other list. */
@@ -121,10 +141,19 @@ function moved(hit) {
   return by > 0 ? ["up", `▲ ${by}`, `${by} higher than in the other list`] : ["down", `▼ ${-by}`, `${-by} lower than in the other list`];
 }
 
-/** What names an object: its text, and its id too where no picture tells objects of one text apart. */
+/** What names an object: its text, with its id beside it. */
 export function named(one) {
-  if (!one.text) return [one.id];
-  return one.has_image ? [one.text] : [one.text, " ", make("small", { class: "id" }, one.id)];
+  const title = make("span", { class: "title" }, one.text || one.id);
+  return one.text ? [title, " ", make("small", { class: "id" }, one.id)] : [title];
+}
+
+/** Why a hit has its score: what each view contributes, what two do together, and where version 0 has it. */
+function reasons(why, own) {
+  if (!why) return null;
+  const zero = `rank ${why.version_0.rank} by ${own ? "your ranking" : "version 0"}`;
+  const shares = (why.views ?? []).map(({ views, contribution }) => make("li", {}, make("span", {}, views.join(" with ")), make("span", {}, measure(contribution))));
+  const told = shares.length ? shares : [make("li", {}, "This model's score is no sum over views.")];
+  return make("details", { class: "reasons" }, make("summary", {}, zero), make("ul", {}, ...told, make("li", {}, make("span", {}, own ? "score by your ranking" : "score by version 0"), make("span", {}, measure(why.version_0.score)))));
 }
 
 /** The picture of an object, null without one. Its text stands beside it, so it has no other. */

@@ -62,6 +62,9 @@ export function ago(seconds, now) {
   return age < 1 ? "just now" : `${span(age < 90 ? Math.round(age) : age)} ago`;
 }
 
+/** What version 0 is to people: their own ranking, where it is exactly that. */
+export const zeroName = (own) => (own ? `your ranking (${own.replaceAll("_", " ")})` : "version 0 (cosine)");
+
 /** ISO text -> Unix seconds, or null. */
 export function parse(text) {
   const at = Date.parse(text);

@@ -75,7 +75,16 @@ export class Live {
     this.overview = overview;
     if (!overview) return;
     const roles = new Map(overview.roles.map((role) => [role.role, role]));
-    for (const card of this.cards) this.drawCard(card, roles.get(card.role), overview);
+    const away = new Map();
+    for (const card of this.cards) {
+      const role = roles.get(card.role);
+      const gone = Boolean(role) && !role.answers && this.known(card).length === 0;
+      card.place.hidden = gone; // one line for a role that is away, instead of a box for each of its numbers
+      if (gone) away.set(role, [...(away.get(role) ?? []), card.title]);
+      else this.drawCard(card, role, overview);
+    }
+    refill(find("away"), [...away].map(([role, titles]) => [role.role, role.down, titles]), () => [...away].map(([role, titles]) =>
+      make("li", {}, make("strong", {}, `tripletd ${role.role}`), ` ${role.down ?? "does not answer"}. Appears when it does: ${titles.join(", ")}.`)));
     this.drawDead(overview.numbers, roles.get("learn"));
   }
 
@@ -85,7 +94,7 @@ export class Live {
     card.place.classList.toggle("stale", Boolean(stale));
     card.value.textContent = this.told(card, overview, stale ? role : null);
     if (known.length === 0) {
-      card.chart.blank(empty(stale ? `tripletd ${card.role} does not answer. ${card.lacks}` : card.lacks));
+      card.chart.blank(empty(card.lacks));
       return;
     }
     const lines = known.map(([name, label], place) => ({ label, ...this.look(card, name, place), format: card.format }));

@@ -36,7 +36,7 @@ async function now() {
   const late = told.sampled === null || told.now - told.sampled > LATE * told.every;
   find("clock").textContent = `as of ${moment(late ? told.sampled ?? told.now : told.now, told.now)}`;
   find("clock").classList.toggle("late", late);
-  if (history) compare.offer(told.aliases, history.versions.kept, told.objects);
+  if (history) compare.offer(told.aliases, history.versions.kept, told.objects, told.own);
 }
 
 async function past() {
@@ -47,7 +47,7 @@ async function past() {
   keys.show(models);
   if (overview) {
     tiles.show(overview, found);
-    compare.offer(overview.aliases, rows.kept, overview.objects);
+    compare.offer(overview.aliases, rows.kept, overview.objects, overview.own);
   }
 }
 

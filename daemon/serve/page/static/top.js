@@ -99,7 +99,7 @@ function best(curves) {
     const place = line.versions.indexOf(curves.best.version);
     if (place >= 0) {
       const reference = line.reference[place];
-      return { value: String(curves.best.version), more: `${measure(line.values[place])}${reference === null ? "" : `; version 0: ${measure(reference)}`}` };
+      return { value: String(curves.best.version), more: `${measure(line.values[place])}${reference === null ? "" : `; ${curves.own ? "your ranking" : "version 0"}: ${measure(reference)}`}` };
     }
   }
   return { value: String(curves.best.version), more: `after ${short(curves.best.events)} events` };

@@ -57,7 +57,13 @@ class Lists:
             raise CannotAnswer("unknown_object", f"{query} is not served")
         at, step = int(query.removeprefix("object-")), {"0": 1, "1": 2, "latest": 3}[side]
         hits = [(f"object-{(at + step * n) % OBJECTS}", 1 - n / 100) for n in range(1, k + 1)]
-        return NearestObjects({"latest": "5+340"}.get(side, side), tuple(hits))
+        views = [
+            {"views": ["colour"], "contribution": 0.7},
+            {"views": ["colour", "shape"], "contribution": -0.01},
+        ]
+        zero = {"score": 0.5, "rank": 17}
+        why = {hit: {"views": views, "rest": 0.0, "version_0": zero} for hit, _ in hits}
+        return NearestObjects({"latest": "5+340"}.get(side, side), tuple(hits), why)
 
 
 class Things:

@@ -55,8 +55,11 @@ def test_curves_have_their_reference_lines_and_what_was_left_behind(chromium: Br
         for name in ("version 0 (cosine)", "version", "left behind", "best"):
             expect(legend.get_by_text(name, exact=True)).to_be_visible()
         expect(page.locator("#measure-note")).to_contain_text("best is version 5 after 2,800 events: 0.480")
-        # 4 versions and version 0's 4 on the current line, 3 on the one left behind, the best.
-        expect(page.locator("#measure-chart")).to_have_attribute("data-points", "12")
+        # 4 versions and version 0's 4 on the current line, 3 on the one left behind, the best, one promoted
+        # and one gone back to.
+        expect(page.locator("#measure-chart")).to_have_attribute("data-points", "14")
+        for name in ("promoted", "gone back to"):
+            expect(legend.get_by_text(name, exact=True)).to_be_visible()
         page.get_by_label("Measure").select_option("map_shown")
         expect(legend.get_by_text("shown order", exact=True)).to_be_visible()
         expect(page.locator("#measure-title")).to_have_text("mAP inside the shown lists")
@@ -68,7 +71,7 @@ def test_a_new_version_appears_by_itself(chromium: Browser, scene: Scene) -> Non
         scene.ledger.append(
             {"kind": "KEEP", "version": 6, "measures": {"events": 4000, "map_full": 0.61, "version_0": {}}}
         )
-        expect(page.locator("#measure-chart")).to_have_attribute("data-points", "13")
+        expect(page.locator("#measure-chart")).to_have_attribute("data-points", "15")
 
 
 def test_live_cards_tell_the_newest_number_and_draw_the_series(chromium: Browser, scene: Scene) -> None:
@@ -112,7 +115,13 @@ def test_an_empty_installation_says_what_will_appear(chromium: Browser, tmp_path
     scene.series.sample(1e9)
     with scene.page() as address, opened(chromium, address, width) as page:
         expect(page.locator("#measure-chart")).to_contain_text("begins with the first judged version")
-        expect(page.locator("#live-cards .empty").first).to_contain_text("tripletd learn does not answer")
+        away = page.locator("#away li")
+        expect(away).to_have_count(2)  # one line for a role that is away, and no box for each of its numbers
+        expect(away.first).to_contain_text("tripletd learn does not answer")
+        expect(away.first).to_contain_text("Events learned, Lag, Training loss")
+        for title in ("Events learned", "Lag", "Drift"):
+            card = page.locator("#live-cards .card").filter(has=page.get_by_role("heading", name=title))
+            expect(card.first).to_be_hidden()
         expect(page.locator("#served-table")).to_contain_text("Nothing is served yet")
         expect(page.locator("#sides")).to_contain_text("Appears with the first version")
         expect(page.locator("#versions-table")).to_contain_text(
@@ -173,3 +182,70 @@ def test_keys_have_a_table_where_there_are_any(chromium: Browser, scene: Scene) 
         expect(table.nth(1)).to_contain_text(f"cosine{why}")
         expect(table.nth(2)).to_contain_text("not judged")
         expect(page.locator("#keys-count")).to_contain_text("2 of 8 models in version 5")
+
+
+def test_your_own_ranking_is_called_that(chromium: Browser, scene: Scene) -> None:
+    own = replace(scene.sources, own=lambda: "inner_product")
+    with scene.page(own) as address, opened(chromium, address) as page:
+        legend = page.locator("#measure-chart .u-legend")
+        expect(legend.get_by_text("your ranking (inner product)", exact=True)).to_be_visible()
+        expect(page.locator("#measure-note")).to_contain_text("your ranking (inner product): 0.200")
+        expect(page.locator("#left")).to_contain_text("version 0: your ranking (inner product)")
+        expect(page.locator("#tiles")).to_contain_text("your ranking: 0.200")
+        expect(page.locator(".side .reasons summary").first).to_have_text("rank 17 by your ranking")
+
+
+def test_curves_can_be_drawn_over_time(chromium: Browser, scene: Scene) -> None:
+    with scene.page() as address, opened(chromium, address) as page:
+        drawn = points(page, "measure-chart")
+        before = drawn.get_attribute("data-points")
+        page.get_by_label("Over").select_option("time")
+        expect(page.locator("#measure-chart .u-legend")).to_contain_text("written")
+        expect(points(page, "measure-chart")).to_have_attribute("data-points", before or "")
+        assert colours(page, "measure-chart") > 10
+        photograph(page, "desktop-time")
+        page.get_by_label("Over").select_option("events")
+        expect(page.locator("#measure-chart .u-legend")).to_contain_text("events")
+
+
+def test_enter_in_the_search_compares_the_first_that_fits(chromium: Browser, scene: Scene) -> None:
+    with scene.page() as address, opened(chromium, address) as page:
+        expect(page.locator(".side .hit")).to_have_count(20)
+        page.locator("#object").fill("number 23")
+        page.locator("#object").press("Enter")
+        expect(page.locator("#query")).to_contain_text("object-23")
+        expect(page.locator("#choices button[aria-pressed=true]")).to_contain_text("object-23")
+
+
+def test_the_comparison_is_kept_in_the_address(chromium: Browser, scene: Scene) -> None:
+    with scene.page() as address, opened(chromium, address) as page:
+        expect(page.locator(".side .hit")).to_have_count(20)
+        page.locator("#object").fill("object-12")
+        page.locator("#object").press("Enter")
+        page.get_by_label("Left").select_option("1")
+        page.get_by_label("Results").select_option("5")
+        expect(page.locator(".side .hit")).to_have_count(10)
+        expect(page.locator("#sides")).not_to_have_attribute("aria-busy", "true")
+        shown = page.locator("#sides").inner_text()
+        kept = page.url
+        assert "object=object-12&left=1&right=latest&k=5" in kept
+        page.goto("about:blank")
+        page.goto(kept)
+        expect(page.locator(".side .hit")).to_have_count(10)
+        expect(page.locator("#query")).to_contain_text("object-12")
+        expect(page.locator("#left")).to_have_value("1")
+        assert page.locator("#sides").inner_text() == shown
+
+
+def test_a_hit_tells_its_id_and_why_it_is_there(chromium: Browser, scene: Scene) -> None:
+    with scene.page() as address, opened(chromium, address) as page:
+        expect(page.locator(".side .hit")).to_have_count(20)
+        named = "all => all.every(one => one.querySelector('.label').textContent.includes(one.dataset.id))"
+        assert page.locator(".side .hit").evaluate_all(named)
+        reasons = page.locator(".side .reasons").first
+        expect(reasons.locator("summary")).to_have_text("rank 17 by version 0")
+        expect(reasons.locator("ul")).to_be_hidden()
+        reasons.locator("summary").click()
+        expect(reasons).to_contain_text("colour with shape-0.010")
+        expect(reasons).to_contain_text("score by version 00.500")
+        photograph(page, "desktop-reasons")

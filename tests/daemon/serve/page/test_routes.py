@@ -6,6 +6,7 @@ import http.client
 import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, replace
@@ -106,6 +107,13 @@ def test_curves_have_every_line_with_its_reference(address: str) -> None:
     assert by_name["map_shown"]["lines"][0]["shown_order"] == [0.55] * 4
     assert by_name["training_loss"]["lines"][0]["versions"] == [1, 4, 5]
     assert told["best"] == {"version": 5, "events": 2800}
+    assert told["marks"] == [
+        {"version": 5, "kind": "PROMOTE", "alias": "best"},
+        {"version": 1, "kind": "ROLLBACK", "alias": "stable"},
+    ]
+    assert told["own"] is None
+    assert current["times"] == sorted(current["times"])
+    assert all(abs(at - time.time()) < 600 for at in current["times"])
     status, headers, body = ask(address, "/v1/page/curves.csv")
     assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
     assert body.decode().count("\n") == 7

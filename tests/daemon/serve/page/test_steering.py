@@ -19,8 +19,8 @@ FOCUSED = "document.activeElement.id || document.activeElement.tagName"
 
 
 def label(number: int) -> str:
-    """What names an object: its text, and its id too where it has no picture."""
-    return f"coat number {number}" + (f" object-{number}" if number % 2 else "")
+    """What names an object: its text, and its id beside it."""
+    return f"coat number {number} object-{number}"
 
 
 def test_two_lists_side_by_side_with_what_moved(chromium: Browser, scene: Scene) -> None:
@@ -40,7 +40,7 @@ def test_two_lists_side_by_side_with_what_moved(chromium: Browser, scene: Scene)
         expect(left.locator("img.thumb")).to_have_count(2)
         page.get_by_label("Left").select_option("1")
         expect(left.locator("h3")).to_have_text("version 1")
-        expect(left.locator(".hit .label").first).to_have_text("coat number 14")
+        expect(left.locator(".hit .label").first).to_have_text(label(14))
 
 
 def test_what_an_object_says_is_text_and_never_markup(chromium: Browser, scene: Scene) -> None:
