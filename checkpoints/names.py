@@ -24,6 +24,8 @@ STOP = "STOP"
 RESUME = "RESUME"
 PAUSE = "pause"
 """Key of the measures that makes a STOP the learner's own pause, and a RESUME the end of a pause only."""
+ANCHOR = "anchor"
+"""Key of a judgment's measures: the version that the next ones are compared with."""
 PIN = "pin"
 """Key of the measures that makes a PROMOTE a pin: a name given to one version, which no promotion moves."""
 
@@ -124,11 +126,15 @@ def before(name: str, entries: Iterable[LedgerEntry]) -> int | None:
 
 
 def protected(entries: Iterable[LedgerEntry]) -> set[int]:
-    """Versions that retention keeps: what aliases point at, and one step back for those that people move."""
+    """Versions that retention keeps: what aliases point at, one step back for those that people move, and the
+    one that the next is compared with.
+    """
     written = list(entries)
     found = aliases(written)
     steps_back = (before(name, written) for name in moves(written) if name != BEST)
-    return {*found.values(), *(number for number in steps_back if number is not None)}
+    compared = [(entry.n, entry.measures[ANCHOR]) for entry in written if ANCHOR in entry.measures]
+    kept = (*steps_back, *(anchor for _, anchor in sorted(compared)[-1:]))
+    return {*found.values(), *(number for number in kept if isinstance(number, int))}
 
 
 def _move(stack: list[int | None], entry: LedgerEntry) -> None:

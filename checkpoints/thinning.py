@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from checkpoints.ledger import LedgerEntry
-from checkpoints.names import BEST, MOVES, PAUSE, STABLE
+from checkpoints.names import ANCHOR, BEST, MOVES, PAUSE, STABLE
 
 T = TypeVar("T")
 HOUR_S, DAY_S, MONTH_S = 3600.0, 86_400.0, 30 * 86_400.0
@@ -122,6 +122,9 @@ def _of_stops(entries: Sequence[LedgerEntry]) -> set[int]:
 def _of_best(entries: Sequence[LedgerEntry]) -> set[int]:
     """What the best version rests on: since the last RESUME every judgment of version 0, of what was best
     then, and of what has been best since; their refusals at any time; the move of `best` before that RESUME.
+
+    A judgment that names what the next ones are compared with stands for those before it: of these, only that
+    of the best version now.
     """
     resumed = max(
         (e.n for e in entries if e.kind == "RESUME" and PAUSE not in e.measures),
@@ -132,8 +135,10 @@ def _of_best(entries: Sequence[LedgerEntry]) -> set[int]:
     since = [e for e in best_moves if e.n > resumed]
     deciding = {0, *(e.version for e in (*before[-1:], *since))}
     judged = [e for e in entries if e.kind == "KEEP" and e.version in deciding]
+    alone = {e.version for e in judged if ANCHOR in e.measures} - {e.version for e in best_moves[-1:]} - {0}
+    judged = [e for e in judged if e.version not in alone or REFUSED in e.measures]
     keep = {e.n for e in judged if e.n > resumed or REFUSED in e.measures}
-    return keep | {e.n for e in (*before[-1:], *since)}
+    return keep | {e.n for e in (*before[-1:], *since) if e.version not in alone}
 
 
 def _names_keys(entry: LedgerEntry) -> bool:

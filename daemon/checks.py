@@ -171,22 +171,17 @@ def _keys_decide(config: Config) -> Iterator[Finding]:
 
 
 def _clicks_decide(config: Config) -> Iterator[Finding]:
-    from daemon.validate.decide import CLICKS
-
-    own, usual = config.validate.min_impressions, CLICKS.min_impressions
-    need = own or usual
-    if config.validate.window < need:
-        text = f"without judgments a version needs {need} impressions to be promoted, the window holds fewer"
-        yield Finding("validate.window", "note", text, f"set it to at least {need}, or give judgments")
-    elif not own:
-        text = f"without judgments a version needs {usual} to be promoted; below that it is judged only"
-        yield Finding("validate.min_impressions", "note", text)
-    elif own < usual:
+    need, window = config.validate.least_impressions, config.validate.window
+    if window < need:
+        text = f"a version is judged on {need} lists (validate.min_impressions), the window holds fewer"
+        yield Finding("validate.window", "note", text, f"set it to at least {need}")
+    text = f"held-out clicks, as soon as they tell: from {need} lists on, error {config.validate.alpha:g}"
+    yield Finding("validate.judgments", "ok", text)
+    if "validate.min_delta" in config.origins:
         text = (
-            f"without judgments {own} impressions tell less than {usual}: a version promoted on them needs a "
-            f"gain of {CLICKS.margin_on(own):.3f} instead of {CLICKS.margin:g}"
+            "by clicks the margin comes from the data: it counts with judgments, and where [keys] are learned"
         )
-        yield Finding("validate.min_impressions", "note", text)
+        yield Finding("validate.min_delta", "note", text)
 
 
 def _checkpoints(config: Config) -> Iterator[Finding]:

@@ -48,6 +48,8 @@ def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
     for role in ("newest", "best"):
         if picture[role]:
             lines.append((role, _version_line(picture[role])))
+    if picture["is_better"]:
+        lines.append(("better?", picture["is_better"]))
     if numbers:
         lines.append(("state", _state(picture)))
     stream = picture["stream"]

@@ -290,10 +290,15 @@ class ValidateConfig(Section):
     min_impressions: int = Field(
         0,
         ge=0,
-        description="no verdict on fewer usable impressions; 0: 50, and without judgments no promotion"
-        " on fewer than 500",
+        description="no verdict on fewer usable impressions; 0: 50",
     )
     judgments: Judgments = Field("", description="qrels:PATH or labels:PATH")
+    alpha: float = Field(
+        0.05,
+        gt=0,
+        lt=0.5,
+        description="by clicks: probability of a promotion while no version is better, over all looks",
+    )
     max_queries: int = Field(1000, ge=1, description="judged queries per version")
     patience: int = Field(8, ge=1, description="stop after this many versions without a new best")
     min_delta: float = Field(0.002, ge=0, allow_inf_nan=False, description="lead a new best needs")

@@ -204,11 +204,14 @@ class CurveSeries:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """The current line first, then those left behind; the best version and the STOP in force."""
+    """The current line first, then those left behind; the best version, the STOP in force, and the newest
+    answer to "is it better for my users?".
+    """
 
     lines: tuple[CurveLine, ...]
     best: int | None
     stopped_by: str | None
+    is_better: str | None = None
 
     @property
     def current(self) -> CurveLine:
@@ -259,7 +262,7 @@ def curves_of(places: Iterable[VersionPlace], entries: Iterable[LedgerEntry]) ->
         for branch in lines(parents)
     )
     stands = summary(entries)
-    return Curves(found, stands.best, stands.stopped_by)
+    return Curves(found, stands.best, stands.stopped_by, stands.is_better)
 
 
 def _judges(entry: LedgerEntry) -> bool:

@@ -57,13 +57,17 @@ class VersionRow:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the verdicts amount to: the best version, the STOP and the learner's own pause in force."""
+    """What the verdicts amount to: the best version, the STOP and the learner's own pause in force.
+
+    is_better: the newest answer to "is it better for my users?", None where none was given.
+    """
 
     best: int | None
     stopped_by: str | None
     stopped_at: int | None
     judged: int
     paused_by: str | None
+    is_better: str | None = None
 
 
 def events_of(counters: Mapping[str, int | float]) -> int:
@@ -127,7 +131,13 @@ def summary(entries: Sequence[LedgerEntry]) -> Summary:
         stopped_at=stop.version if stop else None,
         judged=len(measures_by_version(entries)),
         paused_by=pause.reason if pause else None,
+        is_better=next(filter(None, map(_answer, reversed(entries))), None),
     )
+
+
+def _answer(entry: LedgerEntry) -> str | None:
+    evidence = entry.measures.get("evidence")
+    return str(evidence.get("is_better")) if isinstance(evidence, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)

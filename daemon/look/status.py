@@ -132,6 +132,7 @@ def _of_line(line: str) -> str:
 def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | None:
     picture |= {"checkpoints": config.checkpoints.path, "versions": [], "newest": None, "best": None}
     picture |= {"stopped_by": None, "stopped_at": None, "paused_by": None, "judged": 0, "problems": []}
+    picture["is_better"] = None
     try:
         store, ledger = open_for_reading(config)
     except UserError as error:
@@ -147,7 +148,7 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     picture["newest"] = _plain(by_number.get(newest.number)) if newest else None
     picture["best"] = _plain(by_number.get(stands.best)) if stands.best is not None else None
     picture |= {"stopped_by": stands.stopped_by, "stopped_at": stands.stopped_at}
-    picture |= {"paused_by": stands.paused_by, "judged": stands.judged}
+    picture |= {"paused_by": stands.paused_by, "judged": stands.judged, "is_better": stands.is_better}
     return newest
 
 

@@ -353,6 +353,9 @@ class StepLogMetrics:
 _JUDGE_EDGES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
+FINDINGS = ("superior", "equivalent", "not yet", "inferior")
+
+
 class ValidateMetrics:
     """Gauges and counters of one validator; `registry` goes to the HTTP server."""
 
@@ -382,6 +385,12 @@ class ValidateMetrics:
         self.best_holds = gauge("tripletd_best_holds", about)
         about = "Keys of the newest judged version by verdict, where there is one model per key"
         self._keys = gauge("tripletd_judged_keys", about, ["verdict"])
+        about = "1 for what is known of the learned versions against version 0, by clicks"
+        self._better = gauge("tripletd_better_for_users", about, ["finding"])
+        about = "Natural logarithm of the capital against no version being better than version 0"
+        self._capital = gauge("tripletd_evidence", about)
+        about = "About how many more held-out lists a verdict takes; absent while nothing points there"
+        self._missing = gauge("tripletd_evidence_missing_lists", about, ["verdict"])
         self.stopped = gauge("tripletd_stopped", "1 after a STOP verdict")
         ProcessCollector(registry=registry)
         add_build_info(registry, "validate")
@@ -402,6 +411,15 @@ class ValidateMetrics:
                 alone[kind].labels(which).set(value)
             else:
                 self._measures.labels(kind, which).set(value)
+
+    def record_evidence(self, finding: str, capital: float, missing: int | None) -> None:
+        """Set what clicks say of the learned versions against version 0."""
+        for one in FINDINGS:
+            self._better.labels(one).set(one == finding)
+        self._capital.set(capital)
+        self._missing.clear()
+        if missing is not None and finding == "not yet":
+            self._missing.labels("superior").set(missing)
 
     def record_keys(self, by_verdict: Mapping[str, int]) -> None:
         """Set how many keys of the newest judged version have each verdict."""

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from daemon.validate.evidence import Outcome, Standing
+
 CLICKS_MEASURE = "balanced_hop"
 """`position_balanced + HOP_WEIGHT * hop_auc`: the decision by clicks where there is a catalog.
 
@@ -122,6 +124,7 @@ class Judged:
 
     `guarded`: every guard held. `margin`: the gain it needs to be best. `enough`: the window could decide;
     otherwise the version cannot be best, and patience does not count it. `best`: None where version 0 was.
+    `outcome`: what the evidence says, where that decides and not the values.
     """
 
     version: int
@@ -131,6 +134,7 @@ class Judged:
     margin: float = 0.0
     enough: bool = True
     best: Incumbent | None = None
+    outcome: Outcome | None = None
 
     @property
     def gain(self) -> float:
@@ -155,9 +159,21 @@ class Judged:
     @property
     def beats(self) -> bool:
         """Whether it replaces the best version so far. Version 0 is beaten by being eligible."""
+        if self.outcome is not None:
+            return self.outcome.promoted
         if self.best is None:
             return self.eligible
         return self.eligible and self.lead > 0 and self.lead >= self.best.min_delta
+
+    @property
+    def fell(self) -> bool:
+        """Whether it was found that the best version so far is not better than version 0."""
+        return self.outcome is not None and self.outcome.fell
+
+    @property
+    def decided(self) -> bool:
+        """Whether patience counts it: there was evidence."""
+        return self.enough if self.outcome is None else self.outcome.decided
 
 
 def judge_by(
@@ -217,7 +233,7 @@ def is_finite(measures: Mapping[str, Any], rule: DecisionRule) -> bool:
 
 STOP_PATIENCE = "patience"
 Positions = dict[int, int]
-Kind = Literal["KEEP", "PROMOTE", "STOP", "RESUME"]
+Kind = Literal["KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +253,7 @@ class JudgedHistory:
     `baseline` holds the versions judged only to be compared with (version 0, and the best version carried
     over a RESUME): they may be best, but patience does not count them. `stopped_at` holds the holdout
     positions at which a STOP was given (empty when it was not given by the validator), None while learning
-    is not stopped.
+    is not stopped. `standing`: of the evidence, where that decides.
     """
 
     judged: tuple[Judged, ...] = ()
@@ -245,6 +261,7 @@ class JudgedHistory:
     refused: frozenset[int] = frozenset()
     promoted: int | None = None
     stopped_at: Positions | None = None
+    standing: Standing = field(default_factory=Standing)
 
     @property
     def stopped(self) -> bool:
@@ -275,33 +292,35 @@ def best_version(judged: Sequence[Judged]) -> int:
     """
     best = 0
     for entry in judged:
-        if _replaces(entry, best):
-            best = entry.version
+        best = _after(entry, best)
     return best
 
 
 def out_of_patience(history: JudgedHistory, rule: StopRule) -> bool:
     """Early stop: the last `patience` judged versions brought no new best.
 
-    Small gains add up: versions are compared with the best, not with the version before, so slow steady
-    learning makes a new best whenever `min_delta` has come together. Versions judged on a window that could
-    not decide do not count.
+    Small gains add up: versions are compared with the best (by clicks: with the last that was surely better),
+    not with the version before. Versions without evidence for or against them do not count.
     """
     best, counted, stale = 0, 0, 0
     for entry in history.judged:
-        replaces = _replaces(entry, best)
-        if replaces:
-            best = entry.version
-        if entry.version in history.baseline or not entry.enough:
+        before, best = best, _after(entry, best)
+        if entry.version in history.baseline or not entry.decided:
             continue
+        improved = best != before if entry.outcome is None else entry.outcome.improved or entry.fell
         counted += 1
-        stale = 0 if replaces else stale + 1
+        stale = 0 if improved else stale + 1
     return counted >= rule.min_versions and stale >= rule.patience
 
 
-def _replaces(entry: Judged, best: int) -> bool:
+def _after(entry: Judged, best: int) -> int:
+    """The best version after this judgement. By values, one against another best than this says nothing."""
     against = 0 if entry.best is None else entry.best.version
-    return entry.version != 0 and against == best and entry.beats
+    if entry.version == 0 or (entry.outcome is None and against != best):
+        return best
+    if entry.fell:
+        return 0
+    return entry.version if entry.beats else best
 
 
 def outstanding(history: JudgedHistory, rule: StopRule) -> tuple[Verdict, ...]:
@@ -315,7 +334,9 @@ def outstanding(history: JudgedHistory, rule: StopRule) -> tuple[Verdict, ...]:
     best = best_version(history.judged)
     verdicts = []
     if best != history.promoted:
-        verdicts.append(Verdict("PROMOTE", best, _why_best(history, best)))
+        fell = not best and bool(history.promoted) and any(entry.fell for entry in history.judged)
+        why = f"version {history.promoted} lost to version 0" if fell else _why_best(history, best)
+        verdicts.append(Verdict("ROLLBACK" if fell else "PROMOTE", best, why))
     if out_of_patience(history, rule):
         verdicts.append(Verdict("STOP", best, STOP_PATIENCE))
     return tuple(verdicts)
@@ -325,6 +346,8 @@ def _why_best(history: JudgedHistory, best: int) -> str:
     entry = next((one for one in reversed(history.judged) if one.version == best), None)
     if entry is None or not best:
         return "no version is surely better"
+    if entry.outcome is not None:
+        return "users prefer its order" if entry.outcome.improved else "no worse than the best before it"
     why = f"best by {entry.gain:+.4f} over version 0"
     return why if entry.best is None else f"{why}, {entry.lead:+.4f} over version {entry.best.version}"
 

@@ -24,8 +24,9 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.decide import DecisionRule, asking, is_finite, judge_by, why_not
+from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.holdout import Window
-from daemon.validate.judge import Judge, Measures
+from daemon.validate.judge import Judge, Look, Measures, compare
 from daemon.validate.measures import Float
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.versions.algorithms import map_of
@@ -159,7 +160,7 @@ class Evaluator:
     """One judge, the panel of the window it judges on, and the measures there of the versions asked for.
 
     The fixed judged queries are ranked once per version; measures on a window are kept until the window
-    moves. Memory per version kept: two float64 per fixed query.
+    moves. Memory per version kept: two float64 per fixed query, one float32 per object shown in the window.
     """
 
     def __init__(self, judge: Judge) -> None:
@@ -167,7 +168,7 @@ class Evaluator:
         self._fixed: dict[int, Float] = {}
         self._seen: tuple[dict[int, int], int] | None = None
         self._panel: Panel | None = None
-        self._measures: dict[int, Measures] = {}
+        self._looks: dict[int, Look] = {}
 
     @property
     def objects(self) -> MappedObjects:
@@ -183,26 +184,45 @@ class Evaluator:
 
     def measures(self, candidate: Candidate, window: Window) -> Measures:
         """The version's measures on the window. Raises NotFinite."""
+        return self._look(candidate, window).measures
+
+    def compare(
+        self,
+        version: Candidate,
+        against: tuple[Candidate, Candidate, Candidate],
+        window: Window,
+        after: Positions,
+    ) -> Comparison:
+        """A version against version 0, the best version and the anchor on the window. Raises NotFinite.
+
+        after: positions up to which lists were bet on before.
+        """
+        zero, best, anchor = (self._look(one, window) for one in against)
+        fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
+        looks = (self._look(version, window), zero, best, anchor)
+        return compare(self._panel_of(window), looks, fresh, window.positions)
+
+    def _look(self, candidate: Candidate, window: Window) -> Look:
         panel, number = self._panel_of(window), candidate.number
         if number not in self._fixed:
             self._fixed[number] = self._judge.fixed_table(candidate.scorer)
-        if number not in self._measures:
-            found = self._judge.judge(candidate.scorer, panel, self._fixed[number])
+        if number not in self._looks:
+            found = self._judge.look(candidate.scorer, panel, self._fixed[number])
             if candidate.symmetry is not None:
-                found[SYMMETRY] = candidate.symmetry
-            self._measures[number] = found
-        return self._measures[number]
+                found.measures[SYMMETRY] = candidate.symmetry
+            self._looks[number] = found
+        return self._looks[number]
 
     def keep(self, *numbers: int | None) -> None:
         """Forget every version but these."""
         self._fixed = {number: one for number, one in self._fixed.items() if number in numbers}
-        self._measures = {number: one for number, one in self._measures.items() if number in numbers}
+        self._looks = {number: one for number, one in self._looks.items() if number in numbers}
 
     def _panel_of(self, window: Window) -> Panel:
         # The length too: a rewound window stands at its old positions before it is read again.
         seen = (window.positions, len(window))
         if self._panel is None or seen != self._seen:
-            self._seen, self._measures = seen, {}
+            self._seen, self._looks = seen, {}
             self._panel = self._judge.panel([held.impression for held in window])
         return self._panel
 

@@ -57,6 +57,11 @@ class ValidatorInputs:
             return FULL_CATALOG
         return self.clicks if self.per_key is None else of_all_keys(self.clicks)
 
+    @property
+    def by_evidence(self) -> bool:
+        """Whether always-valid tests on clicks decide: one model for all, and no judgments."""
+        return self.judgments is None and self.per_key is None
+
     def short_of_end(self, number: int) -> str | None:
         """Where the version stops before the last record of the training topic; None when it has them all."""
         try:

@@ -23,6 +23,7 @@ known only once they are seen in the holdout window; they are judged as long as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -30,8 +31,10 @@ from scipy import sparse
 
 from daemon.validate import measures
 from daemon.validate.decide import CLICKS_MEASURE, HOP_WEIGHT
+from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.judgments import BoundJudgments
 from daemon.validate.measures import TOP, Float, Mask, PositionBalance, Rows, Scores
+from daemon.validate.preferences import by_cluster, differences
 from daemon.validate.scorer import MappedObjects, Panel, Scorer, ShownLists, draws, make_panel, stable_order
 from learners.block import Float32s
 from streams.event import Impression, ObjectRef
@@ -115,16 +118,17 @@ class ClickJudge:
         self._size = len(objects.catalog)
         self._max_queries = max_queries
 
-    def judge(self, scorer: Scorer, panel: Panel) -> dict[str, float]:
+    def judge(self, scorer: Scorer, panel: Panel) -> tuple[dict[str, float], Float]:
         """`map_clicks`: AP with clicks as relevance. `hop_auc`: weighted AUC of what is two clicks away.
 
-        NaN where no query counts. Raises NotFinite.
+        NaN where no query counts. With them that AUC of each query, float64[queries]. Raises NotFinite.
         """
         clicks = CoClicks(panel, self._size)
         found = np.full((min(len(panel.queries), self._max_queries), 2), np.nan)
         for part in query_blocks(len(found), self._size):
             found[part] = self._block(scorer, panel, clicks, part)
-        return {"map_clicks": measures.mean_over(found[:, 0]), "hop_auc": measures.mean_over(found[:, 1])}
+        means = {"map_clicks": measures.mean_over(found[:, 0]), "hop_auc": measures.mean_over(found[:, 1])}
+        return means, found[:, 1]
 
     def _block(
         self, scorer: Scorer, panel: Panel, clicks: CoClicks, part: slice
@@ -288,15 +292,19 @@ class ShownJudge:
     def __init__(self, objects: MappedObjects) -> None:
         self._objects = objects
 
-    def judge(self, scorer: Scorer, panel: Panel) -> dict[str, float]:
-        """Measures by name, NaN where none can be had. At least one impression. Raises NotFinite."""
+    def judge(self, scorer: Scorer, panel: Panel) -> tuple[dict[str, float], Scores]:
+        """Measures by name, NaN where none can be had, and the scores of the lists, float32[n, L].
+
+        At least one impression. Raises NotFinite.
+        """
         columns: dict[str, list[Float]] = {}
+        every = np.zeros(panel.lists.valid.shape, np.float32)
         balance = PositionBalance(panel.lists.valid.shape[1])
         pool = make_pool(scorer, self._objects, panel)
         for part in self._parts(panel):
             lists = panel.lists.slice(part)
             folded = self._fold(scorer, panel, part)
-            scores = self._scores(scorer, folded, panel, part)
+            scores = every[part] = self._scores(scorer, folded, panel, part)
             balance.add(scores, lists.clicked, lists.valid)
             found = _inside(scores, lists)
             random, counts = pool.scores(folded, part)
@@ -304,7 +312,7 @@ class ShownJudge:
             for name, values in found.items():
                 columns.setdefault(name, []).append(values)
         out = {name: measures.mean_over(np.concatenate(parts)) for name, parts in columns.items()}
-        return {"position_balanced": balance.value()} | out
+        return {"position_balanced": balance.value()} | out, every
 
     def losses(self, scorer: Scorer, panel: Panel) -> Float:
         """Holdout loss of each impression, in the order the panel was made from: mean hinge over its
@@ -364,6 +372,47 @@ NO_EVIDENCE = 0.5
 """AUC of what tells nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look of a version at a panel gives: its measures; its scores of the lists in the order of
+    time, float32 [n, L]; by query what is two clicks away (AUC), NaN where nothing is.
+    """
+
+    measures: Measures
+    scores: Scores
+    away: Float
+
+
+def compare(
+    panel: Panel, versions: tuple[Look, Look, Look, Look], fresh: Mask, through: Positions
+) -> Comparison:
+    """A version on a panel, against version 0, the best version and the anchor. Pure.
+
+    versions: these four. fresh: bool[n], the lists that were not bet on before, in the order of time; with
+    them positions are taken up to `through`.
+    """
+    own, zero, best, anchor = versions
+    lists = panel.lists.in_order(panel.order)
+    clusters = np.empty(len(panel), np.int64)
+    clusters[panel.order] = panel.group
+
+    def bets(one: Look, other: Look, where: Mask) -> list[float]:
+        if one is other:
+            return []
+        return by_cluster(differences(one.scores, other.scores, lists)[where], clusters[where].tolist())
+
+    every, away = np.ones(len(panel), bool), own.away - zero.away
+    return Comparison(
+        fresh=bets(own, zero, fresh),
+        fresh_anchor=bets(own, anchor, fresh),
+        fresh_best=bets(best, zero, fresh),
+        window_best=bets(own, best, every) if best is not zero else [],
+        away=away[~np.isnan(away)].tolist(),
+        lists=int(fresh.sum()),
+        through=through,
+    )
+
+
 class Judge:
     """Judges versions on a window.
 
@@ -388,9 +437,17 @@ class Judge:
         `panel`: at least one impression. `fixed`: what `fixed_table` gives for this version, where it is
         known already. Raises NotFinite.
         """
-        out = self._shown.judge(scorer, panel)
+        return self.look(scorer, panel, fixed).measures
+
+    def look(self, scorer: Scorer, panel: Panel, fixed: Float | None = None) -> Look:
+        """As `judge`, with what two versions are compared by."""
+        out, scores = self._shown.judge(scorer, panel)
+        shown = np.empty_like(scores)
+        shown[panel.order] = scores
+        each = np.zeros(0)
         if self._clicks is not None:
-            out |= self._clicks.judge(scorer, panel)
+            by_clicks, each = self._clicks.judge(scorer, panel)
+            out |= by_clicks
             hop = out["hop_auc"]
             away = NO_EVIDENCE if np.isnan(hop) else hop
             out[CLICKS_MEASURE] = out["position_balanced"] + HOP_WEIGHT * away
@@ -399,7 +456,8 @@ class Judge:
             fixed = self.fixed_table(scorer) if fixed is None else fixed
             table = np.concatenate([fixed, self._judged.table(scorer, seen)])
             out |= self._judged.summary([*self._judged.fixed, *seen], table)
-        return {name: value for name, value in out.items() if not np.isnan(value)}
+        known = {name: value for name, value in out.items() if not np.isnan(value)}
+        return Look(known, shown, each)
 
     def fixed_table(self, scorer: Scorer) -> Float:
         """AP and P@10 of the fixed judged queries, float64 [n, 2]: the same on every window."""

@@ -6,10 +6,12 @@ A pure fold of its entries gives the history that the decisions need; each decis
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from checkpoints.ledger import LedgerEntry
-from checkpoints.names import PAUSE, stop_in_force
+from checkpoints.names import ANCHOR, PAUSE, stop_in_force
+from daemon.validate.betting import Finding
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,
@@ -23,6 +25,7 @@ from daemon.validate.decide import (
     why_not,
 )
 from daemon.validate.evaluator import Candidate
+from daemon.validate.evidence import EvidenceRule, Outcome, Standing, is_better, lists_missing
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
 
 BEST = "best"
@@ -35,6 +38,8 @@ BEST_BEFORE = "best_before"
 BEST_DECISION = "best_decision"
 BEST_HOLDS = "best_holds"
 MIN_DELTA = "min_delta"
+EVIDENCE = "evidence"
+"""Of a judgement by evidence: its outcome, and what is known after it."""
 
 
 def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
@@ -46,22 +51,27 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
     refused: set[int] = set()
     baseline = frozenset({0})
     promoted: int | None = None
+    standing = Standing()
     ordered = sorted(entries, key=lambda e: e.n)
     for entry in ordered:
         if entry.kind == "KEEP" and entry.version is not None:
             if entry.measures.get(REFUSED):
                 refused.add(entry.version)
                 judged = [one for one in judged if one.version != entry.version]
-            else:
-                judged += _judged(entry.version, entry.measures, rule)
+            elif found := _judged(entry.version, entry.measures, rule):
+                judged.append(found)
+                standing = _standing_after(entry.measures) or standing
         elif entry.kind in ("PROMOTE", "ROLLBACK") and entry.alias == BEST:
             promoted = entry.version
+            if entry.kind == "ROLLBACK" and entry.by == VALIDATE:
+                judged = [one for one in judged if one.version == 0]  # what led to the fallen one
         elif entry.kind == "RESUME" and PAUSE not in entry.measures:
             judged = []
             baseline = frozenset({0} if promoted is None else {0, promoted})
+            standing = Standing(promoted or 0, falls=standing.falls, through=positions_of(entry.measures))
     stop = stop_in_force(ordered)
     stopped = None if stop is None else positions_of(stop.measures)
-    return JudgedHistory(tuple(judged), baseline, frozenset(refused), promoted, stopped)
+    return JudgedHistory(tuple(judged), baseline, frozenset(refused), promoted, stopped, standing)
 
 
 def measured_positions(positions: Positions) -> dict[str, int]:
@@ -75,13 +85,27 @@ def positions_of(measures: Mapping[str, Any]) -> Positions:
     return {int(partition): int(offset) for partition, offset in found.items()} if found else {}
 
 
-def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> list[Judged]:
+def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> Judged | None:
     reference = measures.get(REFERENCE)
     if not isinstance(reference, Mapping) or measures.get(DECIDED_BY) != rule.measure:
-        return []
+        return None
     if not is_finite(measures, rule) or not is_finite(reference, rule):
-        return []
-    return [judge_by(rule, version, measures, reference, _standing(measures))]
+        return None
+    judged = judge_by(rule, version, measures, reference, _standing(measures))
+    return replace(judged, outcome=_outcome(measures))
+
+
+def _outcome(measures: Mapping[str, Any]) -> Outcome | None:
+    """What the evidence said, None for a judgement by values alone."""
+    found = measures.get(EVIDENCE)
+    if not isinstance(found, Mapping):
+        return None
+    return Outcome(found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"]))
+
+
+def _standing_after(measures: Mapping[str, Any]) -> Standing | None:
+    found = measures.get(EVIDENCE)
+    return Standing.from_json(found["standing"]) if isinstance(found, Mapping) else None
 
 
 def _standing(measures: Mapping[str, Any]) -> Incumbent | None:
@@ -104,33 +128,39 @@ def keep_entry(
     *,
     best: Incumbent | None,
     keys: Mapping[str, KeyVerdict] | None = None,
+    evidence: Weighed | None = None,
 ) -> dict[str, Any]:
     """KEEP with every measure of the version and of version 0 on the same window, and how the best version
     so far stands there (None: version 0 is best). keys: the verdicts on its models, where there is one per
-    key.
+    key. evidence: where that decides.
 
     `window` is (impressions, holdout positions): with `state_hash` they determine all the numbers.
     """
     count, positions = window
     known = {**own, "impressions": count}
     judged = judge_by(rule, candidate.number, known, reference, best)
+    if evidence is not None:
+        judged = replace(judged, outcome=evidence.outcome)
     measures = {
         "events": candidate.events,
         **known,
         "decision": judged.value,
         DECIDED_BY: rule.measure,
         "guarded": judged.guarded,
-        "eligible": judged.eligible,
+        "eligible": judged.eligible if judged.outcome is None else judged.outcome.promoted,
         "state_hash": candidate.manifest.state_hash,
         POSITIONS: measured_positions(positions),
         REFERENCE: {**reference, "decision": judged.reference},
         **_against(best),
         **({} if keys is None else {KEYS: verdicts_to_json(keys)}),
+        **({} if evidence is None else {EVIDENCE: evidence.to_json(), ANCHOR: evidence.standing.anchor}),
     }
     told = f"{rule.measure} {judged.value:.4f}, version 0 {judged.reference:.4f}"
     if best is not None:
         told += f", best so far ({best.version}) {best.value:.4f}"
-    if candidate.number and not judged.beats:
+    if evidence is not None:
+        told += f"; {evidence.told}"
+    elif candidate.number and not judged.beats:
         told += f"; not best: {why_not(rule, judged, known, reference)}"
     if keys is not None:
         told += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
@@ -148,6 +178,43 @@ def _against(best: Incumbent | None) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A judgement by evidence: of `version` while `best` was best, and what is known after it."""
+
+    version: int
+    best: int
+    standing: Standing
+    outcome: Outcome
+    rule: EvidenceRule
+
+    @property
+    def verdict(self) -> Finding:
+        """What is known of the learned versions against version 0."""
+        if self.outcome.fell:
+            return "inferior"
+        is_up = self.outcome.promoted or (self.best and self.best != self.version)
+        return "superior" if is_up else self.outcome.found
+
+    @property
+    def told(self) -> str:
+        """The answer to "is it better for my users?"."""
+        return is_better(self.standing, self.rule, self.best, self.version, self.outcome)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the entry's measures."""
+        return {
+            "found": self.outcome.found,
+            "guards": list(self.outcome.guards),
+            "promoted": self.outcome.promoted,
+            "fell": self.outcome.fell,
+            "alpha": self.rule.alpha,
+            "lists_missing": lists_missing(self.standing, self.rule),
+            "is_better": self.told,
+            "standing": self.standing.to_json(),
+        }
+
+
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:
     """KEEP of a version that must never be best."""
     measures = {REFUSED: True, POSITIONS: measured_positions(positions)}
@@ -155,9 +222,9 @@ def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any
 
 
 def verdict_entry(verdict: Verdict, positions: Positions) -> dict[str, Any]:
-    """PROMOTE (of the alias `best`) or STOP."""
+    """PROMOTE or ROLLBACK of the alias `best`, or STOP."""
     entry = _entry(verdict.kind, verdict.version, verdict.reason, {POSITIONS: measured_positions(positions)})
-    return {**entry, "alias": BEST} if verdict.kind == "PROMOTE" else entry
+    return entry if verdict.kind == "STOP" else {**entry, "alias": BEST}
 
 
 def resume_entry(version: int, risen: LossRise, positions: Positions) -> dict[str, Any]:

@@ -278,6 +278,11 @@ class ShownLists:
         count, length = self.valid.shape
         return np.tile(np.arange(1, length + 1, dtype=np.int64), (count, 1))
 
+    def in_order(self, places: Rows) -> ShownLists:
+        """Where list i is put at places[i], int64[n]."""
+        back = np.argsort(places)
+        return ShownLists(self.valid[back], self.clicked[back], self.weights[back])
+
     def slice(self, part: slice) -> ShownLists:
         """Some of the lists, not copied."""
         return ShownLists(self.valid[part], self.clicked[part], self.weights[part])

@@ -34,13 +34,15 @@ from daemon.validate.decide import (
     next_to_judge,
     outstanding,
 )
-from daemon.validate.evaluator import SYMMETRY, AnyEvaluator, Candidate, CandidateRejected
+from daemon.validate.evaluator import SYMMETRY, AnyEvaluator, Candidate, CandidateRejected, Evaluator
+from daemon.validate.evidence import EvidenceRule, lists_missing
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.inputs import ValidatorInputs
 from daemon.validate.judge import Measures
 from daemon.validate.ledger import (
     REFERENCE,
     REFUSED,
+    Weighed,
     fold,
     keep_entry,
     refused_entry,
@@ -49,6 +51,7 @@ from daemon.validate.ledger import (
 )
 from daemon.validate.measures import Float
 from daemon.validate.scorer import NotFinite
+from daemon.validate.weighing import Weigher
 from daemon.versions.folder import LOOK_EVERY_S, TOLD, FolderWatch, is_away
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
 from streams.event import Impression
@@ -230,6 +233,9 @@ class Validator:
         self._config = config
         self._need = config.least_impressions
         self._rule = rule
+        self._weigher = Weigher(
+            inputs.candidates, inputs.holdout, rule, EvidenceRule(config.alpha, config.window)
+        )
         self._stop = StopRule(config.patience, config.min_versions)
         self._watch = DriftWatch(config.drift)
         self._folder, self._folder_at = FolderWatch(inputs.versions), 0.0
@@ -275,12 +281,12 @@ class Validator:
     def _judge_next(self) -> int | None:
         history = self._complete(self._history())
         newest = self._newest()
-        number = None if self._waiting_for(newest) else next_to_judge(history, newest)
+        number = None if self._waiting_for(newest) else self._next(history, newest)
         if number is None:
             return None
         self._passed_over(history, number)
         began = time.perf_counter()
-        entry = self._entry_for(number, best_version(history.judged))
+        entry = self._entry_for(number, best_version(history.judged), history)
         if entry is None:
             return None
         if number not in self._inputs.versions.versions():  # it must not become best now
@@ -291,7 +297,7 @@ class Validator:
         self._inputs.metrics.judge_seconds.observe(time.perf_counter() - began)
         log.info("version judged", version=entry["version"], verdict=entry["reason"])
         history = self._complete(self._history())
-        self._forget_all_but(0, history.promoted)
+        self._forget_all_but(0, history.promoted, history.standing.anchor)
         report(self._inputs.metrics, history, number, entry["measures"])
         return number
 
@@ -382,7 +388,7 @@ class Validator:
             return None
         if newest is None:
             return f"no version in {self._inputs.place}"
-        if self._waiting_for(newest) is None and next_to_judge(history, newest) is not None:
+        if self._waiting_for(newest) is None and self._next(history, newest) is not None:
             return f"version {newest} is not judged"
         return self._inputs.short_of_end(newest)
 
@@ -418,7 +424,16 @@ class Validator:
         self._completed = history
         return history
 
-    def _entry_for(self, number: int, best: int) -> dict[str, Any] | None:
+    def _next(self, history: JudgedHistory, newest: int | None) -> int | None:
+        """The version to judge now; by evidence the newest once more when enough lists have come for it."""
+        number = next_to_judge(history, newest)
+        if number is not None or newest is None or not self._inputs.by_evidence or history.stopped:
+            return number
+        if newest in history.refused or newest in history.baseline:
+            return None
+        return newest if self._weigher.is_worth_another(history.standing, self._need) else None
+
+    def _entry_for(self, number: int, best: int, history: JudgedHistory) -> dict[str, Any] | None:
         """The KEEP of a version, judged or refused, or that of the best so far where it can no longer be
         read; None when the window cannot decide yet.
         """
@@ -435,11 +450,38 @@ class Validator:
                 asked = number
             candidate = self._inputs.candidates.open(number)
             own = self._measured(candidate)
+            weighed = self._weigh(candidate, best, history) if self._inputs.by_evidence else None
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
         keys = self._evaluator_now().verdicts(number)
-        return keep_entry(candidate, own, reference, self._rule, seen, best=standing, keys=keys)
+        return keep_entry(
+            candidate, own, reference, self._rule, seen, best=standing, keys=keys, evidence=weighed
+        )
+
+    def _weigh(self, candidate: Candidate, best: int, history: JudgedHistory) -> Weighed | None:
+        """What the evidence says with this version's; None for version 0, which is what others must beat.
+
+        Raises CandidateRejected, NotFinite.
+        """
+        if candidate.number == 0:
+            return None
+        evaluator, zero = self._own_evaluator(), self._open_zero()
+        if candidate.number in history.baseline:
+            weighed = self._weigher.carry(evaluator, candidate, zero, history.standing)
+        else:
+            incumbent = self._inputs.candidates.open(best)
+            weighed = self._weigher.weigh(evaluator, candidate, (zero, incumbent), history.standing)
+        self._inputs.metrics.record_evidence(
+            weighed.verdict, weighed.standing.line.above.log, lists_missing(weighed.standing, weighed.rule)
+        )
+        return weighed
+
+    def _own_evaluator(self) -> Evaluator:
+        """Where one model is learned for all."""
+        evaluator = self._evaluator_now()
+        assert isinstance(evaluator, Evaluator)
+        return evaluator
 
     def _standing(self, best: Candidate, reference: Measures) -> Incumbent:
         """How the best version so far stands on the window; told where it no longer does."""
@@ -447,6 +489,8 @@ class Validator:
         known = {**measures, "impressions": len(self._inputs.holdout.window)}
         judged = judge_by(self._rule, best.number, known, reference)
         holds = judged.holds or not judged.enough
+        if self._inputs.by_evidence:
+            holds = not self._weigher.is_worse(self._own_evaluator(), best, self._open_zero())
         standing = Incumbent(best.number, judged.value, self._config.min_delta, holds)
         report_best(self._inputs.metrics, standing, measures)
         if not holds:

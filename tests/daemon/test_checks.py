@@ -81,13 +81,14 @@ def test_caps_of_what_events_do_not_name_are_noted(tmp_path: Path) -> None:
     assert "caps.item" not in found({"caps.item": 5, "catalog.path": str(tmp_path / "objects.jsonl")})
 
 
-def test_without_judgments_the_500_impressions_are_told() -> None:
-    assert "500" in found({})["validate.min_impressions"][1]
-    assert "validate.min_impressions" not in found({"validate.min_impressions": 500})
-    assert "0.067 instead of 0.02" in found({"validate.min_impressions": 100})["validate.min_impressions"][1]
-    assert "500" in found({"validate.window": 499})["validate.window"][1]
-    assert "validate.window" not in found({"validate.window": 499, "validate.min_impressions": 400})
+def test_without_judgments_it_is_told_what_decides() -> None:
+    config = load_config(None, {"space.views.x.dim": 3, "validate.min_impressions": 100}, {})
+    (told,) = (one for one in run_checks(config) if one.key == "validate.judgments")
+    assert (told.grade, "from 100 lists on, error 0.05" in told.text) == ("ok", True)
+    assert "validate.window" not in found({})
     assert "2500" in found({"validate.min_impressions": 2500})["validate.window"][1]
+    assert "validate.min_delta" not in found({})
+    assert "comes from the data" in found({"validate.min_delta": 0.002})["validate.min_delta"][1]
 
 
 def test_with_keys_their_own_clicks_decide() -> None:

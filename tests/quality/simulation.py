@@ -18,8 +18,8 @@ from daemon.config.learners import LearnerConfig, OasisKeys
 from daemon.config.schema import ServingConfig, ValidateConfig
 from daemon.demo.report import Retrieval, retrieval
 from daemon.demo.users import ClickModel, explored_list
-from daemon.validate.decide import CLICKS, Incumbent, Judged, best_version, judge_by
-from daemon.validate.judge import Judge
+from daemon.validate.evidence import EvidenceRule, Outcome, Standing, weigh
+from daemon.validate.judge import Judge, Look, compare
 from daemon.validate.scorer import Scorer
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.block import TripletBatch
@@ -36,6 +36,7 @@ VERSION_EVERY = 8_000
 WINDOW = 2_000
 BATCH = 1_000
 WARM_UP = 1_000
+RULE = EvidenceRule(ValidateConfig().alpha, WINDOW)
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,17 @@ class Setting:
 
 @dataclass
 class Run:
-    """Versions judged by clicks alone, the one chosen, and what labels say of it and of version 0."""
+    """Versions judged by clicks alone, the one chosen, and what labels say of it and of version 0.
+
+    best_at: which version was best after each.
+    """
 
     before: Retrieval
     after: Retrieval
     newest: Retrieval
     best: int
-    judged: list[Judged] = field(default_factory=list)
+    judged: list[Outcome] = field(default_factory=list)
+    best_at: list[int] = field(default_factory=list)
 
 
 Step = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], list[Impression]]
@@ -118,7 +123,10 @@ class Simulation:
         )
         self._judge = Judge(data.objects, None, 1_000)
         self._window: list[Impression] = []
-        self._judged: list[Judged] = []
+        self._judged: list[Outcome] = []
+        self._best_at: list[int] = []
+        self._standing = Standing()
+        self._held = 0
         self._forms: dict[int, ServedForm] = {}
         self._scorers: dict[int, Scorer] = {}
         self._make(0)
@@ -136,17 +144,24 @@ class Simulation:
                 self._publish(version)
             if learned >= self._setting.events:
                 break
-        best = best_version(self._judged)
+        best = self._best_at[-1]
         rows = self._holdout_rows()
         before, after, newest = (self._by_labels(number, rows) for number in (0, best, version))
-        return Run(before, after, newest, best, self._judged)
+        return Run(before, after, newest, best, self._judged, self._best_at)
+
+    def in_hindsight(self) -> list[Retrieval]:
+        """What labels say of every version, by number."""
+        rows = self._holdout_rows()
+        return [self._by_labels(number, rows) for number in sorted(self._forms)]
 
     def batches(self) -> Iterator[tuple[TripletBatch, npt.NDArray[np.float64]]]:
         """Triplets of the simulated clicks with their weights, BATCH at a time, without end; holdout
         impressions go to the window.
         """
         for rows, weights, held in self._steps:
-            self._window = [*self._window, *held][-WINDOW:]
+            usable = [one for one in held if 0 < len(one.clicked) < len(one.shown)]
+            self._held += len(usable)
+            self._window = [*self._window, *usable][-WINDOW:]
             yield TripletBatch(*(self._data.mapped.take(column) for column in rows)), weights
 
     def _shown_now(self) -> npt.NDArray[np.int64]:
@@ -167,19 +182,19 @@ class Simulation:
 
     def _publish(self, version: int) -> None:
         self._make(version)
-        usable = [one for one in self._window if 0 < len(one.clicked) < len(one.shown)]
-        panel = self._judge.panel(usable)
-        before = best_version(self._judged)
-        measured = {
-            number: self._judge.judge(self._scorers[number], panel) for number in {0, before, version}
-        }
-        value = measured[before][CLICKS.measure]
-        standing = Incumbent(before, value, ValidateConfig().min_delta) if before else None
-        own = {**measured[version], "impressions": len(usable)}
-        self._judged.append(judge_by(CLICKS, version, own, measured[0], standing))
-        best = best_version(self._judged)
+        panel = self._judge.panel(self._window)
+        before, taken = self._best_at[-1] if self._best_at else 0, self._standing.through.get(0, 0)
+        needed = (version, 0, before, self._standing.anchor)
+        looks: dict[int, Look] = {one: self._judge.look(self._scorers[one], panel) for one in {*needed}}
+        fresh = np.arange(self._held - len(panel), self._held) >= taken
+        own, zero, best, anchor = (looks[one] for one in needed)
+        seen = compare(panel, (own, zero, best, anchor), fresh, {0: self._held})
+        self._standing, outcome = weigh(self._standing, RULE, version, before, seen)
+        self._judged.append(outcome)
+        now = 0 if outcome.fell else version if outcome.promoted else before
+        self._best_at.append(now)
         if self._setting.closed_loop:
-            self._lists = self._nearest(best)
+            self._lists = self._nearest(now)
 
     def _make(self, version: int) -> None:
         """The serving form of what is learned now, ready to be judged on any window."""

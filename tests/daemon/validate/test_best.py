@@ -85,7 +85,8 @@ def test_a_best_that_cannot_be_read_any_more_gives_way(world, start):
     assert measures_of(world, 3)["best_before"] == 1
 
 
-def test_a_best_that_falls_below_version_0_is_told_and_kept(world, start):
+def test_a_best_that_loses_to_version_0_is_told_and_gives_way(world, start):
+    """Clicks turned round: `best` goes back by itself, and one like the version that fell does not return."""
     validator, inputs = start(validate__judgments="", validate__window=600)
     value = inputs.metrics.registry.get_sample_value
     world.feed(700)
@@ -102,6 +103,13 @@ def test_a_best_that_falls_below_version_0_is_told_and_kept(world, start):
     keep = measures_of(world, 2)
     assert keep["best_holds"] is False
     assert keep["best_decision"] < keep["version_0"]["decision"]
-    assert value("tripletd_best_holds") == 0
-    assert value("tripletd_holdout_decision", {"which": "best"}) == keep["best_decision"]
-    assert aliases(world.ledger.entries()) == {"best": 1}
+    assert keep["evidence"]["fell"]
+    assert value("tripletd_better_for_users", {"finding": "inferior"}) == 1
+    assert value("tripletd_judged_version", {"which": "best"}) == 0
+    assert "no longer: version 1 has lost to your ranking" in keep["evidence"]["is_better"]
+    assert aliases(world.ledger.entries()) == {"best": 0}
+    assert kinds(world)[-1] == ("ROLLBACK", 0)
+    world.feed(100, flipped=True)
+    world.publish()
+    turn(start(validate__judgments="", validate__window=600)[0])
+    assert aliases(world.ledger.entries()) == {"best": 0}

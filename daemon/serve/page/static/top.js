@@ -62,7 +62,7 @@ function tiles(overview, curves) {
     lag: tile(lag, short, lag === 1 ? " event" : " events", behind === undefined ? "" : `${span(behind)} behind`),
     freshness: freshness(numbers),
     served: served(overview),
-    best: best(curves),
+    best: answered(best(curves), curves),
     dead: dead(numbers, learn?.answers, quiet),
   };
 }
@@ -103,6 +103,10 @@ function best(curves) {
     }
   }
   return { value: String(curves.best.version), more: `after ${short(curves.best.events)} events` };
+}
+
+function answered(tile, curves) {
+  return curves?.is_better ? { ...tile, more: `better for users? ${curves.is_better}` } : tile;
 }
 
 export function showServed(overview) {

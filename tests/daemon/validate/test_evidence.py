@@ -1,0 +1,165 @@
+"""What follows from evidence, judgement by judgement."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from daemon.validate.decide import (
+    Incumbent,
+    Judged,
+    JudgedHistory,
+    StopRule,
+    best_version,
+    out_of_patience,
+    outstanding,
+)
+from daemon.validate.evidence import (
+    Comparison,
+    EvidenceRule,
+    Outcome,
+    Standing,
+    is_better,
+    lists_missing,
+    weigh,
+)
+
+RULE = EvidenceRule(0.05, 1_000)
+UP, DOWN, SAME = 0.05, -0.05, 0.0
+
+
+def told(mean, count, seed=0):
+    found = mean + 0.2 * np.random.default_rng(seed).standard_normal(count)
+    return np.clip(found - found.mean() + mean, -1, 1).tolist()
+
+
+def seen(own, count=300, anchor=None, best=(), window=(), away=(), **more):
+    fresh = told(own, count)
+    against = fresh if anchor is None else told(anchor, count, seed=1)
+    return Comparison(fresh, against, best, window, away, count, {0: count}, **more)
+
+
+PROVEN = weigh(Standing(), RULE, 1, 0, seen(UP))[0]
+
+
+def test_what_is_surely_better_becomes_best_and_the_anchor():
+    standing, outcome = weigh(Standing(), RULE, 1, 0, seen(UP))
+    assert outcome == Outcome("superior", promoted=True)
+    assert (standing.anchor, standing.step.bets, standing.line.bets) == (1, 0, 300)
+    assert is_better(standing, RULE, 0, 1, outcome).startswith("yes: version 1 is better than your ranking")
+
+
+def test_several_versions_prove_together_what_none_can_alone():
+    standing, found = Standing(), []
+    for version in range(1, 4):
+        standing, outcome = weigh(standing, RULE, version, 0, seen(UP, 60))
+        found.append(outcome.found)
+    assert found == ["not yet", "not yet", "superior"]
+    assert standing.anchor == 3
+
+
+@pytest.mark.parametrize(("mean", "finding"), [(DOWN, "inferior"), (SAME, "equivalent")])
+def test_what_is_not_better_stays_where_it_is(mean, finding):
+    standing, outcome = weigh(Standing(), RULE, 1, 0, seen(mean, 2_000))
+    assert outcome == Outcome(finding)
+    assert is_better(standing, RULE, 0, 1, outcome).startswith("no: ")
+
+
+def test_what_is_missing_is_said():
+    standing, outcome = weigh(Standing(), RULE, 1, 0, seen(UP, 60))
+    assert outcome == Outcome("not yet")
+    missing = lists_missing(standing, RULE)
+    assert 20 < missing < 300
+    assert is_better(standing, RULE, 0, 1, outcome) == (
+        f"not known yet: about {missing:,} more held-out lists are needed (60 held-out lists so far)"
+    )
+    nowhere, outcome = weigh(Standing(), RULE, 1, 0, seen(DOWN, 30))
+    assert is_better(nowhere, RULE, 0, 1, outcome).startswith("not known yet: nothing points to it")
+
+
+@pytest.mark.parametrize(
+    ("guarded", "why"),
+    [
+        ({"away": told(DOWN, 300)}, "two clicks away"),
+        ({"window": told(DOWN, 300)}, "order of version 1"),
+        ({"barred": ("retrieval is worse",)}, "retrieval is worse"),
+    ],
+)
+def test_a_guard_holds_back_what_clicks_in_the_list_prefer(guarded, why):
+    standing, outcome = weigh(PROVEN, RULE, 2, 1, seen(UP, **guarded))
+    assert not outcome.promoted
+    assert outcome.decided
+    assert standing.anchor == 1
+    assert why in is_better(standing, RULE, 1, 2, outcome)
+
+
+def test_once_proven_best_follows_the_newest_that_is_not_worse():
+    standing, outcome = weigh(PROVEN, RULE, 2, 1, seen(UP, anchor=SAME, count=100))
+    assert outcome == Outcome("not yet", promoted=True)
+    assert standing.anchor == 1
+    standing, outcome = weigh(standing, RULE, 3, 2, seen(UP, anchor=UP))
+    assert outcome.improved
+    assert standing.anchor == 3
+
+
+def test_a_best_version_that_loses_gives_way_and_the_next_proof_is_harder():
+    standing, outcome = weigh(PROVEN, RULE, 2, 1, seen(DOWN, best=told(DOWN, 600)))
+    assert outcome == Outcome("inferior", fell=True) or outcome == Outcome("not yet", fell=True)
+    assert standing == Standing(falls=1, through={0: 300})
+    assert standing.alpha(RULE) == RULE.alpha / 2
+    assert "no longer: version 1 has lost" in is_better(standing, RULE, 1, 2, outcome)
+
+
+def test_it_is_the_same_after_the_ledger():
+    again = Standing.from_json(json.loads(json.dumps(PROVEN.to_json())))
+    assert again == PROVEN
+    assert weigh(again, RULE, 2, 1, seen(UP)) == weigh(PROVEN, RULE, 2, 1, seen(UP))
+
+
+def judged(version, outcome, best=None):
+    return Judged(
+        version, 0.0, 0.0, best=None if best is None else Incumbent(best, 0.0, 0.0), outcome=outcome
+    )
+
+
+NOT_YET, BETTER, NO_WORSE = (
+    Outcome("not yet"),
+    Outcome("superior", promoted=True),
+    Outcome("not yet", promoted=True),
+)
+EQUAL, FELL = Outcome("equivalent"), Outcome("inferior", fell=True)
+
+
+def test_best_moves_with_the_evidence():
+    entries = [
+        Judged(0, 0.0, 0.0),
+        judged(1, NOT_YET),
+        judged(2, BETTER),
+        judged(3, NO_WORSE, 2),
+        judged(4, EQUAL, 3),
+    ]
+    assert [best_version(entries[:count]) for count in range(1, 6)] == [0, 0, 2, 3, 3]
+    assert best_version([*entries, judged(5, FELL, 3)]) == 0
+
+
+def test_a_fall_is_a_rollback():
+    entries = (Judged(0, 0.0, 0.0), judged(1, BETTER), judged(2, FELL, 1))
+    verdicts = outstanding(JudgedHistory(entries, promoted=1), StopRule(8, 3))
+    assert [(one.kind, one.version) for one in verdicts] == [("ROLLBACK", 0)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ends"),
+    [
+        (NOT_YET, False),
+        (NO_WORSE, False),
+        (EQUAL, True),
+        (Outcome("not yet", ("guard",)), True),
+        (BETTER, False),
+    ],
+)
+def test_patience_counts_evidence_alone(outcome, ends):
+    entries = (Judged(0, 0.0, 0.0), *(judged(version, outcome) for version in range(1, 9)))
+    assert out_of_patience(JudgedHistory(entries), StopRule(3, 3)) is ends
