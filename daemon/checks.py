@@ -145,7 +145,6 @@ def _judgments(config: Config) -> Iterator[Finding]:
         yield from _keys_decide(config)
         return
     if not config.validate.judgments:
-        yield Finding("validate.judgments", "ok", "none: held-out clicks decide")
         yield from _clicks_decide(config)
         return
     from daemon.validate.judgments import load_judgments
@@ -175,7 +174,7 @@ def _clicks_decide(config: Config) -> Iterator[Finding]:
     if window < need:
         text = f"a version is judged on {need} lists (validate.min_impressions), the window holds fewer"
         yield Finding("validate.window", "note", text, f"set it to at least {need}")
-    text = f"held-out clicks, as soon as they tell: from {need} lists on, error {config.validate.alpha:g}"
+    text = f"none: held-out clicks decide, from {need} lists on, error {config.validate.alpha:g}"
     yield Finding("validate.judgments", "ok", text)
     if "validate.min_delta" in config.origins:
         text = (
