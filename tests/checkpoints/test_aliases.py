@@ -150,6 +150,8 @@ def test_retention_keeps_targets_and_one_step_back() -> None:
     assert protected(ledger_of([*said, (R, "gone", None)])) == {2, 4, 7, 9}
     assert protected(ledger_of([*said, (P, "stable", 7)])) == {4, 7, 9}
     assert protected([]) == set()
+    judged = [LedgerEntry(n=n, kind="KEEP", version=n, measures={"anchor": n - 80}) for n in (90, 91)]
+    assert protected([*ledger_of([(P, "best", 4)]), *judged]) == {4, 11}
 
 
 def test_an_entry_that_must_follow_another_is_written_there_or_not_at_all() -> None:

@@ -356,6 +356,24 @@ def test_thinned_entries_amount_to_the_same(seed: int, monkeypatch: pytest.Monke
             assert verdicts.answers(key, number) == all_verdicts.answers(key, number)
 
 
+def test_of_judgments_by_evidence_only_the_last_best_ones_stay_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nearly every version becomes best there: kept one and all, a ledger would grow for ever."""
+    monkeypatch.setattr("checkpoints.thinning.NEWEST", 4)
+    monkeypatch.setattr("checkpoints.thinning.NEWEST_TURNS", 2)
+    entries = []
+    for version in range(100):
+        at = datetime(2020, 1, 1, tzinfo=UTC) + timedelta(minutes=version, days=90 * (version == 99))
+        told = {"version": version, "at": at.isoformat()}
+        keep = LedgerEntry(n=2 * version + 1, kind="KEEP", measures={"anchor": version}, **told)
+        entries += [keep, LedgerEntry(n=2 * version + 2, kind="PROMOTE", alias="best", **told)]
+    kept = thinned(entries, range(100), datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+    assert len(kept) < 12
+    assert {entry.version for entry in kept} >= {0, 99}
+    assert aliases(kept) == {"best": 99}
+
+
 def test_tens_of_thousands_of_old_entries_are_folded_once() -> None:
     store = MemoryStore()
     first = NOW - timedelta(seconds=30 * 30_000)

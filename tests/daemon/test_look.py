@@ -23,6 +23,16 @@ def test_a_resume_lifts_the_stop() -> None:
     assert summary(entries).stopped_by is None
 
 
+def test_the_newest_answer_is_told() -> None:
+    """Judgments by values, as of single keys, have none."""
+    said = [
+        LedgerEntry(n=n, kind="KEEP", version=n, measures={"evidence": {"is_better": text}})
+        for n, text in enumerate(("not known yet", "yes: version 2"), 1)
+    ]
+    assert summary([]).is_better is None
+    assert summary([*said, LedgerEntry(n=3, kind="PROMOTE", version=2)]).is_better == "yes: version 2"
+
+
 def test_lag_counts_from_what_is_still_there() -> None:
     (fresh,) = lags({0: (10, 25)}, None)
     assert (fresh.position, fresh.lag) == (None, 15)
