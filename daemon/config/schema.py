@@ -235,6 +235,9 @@ class FeedConfig(Section):
         description="weight of a random negative; less where many objects are right for a query",
     )
     holdout_share: float = Field(0.1, ge=0, lt=1, description="share of queries kept for validation only")
+    holdout_by: Literal["query", "list"] = Field(
+        "query", description="what is kept as a whole: a query with all its lists, or single lists"
+    )
     query_cap: int = Field(1000, ge=0, description="most impressions kept per query and stream; 0 no cap")
     dedupe_window: int = Field(100_000, ge=0, description="impression ids remembered; 0 keeps duplicates")
     seed: int = Field(

@@ -183,7 +183,7 @@ class Decider:
             return _drop(reasons.QUERY_CAP, f"query {_name(event.query)}")
         if self._names_space(event.space, event.query, event.clicked, event.skipped):
             event = replace(event, space=self._settings.space)
-        if self._is_holdout(key):
+        if self._is_holdout(key, event.id):
             return self._kept("holdout", key, self._holdout_record(as_impression(event), key))
         return self._kept("training", key, *self._event_records((event,), key), made=Made((event,), pairs=1))
 
@@ -201,7 +201,7 @@ class Decider:
             return _drop(reasons.QUERY_CAP, f"query {_name(impression.query)}")
         if self._names_space(impression.space, impression.query, *impression.shown):
             impression = replace(impression, space=self._settings.space)
-        if self._is_holdout(key):
+        if self._is_holdout(key, impression.id):
             return self._to_holdout(without(impression, unknown), key)
         return self._to_training(impression, unknown, key)
 
@@ -236,7 +236,9 @@ class Decider:
         # placed by its key: the holdout of a broker need not have as many partitions
         return OutRecord(encode_impression(impression), key)
 
-    def _is_holdout(self, key: bytes) -> bool:
+    def _is_holdout(self, key: bytes, name: str) -> bool:
+        if self._settings.holdout_by == "list":
+            key = name.encode()
         return is_holdout(key, self._settings.holdout_share, self._settings.seed)
 
     def _is_unknown(self, ref: ObjectRef) -> bool:

@@ -118,6 +118,10 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 )
 
 
+HOLDOUTS = ("query", "list")
+"""What is held out as a whole: all lists of a query, or single lists (by their ids)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListProof:
     """How the ids of interleaved and explored lists are checked: `secret`, the key that they were signed
@@ -133,7 +137,7 @@ class FeedSettings:
 
     `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), each of
     `negative_weight`, on top of at most `triplets_per_impression` pairs of its shown list (0: all of them);
-    `holdout_share` of the queries, in [0, 1); `query_cap`
+    `holdout_share` of the queries, or where `holdout_by` is "list" of the lists, in [0, 1); `query_cap`
     impressions (or plain triplets) kept per query and `dedupe_window` ids remembered, 0 for no cap and
     no memory; `space` is written into items with inline features that name none.  Changing `seed`
     or `holdout_share` between runs moves queries between training and holdout.  What is stamped later than
@@ -146,6 +150,7 @@ class FeedSettings:
     random_negatives: int = 1
     negative_weight: float = 1.0
     holdout_share: float = 0.1
+    holdout_by: str = "query"
     query_cap: int = 1000
     dedupe_window: int = 100_000
     seed: int = 0
@@ -157,6 +162,8 @@ class FeedSettings:
     def __post_init__(self) -> None:
         if self.rule not in RULES:
             raise ValueError(f"unknown rule {self.rule!r}; use one of {', '.join(RULES)}")
+        if self.holdout_by not in HOLDOUTS:
+            raise ValueError(f"unknown holdout_by {self.holdout_by!r}; use one of {', '.join(HOLDOUTS)}")
         if not 0.0 <= self.holdout_share < 1.0:
             raise ValueError(f"holdout_share is {self.holdout_share}; use a share in [0, 1)")
         for name in ("triplets_per_impression", "random_negatives", "query_cap", "dedupe_window"):

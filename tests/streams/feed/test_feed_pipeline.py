@@ -378,6 +378,21 @@ def test_a_long_log_keeps_every_query_on_one_side_and_the_share() -> None:
     assert account.holdout == 7 * len(holdout)
 
 
+def test_lists_are_held_out_one_by_one_where_queries_are_few() -> None:
+    """One query, whose lists go both ways; the same list always the same way."""
+    how = FeedSettings(holdout_share=0.2, holdout_by="list", random_negatives=0, query_cap=0)
+    items = [impression(f"visit-{n}", 4, (2,)) for n in range(1_000)]
+    fates = [Decider(how, CatalogCandidates(CATALOG)).decide(item).fate for item in items]
+    assert 150 < fates.count("holdout") < 250
+    assert fates.count("training") == 1_000 - fates.count("holdout")
+    decider = Decider(how, CatalogCandidates(CATALOG))
+    assert [decider.decide(item).fate for item in reversed(items)] == fates[::-1]
+    by_query = Decider(replace(how, holdout_by="query"), CatalogCandidates(CATALOG))
+    assert len({by_query.decide(item).fate for item in items}) == 1
+    with pytest.raises(ValueError, match="holdout_by"):
+        FeedSettings(holdout_by="session")
+
+
 def test_the_window_remembers_exactly_its_size() -> None:
     seen = SeenIds(2)
     for name in ("a", "b", "a", "c"):
