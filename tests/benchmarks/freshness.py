@@ -5,7 +5,9 @@ from outside, to the microsecond, and needs no metric: the events of one partiti
 The age counts from the time at which the event was due. The server's own histogram is shown beside it, and
 where the oldest hundredth of the events waited: until they were in the log (the producer), from there until
 their steps were (the learner), from there until an answer used them (the server, and whoever asks). The log
-says when each record came, so that no process is asked.
+says when each record came, so that no process is asked. `learn_ran` and `serve_ran` are the shares of the
+time in which the busiest thread of each ran, `learn_waited` and `serve_waited` those in which it could have
+run and no core was free: where they are large, the ages are the machine's.
 
 `freshness_p50_seconds`, `freshness_p99_seconds`: the worse of d = 1,000 dense and d = 10,000 sparse, each on
 the embedded log and on a real Kafka, alias `latest`, with versions written and forms made anew meanwhile.
@@ -20,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -34,7 +36,7 @@ from streams.steps.codec import Joiner
 from streams.steps.segment import Steps, Triplets
 from tests.benchmarks.harness import Figure
 from tests.benchmarks.load import Asked, Load, beside, summary
-from tests.benchmarks.places import Kind, Place, environment
+from tests.benchmarks.places import Kind, Place, busiest, cores_of, environment
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.missing import KafkaMissing
 
@@ -110,12 +112,13 @@ def measure(case: Case, rate: float = RATE) -> dict[str, float]:
         if case.broker:
             _make_topics(address)
         stream_address = address if case.broker else f"log:{place.folder / 'clicks.log'}"
-        with place.running("learn"), place.running("serve"):
-            due, asked, pages = _run(place, stream_address, rate)
+        with place.running("learn") as learn, place.running("serve") as serve:
+            roles = {"learn": learn.pid, "serve": serve.pid}
+            due, asked, pages, cores = _run(place, stream_address, rate, roles)
             fallbacks = place.number("serve", "tripletd_step_log_fallbacks_total")
         waited = where_oldest_waited(parse_address(stream_address), due, first_answers(asked, len(due)))
         shutil.rmtree(place.folder, ignore_errors=True)
-    return told(due, asked, pages) | waited | {"fallbacks": fallbacks}
+    return told(due, asked, pages) | waited | cores | {"fallbacks": fallbacks}
 
 
 def told(due: NDArray[np.float64], asked: list[Asked], pages: Distributions) -> dict[str, float]:
@@ -189,8 +192,12 @@ def _answers(asked: list[Asked]) -> Iterator[dict[str, int]]:
     return (json.loads(one.answer) for one in asked if one.status == 200)
 
 
-def _run(place: Place, address: str, rate: float) -> tuple[NDArray[np.float64], list[Asked], Distributions]:
-    """When each event was due, every answer, and the server's freshness before and after."""
+def _run(
+    place: Place, address: str, rate: float, roles: Mapping[str, int]
+) -> tuple[NDArray[np.float64], list[Asked], Distributions, dict[str, float]]:
+    """When each event was due, every answer, the server's freshness before and after, and what the busiest
+    thread of each role (name -> process) had of a core.
+    """
     seconds = WARM_S + MEASURED_S
     out = place.folder / "due.npy"
     words = [sys.executable, "-m", "tests.benchmarks.feeder", address]
@@ -204,13 +211,18 @@ def _run(place: Place, address: str, rate: float) -> tuple[NDArray[np.float64], 
     try:
         with beside(load) as asking:
             time.sleep(WARM_S)
-            before = _freshness(place)
+            before, since = _freshness(place), time.monotonic()
+            used = {role: cores_of(pid) for role, pid in roles.items()}
             assert feeder.wait(MEASURED_S + 60) == 0
+            elapsed = time.monotonic() - since
+            spans = {role: busiest(used[role], cores_of(pid)) for role, pid in roles.items()}
         after = _freshness(place)  # once the last of them is in an answer: the oldest come last
     finally:
         feeder.kill()
         feeder.wait()
-    return np.load(out), asking.asked, (before, after)
+    cores = {f"{role}_ran": round(ran / elapsed, 3) for role, (ran, _) in spans.items()}
+    cores |= {f"{role}_waited": round(waited / elapsed, 3) for role, (_, waited) in spans.items()}
+    return np.load(out), asking.asked, (before, after), cores
 
 
 def _freshness(place: Place) -> Distribution:

@@ -144,6 +144,31 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
 
 
+Cores = dict[int, tuple[float, float]]
+"""By thread: seconds that it ran, and that it could have run while no core was free."""
+
+
+def cores_of(pid: int) -> Cores:
+    """Of a process's threads since each began; empty where Linux does not count it."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            ran, waited, _ = map(int, (task / "schedstat").read_text().split())
+        except (OSError, ValueError):
+            continue
+        found[int(task.name)] = ran / 1e9, waited / 1e9
+    return found
+
+
+def busiest(before: Cores, after: Cores) -> tuple[float, float]:
+    """Of the thread that ran most in between: seconds that it ran, and that it waited for a core."""
+    spans = [
+        (ran - before.get(thread, (0.0, 0.0))[0], waited - before.get(thread, (0.0, 0.0))[1])
+        for thread, (ran, waited) in after.items()
+    ]
+    return max(spans, default=(0.0, 0.0))
+
+
 def rss_anon(pid: int) -> int:
     """Anonymous memory of a process, bytes; 0 when it is gone."""
     try:

@@ -47,7 +47,8 @@ ALLOWED: Mapping[str, float] = {
     "threads": 2,
     "files": 8,  # a version or a snapshot more at one look
     "ledger_files": FOLD_EVERY,
-    "disk_mb": 8.0,  # the write-ahead logs between two checkpoints of SQLite
+    "disk_mb": 8.0,  # versions and the embedded log, whose free pages are used again
+    "wal_mb": 36.0,  # SQLite begins each of its two write-ahead logs anew at some 16 MB
 }
 """By how much the median of the last fifth may lie above the one of the first fifth, once all is full."""
 MOST_LEDGER_FILES = 2 * FOLD_EVERY + LEAVE + 32
@@ -216,8 +217,9 @@ def look(held: dict[str, Held], up: int, root: Path) -> None:
     with contextlib.suppress(FileNotFoundError):  # what is pruned meanwhile; the next look counts
         sizes = {file: file.stat().st_size for file in root.rglob("*") if file.is_file()}
         entries = sum(file.parent.name == "ledger" for file in sizes)
-        disk = sum(sizes.values()) / 2**20
-        held["folders"].add(files=len(sizes) - entries, ledger_files=entries, disk_mb=disk)
+        wal = sum(size for file, size in sizes.items() if file.name.endswith("-wal")) / 2**20
+        disk = sum(sizes.values()) / 2**20 - wal
+        held["folders"].add(files=len(sizes) - entries, ledger_files=entries, disk_mb=disk, wal_mb=wal)
 
 
 def steady(root: Path, minutes: float, leak: str = "") -> tuple[dict[str, Held], Users]:
