@@ -83,7 +83,7 @@ def encode(arrays: Mapping[str, np.ndarray]) -> EncodedState:
         at += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % ALIGN)
-    specs = tuple(_spec(name, array) for name, array in zip(names, ordered, strict=True))
+    specs = tuple(spec_of(name, array) for name, array in zip(names, ordered, strict=True))
     return EncodedState(len(text).to_bytes(8, "little") + text, ordered, specs, 8 + len(text) + at)
 
 
@@ -152,7 +152,8 @@ def empty_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     return raw[skip : skip + size].view(dtype).reshape(shape)
 
 
-def _spec(name: str, array: np.ndarray) -> ArraySpec:
+def spec_of(name: str, array: np.ndarray) -> ArraySpec:
+    """What a manifest says of an array, but for its digest."""
     return ArraySpec(name, _NAMES[array.dtype.str], tuple(array.shape))
 
 

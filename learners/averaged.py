@@ -27,6 +27,7 @@ from learners.errors import ConfigError, StateError, read_only, saved_count
 from learners.forms.serving import DEFAULT_POWER, ServingForm
 from learners.oasis import Oasis, OasisConfig
 from learners.outcome import REJECTED, UPDATED, StepInfo
+from learners.pending import KIND, PAIRS, TAU, matrix_in
 from learners.steps import StepBatch
 
 AveragedConfig: TypeAlias = OasisConfig | DissimConfig
@@ -56,7 +57,17 @@ class Averaged(BaseLearner[AveragedConfig]):
 
     @property
     def _class(self) -> Any:
-        return Oasis if isinstance(self.config, OasisConfig) else Dissim
+        return self._class_of(self.config)
+
+    @classmethod
+    def _class_of(cls, config: AveragedConfig) -> Any:
+        return Oasis if isinstance(config, OasisConfig) else Dissim
+
+    @classmethod
+    def added_later(cls, config: AveragedConfig, dim: int) -> dict[str, NDArray[Any]]:
+        """Those of what learns."""
+        added: dict[str, NDArray[Any]] = cls._class_of(config).added_later(config, dim)
+        return added
 
     def _check(self) -> None:
         if self.config.psd_every:
@@ -108,14 +119,14 @@ class Averaged(BaseLearner[AveragedConfig]):
         return form_of_matrix(self.W, normalised, power, self.learner.DISTANCE)
 
     def _live(self) -> dict[str, NDArray[Any]]:
-        return {"W": self.learner.W, "sums": self.sums, "events": np.array(self.events, np.int64)}
+        return {**self.learner.state(), "sums": self.sums}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
         self._check()
         self.learner = self._class.from_state(arrays, self.config, copy)
         self.sums = saved_matrix(arrays, "sums", copy)
-        if self.sums.shape != self.learner.W.shape:
-            raise StateError(f"array sums has shape {self.sums.shape}, W {self.learner.W.shape}")
+        if self.sums.shape != self.learner.base.shape:
+            raise StateError(f"array sums has shape {self.sums.shape}, W {self.learner.base.shape}")
 
     @classmethod
     def warm_up(cls) -> None:
@@ -128,7 +139,7 @@ def average_states(
     states: Sequence[Mapping[str, NDArray[Any]]], weights: Sequence[float] | None = None
 ) -> dict[str, NDArray[Any]]:
     """One state of several learners of a matrix that learned alike from different triplets: W their weighted
-    mean, in float64 and rounded once, `events` their sum.
+    mean, in float64 and rounded once, without pending steps, `events` their sum.
 
     The hinge loss is convex in W, so on any triplets the mean's loss is at most the mean of the losses
     (Chechik et al., JMLR 11 (2010), section 5.4). weights: >= 0, of which one is not 0; equal by default.
@@ -146,9 +157,10 @@ def average_states(
     ):
         raise ConfigError(f"weights must be {len(states)} finite numbers >= 0, one of them above 0")
     for number, state in enumerate(states):
-        if set(state) != {"W", "events"}:
+        if set(state) - {TAU, PAIRS, KIND} != {"W", "events"}:
             raise StateError(f"state {number} has the arrays {sorted(state)}: only W and events are averaged")
-    matrices = [saved_square(state) for state in states]
+        saved_square(state)
+    matrices = [matrix_in(state) for state in states]
     if len({matrix.shape for matrix in matrices}) > 1:
         raise StateError("the matrices have different shapes: " + ", ".join(str(m.shape) for m in matrices))
     mean = np.empty_like(matrices[0])
@@ -159,4 +171,6 @@ def average_states(
         )
         mean[rows] = sum(parts, np.zeros(mean[rows].shape))
     events = np.array(sum(saved_count(state, "events") for state in states), np.int64)
-    return {"W": read_only(mean), "events": events}
+    pending = {name: np.zeros_like(states[0][name]) for name in (TAU, PAIRS) if name in states[0]}
+    kind = {KIND: states[0][KIND]} if KIND in states[0] else {}
+    return {"W": read_only(mean), "events": events, **pending, **kind}

@@ -32,8 +32,10 @@ from learners.errors import (
 )
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import DEFAULT_POWER, ServingForm
-from learners.kernels.oasis import replay_dense, replay_sparse
+from learners.kernels.delayed import BILINEAR, DISTANCE, SYMMETRIC, replay_dense, step_dense
+from learners.kernels.oasis import replay_sparse
 from learners.outcome import REJECTED, UPDATED, StepInfo
+from learners.pending import MOST, PendingSteps, room_of
 from learners.psd import MAX_FULL_DIM, project_psd
 from learners.steps import StepBatch, Steps, TripletSteps, taken_triplets
 
@@ -209,6 +211,11 @@ class BaseLearner(ABC, Generic[Config]):
         learner._restore(arrays, copy)
         return learner
 
+    @classmethod
+    def added_later(cls, config: Config, dim: int) -> dict[str, NDArray[Any]]:
+        """What a state of an earlier release lacks, all of it, as it is before any event; nothing here."""
+        return {}
+
     def clone(self) -> Self:
         """An independent copy."""
         return self.from_state(self.state(), self.config)
@@ -312,6 +319,9 @@ def _largest(block: Block) -> Doubles:
 
 UNBOUNDED = np.iinfo(np.int64).max
 
+ONE_MATRIX = (np.zeros(0), np.zeros(0, np.bool_))
+"""What `step_dense` tells of one matrix among several: nothing."""
+
 StepArrays: TypeAlias = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 """outcome, loss, tau and reason, as kernels write them."""
 
@@ -329,25 +339,60 @@ def started(dim: int, start: Float32s | None) -> Float32s:
 class MatrixLearner(BaseLearner[Config]):
     """A similarity given by a matrix, from W = I on, or from another diagonal that `config.start` gives.
 
-    W: float32 [dim, dim], C-contiguous (4 dim^2 bytes; numpy asks for huge pages by itself). events: how many
-    events were accepted so far, that is not rejected.
+    base: the matrix without its pending steps, float32 [dim, dim], C-contiguous (4 dim^2 bytes; numpy asks
+    for huge pages by itself). pending: see `learners.pending`. events: how many events were accepted so far,
+    that is not rejected. The state's W is `base`: see `matrix_in`.
     """
 
     DISTANCE: ClassVar[bool] = False
     """Whether the score is -(a - b)^T W (a - b), with a W symmetric to the bit, and not a^T W b."""
+    ROOM: ClassVar[int | None] = None
+    """Steps on dense rows that may wait, a multiple of 4; None for what `room_of` says of the dimension."""
 
-    W: Float32s
+    base: Float32s
+    pending: PendingSteps
     events: int
 
     @property
     def dim(self) -> int:
         """Dimension of the vectors."""
-        return int(self.W.shape[0])
+        return int(self.base.shape[0])
+
+    @property
+    def W(self) -> Float32s:
+        """The learned matrix, float32 [dim, dim]: `base` itself where no step is pending, else a copy."""
+        return self.pending.with_them(self.base)
+
+    def settled(self) -> Float32s:
+        """The learned matrix itself, to be changed in place, every pending step added."""
+        self.pending.add_to(self.base)
+        return self.base
+
+    @property
+    def _kind(self) -> int:
+        return self._kind_by(self.config)
+
+    @classmethod
+    def _kind_by(cls, config: Config) -> int:
+        if cls.DISTANCE:
+            return DISTANCE
+        return SYMMETRIC if getattr(config, "symmetric", "off") == "online" else BILINEAR
+
+    @property
+    def _room(self) -> int:
+        return room_of(self.dim) if self.ROOM is None else self.ROOM
 
     def _start(self, dim: int) -> None:
         self._check(dim)
-        self.W, self.events, self._sizes = identity(dim), 0, StepsFromIdentity()
-        np.fill_diagonal(self.W, started(dim, getattr(self.config, "start", None)))
+        self.base, self.events, self._sizes = identity(dim), 0, StepsFromIdentity()
+        np.fill_diagonal(self.base, started(dim, getattr(self.config, "start", None)))
+        self.pending = PendingSteps.none(dim, self._room, self._kind)
+
+    @classmethod
+    def added_later(cls, config: Config, dim: int) -> dict[str, NDArray[Any]]:
+        """Pending steps."""
+        room = room_of(dim) if cls.ROOM is None else cls.ROOM
+        return PendingSteps.none(dim, room, cls._kind_by(config)).arrays
 
     def _check(self, dim: int) -> None:
         """Raises ConfigError where the settings do not fit so many dimensions."""
@@ -357,13 +402,14 @@ class MatrixLearner(BaseLearner[Config]):
             )
 
     def _live(self) -> dict[str, NDArray[Any]]:
-        return {"W": self.W, "events": np.array(self.events, np.int64)}
+        return {"W": self.base, "events": np.array(self.events, np.int64), **self.pending.arrays}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
-        self.W, self.events = saved_matrix(arrays, copy=copy), saved_count(arrays, "events")
+        self.base, self.events = saved_matrix(arrays, copy=copy), saved_count(arrays, "events")
+        self.pending = PendingSteps.restored(arrays, self.dim, self._room, self._kind, copy)
         self._sizes = StepsFromIdentity()
         if self.DISTANCE:
-            require_symmetric(self.W)
+            require_symmetric(self.base)
         self._check(self.dim)
 
     def _looked_at(self, batch: TripletBatch, info: StepInfo) -> None:
@@ -389,8 +435,17 @@ class MatrixLearner(BaseLearner[Config]):
             done += int(consumed)
             self.events += int(accepted)
             if accepted == budget:
-                self.W[...] = project_psd(self.W)
+                self.base[...] = project_psd(self.settled())
                 info.projected.append(done)
+
+    def _step_dense(self, budget: int, triplets: list[Any], weights: Doubles, steps: StepArrays) -> Any:
+        """Passive-aggressive steps on dense rows of queries, clicked and skipped, as `_up_to_projections`
+        takes them."""
+        C = float(self.config.C)  # type: ignore[attr-defined]
+        waiting = self.pending.for_kernels
+        return step_dense(
+            self.base, waiting, self._kind, C, budget, 0, tuple(triplets), weights, steps, ONE_MATRIX
+        )
 
     def form(self, normalised: bool = True, power: float | None = DEFAULT_POWER) -> ServingForm:
         """What it is served as: `ServingForm.from_matrix` of W, or sym(W) as it was learned where `power` is
@@ -440,12 +495,13 @@ def require_symmetric(W: Float32s) -> None:
             raise StateError("array W is not symmetric: it belongs to another algorithm")
 
 
-def replay_rank_one(W: Float32s, symmetric: bool, steps: Steps) -> None:
+def replay_rank_one(W: Float32s, symmetric: bool, steps: Steps, pending: PendingSteps | None = None) -> None:
     """W <- W + tau V for each step in order, in place; V = q e^T, or its symmetric part; then the projection
     that `steps` may hold.
 
-    Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
-    those before it are applied then.
+    pending: where steps on dense rows wait, as the step lets them; None adds them all. Raises BlockError on
+    steps of another kind or dimension, and naming the first step that is malformed: those before it are
+    applied then.
     """
     if not isinstance(steps, StepBatch):
         raise BlockError("this learner replays steps of rank one, not triplets: give its own `taken`")
@@ -453,10 +509,16 @@ def replay_rank_one(W: Float32s, symmetric: bool, steps: Steps) -> None:
     if steps.dim != dim:
         raise BlockError(f"steps have {steps.dim} dimensions, the learner {dim}: give its own `taken`")
     rows = (steps.query.kernel_rows(), steps.error.kernel_rows())
-    if isinstance(steps.query, DenseBlock):
-        taken = replay_dense(W, symmetric, steps.tau, *rows)
+    dense = isinstance(steps.query, DenseBlock)
+    kind = SYMMETRIC if symmetric else BILINEAR
+    waiting = PendingSteps.none(dim, MOST, kind) if pending is None else pending
+    if dense:
+        taken = replay_dense(W, waiting.for_kernels, symmetric, steps.tau, *rows)
     else:
+        waiting.add_to(W)
         taken = replay_sparse(W.reshape(-1), dim, symmetric, steps.tau, *rows)
+    if pending is None or steps.project:
+        waiting.add_to(W)
     if taken < len(steps):
         raise BlockError(f"step {taken} of {len(steps)} is malformed: steps before it are applied")
     if steps.project:

@@ -61,7 +61,6 @@ from learners.kernels.distance import (
     lego_sparse,
     pairs_dense,
     pairs_sparse,
-    step_pairs_dense,
     step_pairs_sparse,
 )
 from learners.outcome import StepInfo
@@ -161,15 +160,26 @@ class Dissim(DistanceLearner[DissimConfig]):
         DissimConfig(C=0.25), ((1, 0), (0, 1), (1, 0)), 3.0, ((0, -1), (-1, 0))
     )
 
+    def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
+        if not isinstance(batch.query, DenseBlock):
+            return super()._learn(batch, weights)
+        info = StepInfo.empty(len(batch))
+
+        def step(start: int, budget: int, steps: StepArrays) -> Any:
+            rows = batch.slice(start, len(batch))
+            triplets = [block.kernel_rows() for block in (rows.query, rows.clicked, rows.skipped)]
+            return self._step_dense(budget, triplets, weights[start:], steps)
+
+        self._up_to_projections(info, step)
+        return info
+
     def _learn_pairs(self, pairs: Pairs, weights: Doubles, info: StepInfo) -> None:
         def step(start: int, budget: int, steps: StepArrays) -> Any:
             part = pairs.slice(start, len(info))
             rows = (part.m.kernel_rows(), part.e.kernel_rows(), part.squares(), weights[start:], steps)
-            if isinstance(part.m, DenseBlock):
-                return step_pairs_dense(self.W, self.config.C, budget, *rows)
-            batch = part.batch
+            batch, W = part.batch, self.settled().reshape(-1)
             triplets = tuple(block.kernel_rows() for block in (batch.query, batch.clicked, batch.skipped))
-            return step_pairs_sparse(self.W.reshape(-1), self.dim, self.config.C, budget, triplets, *rows)
+            return step_pairs_sparse(W, self.dim, self.config.C, budget, triplets, *rows)
 
         self._up_to_projections(info, step)
 
@@ -183,7 +193,7 @@ class Dissim(DistanceLearner[DissimConfig]):
         Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
         those before it are applied then.
         """
-        replay_rank_one(self.W, True, steps)
+        replay_rank_one(self.base, True, steps, self.pending)
 
 
 def _sides(batch: TripletBatch, rows: Int64s) -> tuple[Block, Block]:
@@ -213,6 +223,7 @@ class Lego(DistanceLearner[LegoConfig]):
     `MAX_FULL_DIM`. So what is replayed are triplets: a step in two dense vectors would be longer.
     """
 
+    ROOM: ClassVar[int | None] = 0
     DEFAULT: ClassVar[LegoConfig] = LegoConfig()
     # u = (1, -1), v = 0: A' = I - g/(1 + 2g) u u^T, g = 1 + 2/(1 + 2g), so g = (1 + sqrt(24 + 1))/4
     KNOWN: ClassVar[KnownAnswer] = KnownAnswer(
@@ -227,4 +238,4 @@ class Lego(DistanceLearner[LegoConfig]):
         steps = (info.outcome, info.loss, info.tau, info.reason)
         step = lego_dense if isinstance(pairs.m, DenseBlock) else lego_sparse
         rows = (pairs.m.kernel_rows(), pairs.e.kernel_rows())
-        self.events += int(step(self.W, self.config.eta, *rows, weights, steps))
+        self.events += int(step(self.base, self.config.eta, *rows, weights, steps))

@@ -387,8 +387,12 @@ class Keyed(BaseLearner[KeyedConfig]):
             if array.ndim:
                 first[name] = np.array(array[:1]).reshape(array.shape[1:])
         self.untrained = config.make(config.restore(first).dim)
+        later = type(self.untrained).added_later(self.untrained.config, self.untrained.dim)
+        lacking = set() if {*later} & {*arrays} else {*later}
         self._arrays = {
-            name: to_write(saved(arrays, name, one.dtype, (config.slots, *one.shape)), name, copy)
+            name: repeated(one, config.slots)
+            if name in lacking
+            else to_write(saved(arrays, name, one.dtype, (config.slots, *one.shape)), name, copy)
             for name, one in self.untrained.state().items()
         }
         for slot in range(len(self.directory)):

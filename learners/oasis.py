@@ -22,7 +22,7 @@ from learners.base import (
 )
 from learners.block import DenseBlock, Float32s, TripletBatch, as_block, bilinear
 from learners.errors import ConfigError, require_positive
-from learners.kernels.oasis import step_dense, step_sparse
+from learners.kernels.oasis import step_sparse
 from learners.outcome import StepInfo
 from learners.steps import Steps, taken_steps
 
@@ -70,10 +70,10 @@ class Oasis(MatrixLearner[OasisConfig]):
         def step(start: int, budget: int, steps: StepArrays) -> Any:
             rows = batch.slice(start, len(batch))
             triplets = [block.kernel_rows() for block in (rows.query, rows.clicked, rows.skipped)]
-            settings = (self.config.C, self._symmetric, budget, *triplets, weights[start:], steps)
             if isinstance(rows.query, DenseBlock):
-                return step_dense(self.W, *settings)
-            return step_sparse(self.W.reshape(-1), self.dim, *settings)
+                return self._step_dense(budget, triplets, weights[start:], steps)
+            settings = (self.config.C, self._symmetric, budget, *triplets, weights[start:], steps)
+            return step_sparse(self.settled().reshape(-1), self.dim, *settings)
 
         self._up_to_projections(info, step)
         return info
@@ -88,7 +88,7 @@ class Oasis(MatrixLearner[OasisConfig]):
         Raises BlockError on steps of another kind or dimension, and naming the first step that is malformed:
         those before it are applied then.
         """
-        replay_rank_one(self.W, self._symmetric, steps)
+        replay_rank_one(self.base, self._symmetric, steps, self.pending)
 
     def similarity(self, queries: Any, items: Any) -> Float32s:
         """Raw scores q^T W p; otherwise as `BaseLearner.similarity`."""

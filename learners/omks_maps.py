@@ -17,15 +17,25 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Doubles, KnownAnswer, StepsFromIdentity, Weights, started
+from learners.base import (
+    UNBOUNDED,
+    BaseLearner,
+    Doubles,
+    KnownAnswer,
+    StepsFromIdentity,
+    Weights,
+    started,
+)
 from learners.block import Float32s, TripletBatch, as_block, row_blocks, without_sense
 from learners.errors import ConfigError, require_positive, require_whole, saved, to_write
 from learners.faults import spread_triplets
 from learners.forms.blocks import BlockLayout, BlocksForm, dense_part
 from learners.forms.serving import DEFAULT_POWER
 from learners.hedge import HedgeConfig, first_standing, read_standing, theta
-from learners.kernels.omks_blocks import step_blocks
+from learners.kernels.delayed import BILINEAR, step_dense
+from learners.kernels.omks_blocks import weigh_steps
 from learners.outcome import UPDATED, StepInfo
+from learners.pending import PAIRS, TAU, PendingSteps, room_of, width_of
 from learners.steps import Steps, taken_triplets
 
 
@@ -55,7 +65,8 @@ class OmksMapsConfig:
 class OmksMaps(BaseLearner[OmksMapsConfig]):
     """m similarities of the blocks of `sum(widths)`-dimensional vectors, and their weights.
 
-    W: float32 [sum D_k^2], the matrices [D_k, D_k] one after another. standing: float64 [m], see
+    base: float32 [sum D_k^2], the matrices [D_k, D_k] one after another, without their pending steps; it is
+    the state's W. pending: see `learners.pending`, for each block. standing: float64 [m], see
     `learners.hedge`. A block where a vector of the triplet is all zero (its view is missing) sleeps: neither
     W_k nor theta_k changes. A round of Hedge is an event in which a block steps.
 
@@ -68,19 +79,50 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
         OmksMapsConfig((2,), C=0.25), ((1, 0), (0.5, 1), (1, 0.5)), 1.5, ((0.875, 0.125), (0, 1))
     )
 
-    W: Float32s
+    ROOM: ClassVar[int | None] = None
+    """Steps on dense rows that may wait for a block, a multiple of 4; None for what `room_of` says."""
+
+    base: Float32s
+    pending: list[PendingSteps]
     standing: Doubles
 
     def _start(self, dim: int) -> None:
         self._layout = BlockLayout.of(self.config.widths)
         if dim != self._layout.dim:
             raise ConfigError(f"the blocks have {self._layout.dim} columns together, the vectors {dim}")
-        self.W = np.zeros(self._layout.entries, np.float32)
+        self.base = np.zeros(self._layout.entries, np.float32)
         start = started(dim, self.config.start)
-        for columns, matrix in zip(self._layout.columns, self._layout.matrices(self.W), strict=True):
+        for columns, matrix in zip(self._layout.columns, self._layout.matrices(self.base), strict=True):
             np.fill_diagonal(matrix, start[columns])
+        self._wait()
         self.standing = first_standing(self.config.hedge, len(self.config.widths))
         self._sizes = StepsFromIdentity()
+
+    def _wait(self, arrays: Mapping[str, NDArray[Any]] | None = None, copy: bool = True) -> None:
+        """Pending steps of each block: those of saved arrays, or none. Raises StateError."""
+        widths = self.config.widths
+        rooms = [room_of(width) if self.ROOM is None else self.ROOM for width in widths]
+        sizes = [2 * room * width_of(width) for room, width in zip(rooms, widths, strict=True)]
+        self._waiting = self.added_later(self.config, self._layout.dim)
+        if arrays is not None and {TAU, PAIRS} & set(arrays):
+            self._waiting = {
+                name: to_write(saved(arrays, name, np.float32, fresh.shape), name, copy)
+                for name, fresh in self._waiting.items()
+            }
+        tau, pairs = (self._waiting.get(name, np.zeros(0, np.float32)) for name in (TAU, PAIRS))
+        taus, rows = np.split(tau, np.cumsum(rooms)[:-1]), np.split(pairs, np.cumsum(sizes)[:-1])
+        self.pending = [
+            PendingSteps.on(one, many.reshape(2 * room, -1), width) if room else PendingSteps.none(width, 0)
+            for one, many, room, width in zip(taus, rows, rooms, widths, strict=True)
+        ]
+
+    @classmethod
+    def added_later(cls, config: OmksMapsConfig, dim: int) -> dict[str, NDArray[Any]]:
+        """Pending steps of each block."""
+        rooms = [room_of(width) if cls.ROOM is None else cls.ROOM for width in config.widths]
+        sizes = [2 * room * width_of(width) for room, width in zip(rooms, config.widths, strict=True)]
+        both = {TAU: np.zeros(sum(rooms), np.float32), PAIRS: np.zeros(sum(sizes), np.float32)}
+        return both if any(rooms) else {}
 
     @property
     def dim(self) -> int:
@@ -88,9 +130,27 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
         return self._layout.dim
 
     @property
+    def W(self) -> Float32s:
+        """The learned matrices one after another, float32 [sum D_k^2]: `base` itself where no step is
+        pending, else a copy."""
+        if not any(map(len, self.pending)):
+            return self.base
+        whole = self.base.copy()
+        for matrix, pending in zip(self._layout.matrices(whole), self.pending, strict=True):
+            matrix[...] = pending.with_them(matrix)
+        return whole
+
+    @property
     def matrices(self) -> list[Float32s]:
-        """W_k of each block, float32 [D_k, D_k], views."""
+        """W_k of each block, float32 [D_k, D_k], views of `W`."""
         return self._layout.matrices(self.W)
+
+    def settled(self) -> list[Float32s]:
+        """The matrices themselves, to be changed in place, every pending step added."""
+        matrices: list[Float32s] = self._layout.matrices(self.base)
+        for matrix, pending in zip(matrices, self.pending, strict=True):
+            pending.add_to(matrix)
+        return matrices
 
     @property
     def columns(self) -> list[slice]:
@@ -104,20 +164,20 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
 
     def _learn(self, batch: TripletBatch, weights: Doubles) -> StepInfo:
         info, scale = StepInfo.empty(len(batch)), weights if len(weights) else np.ones(len(batch))
-        layout, rule = self._layout, self.config.hedge.kernel_settings()
-        for part in row_blocks(len(batch), 4 * self.dim):
+        matrices, rule = self._layout.matrices(self.base), self.config.hedge.kernel_settings()
+        for part in row_blocks(len(batch), 2 * self.dim):
             rows, steps = spread_triplets(batch.slice(part.start, part.stop), scale[part], info, part)
-            step_blocks(
-                self.W,
-                layout.starts,
-                layout.places,
-                self.config.C,
-                rule,
-                self.standing,
-                *rows,
-                scale[part],
-                steps,
-            )
+            shape = len(matrices), len(steps[0])
+            margins, taus = np.empty(shape), np.empty(shape, np.float32)
+            outcomes, awake = np.empty(shape, np.uint8), np.empty(shape, np.bool_)
+            for k, (matrix, pending) in enumerate(zip(matrices, self.pending, strict=True)):
+                own = (outcomes[k], np.empty(shape[1], np.float32), taus[k], steps[3])
+                first, told = int(self._layout.starts[k]), (margins[k], awake[k])
+                C, waiting = self.config.C, pending.for_kernels
+                step_dense(
+                    matrix, waiting, BILINEAR, C, UNBOUNDED, first, tuple(rows), scale[part], own, told
+                )
+            weigh_steps(rule, self.standing, margins, taus, outcomes, awake, scale[part], steps)
         return info
 
     def _looked_at(self, batch: TripletBatch, info: StepInfo) -> None:
@@ -140,11 +200,12 @@ class OmksMaps(BaseLearner[OmksMapsConfig]):
         return without_sense(scores, left, right)
 
     def _live(self) -> dict[str, NDArray[Any]]:
-        return {"W": self.W, "standing": self.standing}
+        return {"W": self.base, "standing": self.standing, **self._waiting}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], copy: bool) -> None:
         self._layout = BlockLayout.of(self.config.widths)
-        self.W = to_write(saved(arrays, "W", np.float32, (self._layout.entries,)), "W", copy)
+        self.base = to_write(saved(arrays, "W", np.float32, (self._layout.entries,)), "W", copy)
+        self._wait(arrays, copy)
         self.standing = read_standing(arrays, self.config.hedge, len(self.config.widths))
         self._sizes = StepsFromIdentity()
 

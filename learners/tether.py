@@ -117,9 +117,16 @@ class Tethered(BaseLearner[TetherConfig]):
         """Dimension of the vectors."""
         return int(self.learner.dim)
 
+    @classmethod
+    def added_later(cls, config: TetherConfig, dim: int) -> dict[str, NDArray[Any]]:
+        """Those of what learns."""
+        added: dict[str, NDArray[Any]] = _CLASSES[type(config.learner)].added_later(config.learner, dim)
+        return added
+
     @property
     def W(self) -> Float32s:
-        """The learned matrix, float32 [dim, dim], or matrices; of a learner that has one."""
+        """The learned matrix, float32 [dim, dim], or matrices; of a learner that has one. A copy where steps
+        are pending."""
         W: Float32s = self.learner.W
         return W
 
@@ -175,10 +182,10 @@ def _pull(learner: Any, config: TetherConfig) -> None:
         learner.forget(config.decay)
     elif isinstance(learner, OmksMaps):
         start = started(learner.dim, learner.config.start)
-        for columns, matrix in zip(learner.columns, learner.matrices, strict=True):
+        for columns, matrix in zip(learner.columns, learner.settled(), strict=True):
             pull(matrix, config.decay, config.radius, np.ascontiguousarray(start[columns]))
     else:
-        pull(learner.W, config.decay, config.radius, learner.config.start)
+        pull(learner.settled(), config.decay, config.radius, learner.config.start)
 
 
 _CLASSES: Mapping[type[Any], Any] = {

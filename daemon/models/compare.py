@@ -32,6 +32,7 @@ from daemon.versions.restore import read_map, serving_form
 from learners.block import Block, Float32s
 from learners.forms.quadratic import ServedForm, folds
 from learners.maps import FittedSpaceMap
+from learners.pending import matrix_in
 from learners.search import as_items
 from learners.spectrum import FULL_UP_TO, change, spectrum
 from streams.catalog import load_catalog
@@ -207,7 +208,7 @@ def matrix_of(
     [d, d], up to `FULL_UP_TO` dimensions, and None where its form does not fold. Raises UserError beyond.
     """
     if has_matrix(arrays):
-        return arrays["W"]
+        return matrix_in(arrays)
     made = form()
     if not folds(made):
         return None

@@ -17,6 +17,7 @@ from learners.base import Learner
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm
+from learners.tether import untethered
 
 
 class FormUpdater:
@@ -51,13 +52,15 @@ class FirstOrderUpdate(FormUpdater):
     def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The tangent at the form's W, in the buffers."""
         assert isinstance(form, ServingForm)
-        return CarriedForm.of(form, buffers.state["W"], power_of(self._serving), buffers.tangent)
+        power, pending = power_of(self._serving), untethered(learner).pending
+        return CarriedForm.of(form, buffers.state["W"], power, buffers.tangent, pending)
 
     def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The same, reading this side's W."""
         carried = cast(CarriedForm, form)
         tangent = None if carried.tangent is None else buffers.tangent
-        return replace(carried, state_matrix=buffers.state["W"], tangent=tangent)
+        pending = untethered(learner).pending
+        return replace(carried, state_matrix=buffers.state["W"], tangent=tangent, pending=pending)
 
     def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
         """Its two matrices."""
@@ -69,7 +72,8 @@ class FirstOrderUpdate(FormUpdater):
     def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
         """The form with its tangent, in memory of its own."""
         assert isinstance(exact, ServingForm)
-        return CarriedForm.of(exact, learner.state()["W"], power_of(self._serving))
+        power, pending = power_of(self._serving), untethered(learner).pending
+        return CarriedForm.of(exact, learner.state()["W"], power, pending=pending)
 
 
 class RecomputeAlways(FormUpdater):

@@ -172,10 +172,16 @@ def check_manifest(manifest: Manifest, space: ModelSpace) -> None:
     ):
         if own != served:
             raise VersionRejected(reason, f"version {number}: {what} {own}, not {served}")
+    lacking = lacked(manifest, space)
     for wanted in space.arrays:
-        if wanted not in manifest.arrays:
+        if wanted not in manifest.arrays and wanted.name not in lacking:
             missing = f"no array {wanted.name} of {wanted.dtype} {wanted.shape}"
             raise VersionRejected("other_shape", f"version {number}: {missing}")
+
+
+def lacked(manifest: Manifest, space: ModelSpace) -> Arrays:
+    """The arrays that a version of an earlier release lacks, as they were: all that came later, or none."""
+    return {} if {*space.later} & {spec.name for spec in manifest.arrays} else {**space.later}
 
 
 def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> LoadedState:
@@ -187,6 +193,8 @@ def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> Loa
         manifest = source.versions.manifest(number)
         check_manifest(manifest, source.space)
         source.versions.load(number, lambda spec: buffers.state.get(spec.name))
+        for name, array in lacked(manifest, source.space).items():
+            np.copyto(buffers.state[name], array)
     except Damaged as error:
         raise VersionRejected(error.kind, f"{error.place}: {error.problem}") from error
     except CheckpointError as error:

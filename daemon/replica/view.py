@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.typing import NDArray
+
+from checkpoints.encoding import spec_of
 from checkpoints.manifest import ArraySpec, Manifest
 from daemon.config.learners import KeysConfig
-from daemon.versions.algorithms import NO_VIEWS, ONE_MODEL, Columns, keys_of
+from daemon.versions.algorithms import NO_VIEWS, ONE_MODEL, Columns, added_later, keys_of
 from daemon.versions.contents import learner_specs
 from learners.block import Block, Float32s
 from learners.forms.quadratic import (
@@ -51,7 +54,7 @@ class ModelSpace:
     that brought them there, the dimension it gives, the learner, and its arrays.
 
     columns: of each view in the mapped vectors, for learners that look at them. keys: [keys], whether there
-    is one model per key.
+    is one model per key. later: those of the arrays that versions of earlier releases lack, as they are then.
     """
 
     space: str
@@ -61,13 +64,16 @@ class ModelSpace:
     arrays: tuple[ArraySpec, ...]
     columns: Columns
     keys: KeysConfig = ONE_MODEL
+    later: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, manifest: Manifest, dim: int, columns: Columns = NO_VIEWS) -> ModelSpace:
         """The space of a version; `dim` and `columns` are its map's."""
         name = str(manifest.learner.get("name"))
-        arrays, keys = learner_specs(manifest), keys_of(manifest)
-        return cls(manifest.space, str(manifest.map.get("id")), dim, name, arrays, columns, keys)
+        keys, later = keys_of(manifest), added_later(manifest, dim, columns)
+        own = {spec.name: spec for spec in learner_specs(manifest)}
+        arrays = tuple({**{array: spec_of(array, one) for array, one in later.items()}, **own}.values())
+        return cls(manifest.space, str(manifest.map.get("id")), dim, name, arrays, columns, keys, later)
 
 
 class NotServing(Exception):

@@ -37,6 +37,7 @@ from daemon.versions.restore import serving_form
 from learners.block import Float32s
 from learners.errors import LearnerError
 from learners.forms.quadratic import IdentityForm, ServedForm, by_distance, folds
+from learners.pending import matrix_in
 from learners.psd import symmetry_index
 from streams.catalog import Catalog
 from streams.event import Impression, SpaceSpec
@@ -124,7 +125,7 @@ class CandidateCache:
             raise CandidateRejected(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
         keys = form if isinstance(form, KeyedForm) else None
         W = version.arrays.get("W")
-        symmetry = None if W is None or W.ndim != 2 else symmetry_index(W)
+        symmetry = None if W is None or W.ndim != 2 else symmetry_index(matrix_in(version.arrays))
         return Candidate(version.manifest, Scorer(form, objects), objects, keys, symmetry)
 
     def _form_of(self, version: Version) -> ServedForm:

@@ -33,12 +33,13 @@ from learners.caps import CapsConfig
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.errors import ConfigError
 from learners.hedge import HedgeConfig
-from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig
+from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig, repeated
 from learners.maps import FittedSpaceMap
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
+from learners.pending import PAIRS, TAU
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
 
@@ -59,7 +60,10 @@ class Algorithm:
     forms: what versions are served as.
     state_bytes: (keys of [learner], columns of the views, dim) -> the memory that the learner takes; raises
     ConfigError.
-    followed: the arrays by whose bytes a copy that took its steps is known to be equal; () for all.
+    followed: the arrays by whose bytes a copy that took its steps is known to be equal, as far as a state has
+    them; () for all.
+    added_later: (settings, dim) -> the arrays that a state of an earlier release lacks, as they are before
+    any event.
     by_block: it learns a similarity for each view or kernel of one, and wants each of unit length.
     form_bytes: (keys of [learner], columns of the views, dim, items) -> the memory of a sharpened form that
     does not fold, with what it keeps of so many items; None for other forms.
@@ -73,6 +77,7 @@ class Algorithm:
     forms: FormKind
     state_bytes: Callable[[Any, Columns, int], int]
     followed: tuple[str, ...] = ()
+    added_later: Callable[[Any, int], Mapping[str, npt.NDArray[Any]]] = lambda _settings, _dim: {}
     needs_sample: bool = False
     by_block: bool = False
     form_bytes: Callable[[Any, Columns, int, int], int] | None = None
@@ -81,7 +86,7 @@ class Algorithm:
     @property
     def averages(self) -> bool:
         """Whether versions of several learners can be averaged: the state is one matrix W."""
-        return self.followed == ("W",)
+        return self.followed == OF_A_MATRIX
 
     @property
     def factors(self) -> bool:
@@ -89,6 +94,8 @@ class Algorithm:
         return isinstance(self.forms, MatrixForms)
 
 
+OF_A_MATRIX = ("W", TAU, PAIRS)
+"""What the state of a learner of one matrix holds besides counters."""
 KEYS = "keys"
 """Their name among the learner's settings in a manifest, which has none where there is one model."""
 SLOT_BYTES = 1024
@@ -132,6 +139,10 @@ def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
         make=lambda settings, dim, _sample: Keyed(dim, settings),
         restore=lambda arrays, settings: Keyed.from_state(arrays, settings, copy=False),
         forms=KeyedForms(one.forms),
+        added_later=lambda settings, dim: {
+            name: repeated(array, keys.slots)
+            for name, array in one.added_later(settings.make(dim).config, dim).items()
+        },
         state_bytes=lambda own, columns, dim: keys.slots * (one.state_bytes(own, columns, dim) + SLOT_BYTES),
     )
 
@@ -140,7 +151,7 @@ def compared(followed: tuple[str, ...], names: Iterable[str]) -> list[str]:
     """The arrays by which copies that took the same steps are compared: `followed` of one model or all of its
     arrays, and what tells whose models they are, but not how many events were refused since."""
     given = list(names)
-    one = followed or [name for name in given if name not in KEY_ARRAYS]
+    one = [name for name in followed or given if name in given and name not in KEY_ARRAYS]
     return [*one, *(name for name in given if name in KEY_ARRAYS and name != CLOCK)]
 
 
@@ -236,7 +247,8 @@ def _of_a_matrix(
         restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
         forms=MatrixForms(distance=distance),
         state_bytes=matrices(1),
-        followed=("W",),
+        followed=OF_A_MATRIX,
+        added_later=lambda settings, dim: made_by(settings).added_later(settings, dim),
         full_step=full_step,
     )
 
@@ -265,6 +277,7 @@ def _omks_maps() -> Algorithm:
         make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
         restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
         forms=BlocksForms(),
+        added_later=lambda settings, dim: made_by(settings).added_later(settings, dim),
         state_bytes=lambda _keys, columns, _dim: sum(4 * len(block) ** 2 for block in columns.values()),
         by_block=True,
         full_step=_aggressiveness,
@@ -293,6 +306,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         make=lambda settings, dim, _sample: Averaged(dim, settings),
         restore=lambda arrays, settings: Averaged.from_state(arrays, settings, copy=False),
         forms=MatrixForms(follows=HELD),
+        added_later=Averaged.added_later,
         state_bytes=matrices(2),
         full_step=_aggressiveness,
     ),
@@ -382,6 +396,16 @@ def restored(
     """A learner continued from a version's arrays, taking them over where it can. Raises StateError."""
     algorithm = algorithm_of(config.algorithm, keys)
     return algorithm.restore(arrays, algorithm.settings(config, columns))
+
+
+def added_later(manifest: Manifest, dim: int, columns: Columns = NO_VIEWS) -> Mapping[str, npt.NDArray[Any]]:
+    """The arrays that states of this version's learner lack in earlier releases, as they are before any
+    event; none where the version does not tell its settings."""
+    try:
+        algorithm = algorithm_of(manifest.learner["name"], keys_of(manifest))
+        return algorithm.added_later(algorithm.settings(learner_config_of(manifest), columns), dim)
+    except (KeyError, ValueError):
+        return {}
 
 
 CAPS = "caps"

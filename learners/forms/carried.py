@@ -30,6 +30,7 @@ from learners.forms.quadratic import (
     whole,
 )
 from learners.forms.serving import ServingForm
+from learners.pending import PendingSteps
 from learners.psd import psd_tangent
 
 
@@ -45,10 +46,11 @@ class Tangent:
 class CarriedForm:
     """S = C + P sym(W) P with a `tangent`, else sym(W) - U diag(lambda) U^T.
 
-    state_matrix: W, float32 [d, d], read and never copied: the form follows it. tangent: None where the form
-    has no matrix of its own, since all eigenvalues of a large W are out of reach. correction_vectors,
-    correction_values: U float32 [d, k], lambda float32 [k], the eigenpairs removed at b. normalised and
-    distance: as in `ServingForm`. S need not be PSD behind b: self scores are clipped at 0.
+    state_matrix: W, float32 [d, d], read and never copied: the form follows it. pending: the steps that wait
+    to be added to it, followed likewise; None where none ever do. tangent: None where the form has no matrix
+    of its own, since all eigenvalues of a large W are out of reach. correction_vectors, correction_values: U
+    float32 [d, k], lambda float32 [k], the eigenpairs removed at b. normalised and distance: as in
+    `ServingForm`. S need not be PSD behind b: self scores are clipped at 0.
     """
 
     state_matrix: Float32s
@@ -57,10 +59,16 @@ class CarriedForm:
     correction_values: Float32s
     normalised: bool
     distance: bool = False
+    pending: PendingSteps | None = None
 
     @classmethod
     def of(
-        cls, form: ServingForm, W: Float32s, power: float = 1.0, out: Tangent | None = None
+        cls,
+        form: ServingForm,
+        W: Float32s,
+        power: float = 1.0,
+        out: Tangent | None = None,
+        pending: PendingSteps | None = None,
     ) -> CarriedForm:
         """The form of W, ready to be carried on as W changes. W must not have changed since `form` was made.
 
@@ -69,15 +77,16 @@ class CarriedForm:
         """
         pairs = form.correction_vectors, form.correction_values
         if form.matrix is None:
-            return cls(W, None, *pairs, form.normalised, form.distance)
-        P = psd_tangent(W, power)
+            return cls(W, None, *pairs, form.normalised, form.distance, pending)
+        whole_matrix = W if pending is None else pending.with_them(W)
+        P = psd_tangent(whole_matrix, power)
         tangent = Tangent(np.empty_like(form.matrix), P) if out is None else out
         if tangent.P is not P:
             np.copyto(tangent.P, P)
         for part in row_blocks(len(W), len(W)):
-            followed = fold_symmetric(W, DenseBlock(P[part])) @ P
+            followed = fold_symmetric(whole_matrix, DenseBlock(P[part])) @ P
             np.subtract(form.matrix[part], followed, out=tangent.constant[part])
-        return cls(W, tangent, *pairs, form.normalised, form.distance)
+        return cls(W, tangent, *pairs, form.normalised, form.distance, pending)
 
     @property
     def dim(self) -> int:
@@ -90,13 +99,20 @@ class CarriedForm:
         block = as_block(queries, self.dim, "queries")
         if self.tangent is not None:
             turned = DenseBlock(times(block, self.tangent.P))
-            folded = np.asarray(fold_symmetric(self.state_matrix, turned) @ self.tangent.P, np.float32)
+            folded = np.asarray(self._followed(turned) @ self.tangent.P, np.float32)
             folded += times(block, self.tangent.constant)
         else:
-            folded = fold_symmetric(self.state_matrix, block)
+            folded = self._followed(block)
             remove_pairs(folded, block, self.correction_vectors, self.correction_values)
         if self.distance:
             folded *= np.float32(2)
+        return folded
+
+    def _followed(self, block: Block) -> Float32s:
+        """sym(W) q for each row, as W is now."""
+        folded = fold_symmetric(self.state_matrix, block)
+        if self.pending is not None and len(self.pending):
+            folded += self.pending.folded(block)
         return folded
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
@@ -104,12 +120,16 @@ class CarriedForm:
         block = as_block(items, self.dim, "items")
         if self.tangent is None:
             products = self_products(self.state_matrix, block, pieces)
+            if self.pending is not None and len(self.pending):
+                products += self.pending.self_products(block)
             products -= pair_products(block, self.correction_vectors, self.correction_values, pieces)
         else:
             products = self_products(self.tangent.constant, block, pieces)
             for batch in batches(len(block), 2 * self.dim**2, pieces):
                 turned = DenseBlock(times(block.slice(batch.start, batch.stop), self.tangent.P))
                 products[batch] += self_products(self.state_matrix, turned)
+                if self.pending is not None and len(self.pending):
+                    products[batch] += self.pending.self_products(turned)
         return np.maximum(products, 0).astype(np.float32)
 
     def scores(self, queries: Any, items: Any) -> Float32s:

@@ -1,5 +1,5 @@
-"""Steps of learned distances on dense and on CSR rows: Dissim-OASIS (Chechik et al., JMLR 11 (2010), section
-6) and LEGO.
+"""Steps of learned distances: Dissim-OASIS (Chechik et al., JMLR 11 (2010), section 6) on CSR rows (on dense
+ones: `learners.kernels.delayed`), and LEGO.
 
 Dissim-OASIS: the distance (a - b)^T W (a - b) sees a triplet as m = (q - c) + (q - s) and e = c - s: margin
 m^T W e for a symmetric W, step W <- W + tau (e m^T + m e^T)/2. A step is OASIS's symmetric one with m in
@@ -52,11 +52,9 @@ from learners.kernels.compile import (
     kernel,
 )
 from learners.kernels.matrix_rows import (
-    add_symmetric_dense,
     add_symmetric_sparse,
     difference,
     prefetch_ahead,
-    row_dot,
 )
 from learners.kernels.oasis import CSR_OUT
 
@@ -87,46 +85,6 @@ def pairs_dense(
             norms[row, 0] += m * m
             norms[row, 1] += e * e
             norms[row, 2] += m * e
-
-
-@inlined
-def _margin_dense(W: Any, sums: Any, t: int, e: Any) -> float:
-    """m^T W e: rows of W times e in float32, their sum weighted by m in float64."""
-    margin = 0.0
-    for row in range(len(e)):
-        if sums[t, row] != 0:
-            margin += np.float64(sums[t, row]) * np.float64(row_dot(W, row, e))
-    return margin
-
-
-@kernel(
-    types.UniTuple(types.int64, 2)(
-        ROWS_OUT, types.float64, types.int64, ROWS, ROWS, DOUBLES, DOUBLES, STEPS_OUT
-    )
-)
-def step_pairs_dense(
-    W: Any, C: float, budget: int, sums: Any, errors: Any, squares: Any, weights: Any, steps: Steps
-) -> tuple[int, int]:
-    """Apply steps in order until `budget` events were accepted; (rows consumed, rows accepted).
-
-    W: float32 [dim, dim], symmetric, overwritten. C: aggressiveness. sums, errors: m and e as `pairs_dense`
-    gives them; squares: ||V'||^2, float64 [n]. weights: float64 [n], scales C, or empty. steps: reason as
-    `pairs_dense` left it; all are written per event. Precision as in `oasis_dense`.
-    """
-    outcome, loss, tau, _ = steps
-    accepted = 0
-    for t in range(len(sums)):
-        if accepted == budget:
-            return t, accepted
-        fault, weight = scan_weight(weights, t)
-        if rejected(fault, t, steps):
-            continue
-        accepted += 1
-        margin = _margin_dense(W, sums, t, errors[t])
-        outcome[t], loss[t], tau[t] = step_size(margin, squares[t], C * weight)
-        if outcome[t] == UPDATED:
-            add_symmetric_dense(W, tau[t], sums, t, errors[t])
-    return len(sums), accepted
 
 
 @inlined

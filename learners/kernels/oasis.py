@@ -1,10 +1,7 @@
-"""OASIS steps and their replay, on dense and on CSR rows (Chechik et al., JMLR 11 (2010), section 2).
+"""OASIS steps and their replay on CSR rows (Chechik et al., JMLR 11 (2010), section 2); on dense ones:
+`learners.kernels.delayed`.
 
-Dense: one pass over W for the margin q^T W (c - s), row by row, and one for W <- W + tau q (c - s)^T; rows
-with q_i = 0 are skipped in both. W of a few hundred dimensions stays in the cache, so both passes are
-vectorised.
-
-CSR: a step touches |q|_0 x |c - s|_0 entries of W. At 70 non-zeros per vector in 10,000 dimensions each is a
+A step touches |q|_0 x |c - s|_0 entries of W. At 70 non-zeros per vector in 10,000 dimensions each is a
 cache miss, so the kernel is bound by memory, not arithmetic: while row i of the query is read, the columns of
 the row after next are prefetched, running over into the next event, whose c - s is therefore merged one event
 ahead (it does not depend on W). Two rows ahead measured best; the accumulators are four to keep four loads in
@@ -30,7 +27,6 @@ from learners.kernels.checks import (
     NONE,
     UPDATED,
     rejected,
-    scan_triplet_dense,
     scan_triplet_sparse,
     scan_weight,
     step_size,
@@ -43,8 +39,6 @@ from learners.kernels.compile import (
     INDICES_OUT,
     POINTERS,
     POINTERS_OUT,
-    ROWS,
-    ROWS_OUT,
     STEPS_OUT,
     Csr,
     Steps,
@@ -52,61 +46,15 @@ from learners.kernels.compile import (
     kernel,
 )
 from learners.kernels.matrix_rows import (
-    add_dense,
     add_row,
     add_sparse,
-    add_symmetric_dense,
     add_symmetric_sparse,
     difference,
     margin_ahead,
     prefetch_ahead,
-    row_dot,
 )
 
 CSR_OUT = types.Tuple((POINTERS_OUT, INDICES_OUT, FLOATS_OUT))
-
-
-@kernel(
-    types.UniTuple(types.int64, 2)(
-        ROWS_OUT, types.float64, types.boolean, types.int64, ROWS, ROWS, ROWS, DOUBLES, STEPS_OUT
-    )
-)
-def step_dense(
-    W: Any, C: float, symmetric: bool, budget: int,
-    query: Any, clicked: Any, skipped: Any, weights: Any, steps: Steps,
-) -> tuple[int, int]:  # fmt: skip
-    """Apply triplets in order until `budget` of them were accepted; (rows consumed, rows accepted).
-
-    W: float32 [dim, dim], overwritten. C: aggressiveness. symmetric: add (V + V^T)/2 instead of V.
-    query, clicked, skipped: float32 [n, dim]. weights: float64 [n], scales C, or empty. steps: written per
-    event. A rejected or degenerate event leaves W as it is.
-    Precision: rows of W times (c - s) in float32; their sum weighted by q, and both norms, in float64.
-    """
-    outcome, loss, tau, reason = steps
-    rows, dim = query.shape
-    e = np.empty(dim, np.float32)
-    accepted = 0
-    for t in range(rows):
-        if accepted == budget:
-            return t, accepted
-        reason[t], q_squared = scan_triplet_dense(query, clicked, skipped, t)
-        fault, weight = scan_weight(weights, t)
-        if rejected(fault, t, steps):
-            continue
-        accepted += 1
-        e_squared, margin = 0.0, 0.0
-        for column in range(dim):
-            e[column] = clicked[t, column] - skipped[t, column]
-            e_squared += np.float64(e[column]) * np.float64(e[column])
-        for row in range(dim):
-            if query[t, row] != 0:
-                margin += np.float64(query[t, row]) * np.float64(row_dot(W, row, e))
-        outcome[t], loss[t], tau[t] = step_size(margin, q_squared * e_squared, C * weight)
-        if outcome[t] == UPDATED and symmetric:
-            add_symmetric_dense(W, tau[t], query, t, e)
-        elif outcome[t] == UPDATED:
-            add_dense(W, tau[t], query, t, e)
-    return rows, accepted
 
 
 @inlined
@@ -165,32 +113,6 @@ def step_sparse(
         elif outcome[t] == UPDATED:
             add_sparse(W, stride, tau[t], query, t, here)
     return rows, accepted
-
-
-@inlined
-def _sound_dense(rows: Any, row: int) -> bool:
-    """Whether a row holds numbers that a difference of vectors may have."""
-    sound = True
-    for column in range(rows.shape[1]):
-        sound &= abs(rows[row, column]) <= MAX_DIFFERENCE
-    return sound
-
-
-@kernel(types.int64(ROWS_OUT, types.boolean, FLOATS, ROWS, ROWS))
-def replay_dense(W: Any, symmetric: bool, tau: Any, query: Any, error: Any) -> int:
-    """Take steps again in order; how many were, fewer than given where the next one is malformed.
-
-    W: float32 [dim, dim], overwritten. symmetric: add (V + V^T)/2. tau: float32 [n]. query, error = c - s:
-    float32 [n, dim].
-    """
-    for t in range(len(tau)):
-        if not (_sound_dense(query, t) and _sound_dense(error, t) and np.isfinite(tau[t])):
-            return t
-        if symmetric:
-            add_symmetric_dense(W, tau[t], query, t, error[t])
-        else:
-            add_dense(W, tau[t], query, t, error[t])
-    return len(tau)
 
 
 @inlined

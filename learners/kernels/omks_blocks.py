@@ -1,8 +1,10 @@
-"""Steps of m bilinear similarities side by side, each on its own columns, and Hedge that weighs m kernels.
+"""Hedge that weighs m kernels, of which each has taken its own step.
 
-One block k of the columns is one kernel as an explicit map: its OASIS step is the kernel's OKS step, in
-constant memory (Xia, Hoi, Jin, Zhao, TPAMI 36 (2014), section 4, over maps phi_k with k(x, y) ~ phi_k(x)^T
-phi_k(y)). After each round the weights change in the log domain; see `learners.hedge` for the rules.
+One block k of the columns is one kernel as an explicit map: its OASIS step (`learners.kernels.delayed`) is
+the kernel's OKS step, in constant memory (Xia, Hoi, Jin, Zhao, TPAMI 36 (2014), section 4, over maps phi_k
+with k(x, y) ~ phi_k(x)^T phi_k(y)). No block's step depends on another block or on the weights, so a block
+takes all events of a batch before the next one. After each round the weights change in the log domain; see
+`learners.hedge` for the rules.
 """
 
 from __future__ import annotations
@@ -21,14 +23,11 @@ from learners.kernels.checks import (
     UPDATED,
     scan_dense,
     scan_sparse,
-    step_size,
 )
 from learners.kernels.compile import (
     CSR,
     DOUBLES,
     DOUBLES_OUT,
-    FLOATS_OUT,
-    POINTERS,
     ROWS,
     ROWS_OUT,
     STEPS_OUT,
@@ -37,7 +36,6 @@ from learners.kernels.compile import (
     inlined,
     kernel,
 )
-from learners.kernels.matrix_rows import add_dense, row_dot
 
 # ruff: noqa: PLR0917  (kernels take plain arrays)
 
@@ -174,6 +172,7 @@ def combined_outcome(weight: float, outcomes: Any, awake: Any) -> int:
 
 
 _RULE = types.Tuple((types.int64, types.float64, types.float64))
+_OUTCOMES = types.Array(types.uint8, 2, "C", readonly=True)
 
 
 @kernel(types.void(ROWS, types.uint8[::1]))
@@ -201,96 +200,20 @@ def scatter_sparse(rows: Csr, reason: Any, out: Any) -> None:
                 out[row, indices[place]] = values[place]
 
 
-@inlined
-def _squares(rows: Any, t: int, start: int, stop: int) -> float:
-    """||x_k||^2 in float64 of one block of one row."""
-    total = 0.0
-    for column in range(start, stop):
-        total += np.float64(rows[t, column]) * np.float64(rows[t, column])
-    return total
-
-
-@inlined
-def _margin(W: Any, query: Any, t: int, start: int, e: Any) -> float:
-    """q_k^T W_k e_k: rows of W times e in float32, their sum weighted by q in float64."""
-    margin = 0.0
-    for row in range(len(W)):
-        if query[t, start + row] != 0:
-            margin += np.float64(query[t, start + row]) * np.float64(row_dot(W, row, e))
-    return margin
-
-
-@inlined
-def _step_block(
-    W: Any, start: int, C: float, query: Any, clicked: Any, skipped: Any, weights: Any, reason: Any,
-    margins: Any, taus: Any, outcomes: Any, awake: Any,
+@kernel(types.void(_RULE, DOUBLES_OUT, _MARGINS, ROWS, _OUTCOMES, _AWAKE, DOUBLES, STEPS_OUT))
+def weigh_steps(
+    rule: tuple[int, float, float], standing: Any,
+    margins: Any, taus: Any, outcomes: Any, awake: Any, weights: Any, steps: Steps,
 ) -> None:  # fmt: skip
-    """The OASIS steps of one block, event by event: W_k is overwritten; margins (before the step), step
-    sizes, outcomes and whether the block is awake are written, all [n]."""
-    stop = start + len(W)
-    e = np.empty(len(W), np.float32)
-    for t in range(len(query)):
-        margins[t], taus[t], outcomes[t], awake[t] = 0.0, 0.0, PASSIVE, False
-        if reason[t] != NONE:
-            continue
-        q_squared, e_squared = _squares(query, t, start, stop), 0.0
-        for column in range(len(e)):
-            e[column] = clicked[t, start + column] - skipped[t, start + column]
-            e_squared += np.float64(e[column]) * np.float64(e[column])
-        margin = _margin(W, query, t, start, e)
-        if not (q_squared > 0 and abs(margin) < LARGEST):
-            continue
-        margins[t] = margin
-        awake[t] = _squares(clicked, t, start, stop) > 0 and _squares(skipped, t, start, stop) > 0
-        if awake[t]:
-            outcomes[t], _, taus[t] = step_size(margin, q_squared * e_squared, C * weights[t])
-            if outcomes[t] == UPDATED:
-                add_dense(W, taus[t], query[:, start:stop], t, e)
+    """What the steps of m blocks come to, event by event: one round of Hedge where a block stepped.
 
-
-@kernel(
-    types.void(
-        FLOATS_OUT,
-        POINTERS,
-        POINTERS,
-        types.float64,
-        _RULE,
-        DOUBLES_OUT,
-        ROWS,
-        ROWS,
-        ROWS,
-        DOUBLES,
-        STEPS_OUT,
-    )
-)
-def step_blocks(
-    W: Any, starts: Any, places: Any, C: float, rule: tuple[int, float, float], standing: Any,
-    query: Any, clicked: Any, skipped: Any, weights: Any, steps: Steps,
-) -> None:  # fmt: skip
-    """Apply triplets in order: an OASIS step per block, then one round of Hedge where a block stepped.
-
-    W: float32, the matrices one after another, block k [D_k, D_k] from places[k]; overwritten. starts: int64
-    [m + 1], columns starts[k]..starts[k + 1] are block k. rule: see `learners.hedge`; standing: float64 [m],
-    overwritten. query, clicked, skipped: float32 [n, starts[m]]; rows with a fault in steps' reason [n] are
-    not read. weights: float64 [n], scales C. steps: outcome, loss and tau (the largest of the blocks) are
-    written. Blocks where a vector is all zero sleep, and one whose margin float32 cannot hold.
-
-    No block's step depends on another block or on the weights. So the blocks come one after another, each for
-    all triplets, and its matrix stays in the cache: the same bits, whatever the batch.
+    rule: see `learners.hedge`; standing: float64 [m], overwritten. margins, before the step, taus, outcomes
+    and whether a block is awake, all [m, n], as `step_dense` tells them of each block. weights: float64 [n].
+    steps: outcome, loss and tau (the largest of the blocks) are written; reason [n] holds the faults.
     """
     outcome, loss, tau, reason = steps
-    shape = (len(standing), len(query))
-    margins, taus = np.empty(shape, np.float64), np.empty(shape, np.float32)
-    outcomes, awake = np.empty(shape, np.uint8), np.empty(shape, np.bool_)
-    for k in range(len(standing)):
-        width = starts[k + 1] - starts[k]
-        block = W[places[k] : places[k + 1]].reshape((width, width))
-        _step_block(
-            block, starts[k], C, query, clicked, skipped, weights, reason,
-            margins[k], taus[k], outcomes[k], awake[k],
-        )  # fmt: skip
     of_event, present = np.empty(len(standing), np.float64), np.empty(len(standing), np.bool_)
-    for t in range(len(query)):
+    for t in range(len(reason)):
         if reason[t] != NONE:
             outcome[t], loss[t], tau[t] = REJECTED, 0, 0
             continue

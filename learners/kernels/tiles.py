@@ -139,7 +139,7 @@ def turn_lanes(typing_context: Any, values: Any, i: Any, less: Any, first: Any, 
                     own = load_vector(builder, source.data, builder.add(base, place))
                     gap = builder.fsub(own, load_vector(builder, source.data, builder.add(safe, place)))
                     rows.append(builder.select(minus, gap, own))
-                for lane, turned in enumerate(_transposed(builder, rows)):
+                for lane, turned in enumerate(transposed(builder, rows)):
                     slot = builder.add(arguments[3], WORD(part + lane))
                     address = builder.gep(target.data, [builder.add(builder.mul(slot, width), k)])
                     builder.store(turned, builder.bitcast(address, VECTOR.as_pointer())).align = 4
@@ -148,7 +148,7 @@ def turn_lanes(typing_context: Any, values: Any, i: Any, less: Any, first: Any, 
     return types.void(values, types.int64, types.int64, types.int64, out), generate
 
 
-def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
+def transposed(builder: Any, rows: list[Any]) -> list[Any]:
     """The columns of 8 vectors of 8: in three rounds, each merging neighbours at 1, 2 and 4 apart."""
     for apart in (1, 2, 4):
         low = [lane if not lane & apart else lane + WIDTH - apart for lane in range(WIDTH)]

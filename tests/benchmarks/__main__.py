@@ -1,9 +1,10 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-soml_kafka, omks_maps, oks; all of them without any.
+soml_kafka, omks_maps, oks, dense; all of them without any.
 `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the
-interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit).
+interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit);
+PyTorch where the interpreter has it (pip install torch).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tests.benchmarks import (
     carried_error,
     checkpoint_cost,
     decode_speed,
+    dense_step,
     freshness,
     items_rate,
     kafka_path,
@@ -36,7 +38,7 @@ from tests.benchmarks.harness import Figure, record
 COMMAND = "make bench"
 NAMES = (
     *("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items"),
-    *("carried", "soml", "soml_kafka", "omks_maps", "oks"),
+    *("carried", "soml", "soml_kafka", "omks_maps", "oks", "dense"),
 )
 
 
@@ -62,6 +64,7 @@ def main(names: list[str]) -> int:
         "soml_kafka": soml_kafka.figures,
         "omks_maps": omks_maps.figures,
         "oks": oks_step.figures,
+        "dense": dense_step.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from learners.hedge import HedgeConfig
 from learners.kernels.tiles import LANES
@@ -70,7 +70,15 @@ def _omks(
     return UnderTest(name, Omks, settings, oracle, least_dim=3)
 
 
-def _omks_maps(name: str, hedge: HedgeConfig, combination: Callable[[int], Combination]) -> UnderTest:
+class WaitingMaps(OmksMaps):
+    """With room for steps that wait in small blocks, too."""
+
+    ROOM = 4
+
+
+def _omks_maps(
+    name: str, hedge: HedgeConfig, combination: Callable[[int], Combination], learner: Any = OmksMaps
+) -> UnderTest:
     """Three views, each a block of its own."""
 
     def oracle(dim: int) -> Oracle:
@@ -83,7 +91,7 @@ def _omks_maps(name: str, hedge: HedgeConfig, combination: Callable[[int], Combi
     def settings(dim: int) -> OmksMapsConfig:
         return OmksMapsConfig(tuple(stop - start for start, stop in _views(dim)), hedge=hedge)
 
-    return UnderTest(name, OmksMaps, settings, oracle, least_dim=3)
+    return UnderTest(name, learner, settings, oracle, least_dim=3)
 
 
 def _oks_avg(name: str) -> UnderTest:
@@ -128,4 +136,5 @@ OVER_MAPS = (
     ),
     _omks_maps("maps-given", HedgeConfig("given", weights=(1.0, 2.0, 3.0)), lambda m: Given([1, 2, 3])),
     _omks_maps("maps-margins", HedgeConfig("margins", C=0.2), lambda m: PassiveAggressive(m, 0.2)),
+    _omks_maps("maps-waiting", HedgeConfig("uniform"), lambda m: Given([1.0] * m), WaitingMaps),
 )

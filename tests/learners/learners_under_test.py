@@ -29,11 +29,29 @@ from .oracle_tether import TetheredOracle
 from .under_test import UnderTest
 
 
-def _oasis(name: str, **settings: Any) -> UnderTest:
+class WaitingOasis(Oasis):
+    """With room for steps that wait at few dimensions, too."""
+
+    ROOM = 4
+
+
+class WaitingDissim(Dissim):
+    """With room for steps that wait at few dimensions, too."""
+
+    ROOM = 8
+
+
+class WaitingAveraged(Averaged):
+    """Of an OASIS with room for steps that wait."""
+
+    _class = WaitingOasis
+
+
+def _oasis(name: str, learner: Any = Oasis, **settings: Any) -> UnderTest:
     oracle = {**settings, "symmetric": settings.get("symmetric") == "online"}
     return UnderTest(
         name,
-        Oasis,
+        learner,
         lambda dim: OasisConfig(**settings),
         lambda dim: OasisOracle(dim, **oracle),
         full_step=settings.get("C", 0.1),
@@ -95,6 +113,20 @@ OF_MATRICES = (
     ),
 )
 
+OF_WAITING_STEPS = (
+    _oasis("oasis-waiting", WaitingOasis),
+    _oasis("oasis-waiting-symmetric", WaitingOasis, symmetric="online"),
+    _oasis("oasis-waiting-psd", WaitingOasis, psd_every=7),
+    UnderTest(
+        "oasis-waiting-averaged",
+        WaitingAveraged,
+        lambda dim: OasisConfig(),
+        AveragedOracle,
+        passive_counts=True,
+    ),
+    UnderTest("dissim-waiting", WaitingDissim, lambda dim: DissimConfig(), DissimOracle),
+)
+
 OF_DIAGONALS = (
     _tg("soml-tg", 1.0, 1e-5),
     _tg("soml-tg-sparse", 0.3, 0.05),
@@ -102,7 +134,7 @@ OF_DIAGONALS = (
     _da("soml-da-sparse", 0.3, 1.0, 0.05),
 )
 
-FREE = (*OF_MATRICES, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
+FREE = (*OF_MATRICES, *OF_WAITING_STEPS, *OF_DIAGONALS, *OF_KERNELS, *OVER_MAPS)
 PULLED_WITHIN_A_BALL = ("oasis", "dissim", "lego-firm", "maps-share")
 
 TETHERED = (
@@ -131,7 +163,7 @@ def _by_key(one: UnderTest) -> UnderTest:
     )
 
 
-BY_KEY = tuple(_by_key(one) for one in FREE if one.name in ("oasis-psd", "soml-tg"))
+BY_KEY = tuple(_by_key(one) for one in FREE if one.name in ("oasis-psd", "oasis-waiting", "soml-tg"))
 
 LEARNERS = (*FREE, *TETHERED, *BY_KEY)
 
@@ -154,6 +186,7 @@ EVERY_INPUT = pytest.mark.parametrize(("subject", "kind"), list(_with_inputs()))
 IMPLEMENTATIONS = (
     "oasis",
     "oasis-psd",
+    "oasis-waiting",
     "oasis-averaged",
     "dissim",
     "lego",
@@ -163,6 +196,7 @@ IMPLEMENTATIONS = (
     "oks-oldest",
     "omks-share",
     "maps-share",
+    "maps-waiting",
     "oasis-tethered",
     "soml-tg-by-key",
 )

@@ -19,7 +19,8 @@ from learners.kernels import compile as compiler
 from learners.kernels import cpu
 from learners.kernels.checks import DEGENERATE, PASSIVE, step_size
 from learners.kernels.cpu import V3_FEATURES, best_level
-from learners.kernels.oasis import step_dense, step_sparse
+from learners.kernels.delayed import step_dense
+from learners.kernels.oasis import step_sparse
 
 from .examples import triplets
 

@@ -57,10 +57,15 @@ CHECKS = (
 )
 
 MATRICES = (
-    _m("oasis.dense-error-sign", "def step_dense(", "clicked[t, column] - skipped[t, column]", "skipped[t, column] - clicked[t, column]", OASIS),
-    _m("oasis.dense-budget", "def step_dense(", "if accepted == budget:", "if accepted > budget:", f"{FORMULAS} -k psd"),
-    _m("oasis.dense-norm", "def step_dense(", "q_squared * e_squared", "q_squared + e_squared", OASIS),
-    _m("oasis.dense-symmetric-lost", "def step_dense(", "outcome[t] == UPDATED and symmetric", "outcome[t] == UPDATED and not symmetric", OASIS),
+    _m("delayed.error-sign", "def sides(", "builder.fsub(c, s)", "builder.fsub(s, c)", OASIS),
+    _m("delayed.budget", "def step_dense(", "if accepted == budget:", "if accepted > budget:", f"{FORMULAS} -k psd"),
+    _m("delayed.norm", "def _read(", "norms[0] * norms[1]", "norms[0] + norms[1]", OASIS),
+    _m("delayed.symmetric-half", "def _factors(", "half * tau[n], factors, place)", "tau[n], factors, place)", OASIS),
+    _m("delayed.mirror", "def _mirror(", "W[j, i] = W[i, j]", "W[i, j] = W[j, i]", f"{FORMULAS} -k 'symmetric or dissim'"),
+    _m("delayed.pending-forgotten", "def step_dense(", "if count > 0:", "if count > 1:", f"{FORMULAS} -k waiting"),
+    _m("delayed.pending-other-side", "def _of_pending(", "(left, right) if side == 0 else (right, left)", "(left, right)", f"{FORMULAS} -k waiting"),
+    _m("delayed.kept-after-adding", "def step_dense(", "_empty(waiting, pairs)", "pass", f"{LAWS} -k waiting"),
+    _m("delayed.sparse-leaves-pending", "class Oasis(", "self.settled().reshape(-1)", "self.base.reshape(-1)", "learners/test_pending.py"),
     _m("oasis.sparse-budget", "def step_sparse(", "if accepted == budget:", "if accepted > budget:", f"{FORMULAS} -k psd"),
     _m("oasis.sparse-weight-lost", "def step_sparse(", "C * weight", "C", f"{FORMULAS} -k oasis"),
     _m("oasis.sparse-next-norm", "def step_sparse(", "q_squared * e_squared", "q_squared", OASIS),
@@ -77,11 +82,11 @@ MATRICES = (
        ("def _up_to_projections(", "self.events += int(accepted)", "self.events += int(consumed)")),
     _m("oasis.projection-not-told", "class Oasis:", "info.projected.append(start + int(consumed))", "pass", "learners/test_steps.py",
        ("def _up_to_projections(", "info.projected.append(done)", "pass")),
-    _m("distance.m-is-one-side", "def pairs_dense(", "(q - c) + (q - s)", "(q - c) + (q - c)", DISTANCE),
-    _m("distance.e-sign", "def pairs_dense(", "c - s\n", "s - c\n", DISTANCE),
-    _m("distance.refused-keeps-norms", "def pairs_dense(", "sums[row, :], errors[row, :] = 0.0, 0.0", "sums[row, :], errors[row, :] = 1.0, 1.0", EVENTS + " -k 'dissim or lego'"),
+    _m("distance.m-is-one-side", "def pairs_dense(", "(q - c) + (q - s)", "(q - c) + (q - c)", f"{DISTANCE} -k lego"),
+    _m("distance.e-sign", "def pairs_dense(", "c - s\n", "s - c\n", f"{DISTANCE} -k lego"),
+    _m("distance.refused-keeps-norms", "def pairs_dense(", "sums[row, :], errors[row, :] = 0.0, 0.0", "sums[row, :], errors[row, :] = 1.0, 1.0", EVENTS + " -k lego"),
     _m("distance.squares", "def squares(self)", "self.norms[:, 2] ** 2) / 2", "self.norms[:, 2] ** 2)", DISTANCE),
-    _m("distance.step-weight", "def step_pairs_dense(", "C * weight", "C", DISTANCE),
+    _m("delayed.step-weight", "def step_dense(", "C * weight", "C", DISTANCE),
     _m("lego.after-half", "def _after(", "1.0 - 0.5 * size * k", "1.0 + 0.5 * size * k", DISTANCE),
     _m("lego.after-root", "def _after(", "0.25 * size * size * pr", "0.25 * size * pr", DISTANCE),
     _m("lego.bisection-side", "def _size(", "middle < eta *", "middle > eta *", DISTANCE),
@@ -141,9 +146,8 @@ WEIGHED = (
     _m("supports.asleep-learns", "def _wake(", "and lengths[2, view] > 0", "", OMKS),
     _m("kernel.cosine-unsilenced", "def _silence(", "norms[tile, view, lane] * lengths[i, view] > 0", "norms[tile, view, lane] >= 0", OMKS),
     _m("kernel.degree", "def _power(", "for _ in range(degree):", "for _ in range(degree - 1):", OMKS),
-    _m("blocks.wake", "def _step_block(", "_squares(clicked, t, start, stop) > 0 and", "", f"learners/test_omks_maps.py {FORMULAS} -k maps"),
-    _m("blocks.weight", "def _step_block(", "C * weights[t]", "C", f"{FORMULAS} -k maps"),
-    _m("blocks.tau-told", "def step_blocks(", "np.max(taus[:, t])", "np.min(taus[:, t])", f"{FORMULAS} {LAWS} -k maps"),
+    _m("blocks.wake", "def _awake(", "held & 0xFF0000 and held & 0xFF000000", "held & 0xFF000000", f"learners/test_omks_maps.py {FORMULAS} -k maps"),
+    _m("blocks.tau-told", "def weigh_steps(", "np.max(taus[:, t])", "np.min(taus[:, t])", f"{FORMULAS} {LAWS} -k maps"),
 )
 
 AROUND = (

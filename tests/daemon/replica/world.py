@@ -17,6 +17,8 @@ from daemon.config.schema import ServingConfig
 from daemon.replica.replica import Replica
 from daemon.replica.settings import FollowSettings, Hooks, VersionSource
 from daemon.replica.view import ModelId, ModelSpace
+from daemon.versions.algorithms import digest_of
+from daemon.versions.contents import learner_arrays
 from daemon.versions.forms import make_form
 from learners import Oasis, OasisConfig, TripletBatch, as_block
 from learners.block import Block, DenseBlock
@@ -90,8 +92,8 @@ class World:
 
     def base(self, manifest: Manifest, digest: str | None = None) -> None:
         """Tell the log that a version is durable."""
-        own = next(spec.digest for spec in manifest.arrays if spec.name == "W")
-        self.send(Base(manifest.number, self.records, self.cut, digest or own, manifest.writer))
+        own = digest or digest_of(manifest)
+        self.send(Base(manifest.number, self.records, self.cut, own, manifest.writer))
 
     def publish(self, tell: bool = True, **changes: Any) -> Manifest:
         """A version, told of at once."""
@@ -106,15 +108,14 @@ class World:
         self.place = ChainPosition(at, 0, number, self.epoch.writer)
         self.chain = GENESIS
         manifest = self.versions.manifest(number)
-        digest = next(spec.digest for spec in manifest.arrays if spec.name == "W")
         records = int(manifest.counters["records"])
-        self.send(Base(number, records, GENESIS, digest, manifest.writer))
+        self.send(Base(number, records, GENESIS, digest_of(manifest), manifest.writer))
 
     def restart(self, number: int) -> None:
         """Another learner takes over and goes on from a version."""
         version = self.versions.load(number)
         self.epoch = self.versions.claim()
-        self.learner = Oasis.from_state({n: version.arrays[n] for n in ("W", "events")}, self._oasis())
+        self.learner = Oasis.from_state(learner_arrays(version.arrays), self._oasis())
         self.records, self.watermark = int(version.manifest.counters["records"]), version.manifest.watermark
         self.parent = number
         self.restart_log(number)
