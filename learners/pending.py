@@ -45,6 +45,11 @@ def width_of(dim: int) -> int:
     return -(-dim // WIDE) * WIDE
 
 
+def pending_bytes(dim: int) -> int:
+    """What pending steps of one matrix take."""
+    return 4 * room_of(dim) * (1 + 2 * width_of(dim))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingSteps:
     """The steps that wait for one matrix, in order.

@@ -39,7 +39,7 @@ from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
-from learners.pending import PAIRS, TAU
+from learners.pending import PAIRS, TAU, pending_bytes
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
 
@@ -211,8 +211,8 @@ def _aggressiveness(keys: Any) -> float:
 
 
 def matrices(count: int) -> Callable[[Any, Columns, int], int]:
-    """The bytes of so many float32 matrices [dim, dim]."""
-    return lambda _keys, _columns, dim: 4 * count * dim * dim
+    """The bytes of so many float32 matrices [dim, dim], and of steps that wait for one of them."""
+    return lambda _keys, _columns, dim: 4 * count * dim * dim + pending_bytes(dim)
 
 
 def vectors(count: int) -> Callable[[Any, Columns, int], int]:
@@ -278,7 +278,9 @@ def _omks_maps() -> Algorithm:
         restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
         forms=BlocksForms(),
         added_later=lambda settings, dim: made_by(settings).added_later(settings, dim),
-        state_bytes=lambda _keys, columns, _dim: sum(4 * len(block) ** 2 for block in columns.values()),
+        state_bytes=lambda _keys, columns, _dim: sum(
+            4 * len(block) ** 2 + pending_bytes(len(block)) for block in columns.values()
+        ),
         by_block=True,
         full_step=_aggressiveness,
     )
