@@ -102,7 +102,8 @@ class MatrixForms(FormKind):
 
     def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
-        return self._as_scored(ServingForm.from_arrays(arrays, cast(Any, learner).W))
+        W = None if "matrix" in arrays else cast(Any, learner).W  # a copy where steps are pending
+        return self._as_scored(ServingForm.from_arrays(arrays, W))
 
     def account(self, form: ServedForm) -> dict[str, Any]:
         """As `account`."""
