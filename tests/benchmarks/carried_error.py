@@ -17,6 +17,7 @@ from daemon.config.schema import ServingConfig
 from daemon.demo.users import position_biased
 from daemon.versions.algorithms import untrained
 from daemon.versions.forms import make_form, power_of
+from learners import Oasis
 from learners.block import Float32s, against
 from learners.forms.carried import CarriedError, CarriedForm, carried_error
 from learners.forms.quadratic import inverse_roots
@@ -44,6 +45,7 @@ def figures() -> list[Figure]:
 
 def _figure(name: str, data: Dataset) -> Figure:
     learner = untrained(OasisKeys(), data.objects.dim)
+    assert isinstance(learner, Oasis)
     W = np.asarray(learner.state()["W"])
     rows = np.random.default_rng(0).choice(len(data.mapped), QUERIES, replace=False)
     batches = Simulation(data, Setting(position_biased)).batches()
@@ -53,17 +55,18 @@ def _figure(name: str, data: Dataset) -> Figure:
         while learned < base:
             learner.learn_many(*next(batches))
             learned += BATCH
-        form = make_form(W, 1, ServingConfig())
+        form = make_form(learner.W, 1, ServingConfig())
         norms = form.self_scores(data.mapped)
         queries = data.mapped.take(rows)
         left = form.fold(queries)
-        carried = CarriedForm.of(form, W, power_of(ServingConfig()))  # it reads W as it changes
+        power = power_of(ServingConfig())
+        carried = CarriedForm.of(form, W, power, pending=learner.pending)  # it reads both as they change
         for seconds in SECONDS:
             while learned < base + seconds * RATE:
                 learner.learn_many(*next(batches))
                 learned += BATCH
             at = f"{base // 1000}k+{seconds}s"
-            exact = make_form(W, 1, ServingConfig())
+            exact = make_form(learner.W, 1, ServingConfig())
             found, precision = _compared(carried, norms, exact, data, rows)
             stale = carried_error(left, norms, exact, (queries, data.mapped))
             detail |= {f"left_fold {at}": round(stale.fold, 4), f"left_overlap {at}": round(stale.overlap, 4)}
