@@ -43,7 +43,7 @@ WIRE = (
     _m("wire.trailing-bytes", "def unpack(value", "raise Poison(poison.TRAILING_BYTES, _if_json(value))", "raise Poison(poison.NOT_MSGPACK)", CODEC),
     _m("wire.too-large-reason", "def unpack(value", "poison.TOO_LARGE if \"exceeds max_\" in", "poison.TOO_LARGE if \"exceeded\" in", CODEC),
     _m("wire.duplicate-key", "def open_map(", "if len(fields) != len(raw):", "if len(fields) > len(raw):", CODEC),
-    _m("wire.unknown-field", "def _check_head(fields: dict[str, Any], required", "if len(fields) > len(required) and not known.issuperset(fields):", "if False:", CODEC),
+    _m("wire.unknown-field", "def _check_head(", "if len(fields) > len(required) and not known.issuperset(fields):", "if False:", CODEC),
     _m("wire.version", "def check_version(", "if version not in known:", "if version > max(known):", CODEC),
     _m("wire.version-bool", "def check_version(", "type(version) is not int", "not isinstance(version, int)", CODEC),
     _m("wire.ts-below-0", "def check_ts(", "0 <= raw <= MAX_TS", "raw <= MAX_TS", CODEC),
