@@ -29,6 +29,7 @@ from daemon.exits import (
     as_user_error,
     report,
 )
+from tests.harness import forked
 
 ROOT = Path(__file__).parents[2]
 UNFITTED = ("--set", "space.views.x.map=identity")
@@ -36,11 +37,13 @@ FREE = tuple(x for role in ("learn", "validate", "serve") for x in ("--set", f"h
 
 
 def tripletd(
-    *arguments: str, cwd: Path, env: dict[str, str] | None = None
+    *arguments: str, cwd: Path, env: dict[str, str] | None = None, real: bool = False
 ) -> subprocess.CompletedProcess[str]:
+    """The command's end; started as a user starts it, imports and all, where it is `real`."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TRIPLETD_")}
     environment |= {"PYTHONPATH": str(ROOT), "COLUMNS": "100", "TMPDIR": str(cwd), **(env or {})}
-    return subprocess.run(
+    run = subprocess.run if real else forked.run
+    return run(
         [sys.executable, "-m", "daemon", *arguments],
         cwd=cwd,
         env=environment,
@@ -79,7 +82,7 @@ def test_a_mistake_has_its_code_and_a_message_without_a_stack_trace(
 
 
 def test_help_lists_every_command_and_needs_no_heavy_import(tmp_path: Path) -> None:
-    ended = tripletd("--help", cwd=tmp_path)
+    ended = tripletd("--help", cwd=tmp_path, real=True)
     assert ended.returncode == EX_OK
     for command in ("demo", "up", "feed", "learn", "validate", "check", "status", "models", "curves"):
         assert f" {command} " in ended.stdout
@@ -135,7 +138,7 @@ def test_lines_in_a_pipe_end_without_spaces(tmp_path: Path) -> None:
 
 
 def test_version(tmp_path: Path) -> None:
-    ended = tripletd("--version", cwd=tmp_path)
+    ended = tripletd("--version", cwd=tmp_path, real=True)
     assert (ended.returncode, ended.stdout.split()[0]) == (EX_OK, "tripletd")
 
 
@@ -182,7 +185,7 @@ def test_check_finds_what_a_role_would_stumble_over(tmp_path: Path) -> None:
 
 
 def test_up_ends_with_the_code_of_a_role_that_cannot_run(tmp_path: Path) -> None:
-    ended = tripletd("up", *FREE, cwd=tmp_path)
+    ended = tripletd("up", *FREE, cwd=tmp_path, real=True)
     assert ended.returncode == EX_CONFIG
     assert "no view is configured" in ended.stderr
     assert "giving up" in ended.stderr

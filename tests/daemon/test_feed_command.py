@@ -20,17 +20,16 @@ from streams.codec import decode_event, decode_impression
 from streams.event import Draft, DraftModel, Event, Impression, ObjectRef
 from streams.open import ensure_topic, open_source
 from streams.signed_lists import SignedList, sign_list
+from tests.harness import forked
 
 
 def tripletd(
     *words: str, stdin: bytes | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [*COMMAND, *words], input=stdin, capture_output=True, cwd=cwd, check=False, timeout=120
-    )
+    return forked.run([*COMMAND, *words], input=stdin, capture_output=True, cwd=cwd, check=False, timeout=120)
 
 
-COMMAND = [sys.executable, "-c", "import sys; from daemon.cli import main; sys.exit(main())", "feed"]
+COMMAND = [sys.executable, "-m", "daemon", "feed"]
 
 
 def read_all(address: str) -> list[bytes]:
@@ -199,7 +198,7 @@ def test_an_interruption_tells_how_far_it_came_and_skip_goes_on(
 ) -> None:
     address, whole = f"log:{tmp_path / 'a.log'}", f"log:{tmp_path / 'b.log'}"
     words = ["-", "--to", address, "--json"]
-    process = subprocess.Popen(
+    process = forked.Popen(
         [*COMMAND, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     lines = clicks.read_bytes().splitlines(keepends=True)

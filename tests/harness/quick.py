@@ -35,7 +35,7 @@ LEFT_OUT = (
 
 BROKERS = {"kafka", "kafka_three", "kafka_secured"}
 CLIENTS = {"kafka", "confluent"}
-STARTERS = {"subprocess", "multiprocessing", "sync_playwright", "Process", "CliRunner"}
+STARTERS = {"subprocess", "forked", "multiprocessing", "sync_playwright", "Process", "CliRunner"}
 """Names in a test module by which it starts processes, a browser or the whole command line."""
 
 

@@ -18,6 +18,7 @@ from kafka import KafkaProducer
 from daemon.exits import EX_OK
 from streams.open import open_sink
 from streams.source import OutRecord
+from tests.harness import forked
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
 from tests.harness.kafka.traffic import event
@@ -58,7 +59,7 @@ def await_ready(learner: Process, status: int) -> None:
 
 def tripletd(site: Site, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "daemon", *words, "--config", str(site.config)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return forked.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 def picture(site: Site) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def test_while_the_start_waits_for_a_stream_there_is_nothing_to_finish(tmp_path:
 
 def test_as_soon_as_signals_are_heard_at_all_a_stop_is_an_orderly_end(tmp_path: Path) -> None:
     site = site_with(tmp_path, clean_events(10))
-    with Process(site) as learner:
+    with Process(site, real=True) as learner:
         wait_until(lambda: hears(learner, signal.SIGTERM), learner)
         assert told_to_leave(learner) == EX_OK, learner.said()
 

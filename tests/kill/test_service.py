@@ -55,7 +55,7 @@ def hears(bound: socket.socket, wanted: str) -> str:
 def test_systemd_hears_of_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = make_site(tmp_path, every="1h", case=DENSE)
     feed(site, events(200))
-    with manager(tmp_path, monkeypatch) as bound, Process(site) as learner:
+    with manager(tmp_path, monkeypatch) as bound, Process(site, real=True) as learner:
         hears(bound, "READY=1")
         hears(bound, "WATCHDOG=1")
         site.config.write_text(site.config.read_text().replace("C = 0.1", "C = 0.3"))

@@ -33,6 +33,7 @@ from checkpoints.pruned import folded_key as history_key
 from checkpoints.store import folder, ledger_key, manifest_key
 from checkpoints.thinning import by_age
 from tests.daemon.test_up import CONFIG, ROOT, clicks
+from tests.harness import forked
 from tests.harness.kill.tally import Tally
 
 EVERY_S = 30.0
@@ -75,7 +76,7 @@ def young_folder(root: Path) -> Path:
     config.write_text(told)
     (root / "clicks.jsonl").write_text(clicks(200))
     for words in (["feed", str(root / "clicks.jsonl")], ["up", "--exit-when-caught-up"]):
-        subprocess.run(command(config, words), cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
+        forked.run(command(config, words), cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
     return config
 
 

@@ -14,6 +14,7 @@ from daemon.exits import EX_OK
 from daemon.look.curves import CurveReader
 from daemon.models.actions import look
 from tests.daemon.test_up import ROOT
+from tests.harness import forked
 from tests.soak.long_history import WAIT_S, command, grow_old, young_folder
 
 
@@ -61,7 +62,7 @@ def test_an_old_folder_is_folded_once_by_the_learner(young: Path, tmp_path: Path
     before = look(VersionStore(store), Ledger(store))
     assert len(store.list("ledger/")) == len(before.entries) > 5_900
     words = command(config, ["learn", "--exit-when-caught-up"])
-    subprocess.run(words, cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
+    forked.run(words, cwd=ROOT, check=True, capture_output=True, timeout=WAIT_S)
     after = look(VersionStore(store), Ledger(store))
     assert len(store.list("ledger/")) < 100
     assert after.last == before.last

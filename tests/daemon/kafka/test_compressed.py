@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from streams.event import ObjectRef
 from streams.items import ItemPut, encode_item
 from tests.daemon.kafka.shop import DIM, Shop
 from tests.daemon.serve.test_role import Role
+from tests.harness import forked
 from tests.harness.kafka.compressed import CODECS, WRITERS, topic_of_anybody
 from tests.harness.waiting import until
 from tests.streams.kafka.segments import batches, recompress
@@ -73,7 +73,7 @@ class Compressed:
         log = self.shop.folder / f"{words[0]}.log"
         command = [sys.executable, "-m", "daemon", *words, "--config", str(self.shop.file)]
         with log.open("wb") as stderr:
-            process = subprocess.Popen(command, stderr=stderr, cwd=ROOT, env=dict(os.environ))
+            process = forked.Popen(command, stderr=stderr, cwd=ROOT, env=dict(os.environ))
         try:
             yield Role(process, log)
         finally:

@@ -14,6 +14,7 @@ import pytest
 from daemon.exits import EX_OK
 from streams.codec import decode_event, decode_impression
 from tests.daemon.kafka.shop import Shop
+from tests.harness import forked
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
 from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
@@ -46,7 +47,7 @@ def frozen_shop(tmp_path: Path, own_kafka: Cluster) -> Iterator[Shop]:
 def start(shop: Shop, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "daemon", *words, "--config", str(shop.file)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    return forked.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> str:

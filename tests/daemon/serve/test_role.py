@@ -21,6 +21,7 @@ import pytest
 from daemon.cli import main
 from daemon.exits import EX_CONFIG, EX_OK, EX_UNAVAILABLE
 from tests.daemon.kept import Kept
+from tests.harness import forked
 from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -75,12 +76,13 @@ class Place(Kept):
     def learn(self) -> None:
         assert main(["learn", "--exit-when-caught-up", "--config", str(self.file)]) == EX_OK
 
-    def start(self, role: str, *words: str, env: dict[str, str] | None = None) -> Role:
+    def start(self, role: str, *words: str, env: dict[str, str] | None = None, real: bool = False) -> Role:
         log = self.folder / f"{role}{len(self.running)}.log"
         command = [sys.executable, "-P", "-m", "daemon", role, "--config", str(self.file), *words]
         with log.open("wb") as stderr:
             environ = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
-            process = subprocess.Popen(command, stderr=stderr, env=environ, cwd=self.folder)
+            begin = subprocess.Popen if real else forked.Popen
+            process = begin(command, stderr=stderr, env=environ, cwd=self.folder)
         self.running.append(process)
         return Role(process, log)
 
@@ -136,7 +138,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def test_it_waits_for_a_version_then_answers_and_ends_with_0(place: Place) -> None:
-    role = place.start("serve")
+    role = place.start("serve", real=True)
     assert role.get("/livez") == (200, "ok\n")
     status, why = role.get("/readyz")
     assert (status, "no version in" in why) == (503, True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from checkpoints.manifest import Manifest
 from daemon.exits import EX_OK
+from tests.harness import forked
 from tests.harness.kill.site import Site
 
 START_SECONDS = 120.0
@@ -88,18 +89,19 @@ class Learner(ABC):
 
 
 class Process(Learner):
-    """`tripletd learn` as a user starts it."""
+    """`tripletd learn` in a process of its own; as a user starts it, imports and all, where it is `real`."""
 
     command = "learn"
 
-    def __init__(self, site: Site, *arguments: str, program: Sequence[str] = ("-m", "daemon")) -> None:
+    def __init__(
+        self, site: Site, *arguments: str, program: Sequence[str] = ("-m", "daemon"), real: bool = False
+    ) -> None:
         super().__init__(site)
         command = [sys.executable, *program, self.command, "--config", str(site.config), *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with self._log.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                command, stderr=stderr, stdin=subprocess.DEVNULL, env=environment
-            )
+            start = subprocess.Popen if real else forked.Popen
+            self._process = start(command, stderr=stderr, stdin=subprocess.DEVNULL, env=environment)
         self.pid = self._process.pid
 
     @property

@@ -127,7 +127,7 @@ def restarts(folder: Path, stream_in: Callable[[Path], str], runs: int) -> Tally
 
 def _first_step(site: Site) -> float:
     began = time.monotonic()
-    with Process(site) as learner:
+    with Process(site, real=True) as learner:
         wait_until(lambda: learner.metric("tripletd_events_total") > 0, learner)
         return time.monotonic() - began
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from streams.open import open_sink, open_source
 from streams.source import OutRecord
 from streams.steps.segment import Base, Segment, Steps
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
+from tests.harness import forked
 from tests.harness.waiting import until
 
 from .following import bodies, followed, segments, values_of
@@ -189,7 +189,7 @@ def test_a_learner_process_tells_its_steps_while_it_runs(new_site: Sites) -> Non
     site.feed(make_events(200))
     words = [word for key, value in site.settings.items() for word in ("--set", f"{key}={value}")]
     words += ["--set", "checkpoints.every_events=100", "--set", "steps.every=20ms"]
-    process = subprocess.Popen([sys.executable, "-m", "daemon", "learn", *words], cwd=ROOT)
+    process = forked.Popen([sys.executable, "-m", "daemon", "learn", *words], cwd=ROOT)
     try:
         until(lambda: _records_told(site) > 0 or process.poll() is not None)
         assert process.poll() is None
