@@ -10,11 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import structlog
-from river.base import DriftDetector
-from river.drift import ADWIN, PageHinkley
 
 from checkpoints.ledger import LedgerEntry
 from checkpoints.store import CheckpointError, WriteFailed
@@ -57,6 +55,9 @@ from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
 from streams.event import Impression
 from streams.partitions import behind_transactions
 
+if TYPE_CHECKING:
+    from river.base import DriftDetector
+
 DriftKind = Literal["adwin", "page_hinkley", "off"]
 
 RECENT = 0.02
@@ -75,7 +76,7 @@ class LossDrift:
 
     def __init__(self, kind: DriftKind, primed: Iterable[float] = ()) -> None:
         self._kind = kind
-        self._detector = _detector(kind)
+        self._detector: DriftDetector | None = None  # made for the first loss
         self._count = 0
         self._mean = 0.0
         self._recent = 0.0
@@ -89,8 +90,9 @@ class LossDrift:
 
     def update(self, loss: float) -> LossRise | None:
         """Take the loss of one impression; how it rose, when it has risen for good. NaN is ignored."""
-        if self._detector is None or math.isnan(loss):
+        if self._kind == "off" or math.isnan(loss):
             return None
+        self._detector = self._detector or _detector(self._kind)
         self._recent = loss if self._count == 0 else self._recent + RECENT * (loss - self._recent)
         before = self._mean
         self._count += 1
@@ -102,12 +104,15 @@ class LossDrift:
         return LossRise(before, self._recent) if self._recent > before else None
 
 
-def _detector(kind: DriftKind) -> DriftDetector | None:
+def _detector(kind: Literal["adwin", "page_hinkley"]) -> DriftDetector:
+    """Imported late: river brings scikit-learn and scipy's statistics, more than a third of what a start of
+    `validate` would cost, and nothing can drift before a version is best.
+    """
+    from river.drift import ADWIN, PageHinkley
+
     if kind == "adwin":
         return ADWIN(delta=0.002)
-    if kind == "page_hinkley":
-        return PageHinkley(min_instances=30, delta=0.005, threshold=10.0, mode="up")
-    return None
+    return PageHinkley(min_instances=30, delta=0.005, threshold=10.0, mode="up")
 
 
 LossesOf: TypeAlias = Callable[[Sequence[Impression]], Float]

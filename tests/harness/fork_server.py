@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 LOADED = (
     "sklearn.preprocessing",
+    "river.drift",
     "scipy.sparse.linalg",
     "uvicorn.protocols.http.httptools_impl",
     "kafka",
