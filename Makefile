@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Processes that run tests. A third of their time they wait, so more than cores may pay where memory allows.
+WORKERS ?= 2
 # One BLAS thread per process: on few shared cores two threads turn a 50 us product into milliseconds.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -33,7 +35,7 @@ test: lint unit
 
 # What to run before every commit: no broker, no browser, no process of its own.
 check: lint
-	$(BIN)/python -m pytest -n 2 --quick --durations=30 tests
+	$(BIN)/python -m pytest -n $(WORKERS) --quick --durations=30 tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -43,7 +45,7 @@ lint: $(STAMP)
 
 unit: $(STAMP) kafka chromium prometheus
 	$(BIN)/python -W ignore -m tests.harness.warm
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=30 tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=30 tests
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.
 kafka: $(STAMP)

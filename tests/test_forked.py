@@ -20,6 +20,7 @@ from tests.harness.waiting import until
 ROOT = Path(__file__).parents[1]
 TRIPLETD = [sys.executable, "-P", "-m", "daemon"]
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("TRIPLETD_")}
+PLAIN["PYTHONPATH"] = str(ROOT)
 CONFIG = """
 [space.views.x]
 dim = 3
@@ -45,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_it_says_and_returns_the_same(folder: Path, words: list[str], given: str | None) -> None:
-    environment = PLAIN | {"TRIPLETD_FEED__SEED": "4", "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+    environment = PLAIN | {"TRIPLETD_FEED__SEED": "4", "TMPDIR": str(folder)}
     ends = []
     for run in (subprocess.run, forked.run):
         done = run(
@@ -79,9 +80,14 @@ def test_it_has_the_same_parent_group_folder_signals_and_descriptors(folder: Pat
     for begin in (subprocess.Popen, forked.Popen):
         with (folder / "log").open("wb") as log:
             process = begin(
-                [*TRIPLETD, "serve"], cwd=folder, stdin=subprocess.DEVNULL, stderr=log, process_group=group
+                [*TRIPLETD, "serve"],
+                cwd=folder,
+                env=PLAIN,
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                process_group=group,
             )
-        until(lambda: '"url"' in (folder / "log").read_text(), (folder / "log").read_text)
+        until(lambda: '"url"' in (folder / "log").read_text(), (folder / "log").read_text, 240.0)
         found.append(seen(process))
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
@@ -90,7 +96,7 @@ def test_it_has_the_same_parent_group_folder_signals_and_descriptors(folder: Pat
 
 
 def test_it_is_a_child_that_can_be_killed_and_waited_for(folder: Path) -> None:
-    process = forked.Popen([*TRIPLETD, "serve"], cwd=folder, stderr=subprocess.DEVNULL)
+    process = forked.Popen([*TRIPLETD, "serve"], cwd=folder, env=PLAIN, stderr=subprocess.DEVNULL)
     assert process.poll() is None
     process.kill()
     assert process.wait(60) == -signal.SIGKILL
@@ -101,13 +107,13 @@ def test_it_is_a_child_that_can_be_killed_and_waited_for(folder: Path) -> None:
 def test_it_has_the_descriptors_that_are_passed_on(folder: Path) -> None:
     """A role ends with whoever holds the other end of its lifeline: nobody else may hold it."""
     reads, holds = open_lifeline()
-    environment = {**os.environ, LIFELINE: str(reads)}
+    environment = {**PLAIN, LIFELINE: str(reads)}
     with (folder / "log").open("wb") as log:
         process = forked.Popen(
             [*TRIPLETD, "serve"], cwd=folder, stderr=log, env=environment, pass_fds=(reads,)
         )
     os.close(reads)
-    until(lambda: '"url"' in (folder / "log").read_text(), (folder / "log").read_text)
+    until(lambda: '"url"' in (folder / "log").read_text(), (folder / "log").read_text, 240.0)
     os.close(holds)
     assert process.wait(60) in (0, EX_TEMPFAIL)
 

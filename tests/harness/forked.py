@@ -23,6 +23,8 @@ from typing import Any
 from tests.harness.fork_server import LENGTH
 
 ROOT = Path(__file__).resolve().parents[2]
+START = "TRIPLETD_TESTS_START"
+"""The variable by which nothing is forked: `real`."""
 FORKED = ("daemon", "tests.harness.kill.patched")
 """The modules of `python -m` that are forked."""
 SEEN_BY_IMPORTS = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "XDG_CACHE_HOME", "LD_", "MALLOC_")
@@ -129,7 +131,7 @@ def run(
 
 def _can_be_forked(named: dict[str, Any]) -> bool:
     """Whether it is `tripletd`, and nothing is asked for that a fork cannot give."""
-    if os.environ.get("TRIPLETD_TESTS_START") == "real" or _module_and_words(named["args"]) is None:
+    if os.environ.get(START) == "real" or _module_and_words(named["args"]) is None:
         return False
     others = ("preexec_fn", "executable", "shell", "gid", "gids", "uid")
     if any(named[name] not in (None, False, -1) for name in others) or not named["close_fds"]:

@@ -11,7 +11,7 @@ from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
 from tests.harness.kill.brokers import OneNode
 from tests.harness.kill.events import Feeder, Pace
 from tests.harness.kill.forks import Forks
-from tests.harness.kill.learners import Process, catch_up
+from tests.harness.kill.learners import as_users_start, catch_up
 from tests.harness.kill.random_kills import Plan, random_kills
 from tests.harness.kill.site import (
     CAPPED,
@@ -56,7 +56,7 @@ def test_killed_at_random_on_kafka(tmp_path: Path, kafka_in: StreamIn, forks: Fo
 
 
 def test_killed_as_a_user_starts_it(tmp_path: Path) -> None:
-    random_kills(tmp_path, embedded(tmp_path), Plan(2, SPARSE), SEED, Process).check()
+    random_kills(tmp_path, embedded(tmp_path), Plan(2, SPARSE), SEED, as_users_start).check()
 
 
 def test_an_event_sent_again_across_a_kill_changes_w_once(

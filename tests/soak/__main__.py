@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from contextlib import ExitStack, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
 
+from tests.harness.forked import START
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.tally import Tally
@@ -21,6 +23,7 @@ from tests.soak.table import Line, line_of, text, write
 def main() -> int:
     """Make every experiment that was asked for; 1 when a row is bad or was left out."""
     asked = parse()
+    os.environ[START] = "real"  # its figures are of processes as users start them
     lines: list[Line] = []
     until = time.monotonic() + 60 * asked.minutes
     with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="tripletd-soak-") as folder:

@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Thread
+from typing import IO
 
 import pytest
 
@@ -50,6 +52,11 @@ def start(shop: Shop, *words: str) -> subprocess.Popen[str]:
     return forked.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
+def write_and_close(pipe: IO[str], lines: Iterable[str]) -> None:
+    with pipe:
+        pipe.writelines(line + "\n" for line in lines)
+
+
 def read_until(process: subprocess.Popen[str], words: str) -> str:
     assert process.stderr is not None
     said = ""
@@ -71,11 +78,12 @@ def test_feed_sends_again_what_is_in_doubt(frozen_shop: Shop) -> None:
         if shop.end(shop.topic):
             break
     node.freeze()
-    feeding.stdin.writelines(line + "\n" for line in lines)
-    feeding.stdin.close()
-    feeding.stdin = None
+    rest = Thread(target=write_and_close, args=(feeding.stdin, lines))  # it may be more than a pipe holds
+    rest.start()
     read_until(feeding, "trying again")
     node.thaw()
+    rest.join()
+    feeding.stdin = None
     out, err = feeding.communicate(timeout=WAIT_SECONDS)
     assert feeding.returncode == EX_OK, err
     account = json.loads(out)

@@ -117,6 +117,11 @@ class Process(Learner):
             raise AssertionError(f"it did not end within {timeout_s} s: {self.said()}") from None
 
 
+def as_users_start(site: Site, *arguments: str) -> Process:
+    """A learner that nothing was forked for: it imports all by itself."""
+    return Process(site, *arguments, real=True)
+
+
 Start = Callable[..., Learner]
 """Starts a learner: (site, *arguments of `tripletd learn`)."""
 
