@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.quality.bench.cells import OURS, YOURS
+from tests.quality.bench.cells import NEWEST, OURS, YOURS
 from tests.quality.bench.rivals import RIVALS
 from tests.quality.bench.tables import Means
 
+RED = "#c4314b"
 COLOURS = dict(zip(RIVALS, ("#8c6bb1", "#41ab5d", "#d9a441", "#4292c6", "#969696"), strict=True))
 
 
@@ -24,15 +25,16 @@ def draw(panels: Mapping[str, Means], path: Path) -> None:
     for column, (title, rows) in enumerate(panels.items()):
         for line, measure in enumerate(("mAP", "P@10")):
             axis = axes[line][column]
-            for name in (YOURS, *RIVALS, OURS):
+            for name in (YOURS, *RIVALS, NEWEST, OURS):
                 if name not in rows:
                     continue
                 lists = sorted(rows[name])
                 main = name in (YOURS, OURS)
                 axis.plot(
                     lists, [rows[name][one][line] for one in lists], label=name,
-                    color="black" if name == YOURS else "#c4314b" if name == OURS else COLOURS[name],
-                    linestyle="--" if name == YOURS else "-", linewidth=2.2 if main else 1.2,
+                    color=COLOURS.get(name, "black" if name == YOURS else RED),
+                    linestyle={YOURS: "--", NEWEST: ":"}.get(name, "-"),
+                    linewidth=2.2 if main else 1.2,
                     marker="o" if name == OURS else None, markersize=4,
                 )  # fmt: skip
             axis.set_xscale("log")
