@@ -35,8 +35,11 @@ from checkpoints.thinning import by_age
 from tests.daemon.test_up import CONFIG, ROOT, clicks
 from tests.harness import forked
 from tests.harness.kill.tally import Tally
+from tests.harness.wakes import wakes_a_second
 
 EVERY_S = 30.0
+MONTH = 86_400
+"""Versions of a month, one every EVERY_S."""
 IDLE_S = 20.0
 WAIT_S = 600.0
 TAIL_LINES = 400
@@ -44,9 +47,13 @@ TAIL_LINES = 400
 
 @dataclass(frozen=True)
 class Bars:
-    """The most that a folder of any age may cost; memory and idle share: above those of a young one."""
+    """The most that a folder of any age may cost; `more_mb`: above a young one. wakes: of all threads of a
+    role, per second.
+    """
 
     idle: float = 0.02
+    wakes: float = 40.0
+    mb: float = 300.0
     more_mb: float = 60.0
     start_s: float = 5.0
     curves_s: float = 1.0
@@ -55,12 +62,13 @@ class Bars:
 
 @dataclass
 class Cost:
-    """What one folder costs: processor seconds of start, idle share of a core and resident MB by role;
-    seconds by request, processor seconds by command; bytes of the CSV.
+    """What one folder costs: processor seconds of start, idle share of a core, wake-ups of its threads per
+    second and resident MB by role; seconds by request, processor seconds by command; bytes of the CSV.
     """
 
     start_s: dict[str, float] = field(default_factory=dict)
     idle: dict[str, float] = field(default_factory=dict)
+    wakes: dict[str, float] = field(default_factory=dict)
     resident_mb: dict[str, float] = field(default_factory=dict)
     asked_s: dict[str, float] = field(default_factory=dict)
     csv_bytes: int = 0
@@ -163,11 +171,12 @@ def cost_of(config: Path) -> Cost:
     """Start every role once, alone; ask `serve` and the commands for what they tell."""
     found = Cost()
     for role in ("learn", "validate", "serve"):
-        with _running(config, role) as (process, port, began):
+        with RunningRole(config, role) as (process, port, began):
             found.start_s[role] = round(began, 1)
             time.sleep(IDLE_S / 2)  # what a start leaves to do
+            _folded(config)
             before, then = _processor_s(process.pid), time.monotonic()
-            time.sleep(IDLE_S)
+            found.wakes[role] = round(wakes_a_second(process.pid, IDLE_S), 1)
             found.idle[role] = round((_processor_s(process.pid) - before) / (time.monotonic() - then), 4)
             if role == "serve":
                 for path in ("/v1/versions", "/v1/page/curves", "/v1/page/curves.csv", "/v1/page/versions"):
@@ -185,7 +194,7 @@ def cost_of(config: Path) -> Cost:
     return found
 
 
-class _running:
+class RunningRole:
     """One role until it is ready: (process, port, seconds until then by its own processor time)."""
 
     def __init__(self, config: Path, role: str) -> None:
@@ -209,6 +218,15 @@ class _running:
             self._process.send_signal(signal.SIGTERM)
         self._process.wait(60)
         self._log.close()
+
+
+def _folded(config: Path) -> None:
+    """Return once the learner has folded the ledger of an earlier program."""
+    ledger = config.parent / "checkpoints" / "ledger"
+    deadline = time.monotonic() + WAIT_S
+    while sum(1 for _ in ledger.iterdir()) > LEAVE + 2 * FOLD_EVERY:
+        assert time.monotonic() < deadline, "the ledger is not folded"
+        time.sleep(1.0)
 
 
 def command(config: Path, words: list[str]) -> list[str]:
@@ -238,32 +256,56 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def long_history(root: Path, count: int, bars: Bars = Bars()) -> Tally:
-    """A folder that has written `count` versions against one that has written some."""
-    config = young_folder(root)
+def long_history(root: Path, count: int, bars: Bars = Bars()) -> list[Tally]:
+    """A folder that has written `count` versions, and one of a month that an earlier program left, against
+    one that has written some.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    began = root / "young"
+    began.mkdir()
+    config = young_folder(began)
+    folders = {}
+    for many, folded in ((count, True), (min(count, MONTH), False)):
+        folders[many, folded] = Path(shutil.copytree(began, root / f"{many}-{folded}")) / config.name
     young = cost_of(config)
-    grow_old(config, count)
-    old = cost_of(config)
-    tally = Tally(f"a folder of {count:,} versions, folded")
-    for what, bad in _over(young, old, bars):
-        with tally.case(what):
-            assert not bad, f"{bad}; {old}"
-    tally.worst = (
-        f"idle {max(old.idle.values()):.1%} (young {max(young.idle.values()):.1%}), "
-        f"{max(old.resident_mb.values()):.0f} MB (young {max(young.resident_mb.values()):.0f}), "
-        f"start {max(old.start_s.values()):.1f} s, curves {old.asked_s['/v1/page/curves']:.2f} s, "
+    tallies = []
+    for (many, folded), old_config in folders.items():
+        then = time.monotonic()
+        grow_old(old_config, many, folded=folded)
+        old = cost_of(old_config)
+        tally = Tally(f"a folder of {many:,} versions, {'folded' if folded else 'of an earlier program'}")
+        for what, bad in _over(young, old, bars):
+            with tally.case(what):
+                assert not bad, f"{bad}; {old}"
+        tally.worst = _told(young, old)
+        tally.seconds = time.monotonic() - then
+        tallies.append(tally)
+        shutil.rmtree(old_config.parent)
+    return tallies
+
+
+def _told(young: Cost, old: Cost) -> str:
+    def of(name: str, form: str) -> str:
+        return " ".join(f"{role} {value:{form}}" for role, value in getattr(old, name).items())
+
+    return (
+        f"idle {of('idle', '.1%')} (young {max(young.idle.values()):.1%}); "
+        f"wake-ups a second {of('wakes', '.0f')}; "
+        f"{max(old.resident_mb.values()):.0f} MB (young {max(young.resident_mb.values()):.0f}); "
+        f"start {max(old.start_s.values()):.1f} s; curves {old.asked_s['/v1/page/curves']:.2f} s; "
         f"status {old.asked_s['tripletd status']:.2f} s"
     )
-    return tally
 
 
 def _over(young: Cost, old: Cost, bars: Bars) -> Iterator[tuple[str, str]]:
     """Each bar with what is over it, "" where nothing is."""
     for role in old.idle:
-        more_idle = old.idle[role] - young.idle[role]
-        yield f"{role}, idle", f"{old.idle[role]:.1%}" if more_idle > bars.idle else ""
-        more = old.resident_mb[role] - young.resident_mb[role]
-        yield f"{role}, memory", f"{more:.0f} MB more" if more > bars.more_mb else ""
+        yield f"{role}, idle", f"{old.idle[role]:.1%}" if old.idle[role] > bars.idle else ""
+        woken = old.wakes[role]
+        yield f"{role}, wake-ups", f"{woken:.0f} a second" if woken > bars.wakes else ""
+        held, more = old.resident_mb[role], old.resident_mb[role] - young.resident_mb[role]
+        over = held > bars.mb or more > bars.more_mb
+        yield f"{role}, memory", f"{held:.0f} MB, {more:.0f} more than a young one" if over else ""
         start = old.start_s[role]
         yield f"{role}, start", f"{start:.1f} s" if start > max(bars.start_s, young.start_s[role] + 1) else ""
     for what, limit in (("/v1/page/curves", bars.curves_s), ("tripletd status", bars.status_s)):

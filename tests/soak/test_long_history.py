@@ -15,7 +15,11 @@ from daemon.look.curves import CurveReader
 from daemon.models.actions import look
 from tests.daemon.test_up import ROOT
 from tests.harness import forked
-from tests.soak.long_history import WAIT_S, command, grow_old, young_folder
+from tests.harness.wakes import wakes_a_second
+from tests.soak.long_history import WAIT_S, RunningRole, command, grow_old, young_folder
+
+SETTLED_S = 12.0
+"""What a start leaves to do, and silence after it."""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,13 @@ def test_a_year_of_versions_is_bounded_in_all_that_is_read(
         assert main([*words, "--config", str(config)]) == EX_OK
     assert "999999" in capsys.readouterr().out
     assert ledger.append({"kind": "KEEP", "version": 999_999}).n == seen.last + 1
+
+
+@pytest.mark.parametrize(("role", "most"), [("learn", 25), ("validate", 15), ("serve", 40)])
+def test_a_role_at_rest_is_woken_rarely(young: Path, tmp_path: Path, role: str, most: float) -> None:
+    with RunningRole(copied(young, tmp_path), role) as (process, _, _):
+        time.sleep(SETTLED_S)
+        assert wakes_a_second(process.pid, 5.0) <= most
 
 
 def test_an_old_folder_is_folded_once_by_the_learner(young: Path, tmp_path: Path) -> None:
