@@ -38,8 +38,6 @@ from tests.harness.kill.tally import Tally
 from tests.harness.wakes import wakes_a_second
 
 EVERY_S = 30.0
-MONTH = 86_400
-"""Versions of a month, one every EVERY_S."""
 IDLE_S = 20.0
 WAIT_S = 600.0
 TAIL_LINES = 400
@@ -256,32 +254,18 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def long_history(root: Path, count: int, bars: Bars = Bars()) -> list[Tally]:
-    """A folder that has written `count` versions, and one of a month that an earlier program left, against
-    one that has written some.
-    """
-    root.mkdir(parents=True, exist_ok=True)
-    began = root / "young"
-    began.mkdir()
-    config = young_folder(began)
-    folders = {}
-    for many, folded in ((count, True), (min(count, MONTH), False)):
-        folders[many, folded] = Path(shutil.copytree(began, root / f"{many}-{folded}")) / config.name
+def long_history(root: Path, count: int, bars: Bars = Bars()) -> Tally:
+    """A folder that has written `count` versions against one that has written some."""
+    config = young_folder(root)
     young = cost_of(config)
-    tallies = []
-    for (many, folded), old_config in folders.items():
-        then = time.monotonic()
-        grow_old(old_config, many, folded=folded)
-        old = cost_of(old_config)
-        tally = Tally(f"a folder of {many:,} versions, {'folded' if folded else 'of an earlier program'}")
-        for what, bad in _over(young, old, bars):
-            with tally.case(what):
-                assert not bad, f"{bad}; {old}"
-        tally.worst = _told(young, old)
-        tally.seconds = time.monotonic() - then
-        tallies.append(tally)
-        shutil.rmtree(old_config.parent)
-    return tallies
+    grow_old(config, count)
+    old = cost_of(config)
+    tally = Tally(f"a folder of {count:,} versions, folded")
+    for what, bad in _over(young, old, bars):
+        with tally.case(what):
+            assert not bad, f"{bad}; {old}"
+    tally.worst = _told(young, old)
+    return tally
 
 
 def _told(young: Cost, old: Cost) -> str:

@@ -154,7 +154,7 @@ def _damage(at: Place) -> list[Tally]:
 
 
 def _ages(at: Place) -> list[Tally]:
-    return long_history(at.folder, at.asked.versions)
+    return [long_history(at.folder, at.asked.versions)]
 
 
 def _frozen(at: Place) -> list[Tally]:
