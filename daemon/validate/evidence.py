@@ -7,7 +7,7 @@ better", and every version since the anchor adds to it.
 
 - **Superior** to the anchor: the version becomes best, and the anchor of what comes.
 - Once the anchor is above version 0, `best` follows the newest version that nothing shows to be inferior to
-  it: steps that are too small to be proven one by one add up.
+  it or to the anchor: steps that are too small to be proven one by one add up.
 - **Inferior** to version 0: what is best is bet against too. Where it loses, `best` goes back to version 0,
   and the next proof has half of the error left.
 - **Equivalent** or **inferior** to the anchor, or held back by a guard: what patience counts. "Not yet" never
@@ -166,7 +166,7 @@ def weigh(
     if best and hold.log >= math.log(FALSE_ALARM_BETS):
         return Standing(falls=now.falls + 1, through=now.through), Outcome(found, fell=True)
     guards = (*seen.barred, *_guards(rule, best, seen))
-    if guards or (found != "superior" and not now.anchor):
+    if guards or found == "inferior" or (found != "superior" and not now.anchor):
         return now, Outcome(found, guards)
     if version != best:
         now = replace(now, hold=UNTOUCHED)
@@ -195,7 +195,7 @@ def is_better(standing: Standing, rule: EvidenceRule, best: int, version: int, o
     if outcome.promoted:
         return f"yes: version {version} is better than your ranking (version 0), error at most {rule.alpha:g}"
     if best and best != version:
-        why = "; ".join(outcome.guards) or "nothing shows that it is better"
+        why = "; ".join(outcome.guards) or "users prefer what came before it"
         return f"yes: version {best} is better than your ranking (version 0); not so the newest: {why}"
     return f"{_why_not_yet(standing, rule, outcome)} ({standing.lists:,} held-out lists so far)"
 

@@ -42,11 +42,13 @@ RULE = EvidenceRule(ValidateConfig().alpha, WINDOW)
 @dataclass(frozen=True)
 class Setting:
     """What is simulated. `uniform` of the 10 shown objects are drawn from the catalog, the rest are the
-    ranker's nearest; the ranker is version 0 (`closed_loop` False) or the best version so far."""
+    ranker's nearest; the ranker is version 0 (`closed_loop` False) or the best version so far. queries: how
+    many objects are ever asked for, 0 for all; labels then judge these, as users ask them."""
 
     clicks: ClickModel
     closed_loop: bool = False
     uniform: int = 0
+    queries: int = 0
     events: int = 32_000
     seed: int = 0
     feed: FeedSettings = field(default_factory=FeedSettings)
@@ -98,8 +100,10 @@ def _impressions(
 ) -> Iterator[Impression]:
     ids, labels = data.catalog.ids, data.labels
     rng = np.random.default_rng(setting.seed)
+    apart = len(ids) // setting.queries if setting.queries else 1
+    asked = range(0, len(ids) - apart + 1, apart)
     for number in count(1):
-        query = int(rng.integers(len(ids)))
+        query = int(rng.integers(len(asked))) * apart
         near = lists()[query, : LENGTH - setting.uniform]
         shown = explored_list(near, len(ids), query, setting.uniform, rng) if setting.uniform else near
         clicked = setting.clicks(labels[shown] == labels[query], rng)
@@ -215,11 +219,11 @@ class Simulation:
         return out
 
     def _holdout_rows(self) -> npt.NDArray[np.int64]:
-        feed = self._setting.feed
-        held = [
-            is_holdout(route_key(ObjectRef(id=one)), feed.holdout_share, feed.seed)
-            for one in self._data.catalog.ids
-        ]
+        feed, ids = self._setting.feed, self._data.catalog.ids
+        if self._setting.queries:
+            apart = len(ids) // self._setting.queries
+            return np.arange(0, len(ids) - apart + 1, apart)
+        held = [is_holdout(route_key(ObjectRef(id=one)), feed.holdout_share, feed.seed) for one in ids]
         return np.flatnonzero(held).astype(np.int64)
 
     def _by_labels(self, version: int, rows: npt.NDArray[np.int64]) -> Retrieval:

@@ -104,6 +104,14 @@ def test_once_proven_best_follows_the_newest_that_is_not_worse():
     assert standing.anchor == 3
 
 
+def test_best_does_not_follow_what_is_worse_than_the_last_that_was_surely_better():
+    """By steps too small for any to be found worse than the one before."""
+    standing, outcome = weigh(PROVEN, RULE, 2, 1, seen(UP, anchor=DOWN))
+    assert outcome == Outcome("inferior")
+    assert standing.anchor == 1
+    assert "not so the newest: users prefer what came before it" in is_better(standing, RULE, 1, 2, outcome)
+
+
 def test_a_best_version_that_loses_gives_way_and_the_next_proof_is_harder():
     standing, outcome = weigh(PROVEN, RULE, 2, 1, seen(DOWN, best=told(DOWN, 600)))
     assert outcome == Outcome("inferior", fell=True) or outcome == Outcome("not yet", fell=True)
