@@ -35,6 +35,8 @@ DECIDE = "daemon/validate/test_decide.py"
 RULES = "daemon/validate/test_rules.py"
 HISTORY = "daemon/validate/test_history.py"
 MEASURES = "daemon/validate/test_measures.py"
+EVIDENCE = "daemon/validate/test_evidence.py"
+PREFERENCES = "daemon/validate/test_preferences.py"
 MODELS = "daemon/models/test_decide.py"
 SUPERVISE = "daemon/test_supervise.py"
 CONFIG = "daemon/test_config.py"
@@ -155,10 +157,15 @@ HTTP = (
 )
 
 VALIDATE = (
-    _m("decide.best-is-last", "def best_version(", "if _replaces(entry, best):", "if entry.version:", DECIDE),
+    _m("decide.best-is-last", "def _after(entry", "entry.version if entry.beats else best", "entry.version", DECIDE),
     _m("decide.patience", "def out_of_patience(", "stale >= rule.patience", "stale > rule.patience", DECIDE),
     _m("decide.min-versions", "def out_of_patience(", "counted >= rule.min_versions", "counted > rule.min_versions", DECIDE),
-    _m("decide.not-enough-counts", "def out_of_patience(", "or not entry.enough", "", DECIDE),
+    _m("decide.not-enough-counts", "def out_of_patience(", "or not entry.decided", "", DECIDE),
+    _m("evidence.worse-than-the-anchor", "def weigh(", "found == \"inferior\" or", "", EVIDENCE),
+    _m("evidence.patience", "def decided(self) -> bool", "self.found != \"not yet\" or", "", EVIDENCE),
+    _m("evidence.next-proof", "def alpha(self, rule", "/ 2**self.falls", "", EVIDENCE),
+    _m("evidence.ranks-prefer", "def differences(", "clicked * share * apart", "clicked * apart", PREFERENCES),
+    _m("evidence.usual", "def differences(", "_above(other[part]) - usual", "_above(other[part])", PREFERENCES),
     _m("decide.stopped", "def outstanding(", "history.stopped or", "", DECIDE),
     _m("decide.baseline-first", "def outstanding(", "or not history.baseline <= history.seen", "", DECIDE),
     _m("decide.judge-while-stopped", "def next_to_judge(", "or history.stopped", "", DECIDE),
