@@ -52,9 +52,12 @@ def _secrets(config: Config) -> Iterator[Finding]:
 
 def _space(config: Config) -> Iterator[Finding]:
     from daemon.objects import space_of
+    from daemon.versions.reference import reference_by
 
     views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in space_of(config).views]
     yield Finding("space.views", "ok", ", ".join(views))
+    reference = reference_by(config.space)
+    yield Finding("space.similarity", "ok" if reference.own else "note", reference.told)
 
 
 def _learner(config: Config) -> Iterator[Finding]:
@@ -78,10 +81,13 @@ def _learner(config: Config) -> Iterator[Finding]:
     if isinstance(learner, SupportKeys) and config.serving.psd != "off" and learner.objects > MOST_OBJECTS:
         text = f"a form is made of at most {MOST_OBJECTS:,} objects, {learner.objects:,} may be kept"
         yield Finding("learner.objects", "error", text, 'lower it, or set serving.psd to "off"')
-    mixed = [name for name, view in config.space.views.items() if "whiten" in view.scalings]
+    mixing = {"whiten", "precondition"}
+    mixed = [name for name, view in config.space.views.items() if mixing & set(view.scalings)]
     if isinstance(learner, SomlTgKeys | SomlDaKeys) and mixed:
-        text = f"{learner.algorithm} weighs single columns, and whiten mixes the features: it learns less"
-        yield Finding(f"space.views.{mixed[0]}.map", "note", text, 'set it to "standardise"')
+        (found,) = mixing & set(config.space.views[mixed[0]].scalings)
+        text = f"{learner.algorithm} weighs single columns, and {found} mixes the features: it learns less"
+        instead = 'set it to "unit"' if found == "precondition" else 'set it to "standardise"'
+        yield Finding(f"space.views.{mixed[0]}.map", "note", text, instead)
     if there is not None and needed > there:
         text = f"its state takes {size(needed)}, {size(there)} of memory are available"
         yield Finding("learner", "error", text, _SMALLER)

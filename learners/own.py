@@ -25,7 +25,7 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "inner_product", "euclidean")
 Rows: TypeAlias = Literal["kept", "unit", "scaled"]
 """What a map does to the length of a row: nothing; brings it to that of a unit vector; or anything else."""
 
-Start: TypeAlias = Literal["own", "identity", "mean"]
+Start: TypeAlias = Literal["auto", "own", "identity", "mean"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,12 +60,13 @@ class OwnRanking:
     similarity: of the vectors as they were given, those of several views joined, each by its weight. metric:
     M, float32 [d], > 0: the inner product of two given vectors is sum_j metric_j z_j z'_j, under `cosine` up
     to their lengths. self_score: the mean of z^T M z over mapped rows, of each block of columns where a
-    learner has several; > 0.
+    learner has several; > 0. views: how many are joined.
     """
 
     similarity: Similarity
     metric: Float32s
     self_score: float = 1.0
+    views: int = 1
 
     @property
     def dim(self) -> int:
@@ -89,8 +90,9 @@ class OwnRanking:
 
 def first_diagonal(own: OwnRanking | None, start: Start) -> Float32s | None:
     """The diagonal of W_0, float32 [d]; None for that of I. start: `own` the user's metric, `scaled`,
-    `identity` I, `mean` the mean of both. Without a ranking of the user's own W_0 is I."""
-    if own is None or start == "identity":
+    `identity` I, `mean` the mean of both, `auto` that for one view and I for several, whose metrics would
+    weigh by size what learning should weigh by use. Without a ranking of the user's own W_0 is I."""
+    if own is None or start == "identity" or (start == "auto" and own.views > 1):
         return None
     scaled = own.scaled()
     chosen = scaled if start == "own" else (scaled + np.float32(1)) / np.float32(2)

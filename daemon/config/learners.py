@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from learners.multikernel.config import KernelConfig
 
 
-Scaling: TypeAlias = Literal["identity", "unit", "standardise", "whiten", "tfidf", "shares", "sqrt"]
+Scaling: TypeAlias = Literal[
+    "identity", "unit", "standardise", "whiten", "precondition", "tfidf", "shares", "sqrt"
+]
 
-DENSE_ONLY = ("standardise", "whiten")
+DENSE_ONLY = ("standardise", "whiten", "precondition")
 SPARSE_ONLY = ("tfidf",)
 
 KERNEL_OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -79,7 +81,19 @@ class ViewKeys(Section):
     dim: int = Field(ge=1, le=100_000_000, description="dimensions of the view")
     map: Scaling | list[Scaling] = Field(
         "unit",
-        description="scaling before learning, one or several; default whiten when dense, unit when sparse",
+        description="scaling before learning, one or several; default precondition when dense, which loses"
+        " nothing, unit when sparse; whiten where more than 2,048 dense columns come together, or another"
+        " view names a map, components or kernels",
+    )
+    weight: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="of this view in your own ranking, beside others"
+    )
+    epsilon: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="precondition: how much of the mean second moment each direction is given; less, such as"
+        " 0.1, where triplets come from labels",
     )
     components: int = Field(100, ge=1, description="most dimensions kept by whiten")
     kernels: list[KernelMapConfig] = Field(
@@ -89,7 +103,7 @@ class ViewKeys(Section):
     @model_validator(mode="before")
     @classmethod
     def _map_by_kind(cls, data: Any) -> Any:
-        # Dense features of unknown scale and correlation: whitened ones gave the best figures of all maps.
+        # what a view alone falls back to, see `SpaceConfig`
         if isinstance(data, dict) and "map" not in data and data.get("kind", "dense") == "dense":
             return {**data, "map": "whiten"}
         return data
@@ -105,7 +119,7 @@ class ViewKeys(Section):
                 )
             if self.kind == "dense" and name in SPARSE_ONLY:
                 raise ValueError(
-                    f'map "{name}" needs a sparse view; for dense use "whiten", "standardise" or "unit"'
+                    f'map "{name}" needs a sparse view; for dense use "precondition", "whiten" or "unit"'
                 )
         if self.kind == "sparse" and "components" in self.model_fields_set:
             raise ValueError("components belongs to whiten, which needs a dense view; leave it out")
@@ -151,7 +165,17 @@ class LearnerConfig(Section):
     )
 
 
-class ForgetKeys(LearnerConfig):
+class StartKeys(LearnerConfig):
+    """What [learner] has for learners that begin from a metric."""
+
+    start: Literal["auto", "identity", "own", "mean"] = Field(
+        "auto",
+        description="W before any event: the identity, the metric of your own ranking, or their mean; auto:"
+        " the mean for one view, the identity for several; version 0 answers by your own ranking anyway",
+    )
+
+
+class ForgetKeys(StartKeys):
     """What [learner] has for learners that forget: see `learners.tether`."""
 
     pull_every: int = Field(
@@ -173,7 +197,7 @@ class PullKeys(ForgetKeys):
     """What [learner] has for learners of matrices."""
 
     radius: float = Field(
-        0.0, ge=0, allow_inf_nan=False, description="largest ||W - I||_F after a pull; 0 no ceiling"
+        0.0, ge=0, allow_inf_nan=False, description="largest ||W - W_0||_F after a pull; 0 no ceiling"
     )
 
 
@@ -205,7 +229,7 @@ class OasisKeys(PullKeys):
     psd_every: int = Field(0, ge=0, description="project W to PSD every this many steps; 0 never")
 
 
-class AveragedKeys(LearnerConfig):
+class AveragedKeys(StartKeys):
     """[learner] with algorithm = "oasis-averaged"."""
 
     algorithm: Literal["oasis-averaged"] = Field("oasis-averaged", description="learning algorithm")

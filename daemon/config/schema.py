@@ -163,18 +163,109 @@ class ServeConfig(Section):
 Origin = Literal["default", "file", "env", "cli"]
 
 
+MOST_PRECONDITIONED = 2048
+"""Dense columns up to which all are kept by default: a matrix of them has 16 MiB, and is decomposed in
+seconds."""
+
+_FORMER = frozenset(("map", "components", "kernels"))
+LOST = {
+    "whiten": "drops directions and moves the origin",
+    "standardise": "moves the origin and weighs columns anew",
+    "shares": "makes shares of what it is given",
+    "sqrt": "takes roots",
+    "tfidf": "weighs terms, and changes the lengths of vectors",
+}
+"""Maps that lose something of what a user's index computes, and what; tfidf where lengths matter."""
+
+
+def _dense(view: dict[str, Any]) -> bool:
+    return bool(view.get("kind", "dense") == "dense")
+
+
+def _dim(view: dict[str, Any]) -> int:
+    try:
+        return int(view.get("dim", 0))
+    except (TypeError, ValueError):
+        return 0  # told by the view itself
+
+
 class SpaceConfig(Section):
     """[space]: the feature space shared by events, catalog and learner."""
 
     id: str = Field("default", min_length=1, max_length=200, description="name of the feature space")
     warmup_objects: int = Field(5000, ge=1, description="distinct objects used to fit the maps")
     views: dict[str, ViewKeys] = Field(default_factory=dict, description="the object's feature vectors")
+    similarity: Literal["auto", "cosine", "inner_product", "euclidean"] = Field(
+        "auto",
+        description="what your own index computes of the given vectors, of several views the weighted sum:"
+        " version 0 answers with exactly that; auto: cosine where every view is precondition or unit, else"
+        " the cosine after the maps",
+    )
     view_weights: Literal["auto", "equal", "effective"] = Field(
         "auto",
         description="several views weigh alike (equal) or, whitened, by their effective dimension; auto:"
         " effective where every view is whitened and has no kernels. Models of one matrix per view learn"
         " the weights and start from equal ones",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _maps_by_default(cls, data: Any) -> Any:
+        """Dense views that name no map lose nothing, where that is within reach and no view asks for what
+        came before: a map, components, kernels or weights of views."""
+        views = data.get("views") if isinstance(data, dict) else None
+        if not isinstance(views, dict) or not all(isinstance(view, dict) for view in views.values()):
+            return data
+        named = data.get("similarity", "auto") != "auto"
+        former = any(key in view for view in views.values() for key in ("map", "components", "kernels"))
+        if not named and (former or data.get("view_weights", "auto") != "auto"):
+            return data
+        wide = sum(_dim(view) for view in views.values() if _dense(view)) > MOST_PRECONDITIONED
+        if wide and not named:
+            return data
+        kept = "unit" if data.get("similarity", "auto") in ("auto", "cosine") else "identity"
+        own = {"map": kept if wide else "precondition"}
+        plain = {"map": kept}
+        filled = {
+            name: view if _FORMER & view.keys() else {**(own if _dense(view) else plain), **view}
+            for name, view in views.items()
+        }
+        return {**data, "views": filled}
+
+    @property
+    def own_similarity(self) -> Literal["cosine", "inner_product", "euclidean", ""]:
+        """What version 0 computes of the vectors as they were given; "" where a map loses something of it."""
+        if self.loses:
+            return ""
+        if self.similarity != "auto":
+            return self.similarity
+        known = all(view.scalings in (["unit"], ["precondition"]) for view in self.views.values())
+        return "cosine" if self.views and known else ""
+
+    @property
+    def loses(self) -> str:
+        """Which map of which view loses something of the user's own ranking, for people; "" where none does.
+        Without a similarity that is named, the cosine."""
+        cosine, several = self.similarity in ("auto", "cosine"), len(self.views) > 1
+        for name, view in self.views.items():
+            if view.kernels:
+                return f"the kernels of view {name} stand for another similarity"
+            for scaling in view.scalings:
+                if scaling in LOST and scaling != "tfidf":
+                    return f"the map {scaling} of view {name} {LOST[scaling]}"
+                if (scaling == "unit" and not cosine) or (scaling == "tfidf" and (several or not cosine)):
+                    return f"the map {scaling} of view {name} changes the lengths of vectors"
+            fitted = [place for place, one in enumerate(view.scalings) if one in {"precondition", "tfidf"}]
+            if len(fitted) > 1 or (fitted and several and "unit" in view.scalings[fitted[0] :]):
+                return f"the maps of view {name} weigh columns and lengths more than once"
+        return ""
+
+    @property
+    def needs_sample(self) -> bool:
+        """Whether the maps are fitted to objects: also where rows keep their lengths, which are brought to
+        scale."""
+        by_length = self.own_similarity in ("inner_product", "euclidean")
+        return by_length or any(view.needs_sample for view in self.views.values())
 
     @property
     def weighs_views_by_dimension(self) -> bool:
@@ -277,10 +368,17 @@ class InterleavingConfig(Section):
 class ServingConfig(Section):
     """[serving]: the form in which a version is judged and served."""
 
-    score: Literal["normalised", "raw"] = Field("normalised", description="normalised is the learned cosine")
+    score: Literal["auto", "normalised", "raw"] = Field(
+        "auto",
+        description="of what was learned: normalised is the learned cosine; auto: raw where space.similarity"
+        " is inner_product or euclidean",
+    )
     psd: Literal["auto", "full", "lanczos", "off"] = Field("auto", description="negative eigenvalues removed")
     power: float = Field(
         1.5, ge=0.5, le=3, allow_inf_nan=False, description="of the eigenvalues; raw, lanczos, off: always 1"
+    )
+    own_share: float = Field(
+        0.0, ge=0, le=10, allow_inf_nan=False, description="of your own ranking beside what was learned"
     )
     full_max_dim: int = Field(4096, ge=1, description="auto: full eigendecomposition up to this dimension")
     lanczos_pairs: int = Field(50, ge=1, description="most negative eigenpairs removed by lanczos")

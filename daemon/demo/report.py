@@ -68,7 +68,7 @@ def draw_contact_sheet(rows: Sequence[Neighbours], title: str, after_name: str, 
     draw, small = ImageDraw.Draw(sheet), ImageFont.load_default(15)
     draw.text((MARGIN, 14), title, INK, ImageFont.load_default(20))
     draw.text((MARGIN + ROW_LABEL, HEADER - 26), "query", FAINT, small)
-    draw.text((left, HEADER - 26), f"version 0 (cosine): {_hits(rows, 'before')}", FAINT, small)
+    draw.text((left, HEADER - 26), f"your ranking: {_hits(rows, 'before')}", FAINT, small)
     draw.text((right, HEADER - 26), f"{after_name}: {_hits(rows, 'after')}", FAINT, small)
     for number, row in enumerate(rows):
         top = HEADER + number * (CELL + GAP)
@@ -260,7 +260,7 @@ def print_report(report: Report, pictures: list[Path], console: Console) -> None
         title="Queries never trained on, judged by class over the whole catalog", title_justify="left"
     )
     table.add_column("")
-    for name in ("version 0 (cosine)", f"version {report.best_version} (best)", "change"):
+    for name in ("your ranking (version 0)", f"version {report.best_version} (best)", "change"):
         table.add_column(name, justify="right")
     for name, of in (
         ("mAP", "map"),

@@ -11,7 +11,6 @@ FILE = "tripletd.toml"
 VERSION_EVERY = 8_000
 VERSIONS_KEPT = 20
 LOG_BYTES = "32MiB"
-MAP = "whiten"
 
 
 def write_settings(folder: Path, ports: DemoPorts | None = None) -> Path:
@@ -23,9 +22,7 @@ def write_settings(folder: Path, ports: DemoPorts | None = None) -> Path:
     steps = "enabled = false   # nobody follows" if ports is None else f'retention_bytes = "{LOG_BYTES}"'
     served = "" if ports is None else f'\n[serve]\ndisplay = "{DISPLAY}"\n'
     views = load_pack().catalog.space.views
-    tables = "\n".join(
-        f'[space.views.{v.name}]\nkind = "dense"\ndim = {v.dim}\nmap = "{MAP}"\n' for v in views
-    )
+    tables = "\n".join(f'[space.views.{v.name}]\nkind = "dense"\ndim = {v.dim}\n' for v in views)
     path = folder / FILE
     path.write_text(
         f"""# What `tripletd demo` ran. Everything not named here has its default; see deploy/tripletd.toml.

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.demo.pack_files import Pack, load_pack
-from daemon.demo.settings import MAP
 from daemon.objects import as_blocks
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
@@ -68,9 +67,9 @@ UNIFORM = 5
 
 
 def nearest_rows(pack: Pack, count: int) -> npt.NDArray[np.int64]:
-    """The `count` most similar photos of each photo under cosine of the mapped views; int64 [n, count]."""
+    """The `count` most similar photos of each photo by the mean cosine of their views; int64 [n, count]."""
     views = as_blocks(pack.catalog.views)
-    plan = SpaceMap({name: ViewConfig(MAP) for name in views})
+    plan = SpaceMap({name: ViewConfig("unit") for name in views})
     mapped = plan.fit(views).transform(views)
     assert isinstance(mapped, DenseBlock)
     similarity = mapped.values @ mapped.values.T

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from importlib import metadata
 from typing import Any
@@ -43,11 +43,23 @@ class Expected:
     space: str
     catalog_digest: str | None
     stream: Mapping[str, Any]
+    former: Mapping[str, Any] | None = None
+    """The learner's settings as they were meant before the maps by default kept the user's own ranking; None
+    where nothing is by default, or nothing has changed."""
+
+    def as_learned(self, manifest: Manifest) -> Expected:
+        """The run in the terms of a version: a store goes on with the maps it was made with."""
+        before = None if self.former is None else replace(self, learner_config=self.former, former=None)
+        return before if before is not None and not differences(manifest, before) else self
 
 
 def learner_settings(config: Config) -> dict[str, Any]:
     """Every setting that W depends on; a version learned with others is refused."""
     settings = config.learner.model_dump()
+    if config.space.own_similarity:
+        settings["similarity"] = config.space.own_similarity
+    elif "start" in settings:
+        settings["start"] = "identity"  # there is nothing else to begin from
     settings.pop("algorithm")
     settings["max_record_bytes"] = config.stream.max_record_bytes  # decides which records are poison
     settings[MAX_FUTURE] = round(1000 * config.stream.max_future)  # this, too
@@ -60,8 +72,25 @@ def learner_settings(config: Config) -> dict[str, Any]:
 
 
 def _view(settings: dict[str, Any]) -> dict[str, Any]:
-    """A view's settings; one without kernels reads as it did before kernels existed."""
-    return {name: value for name, value in settings.items() if name != "kernels" or value}
+    """A view's settings; one without kernels reads as it did before kernels existed, as do others that were
+    added later where they are as usual."""
+    usual = {"kernels": [], "weight": 1.0, "epsilon": 1.0}
+    return {name: value for name, value in settings.items() if name not in usual or value != usual[name]}
+
+
+def _former(config: Config, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The settings with the maps that dense views had by default before; see `Expected`."""
+    named = config.origin_of("space.similarity") != "default"
+    if named or not config.space.own_similarity:
+        return None
+    views = {
+        name: {**view, "map": "whiten"}
+        if view["map"] == "precondition" and config.origin_of(f"space.views.{name}.map") == "default"
+        else view
+        for name, view in settings["views"].items()
+    }
+    before = {name: value for name, value in settings.items() if name != "similarity"} | {"views": views}
+    return before | {"start": "identity"} if "start" in before else before
 
 
 def decoder_of(manifest: Manifest, catalog: Catalog | None) -> BatchDecoder:
@@ -81,8 +110,14 @@ def digest_of(settings: Mapping[str, Any]) -> str:
 
 def expected(config: Config, catalog_digest: str | None, identity: TopicIdentity) -> Expected:
     """What a version must have been learned with for this run to continue from it."""
+    settings = learner_settings(config)
     return Expected(
-        config.learner.algorithm, learner_settings(config), config.space.id, catalog_digest, asdict(identity)
+        config.learner.algorithm,
+        settings,
+        config.space.id,
+        catalog_digest,
+        asdict(identity),
+        _former(config, settings),
     )
 
 

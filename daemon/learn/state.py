@@ -166,7 +166,13 @@ class LearnState:
             )
         fitted = map_of(version)
         return cls(
-            restored(config, learner_arrays(version.arrays), columns_of(fitted), keys_of(version.manifest)),
+            restored(
+                config,
+                learner_arrays(version.arrays),
+                columns_of(fitted),
+                keys_of(version.manifest),
+                own=fitted.own,
+            ),
             IdWindow.from_arrays(config.dedupe_window, known),
             fitted,
             StepWindow.from_arrays(caps_of(version.manifest), caps_arrays(version.arrays), _salt()),

@@ -96,7 +96,7 @@ def save_picture(curves: Curves, path: Path) -> None:
 def _panel(axis: Any, curves: Curves, kind: str) -> None:
     current = curves.current.series(kind)
     for what, style, reference in (
-        ("version 0 (cosine)", "--", current.reference),
+        (curves.reference, "--", current.reference),
         ("order that was shown", ":", current.shown_order),
     ):
         known = [(x, y) for x, y in zip(current.events, reference, strict=True) if y is not None]

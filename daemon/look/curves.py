@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from checkpoints import Ledger, LedgerEntry, Manifest, VersionStore
@@ -22,6 +22,7 @@ from checkpoints.pruned import lines_of, newest_fold
 from checkpoints.store import CheckpointError, Damaged
 from daemon.look.overview import read_entries, summary
 from daemon.versions.contents import APPLIED, LOSS_SUM, RECORDS, counted
+from daemon.versions.reference import Reference, reference_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +206,16 @@ class CurveSeries:
 @dataclass(frozen=True, slots=True)
 class Curves:
     """The current line first, then those left behind; the best version, the STOP in force, and the newest
-    answer to "is it better for my users?".
+    answer to "is it better for my users?". reference: what version 0 is called; lost: why it is not the
+    user's own ranking, a sentence, "" where it is.
     """
 
     lines: tuple[CurveLine, ...]
     best: int | None
     stopped_by: str | None
     is_better: str | None = None
+    reference: str = "version 0"
+    lost: str = ""
 
     @property
     def current(self) -> CurveLine:
@@ -321,13 +325,17 @@ class CurveReader:
         self._unread: set[int] = set()
         self._newest: int | None = None
         self._fold = 0
+        self._reference: Reference | None = None
         self.notes: list[str] = []
 
     def read(self) -> Curves:
         """The history as it is now; `notes`: what was passed over. Damaged when nothing can be listed."""
         entries, self.notes = read_entries(self._ledger)
         self._read_places()
-        return curves_of(self._places.values(), entries)
+        known, found = self._reference, curves_of(self._places.values(), entries)
+        if known is None:
+            return found
+        return replace(found, reference=known.name, lost="" if known.own else known.told)
 
     def _read_places(self) -> None:
         listed = set(self._versions.versions())
@@ -336,7 +344,9 @@ class CurveReader:
             self._places, self._unread, self._newest, self._fold = {}, set(), None, fold
         for number in sorted(listed - self._places.keys()):
             try:
-                self._places[number] = place_of(self._versions.manifest(number))
+                manifest = self._versions.manifest(number)
+                self._places[number] = place_of(manifest)
+                self._reference = reference_of(manifest.map)
             except CheckpointError as error:
                 self._unread.add(number)
                 self.notes.append(str(error))

@@ -15,6 +15,7 @@ from daemon.look.overview import VersionRow, read_all, summary, version_rows
 from daemon.models.actions import look
 from daemon.models.decide import in_doubt
 from daemon.versions.contents import EXPIRED, counted
+from daemon.versions.reference import reference_of
 from daemon.versions.storage import open_for_reading
 from streams.partitions import behind_transactions, past_gaps
 from streams.source import HeldBack, Source
@@ -68,7 +69,8 @@ def dropped(bounds: Mapping[int, tuple[int, int]], positions: Mapping[int, int])
 
 
 def collect(config: Config) -> dict[str, Any]:
-    """The whole picture: keys checkpoints, versions, newest, best, stream, live, not_ready, down.
+    """The whole picture: keys checkpoints, versions, newest, best, reference (what version 0 is, a sentence),
+    stream, live, not_ready, down.
 
     Plain data, but for the RoleStatus or None of each role in `live`. elsewhere: role -> checkpoint
     folder, where the port is held by a tripletd that works with another one. down: role -> why it does not
@@ -133,6 +135,7 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     picture |= {"checkpoints": config.checkpoints.path, "versions": [], "newest": None, "best": None}
     picture |= {"stopped_by": None, "stopped_at": None, "paused_by": None, "judged": 0, "problems": []}
     picture["is_better"] = None
+    picture["reference"] = ""
     try:
         store, ledger = open_for_reading(config)
     except UserError as error:
@@ -149,6 +152,7 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     picture["best"] = _plain(by_number.get(stands.best)) if stands.best is not None else None
     picture |= {"stopped_by": stands.stopped_by, "stopped_at": stands.stopped_at}
     picture |= {"paused_by": stands.paused_by, "judged": stands.judged, "is_better": stands.is_better}
+    picture["reference"] = reference_of(newest.map).told if newest else ""
     return newest
 
 

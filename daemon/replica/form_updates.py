@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
@@ -12,19 +11,21 @@ from daemon.config.schema import ServingConfig
 from daemon.replica.loading import BufferArrays
 from daemon.replica.view import ModelSpace
 from daemon.versions.algorithms import algorithm_of
-from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind, power_of
+from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind, as_scored, power_of
 from learners.base import Learner
 from learners.forms.carried import CarriedForm
-from learners.forms.quadratic import ServedForm
+from learners.forms.quadratic import DiagonalForm, ServedForm
 from learners.forms.serving import ServingForm
+from learners.own import OwnRanking
 from learners.tether import untethered
 
 
 class FormUpdater:
     """Forms of a learner that steps in the arrays of `Buffers`, as they are between two that are made."""
 
-    def __init__(self, kind: FormKind, serving: ServingConfig) -> None:
-        self._kind, self._serving = kind, serving
+    def __init__(self, kind: FormKind, serving: ServingConfig, own: OwnRanking | None = None) -> None:
+        """own: the user's own ranking, which the untrained version answers with."""
+        self._kind, self._serving, self._own = kind, as_scored(serving, own), own
 
     def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The form just made of the learner's state, now followed by steps. Raises what making it raises."""
@@ -39,7 +40,7 @@ class FormUpdater:
 
     def exact(self, learner: Learner, number: int) -> ServedForm:
         """The form of a state, computed from scratch."""
-        return self._kind.make(learner, number, self._serving)
+        return self._kind.make(learner, number, self._serving, self._own)
 
     def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
         """What both sides take of a form computed from scratch; None where theirs are exact already."""
@@ -50,27 +51,41 @@ class FirstOrderUpdate(FormUpdater):
     """Forms with a matrix: a change of W is carried on to first order (`learners.forms.carried`)."""
 
     def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
-        """The tangent at the form's W, in the buffers."""
-        assert isinstance(form, ServingForm)
+        """The tangent at the form's W, in the buffers. The user's own ranking, which is no function of W, is
+        carried on by what changes in the form of W."""
         power, pending = power_of(self._serving), untethered(learner).pending
-        return CarriedForm.of(form, buffers.state["W"], power, buffers.tangent, pending)
+        if isinstance(form, ServingForm):
+            return CarriedForm.of(form, buffers.state["W"], power, buffers.tangent, pending)
+        assert isinstance(form, DiagonalForm)
+        assert self._own is not None
+        if buffers.tangent is None:  # exact where W is that ranking itself, else kept until it is made anew
+            begun = np.array_equal(buffers.state["W"].diagonal(), form.weights)
+            return CarriedForm.of_diagonal(form, buffers.state["W"], pending=pending) if begun else form
+        scale = self._own.self_score
+        W, out = buffers.state["W"], buffers.tangent
+        return CarriedForm.of_diagonal(form, W, power, scale, out=out, pending=pending)
 
     def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The same, reading this side's W."""
-        carried = cast(CarriedForm, form)
+        if not isinstance(form, CarriedForm):
+            return form
+        carried = form
         tangent = None if carried.tangent is None else buffers.tangent
         pending = untethered(learner).pending
         return replace(carried, state_matrix=buffers.state["W"], tangent=tangent, pending=pending)
 
     def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
         """Its two matrices."""
-        tangent, mine = cast(CarriedForm, form).tangent, buffers.tangent
+        tangent, mine = form.tangent if isinstance(form, CarriedForm) else None, buffers.tangent
         if tangent is not None and mine is not None:
             np.copyto(mine.constant, tangent.constant)
             np.copyto(mine.P, tangent.P)
 
     def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
-        """The form with its tangent, in memory of its own."""
+        """The form with its tangent, in memory of its own; nothing before any step, when the own ranking is
+        followed exactly."""
+        if isinstance(exact, DiagonalForm):
+            return None
         assert isinstance(exact, ServingForm)
         power, pending = power_of(self._serving), untethered(learner).pending
         return CarriedForm.of(exact, learner.state()["W"], power, pending=pending)
@@ -92,7 +107,7 @@ class KeepUntilRefined(FormUpdater):
     """Forms that take long to make and cannot be carried on: one stays, and refers to neither side."""
 
 
-FORM_UPDATERS: Mapping[str, Callable[[FormKind, ServingConfig], FormUpdater]] = {
+FORM_UPDATERS: Mapping[str, Callable[[FormKind, ServingConfig, OwnRanking | None], FormUpdater]] = {
     CARRIED: FirstOrderUpdate,
     ANEW: RecomputeAlways,
     HELD: KeepUntilRefined,
@@ -104,4 +119,4 @@ FORM_UPDATERS: Mapping[str, Callable[[FormKind, ServingConfig], FormUpdater]] = 
 def form_updater_of(space: ModelSpace, serving: ServingConfig) -> FormUpdater:
     """How forms of versions of this space keep up."""
     kind = algorithm_of(space.algorithm, space.keys).forms
-    return FORM_UPDATERS[kind.follows](kind, serving)
+    return FORM_UPDATERS[kind.follows](kind, serving, space.own)

@@ -23,7 +23,7 @@ from daemon.replica.settings import VersionSource
 from daemon.replica.view import ModelSpace
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
 from daemon.versions.contents import records_of
-from daemon.versions.forms import CARRIED
+from daemon.versions.forms import CARRIED, as_scored
 from daemon.versions.restore import DERIVED, settings_digest
 from learners.base import Learner
 from learners.block import Float32s
@@ -204,7 +204,8 @@ def load_state(source: VersionSource, number: int, buffers: BufferArrays) -> Loa
             check_finite(array, f"version {number}: {name}")
     try:
         columns, keys = source.space.columns, source.space.keys
-        remake = partial(restored, learner_config_of(manifest), columns=columns, keys=keys)
+        own = source.space.own
+        remake = partial(restored, learner_config_of(manifest), columns=columns, keys=keys, own=own)
         return LoadedState(manifest, remake(buffers.state), remake)
     except (LearnerError, KeyError, ValueError) as error:
         raise VersionRejected("malformed", f"version {number}: {error}") from error
@@ -217,10 +218,11 @@ def load_form(source: VersionSource, state: LoadedState, buffers: BufferArrays) 
     settings; else it is computed. Raises VersionRejected; the second buffer then holds anything.
     """
     number, kind = state.manifest.number, algorithm_of(source.space.algorithm, source.space.keys).forms
+    own = source.space.own
     try:
-        form = _kept_form(source, state, buffers) if kind.kept else None
+        form = _kept_form(source, state, buffers) if kind.kept and (number or own is None) else None
         if form is None:
-            form = kind.make(state.learner, number, source.serving)
+            form = kind.make(state.learner, number, source.serving, own)
     except (LearnerError, UserError, ValueError, np.linalg.LinAlgError) as error:
         raise VersionRejected("form", f"version {number}: {error}") from error
     if not isinstance(form, ServingForm) or form.matrix is None or form.matrix is buffers.matrix:
@@ -246,11 +248,12 @@ def _kept_form(source: VersionSource, state: LoadedState, buffers: BufferArrays)
     versions, number = source.versions, state.manifest.number
     try:
         meta = versions.attached_meta(number, DERIVED)
-        if meta is None or meta.get("settings_digest") != settings_digest(source.serving):
+        settings = as_scored(source.serving, source.space.own)
+        if meta is None or meta.get("settings_digest") != settings_digest(settings):
             return None
         found = versions.attached(number, DERIVED, lambda spec: _form_destination(spec, buffers))
         kind = algorithm_of(source.space.algorithm, source.space.keys).forms
-        return None if found is None else kind.read(found[0], state.learner)
+        return None if found is None else kind.read(found[0], state.learner, source.space.own)
     except (CheckpointError, LearnerError, ValueError):
         return None
 

@@ -112,5 +112,5 @@ def read_space(
             if report is not None and isinstance(error, CheckpointError):
                 report(error)
         else:
-            return ModelSpace.of(manifest, fitted.dim, columns_of(fitted)), fitted
+            return ModelSpace.of(manifest, fitted.dim, columns_of(fitted), fitted.own), fitted
     return None

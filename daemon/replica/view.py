@@ -25,6 +25,7 @@ from learners.forms.quadratic import (
     terms_of,
     whole,
 )
+from learners.own import OwnRanking
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class ModelSpace:
 
     columns: of each view in the mapped vectors, for learners that look at them. keys: [keys], whether there
     is one model per key. later: those of the arrays that versions of earlier releases lack, as they are then.
+    own: the user's own ranking, None where the map loses something of it; a function of the map.
     """
 
     space: str
@@ -65,15 +67,18 @@ class ModelSpace:
     columns: Columns
     keys: KeysConfig = ONE_MODEL
     later: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
+    own: OwnRanking | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, manifest: Manifest, dim: int, columns: Columns = NO_VIEWS) -> ModelSpace:
-        """The space of a version; `dim` and `columns` are its map's."""
+    def of(
+        cls, manifest: Manifest, dim: int, columns: Columns = NO_VIEWS, own: OwnRanking | None = None
+    ) -> ModelSpace:
+        """The space of a version; `dim`, `columns` and `own` are its map's."""
         name = str(manifest.learner.get("name"))
         keys, later = keys_of(manifest), added_later(manifest, dim, columns)
-        own = {spec.name: spec for spec in learner_specs(manifest)}
-        arrays = tuple({**{array: spec_of(array, one) for array, one in later.items()}, **own}.values())
-        return cls(manifest.space, str(manifest.map.get("id")), dim, name, arrays, columns, keys, later)
+        held = {spec.name: spec for spec in learner_specs(manifest)}
+        arrays = tuple({**{array: spec_of(array, one) for array, one in later.items()}, **held}.values())
+        return cls(manifest.space, str(manifest.map.get("id")), dim, name, arrays, columns, keys, later, own)
 
 
 class NotServing(Exception):

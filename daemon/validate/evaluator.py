@@ -36,7 +36,7 @@ from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
 from daemon.versions.restore import serving_form
 from learners.block import Float32s
 from learners.errors import LearnerError
-from learners.forms.quadratic import IdentityForm, ServedForm, by_distance, folds
+from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
 from learners.pending import matrix_in
 from learners.psd import symmetry_index
 from streams.catalog import Catalog
@@ -131,6 +131,8 @@ class CandidateCache:
     def _form_of(self, version: Version) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
         form = serving_form(self._versions, version, self._serving)
+        if isinstance(form, DiagonalForm):
+            return form  # the user's own ranking, or a learner's: no matrix either way
         W, folded = version.arrays.get("W"), folds(form) and not by_distance(form)
         if folded and version.manifest.number == 0 and W is not None and W.ndim == 2 and is_identity(W):
             return IdentityForm(form.dim, form.normalised)

@@ -63,7 +63,8 @@ def judge_kernels(versions: VersionStore, number: int, config: Config, most: int
     if config.validate.judgments:
         kind = algorithm_of(version.manifest.learner["name"]).forms
         measured = _Measure(config, fitted, most)
-        forms = (kind.make(one, max(1, number), config.serving) for one in each_alone(learner))
+        serving, own = config.serving, fitted.own
+        forms = (kind.make(one, max(1, number), serving, own) for one in each_alone(learner))
         measures = [measured(form) for form in forms]
     weights = [None if found is None else math.exp(found) for found in measures]
     return [KernelRow(*row) for row in zip(names, theta, measures, weights, strict=True)]

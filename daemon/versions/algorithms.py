@@ -28,7 +28,7 @@ from daemon.versions.forms import (
 )
 from learners.averaged import Averaged
 from learners.base import Learner
-from learners.block import Block
+from learners.block import Block, Float32s
 from learners.caps import CapsConfig
 from learners.distance import Dissim, DissimConfig, Lego, LegoConfig
 from learners.errors import ConfigError
@@ -39,6 +39,7 @@ from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
+from learners.own import OwnRanking, first_diagonal
 from learners.pending import PAIRS, TAU, pending_bytes
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered
@@ -52,7 +53,8 @@ NO_VIEWS: Columns = {}
 class Algorithm:
     """One learner as everything else knows it.
 
-    settings: (keys of [learner], columns of the views) -> the learner's own settings; raises ConfigError.
+    settings: (keys of [learner], columns of the views, the diagonal of W_0 or None for that of I) -> the
+    learner's own settings; raises ConfigError.
     make: (settings, dim, sample) -> the learner before any event. sample: mapped objects of the warm-up, of
     which it may learn scales and landmarks; None unless `needs_sample`.
     restore: (arrays, settings) -> a learner that continues from a version's arrays, taking them over where
@@ -71,7 +73,7 @@ class Algorithm:
     less of what it did than its weight.
     """
 
-    settings: Callable[[Any, Columns], Any]
+    settings: Callable[..., Any]
     make: Callable[[Any, int, Block | None], Learner]
     restore: Callable[[Mapping[str, npt.NDArray[Any]], Any], Learner]
     forms: FormKind
@@ -118,13 +120,13 @@ def by_key(one: Algorithm, keys: KeysConfig) -> Algorithm:
     """The algorithm with a model for each of at most `keys.slots` keys; its settings raise ConfigError where
     models cannot be made one by one."""
 
-    def settings(own: Any, columns: Columns) -> KeyedConfig:
+    def settings(own: Any, columns: Columns, start: Float32s | None = None) -> KeyedConfig:
         if one.needs_sample:
             raise ConfigError(
                 "[keys] needs an algorithm that begins without a sample of objects: set keys.slots to 0, or "
                 "take another learner.algorithm"
             )
-        inner = one.settings(own, columns)
+        inner = one.settings(own, columns, start)
         return KeyedConfig(
             lambda dim: one.make(inner, dim, None),
             lambda arrays: one.restore(arrays, inner),
@@ -155,12 +157,12 @@ def compared(followed: tuple[str, ...], names: Iterable[str]) -> list[str]:
     return [*one, *(name for name in given if name in KEY_ARRAYS and name != CLOCK)]
 
 
-def omks_settings(keys: OmksKeys, columns: Mapping[str, range]) -> OmksConfig:
+def omks_settings(keys: OmksKeys, columns: Mapping[str, range], _start: Float32s | None = None) -> OmksConfig:
     """Settings of OMKS. Raises ConfigError for a view that is not there, and for weights that do not fit."""
     return _settings(keys, columns, hedge=keys.hedge())
 
 
-def oks_settings(keys: OksKeys, columns: Mapping[str, range]) -> OmksConfig:
+def oks_settings(keys: OksKeys, columns: Mapping[str, range], _start: Float32s | None = None) -> OmksConfig:
     """Settings of OKS on the mean of all kernels, or on the one there is. Raises ConfigError."""
     settings = _settings(keys, columns, hedge=HedgeConfig("uniform"))
     return replace(settings, mean=settings.parts > 1)
@@ -195,14 +197,16 @@ def _settings(keys: SupportKeys, columns: Mapping[str, range], *, hedge: HedgeCo
 ADDED_LATER: Mapping[str, Any] = {"dedupe_window": 0}
 """Settings that versions of 0.1 do not have, and what they mean for those. Going on with another value is no
 refusal but a control entry."""
-LEFT_OUT: Mapping[str, Any] = {"pull_every": 0, "decay": 0.0, "radius": 0.0}
+LEFT_OUT: Mapping[str, Any] = {"pull_every": 0, "decay": 0.0, "radius": 0.0, "start": "identity"}
 """Settings that older versions do not have either: they were learned with these."""
 
 
-def same_names(settings: Callable[..., Any]) -> Callable[[Any, Columns], Any]:
+def same_names(settings: Callable[..., Any]) -> Callable[..., Any]:
     """Settings of a dataclass whose fields are keys of [learner], beside its `start`."""
     names = [field.name for field in fields(settings) if field.name != "start"]  # type: ignore[arg-type]
-    return lambda keys, _columns: settings(**{name: getattr(keys, name) for name in names})
+    return lambda keys, _columns, start=None: settings(
+        **{name: getattr(keys, name) for name in names}, start=start
+    )
 
 
 def _aggressiveness(keys: Any) -> float:
@@ -221,12 +225,12 @@ def vectors(count: int) -> Callable[[Any, Columns, int], int]:
 
 
 def _pulled(
-    own: Callable[[Any, Columns], Any], learner: type[Any]
-) -> tuple[Callable[[Any, Columns], Any], Callable[[Any], type[Any]]]:
+    own: Callable[..., Any], learner: type[Any]
+) -> tuple[Callable[..., Any], Callable[[Any], type[Any]]]:
     """(settings, class) of a learner that can be pulled back towards its start, as `Algorithm` wants them."""
 
-    def settings(keys: Any, columns: Columns) -> Any:
-        inner = own(keys, columns)
+    def settings(keys: Any, columns: Columns, start: Float32s | None = None) -> Any:
+        inner = own(keys, columns, start)
         radius = getattr(keys, "radius", 0.0)
         return TetherConfig(inner, keys.pull_every, keys.decay, radius) if keys.pull_every else inner
 
@@ -260,7 +264,7 @@ def _soml(learner: type[DiagonalLearner[Any]], config: type[Any], arrays: int) -
         settings=settings,
         make=lambda settings, dim, _sample: made_by(settings)(dim, settings),
         restore=lambda arrays, settings: made_by(settings).from_state(arrays, settings, copy=False),
-        forms=UnstoredForms(lambda made, serving: untethered(made).form(serving.score == "normalised")),
+        forms=UnstoredForms(lambda made, serving: untethered(made).form(serving.score != "raw")),
         state_bytes=vectors(arrays),
     )
 
@@ -268,8 +272,8 @@ def _soml(learner: type[DiagonalLearner[Any]], config: type[Any], arrays: int) -
 def _omks_maps() -> Algorithm:
     """OMKS over maps: a matrix for each block of columns."""
 
-    def own(keys: Any, columns: Columns) -> OmksMapsConfig:
-        return OmksMapsConfig(tuple(len(block) for block in columns.values()), keys.C, keys.hedge())
+    def own(keys: Any, columns: Columns, start: Float32s | None) -> OmksMapsConfig:
+        return OmksMapsConfig(tuple(len(block) for block in columns.values()), keys.C, keys.hedge(), start)
 
     settings, made_by = _pulled(own, OmksMaps)
     return Algorithm(
@@ -286,7 +290,7 @@ def _omks_maps() -> Algorithm:
     )
 
 
-def _over_supports(settings: Callable[[Any, Columns], OmksConfig]) -> Algorithm:
+def _over_supports(settings: Callable[..., OmksConfig]) -> Algorithm:
     """OKS and OMKS over a support set."""
     return Algorithm(
         settings=settings,
@@ -304,7 +308,7 @@ def _over_supports(settings: Callable[[Any, Columns], OmksConfig]) -> Algorithm:
 ALGORITHMS: Mapping[str, Algorithm] = {
     "oasis": _of_a_matrix(Oasis, OasisConfig, _aggressiveness),
     "oasis-averaged": Algorithm(
-        settings=lambda keys, _columns: OasisConfig(keys.C, keys.symmetric),
+        settings=lambda keys, _columns, start=None: OasisConfig(keys.C, keys.symmetric, start=start),
         make=lambda settings, dim, _sample: Averaged(dim, settings),
         restore=lambda arrays, settings: Averaged.from_state(arrays, settings, copy=False),
         forms=MatrixForms(follows=HELD),
@@ -383,10 +387,13 @@ def untrained(
     columns: Columns = NO_VIEWS,
     sample: Block | None = None,
     keys: KeysConfig = ONE_MODEL,
+    *,
+    own: OwnRanking | None = None,
 ) -> Learner:
-    """The learner before any event. Raises ConfigError."""
+    """The learner before any event; own: the user's own ranking, from which it may begin. Raises
+    ConfigError."""
     algorithm = algorithm_of(config.algorithm, keys)
-    return algorithm.make(algorithm.settings(config, columns), dim, sample)
+    return algorithm.make(algorithm.settings(config, columns, first_of(config, own)), dim, sample)
 
 
 def restored(
@@ -394,10 +401,18 @@ def restored(
     arrays: Mapping[str, npt.NDArray[Any]],
     columns: Columns = NO_VIEWS,
     keys: KeysConfig = ONE_MODEL,
+    *,
+    own: OwnRanking | None = None,
 ) -> Learner:
-    """A learner continued from a version's arrays, taking them over where it can. Raises StateError."""
+    """A learner continued from a version's arrays, taking them over where it can; own: as in `untrained`.
+    Raises StateError."""
     algorithm = algorithm_of(config.algorithm, keys)
-    return algorithm.restore(arrays, algorithm.settings(config, columns))
+    return algorithm.restore(arrays, algorithm.settings(config, columns, first_of(config, own)))
+
+
+def first_of(config: LearnerConfig, own: OwnRanking | None) -> Float32s | None:
+    """The diagonal of W_0 as a learner's settings have it, see `first_diagonal`."""
+    return first_diagonal(own, getattr(config, "start", "identity"))
 
 
 def added_later(manifest: Manifest, dim: int, columns: Columns = NO_VIEWS) -> Mapping[str, npt.NDArray[Any]]:

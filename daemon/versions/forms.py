@@ -20,12 +20,13 @@ from daemon.exits import UserError
 from learners.base import Learner
 from learners.block import Float32s
 from learners.forms.blocks import BlocksForm
-from learners.forms.quadratic import FoldingForm, Pieces, ServedForm, by_distance, whole
-from learners.forms.serving import ServingForm
+from learners.forms.quadratic import DiagonalForm, FoldingForm, Pieces, ServedForm, by_distance, whole
+from learners.forms.serving import Beside, ServingForm
 from learners.keyed import Keyed
 from learners.multikernel import Omks
 from learners.multikernel.form import MOST_OBJECTS, AsLearned, SupportsForm
 from learners.omks_maps import OmksMaps
+from learners.own import OwnRanking
 from learners.psd import MAX_FULL_DIM
 from learners.tether import untethered
 
@@ -48,13 +49,26 @@ class FormKind:
         """Whether a form of this dimension is a matrix [dim, dim] of its own."""
         return False
 
-    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+    def make(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None = None
+    ) -> ServedForm:
         """The form of a learner at version `number`, 0 untrained; it may read the learner's arrays in place.
-        Raises UserError for settings that do not suit it.
+        own: the user's own ranking where the map keeps it; the untrained version answers with it, whatever
+        the learner is. Raises UserError for settings that do not suit it.
         """
+        if number == 0 and own is not None:
+            return own.form()
+        return self.trained(learner, number, as_scored(config, own), own)
+
+    def trained(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
+    ) -> ServedForm:
+        """The form of what was learned, see `make`; config: `as_scored`."""
         raise NotImplementedError
 
-    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
+    def read(
+        self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
+    ) -> ServedForm:
         """The form of a learner from what `arrays` gave of it. Raises StateError."""
         raise LookupError("no form of this kind is stored")
 
@@ -67,15 +81,28 @@ class FormKind:
         return {}
 
 
+def as_scored(config: ServingConfig, own: OwnRanking | None) -> ServingConfig:
+    """The settings with a score that is named: the learned cosine, but raw where the user's own ranking goes
+    by lengths too."""
+    if config.score != "auto":
+        return config
+    raw = own is not None and own.similarity != "cosine"
+    return config.model_copy(update={"score": "raw" if raw else "normalised"})
+
+
 @dataclass(frozen=True, slots=True)
 class UnstoredForms(FormKind):
     """Forms that are made from the state in no time, and stored nowhere; `form_of` makes one."""
 
     form_of: Callable[[Any, ServingConfig], ServedForm]
 
-    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+    def trained(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
+    ) -> ServedForm:
         """As `form_of`."""
-        return self.form_of(learner, config)
+        form = self.form_of(learner, config)
+        distance = own is not None and own.by_distance and not form.normalised
+        return replace(form, distance=True) if distance and isinstance(form, DiagonalForm) else form
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,33 +123,39 @@ class MatrixForms(FormKind):
         """As `has_matrix`."""
         return has_matrix(config, dim)
 
-    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+    def trained(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
+    ) -> ServedForm:
         """As `make_form` of the learner's W."""
-        return self._as_scored(make_form(cast(Any, learner).W, number, config))
+        return self._as_scored(make_form(cast(Any, learner).W, number, config, own), own)
 
-    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
+    def read(
+        self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
+    ) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
         W = None if "matrix" in arrays else cast(Any, learner).W  # a copy where steps are pending
-        return self._as_scored(ServingForm.from_arrays(arrays, W))
+        return self._as_scored(ServingForm.from_arrays(arrays, W), own)
 
     def account(self, form: ServedForm) -> dict[str, Any]:
         """As `account`."""
         assert isinstance(form, ServingForm)
         return account(form)
 
-    def _as_scored(self, form: ServingForm) -> ServingForm:
-        return replace(form, distance=self.distance and not form.normalised)
+    def _as_scored(self, form: ServingForm, own: OwnRanking | None) -> ServingForm:
+        distance = self.distance or (own is not None and own.by_distance)
+        return replace(form, distance=distance and not form.normalised)
 
 
-def make_form(W: Float32s, number: int, config: ServingConfig) -> ServingForm:
+def make_form(W: Float32s, number: int, config: ServingConfig, own: OwnRanking | None = None) -> ServingForm:
     """The serving form of W, by `psd`: `full`, `lanczos`, `auto` (full up to `full_max_dim`) or `off`.
 
-    Version 0 is untrained, W = I: its form is W itself. `power` applies where it has a meaning, to the
+    Version 0 is untrained, W = I: its form is W itself. own: what `own_share` of is mixed into a full
+    decomposition. `power` applies where it has a meaning, to the
     normalised score with all eigenvalues at hand; score "raw", psd "off" and psd "lanczos" (also where `auto`
     falls back to it) have power 1, so that each key can be changed alone. Raises UserError when `full` is
     asked above MAX_FULL_DIM.
     """
-    dim, normalised = W.shape[0], config.score == "normalised"
+    dim, normalised = W.shape[0], config.score != "raw"
     if number == 0 or config.psd == "off" or dim == 1:
         return ServingForm(None, np.zeros((dim, 0), np.float32), np.zeros(0, np.float32), normalised, W)
     if config.psd == "full" and dim > MAX_FULL_DIM:
@@ -133,7 +166,8 @@ def make_form(W: Float32s, number: int, config: ServingConfig) -> ServingForm:
         )
     full_up_to = dim if has_matrix(config, dim) else 0
     pairs = min(config.lanczos_pairs, dim - 1)
-    return ServingForm.from_matrix(W, normalised, full_up_to, pairs, config.power)
+    beside = Beside(own.metric, config.own_share) if own is not None and config.own_share else None
+    return ServingForm.from_matrix(W, normalised, full_up_to, pairs, config.power, beside=beside)
 
 
 def has_matrix(config: ServingConfig, dim: int) -> bool:
@@ -143,7 +177,7 @@ def has_matrix(config: ServingConfig, dim: int) -> bool:
 
 def power_of(config: ServingConfig) -> float:
     """What the eigenvalues of a full decomposition are raised to."""
-    return config.power if config.score == "normalised" else 1.0
+    return config.power if config.score != "raw" else 1.0
 
 
 def account(form: ServingForm) -> dict[str, Any]:
@@ -166,7 +200,9 @@ class BlocksForms(FormKind):
     kept: bool = True
     follows: str = HELD
 
-    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+    def trained(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
+    ) -> ServedForm:
         """The form by `score`, `psd` and `power`; blocks are decomposed whole. Raises UserError where they
         cannot be.
         """
@@ -183,11 +219,16 @@ class BlocksForms(FormKind):
                 f"(at most {MAX_FULL_DIM})",
                 "give the view's kernels fewer components, or whiten the view",
             )
-        return made.form(config.score == "normalised", config.power if psd else None)
+        return self._as_scored(made.form(config.score != "raw", config.power if psd else None), own)
 
-    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
+    def read(
+        self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
+    ) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
-        return BlocksForm.from_arrays(arrays)
+        return self._as_scored(BlocksForm.from_arrays(arrays), own)
+
+    def _as_scored(self, form: BlocksForm, own: OwnRanking | None) -> BlocksForm:
+        return replace(form, distance=own is not None and own.by_distance and not form.normalised)
 
     def account(self, form: ServedForm) -> dict[str, Any]:
         """How many blocks there are."""
@@ -202,7 +243,9 @@ class SupportsForms(FormKind):
     kept: bool = True
     follows: str = HELD
 
-    def make(self, learner: Learner, number: int, config: ServingConfig) -> ServedForm:
+    def trained(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
+    ) -> ServedForm:
         """The form by `score`, `psd` and `power`; "off" serves the similarity as it was learned.
         Raises UserError."""
         if config.psd == "lanczos":
@@ -216,9 +259,11 @@ class SupportsForms(FormKind):
                 f"serving.psd: a form of {kept} kept objects takes too long (at most {MOST_OBJECTS})",
                 'lower learner.objects, or set serving.psd to "off"',
             )
-        return cast(Omks, learner).form(config.score == "normalised", power)
+        return cast(Omks, learner).form(config.score != "raw", power)
 
-    def read(self, arrays: Mapping[str, NDArray[Any]], learner: Learner) -> ServedForm:
+    def read(
+        self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
+    ) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
         kind = AsLearned if "triplets" in arrays else SupportsForm
         return kind.from_arrays(arrays, cast(Omks, learner).config)
@@ -309,12 +354,14 @@ class KeyedForms(FormKind):
 
     inner: FormKind
 
-    def make(self, learner: Learner, number: int, config: ServingConfig) -> KeyedForm:
+    def make(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None = None
+    ) -> KeyedForm:
         """Version 0's form, and the means to make each key's."""
         keyed = cast(Keyed, learner)
-        base = cast(FoldingForm, self.inner.make(keyed.untrained, 0, config))
+        base = cast(FoldingForm, self.inner.make(keyed.untrained, 0, config, own))
 
         def form_of(model: Learner) -> FoldingForm:
-            return cast(FoldingForm, self.inner.make(model, max(1, number), config))
+            return cast(FoldingForm, self.inner.make(model, max(1, number), config, own))
 
         return KeyedForm(base, keyed, form_of)

@@ -21,6 +21,7 @@ from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, map_of, restored
 from daemon.versions.contents import MAP_PREFIX, learner_arrays
+from daemon.versions.forms import as_scored
 from learners.base import Learner
 from learners.errors import StateError
 from learners.forms.quadratic import ServedForm
@@ -52,38 +53,49 @@ def serving_form(
     """
     manifest = version.manifest
     kind = algorithm_of(manifest.learner["name"], keys_of(manifest)).forms
-    learner = learner_of(version)
-    number, digest = manifest.number, settings_digest(config)
-    if not kind.kept:
-        return kind.make(learner, number, config)
+    fitted = map_of(version)
+    learner, own = learner_of(version, fitted), fitted.own
+    number, digest = manifest.number, settings_digest(as_scored(config, own))
+    if not kind.kept or (number == 0 and own is not None):
+        return kind.make(learner, number, config, own)
     try:
         kept = versions.attached(number, DERIVED)
     except CheckpointError as error:
         log.warning("serving form cannot be read; made anew", version=number, error=str(error))
-        return kind.make(learner, number, config)
+        return kind.make(learner, number, config, own)
     if kept is not None:
         arrays, meta = kept
         if meta.get("settings_digest") == digest:
-            return kind.read(arrays, learner)
-    form = kind.make(learner, number, config)
+            return kind.read(arrays, learner, own)
+    form = kind.make(learner, number, config, own)
     if kept is None and keep:
-        settings = {"settings": config.model_dump(), "settings_digest": digest}
+        settings = {"settings": _settings(as_scored(config, own)), "settings_digest": digest}
         _keep(versions, number, kind.arrays(form), settings | {"made": kind.account(form)})
     return form
 
 
-def learner_of(version: Version) -> Learner:
-    """The learner of a loaded version, on its arrays. Raises StateError for what is none."""
+def learner_of(version: Version, fitted: FittedSpaceMap | None = None) -> Learner:
+    """The learner of a loaded version, on its arrays; fitted: its map, where it was read already. Raises
+    StateError for what is none."""
     try:
         config, keys = learner_config_of(version.manifest), keys_of(version.manifest)
     except (KeyError, ValueError) as error:
         raise StateError(f"the version's learner is not described: {error}") from error
-    return restored(config, learner_arrays(version.arrays), columns_of(map_of(version)), keys)
+    space = map_of(version) if fitted is None else fitted
+    return restored(config, learner_arrays(version.arrays), columns_of(space), keys, own=space.own)
 
 
 def settings_digest(config: ServingConfig) -> str:
-    """sha256 over the settings the form depends on."""
-    return hashlib.sha256(json.dumps(config.model_dump(), sort_keys=True).encode()).hexdigest()
+    """sha256 over the settings the form depends on; config: `as_scored`."""
+    return hashlib.sha256(json.dumps(_settings(config), sort_keys=True).encode()).hexdigest()
+
+
+def _settings(config: ServingConfig) -> dict[str, Any]:
+    """The settings of forms; what says nothing is left out, so that forms kept before it was known stand."""
+    settings = config.model_dump()
+    if config.score == "auto":
+        settings["score"] = "normalised"  # as it is wherever nothing is known of the user's own ranking
+    return settings if config.own_share else {k: v for k, v in settings.items() if k != "own_share"}
 
 
 def _keep(versions: VersionStore, number: int, arrays: dict[str, NDArray[Any]], meta: dict[str, Any]) -> None:

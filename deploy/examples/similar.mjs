@@ -115,13 +115,46 @@ function timesTransposed({ shape: [rows, columns], values }, x) {
   return out;
 }
 
+/** Columns that a map reads. */
+const columnsIn = (view) => (view.kind === "chain" ? columnsIn(view.maps[0]) : view.dim_in);
+
+/** A vector that is not zero through one map, whose arrays begin with `prefix`. */
+function through(view, state, prefix, x) {
+  if (view.kind === "chain") return view.maps.reduce((y, one, n) => through(one, state, `${prefix}${n}.`, y), x);
+  const own = (name) => state[prefix + name];
+  if (view.kind === "unit") x = unit(x);
+  if (view.kind === "standardise") x = x.map((v, j) => (v - own("mean").values[j]) * own("scale").values[j]);
+  if (view.kind === "whiten") x = timesTransposed(own("components"), x.map((v, j) => v - own("mean").values[j]));
+  if (view.kind === "precondition") x = timesTransposed(own("components"), x);
+  if (view.kind === "tfidf") x = unit(x.map((v, j) => v * own("idf").values[j]));
+  return x.map(Math.fround);
+}
+
+/** The metric in which a map carries the inner product of what it reads, a number for each column. */
+function metric(view, state, prefix) {
+  if (view.kind === "chain") {
+    const parts = view.maps.map((one, n) => metric(one, state, `${prefix}${n}.`));
+    return parts.find((part) => part.some((value) => value !== 1)) ?? parts[0];
+  }
+  if (view.kind === "precondition") return state[`${prefix}weights`].values;
+  if (view.kind === "tfidf") return Float64Array.from(state[`${prefix}idf`].values, (value) => 1 / value ** 2);
+  return new Float64Array(view.dim_in).fill(1);
+}
+
+/** The user's own ranking, with which version 0 answers: the diagonal of its form. */
+function ownRanking({ views, weights, scales }, state) {
+  return views.flatMap((view) => {
+    const factor = weights[view.name] / scales[view.name] ** 2;
+    return Array.from(metric(view, state, `map.${view.name}.`), (value) => factor * value);
+  });
+}
+
 /** The vector of one object: its views through the map of the version, joined. */
 function mapped(map, state, views) {
   const joined = [];
   for (const view of map.spec.views) {
-    const own = (name) => state[`map.${view.name}.${name}`];
-    const width = view.kind === "whiten" ? view.dim : view.dim_in;
-    let x = new Float64Array(view.dim_in);
+    const width = view.kind === "whiten" ? view.dim : columnsIn(view);
+    let x = new Float64Array(columnsIn(view));
     const given = views[view.name] ?? [];
     if (Array.isArray(given)) given.forEach((value, at) => (x[at] = Math.fround(value)));
     else given.indices.forEach((index, at) => (x[index] = Math.fround(given.values[at])));
@@ -129,14 +162,13 @@ function mapped(map, state, views) {
       joined.push(...new Float64Array(width));
       continue;
     }
-    if (view.kind === "unit") x = unit(x);
-    if (view.kind === "standardise") x = x.map((v, j) => (v - own("mean").values[j]) * own("scale").values[j]);
-    if (view.kind === "whiten") x = timesTransposed(own("components"), x.map((v, j) => v - own("mean").values[j]));
-    if (view.kind === "tfidf") x = unit(x.map((v, j) => v * own("idf").values[j]));
-    joined.push(...(map.spec.unit ? unit(x.map(Math.fround)) : x.map(Math.fround)));
+    x = through(view, state, `map.${view.name}.`, x);
+    if (map.spec.unit && !map.spec.effective) x = unit(x);
+    const scale = map.spec.scales?.[view.name] ?? 1;
+    joined.push(...x.map((value) => scale * value));
   }
   const whole = Float64Array.from(joined);
-  return map.spec.unit ? unit(whole) : whole;
+  return map.spec.unit && !map.spec.by_block ? unit(whole) : whole;
 }
 
 /** One version: the form its scores are made of, and the objects with their norms under it. */
@@ -149,20 +181,25 @@ class Version {
     const state = arrays(join(place, file.name), file.size, file.sha256);
     this.W = state.W;
     this.form = null;
+    const { spec } = manifest.map;
+    this.own = manifest.number === 0 && spec.format === 2 ? ownRanking(spec, state) : null;
     const serving = join(place, "serving.json");
-    if (existsSync(serving)) {
+    if (this.own === null && existsSync(serving)) {
       const record = sealed(serving);
       this.form = arrays(join(place, record.file), record.size, record.sha256_of_file);
     } else if (manifest.number !== 0) {
       throw new Refused(`version ${manifest.number} has no serving form yet: the validator adds it`);
     }
     this.normalised = this.form === null || this.form.normalised.values[0] !== 0;
+    if (this.own !== null) this.normalised = spec.similarity === "cosine";
+    this.distance = !this.normalised && spec.similarity === "euclidean";
     this.items = objects.map(({ id, x, views = { x } }) => ({ id, p: mapped(manifest.map, state, views) }));
     for (const item of this.items) item.square = dot(this.fold(item.p), item.p);
   }
 
   /** f = S q: what every item is multiplied with. */
   fold(q) {
+    if (this.own !== null) return q.map((value, at) => value * this.own[at]);
     if (this.form?.matrix) return this.correct(q, times(this.form.matrix, q));
     const left = times(this.W, q);
     const right = timesTransposed(this.W, q);
@@ -183,6 +220,7 @@ class Version {
     if (!query) throw new Refused(`there is no object ${id}`);
     const f = this.fold(query.p);
     const score = ({ p, square }) => {
+      if (this.distance) return 2 * dot(f, p) - query.square - square;
       if (!this.normalised) return dot(f, p);
       return query.square > 0 && square > 0 ? dot(f, p) / Math.sqrt(query.square * square) : 0;
     };

@@ -75,12 +75,14 @@ class BlocksForm:
     """S = block-diag(theta_k S_k): f(q, p) = q^T S p, found by folding, so an index of items never changes.
 
     widths: int64 [m], columns D_k of each block. matrices: float32 [sum D_k^2], theta_k S_k one after
-    another. normalised: whether `scores` divides by sqrt(S(q, q) S(p, p)).
+    another. normalised: whether `scores` divides by sqrt(S(q, q) S(p, p)). distance: the raw score is
+    -(q - p)^T S (q - p), and a query folds to 2 S q; never true where `normalised` is.
     """
 
     widths: NDArray[np.int64]
     matrices: Float32s
     normalised: bool
+    distance: bool = False
 
     @classmethod
     def from_blocks(
@@ -115,7 +117,8 @@ class BlocksForm:
         return int(self.widths.sum())
 
     def fold(self, queries: Any) -> Float32s:
-        """S q for each query, float32 [n, dim]; search any index of items with it by inner product.
+        """S q for each query, float32 [n, dim], 2 S q for a distance; search any index of items with it by
+        inner product.
 
         Raises BlockError on another dimension or an index out of range.
         """
@@ -123,6 +126,8 @@ class BlocksForm:
         folded = np.empty((len(block), self.dim), np.float32)
         for columns, matrix in zip(layout.columns, layout.matrices(self.matrices), strict=True):
             folded[:, columns] = dense_part(block, columns) @ matrix
+        if self.distance:
+            folded *= np.float32(2)
         return folded
 
     def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:

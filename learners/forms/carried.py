@@ -16,6 +16,7 @@ import numpy as np
 
 from learners.block import Block, DenseBlock, Float32s, against, as_block, row_blocks, times
 from learners.forms.quadratic import (
+    DiagonalForm,
     FoldingForm,
     Pieces,
     apply_terms,
@@ -87,6 +88,35 @@ class CarriedForm:
             followed = fold_symmetric(whole_matrix, DenseBlock(P[part])) @ P
             np.subtract(form.matrix[part], followed, out=tangent.constant[part])
         return cls(W, tangent, *pairs, form.normalised, form.distance, pending)
+
+    @classmethod
+    def of_diagonal(
+        cls,
+        form: DiagonalForm,
+        W: Float32s,
+        power: float = 1.0,
+        scale: float = 1.0,
+        *,
+        out: Tangent | None = None,
+        pending: PendingSteps | None = None,
+    ) -> CarriedForm:
+        """A diagonal form M, which is no function of W, carried on by what changes in the form of W: S = M +
+        scale (f(W(t)) - f(W)) to first order.
+
+        scale: how much longer M is than the form of W. out: written and kept, as in `of`; None where W is M
+        itself and S = sym(W(t)). Raises ConfigError as `psd_tangent`.
+        """
+        none, no_values = np.zeros((len(W), 0), np.float32), np.zeros(0, np.float32)
+        if out is not None:
+            whole_matrix = W if pending is None else pending.with_them(W)
+            np.copyto(out.P, psd_tangent(whole_matrix, power))
+            np.multiply(out.P, np.float32(np.sqrt(scale)), out=out.P)
+            for part in row_blocks(len(W), len(W)):
+                np.negative(
+                    fold_symmetric(whole_matrix, DenseBlock(out.P[part])) @ out.P, out=out.constant[part]
+                )
+            out.constant.reshape(-1)[:: len(W) + 1] += form.weights
+        return cls(W, out, none, no_values, form.normalised, form.distance, pending)
 
     @property
     def dim(self) -> int:

@@ -416,7 +416,9 @@ class FittedSpaceMap:
             if found is None or found.rows not in wanted:
                 return None
             parts.append(found.weights * self.weights[name] / self.scales[name] ** 2)
-        return OwnRanking(self.similarity, np.concatenate(parts).astype(np.float32), self.self_score)
+        return OwnRanking(
+            self.similarity, np.concatenate(parts).astype(np.float32), self.self_score, len(parts)
+        )
 
     @property
     def blocks(self) -> dict[str, range]:

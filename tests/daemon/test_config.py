@@ -147,7 +147,7 @@ def test_views_keep_the_order_of_the_file(tmp_path: Path) -> None:
 def test_map_default_depends_on_the_kind(tmp_path: Path) -> None:
     text = '[space.views.a]\ndim = 2\n[space.views.b]\ndim = 2\nkind = "sparse"\n'
     views = load_config(write(tmp_path, text), environ=NO_ENV).space.views
-    assert (views["a"].map, views["b"].map) == ("whiten", "unit")
+    assert (views["a"].map, views["b"].map) == ("precondition", "unit")
 
 
 def test_a_space_without_views_says_what_to_add() -> None:

@@ -260,6 +260,8 @@ def test_learning_begins_where_it_is_told() -> None:
     scaled = METRIC / np.float32(1.5)
     np.testing.assert_allclose(first_diagonal(OWN, "own"), scaled)
     np.testing.assert_allclose(first_diagonal(OWN, "mean"), (scaled + 1) / 2)
+    np.testing.assert_array_equal(first_diagonal(OWN, "auto"), first_diagonal(OWN, "mean"))
+    assert first_diagonal(OwnRanking("cosine", METRIC, 1.5, 2), "auto") is None
     assert first_diagonal(OWN, "identity") is None
     assert first_diagonal(None, "own") is None
     assert first_diagonal(OwnRanking("cosine", np.full(3, 7, np.float32), 7.0), "own") is None

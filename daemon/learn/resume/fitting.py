@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import structlog
@@ -172,10 +173,18 @@ class Fitted:
 
 
 def space_map(config: Config) -> SpaceMap:
-    """The configured maps. Vectors are brought to unit length (each block of theirs, where the algorithm
-    learns by blocks), unless no view is to be changed at all.
+    """The configured maps. Where they keep the user's own ranking, the space knows it; else vectors are
+    brought to unit length (each block of theirs, where the algorithm learns by blocks), unless no view is to
+    be changed at all.
     """
     views = config.space.views
+    if similarity := config.space.own_similarity:
+        return SpaceMap(
+            {name: _lossless(view, similarity) for name, view in views.items()},
+            by_block=ALGORITHMS[config.learner.algorithm].by_block,
+            similarity=similarity,
+            weights={name: view.weight for name, view in views.items()},
+        )
     unit = any(view.scalings != ["identity"] or view.kernels for view in views.values())
     by_block = unit and ALGORITHMS[config.learner.algorithm].by_block
     effective = unit and not by_block and config.space.weighs_views_by_dimension
@@ -198,7 +207,7 @@ def fit_map(
     `take_what_there_is`: fit on fewer objects once the stream is read to its end instead of waiting.
     """
     plan, for_learner = space_map(config), ALGORITHMS[config.learner.algorithm].needs_sample
-    if not (for_learner or any(view.needs_sample for view in config.space.views.values())):
+    if not (for_learner or config.space.needs_sample):
         return Fitted(plan.fit({name: _no_rows(view) for name, view in config.space.views.items()}))
     if inputs.catalog is not None:
         log.info("fitting the maps on the catalog", objects=len(inputs.catalog))
@@ -246,14 +255,29 @@ def _fitted(plan: SpaceMap, sample: Mapping[str, Block], for_learner: bool) -> F
     return Fitted(space, space.transform({name: block.take(rows) for name, block in sample.items()}))
 
 
+def _lossless(view: ViewKeys, similarity: str) -> MapConfig:
+    """The scalings of a view; under cosine those of its unit vectors, so that views weigh as they say."""
+    names = [name for name in view.scalings if name != "identity"] or ["identity"]
+    if similarity == "cosine" and names[0] != "unit":
+        names = ["unit", *(name for name in names if name != "identity")]
+    maps = [_scaling(view, name) for name in names]
+    return maps[0] if len(maps) == 1 else MapConfig("chain", {"maps": maps})
+
+
 def _map_config(view: ViewKeys) -> MapConfig:
-    maps = [
-        MapConfig(name, {"components": view.components} if name == "whiten" else {}) for name in view.scalings
-    ]
+    maps = [_scaling(view, name) for name in view.scalings]
     kernels = [MapConfig(one.map, one.options()) for one in view.kernels]
     if kernels:
         maps.append(kernels[0] if len(kernels) == 1 else MapConfig("kernels", {"maps": kernels}))
     return maps[0] if len(maps) == 1 else MapConfig("chain", {"maps": maps})
+
+
+def _scaling(view: ViewKeys, name: str) -> MapConfig:
+    options: dict[str, dict[str, Any]] = {
+        "whiten": {"components": view.components},
+        "precondition": {"epsilon": view.epsilon},
+    }
+    return MapConfig(name, options.get(name, {}))
 
 
 def _no_rows(view: ViewKeys) -> Block:

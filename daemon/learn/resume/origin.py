@@ -298,7 +298,8 @@ def find_origin(config: Config, options: LearnOptions, inputs: Inputs, fit: Fit)
 
 def _first(plan: _Plan, found: Fitted, offsets: Mapping[int, int], epoch: Epoch) -> RunOrigin:
     settings, fitted = plan.config.learner, found.space
-    learner = untrained(settings, fitted.dim, columns_of(fitted), found.sample, plan.config.keys)
+    columns, keys = columns_of(fitted), plan.config.keys
+    learner = untrained(settings, fitted.dim, columns, found.sample, keys, own=fitted.own)
     state = LearnState.first(learner, fitted, settings, plan.config.caps.as_learned)
     progress = Progress(
         {p: PartitionPosition(offset) for p, offset in offsets.items()}, _expired(plan, offsets)
@@ -396,19 +397,21 @@ def _continue(plan: _Plan, epoch: Epoch) -> RunOrigin:
         state.obey(entry)
     positions = progress.next_offsets()
     log.info("continuing", version=manifest.number, positions=positions, records=progress.records)
-    return RunOrigin(state, progress, Description(plan.run, state.fitted), epoch, manifest)
+    describe = Description(plan.run.as_learned(manifest), state.fitted)
+    return RunOrigin(state, progress, describe, epoch, manifest)
 
 
 def _go_on(manifest: Manifest, plan: _Plan) -> Progress:
     """The progress to continue a version with; writes nothing. UserError where it must not be continued."""
     options, window = plan.options, plan.config.learner.dedupe_window
-    refuse_other_settings(manifest, plan.run)
+    run = plan.run.as_learned(manifest)
+    refuse_other_settings(manifest, run)
     progress = Progress.of_version(manifest)
     if options.restart_from is not None:
         progress.control(controls.branch(manifest.number, options.start, options.restart_name))
     if window and "dedupe_window" not in manifest.learner["config"]:
         progress.control(controls.dedupe(window))
-    for entry in (other_caps(manifest, plan.run), other_times(manifest, plan.run)):
+    for entry in (other_caps(manifest, run), other_times(manifest, run)):
         if entry is not None:
             progress.control(entry)
     if plan.fork is not None:

@@ -125,6 +125,7 @@ def curves_data(history: PageHistory, own: str | None = None) -> dict[str, Any]:
         "best": None if best is None else {"version": best.version, "events": best.events},
         "stopped_by": curves.stopped_by,
         "is_better": curves.is_better,
+        "lost": curves.lost,
         "judged": len(curves.judged),
     }
 

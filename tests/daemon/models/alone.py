@@ -91,32 +91,68 @@ def dense(x, columns):
     return np.array(x, np.float32).astype(np.float64)
 
 
+def under(prefix, arrays):
+    return {key[len(prefix) :]: a.astype(np.float64) for key, a in arrays.items() if key.startswith(prefix)}
+
+
+def through(view, own, x):
+    if view["kind"] == "chain":
+        for n, one in enumerate(view["maps"]):
+            x = through(one, under(f"{n}.", own), x)
+        return x
+    if view["kind"] == "unit":
+        x = x / norm(x)
+    elif view["kind"] == "standardise":
+        x = (x - own["mean"]) * own["scale"]
+    elif view["kind"] == "whiten":
+        x = (x - own["mean"]) @ own["components"]
+    elif view["kind"] == "precondition":
+        x = x @ own["components"]
+    elif view["kind"] == "tfidf":
+        x = x * own["idf"]
+        x = x / norm(x)
+    return x.astype(np.float32).astype(np.float64)
+
+
+def columns_in(view):
+    return columns_in(view["maps"][0]) if view["kind"] == "chain" else view["dim_in"]
+
+
+def metric(view, own):
+    if view["kind"] == "chain":
+        parts = [metric(one, under(f"{n}.", own)) for n, one in enumerate(view["maps"])]
+        return next((part for part in parts if not (part == 1).all()), parts[0])
+    if view["kind"] == "precondition":
+        return own["weights"]
+    return 1 / own["idf"] ** 2 if view["kind"] == "tfidf" else np.ones(view["dim_in"])
+
+
+def own_ranking(spec, state):
+    parts = []
+    for view in spec["views"]:
+        name = view["name"]
+        factor = spec["weights"][name] / spec["scales"][name] ** 2
+        parts.append(factor * metric(view, under(f"map.{name}.", state)))
+    return np.diag(np.concatenate(parts))
+
+
 def mapped(manifest, state, views):
     spec = manifest["map"]["spec"]
     joined = []
     for view in spec["views"]:
-        own = {key[len(f"map.{view['name']}.") :]: a for key, a in state.items()
-               if key.startswith(f"map.{view['name']}.")}  # fmt: skip
-        width = view["dim"] if view["kind"] == "whiten" else view["dim_in"]
+        own = under(f"map.{view['name']}.", state)
+        width = view["dim"] if view["kind"] == "whiten" else columns_in(view)
         x = views.get(view["name"])
-        x = None if x is None else dense(x, view["dim_in"])
+        x = None if x is None else dense(x, columns_in(view))
         if x is None or not x.any():
             joined.append(np.zeros(width))
             continue
-        own = {key: a.astype(np.float64) for key, a in own.items()}
-        if view["kind"] == "unit":
-            x = x / norm(x)
-        elif view["kind"] == "standardise":
-            x = (x - own["mean"]) * own["scale"]
-        elif view["kind"] == "whiten":
-            x = (x - own["mean"]) @ own["components"]
-        elif view["kind"] == "tfidf":
-            x = x * own["idf"]
-            x = x / norm(x)
-        x = x.astype(np.float32).astype(np.float64)
-        joined.append(unit(x) if spec["unit"] else x)
+        x = through(view, own, x)
+        if spec["unit"] and not spec.get("effective"):
+            x = unit(x)
+        joined.append(x * spec.get("scales", {}).get(view["name"], 1.0))
     whole = np.concatenate(joined)
-    return unit(whole) if spec["unit"] else whole
+    return unit(whole) if spec["unit"] and not spec.get("by_block") else whole
 
 
 def form_of(root, manifest, state):
@@ -131,6 +167,9 @@ def form_of(root, manifest, state):
         base = form["matrix"].astype(np.float64) if "matrix" in form else symmetric
         values = form["correction_values"].astype(np.float64)
         return base, form["correction_vectors"].astype(np.float64), values, bool(form["normalised"])
+    spec = manifest["map"]["spec"]
+    if manifest["number"] == 0 and spec["format"] == 2:
+        return own_ranking(spec, state), *nothing, spec["similarity"] == "cosine"
     if manifest["number"] == 0:
         return symmetric, *nothing, True
     e, V = np.linalg.eigh(symmetric)
@@ -155,6 +194,8 @@ def main(root, name, objects):
         roots = np.sqrt(np.maximum(np.outer(own, own), 0))
         counts = (own > 0)[:, None] & (own > 0)[None, :]
         scores = np.where(counts, scores / np.where(counts, roots, 1), 0)
+    elif manifest["map"]["spec"].get("similarity") == "euclidean":
+        scores = 2 * scores - own[:, None] - own
     return {"version": manifest["number"], "scores": scores.tolist()}
 
 

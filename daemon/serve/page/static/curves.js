@@ -128,6 +128,7 @@ export class Curves {
       parts.push(`best is version ${best.version} after ${count(best.events)} events: ${measure(best.value)}${best.reference === null ? "" : `; ${zeroName(this.data.own)}: ${measure(best.reference)} on the same questions`}`);
     }
     if (kind.lines.length > 1) parts.push("paler lines were left behind by going back to an older version");
+    if (this.data.lost) parts.push(this.data.lost);
     if (this.data.stopped_by) parts.push(`learning was stopped by ${this.data.stopped_by}`);
     return `${parts.join("; ")}.${NOTES[kind.name] ? ` ${NOTES[kind.name]}` : ""}`;
   }

@@ -96,9 +96,12 @@ def test_a_learner_that_wants_them_sees_the_mapped_objects(
 @pytest.mark.parametrize(
     ("changes", "effective"),
     [
-        ({}, True),
+        ({"space.views.a.map": "whiten"}, True),
         ({"space.view_weights": "equal"}, False),
-        ({"learner.algorithm": "omks-maps"}, False),  # it learns the weights itself
+        (
+            {"space.views.a.map": "whiten", "learner.algorithm": "omks-maps"},
+            False,
+        ),  # it learns the weights itself
         ({"space.views.b.map": "unit"}, False),
         ({"space.views.b.map": "unit", "space.view_weights": "effective"}, True),
         ({"space.views.b.kernels": [{"map": "rff"}]}, False),
