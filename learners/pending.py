@@ -46,8 +46,8 @@ def width_of(dim: int) -> int:
 
 
 def pending_bytes(dim: int) -> int:
-    """What pending steps of one matrix take."""
-    return 4 * room_of(dim) * (1 + 2 * width_of(dim))
+    """What the room for pending steps of one matrix takes; where none wait, one step has room."""
+    return 4 * max(1, room_of(dim)) * (1 + 2 * width_of(dim))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +78,9 @@ class PendingSteps:
         waiting = np.count_nonzero(tau)
         if tau[waiting:].any() or pairs[2 * waiting :].any() or pairs[:, dim:].any():
             raise StateError(f"arrays {TAU} and {PAIRS} hold steps behind a free place: they were altered")
-        if waiting == len(tau):  # a full room is emptied before anything is saved, and a step more has no place
+        if waiting == len(
+            tau
+        ):  # a full room is emptied before anything is saved, and a step more has no place
             raise StateError(f"array {TAU} has no free place: it was altered")
         return cls(tau, pairs, kind, True)
 

@@ -25,6 +25,7 @@ from daemon.versions.memory import (
 )
 from learners.block import TripletBatch, as_block
 from learners.multikernel.form import MOST_OBJECTS
+from learners.pending import pending_bytes
 from tests.learners.examples import triplets
 
 
@@ -57,9 +58,10 @@ def test_psd_every_needs_few_dimensions_after_the_maps() -> None:
 
 def test_a_matrix_larger_than_the_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
-    monkeypatch.setattr(memory, "memory_available", lambda: 4 << 20)
+    needed = 4 * 1024**2 + pending_bytes(1024)
+    monkeypatch.setattr(memory, "memory_available", lambda: needed)
     assert "learner" not in found(wide)
-    monkeypatch.setattr(memory, "memory_available", lambda: (4 << 20) - 1)
+    monkeypatch.setattr(memory, "memory_available", lambda: needed - 1)
     assert found(wide)["learner"][0] == "error"
     monkeypatch.setattr(memory, "memory_available", lambda: None)
     assert "learner" not in found(wide)
@@ -118,17 +120,19 @@ def test_dimensions_and_memory() -> None:
 def test_the_buffers_of_serve_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = {"space.views.x.dim": 1024, "space.views.x.map": "unit"}
     config = load_config(None, wide, {})
-    assert serving_bytes(config) == 4 * 1024**2 * (2 * 2 * 2 + 3)
+    W, waiting = 4 * 1024**2, pending_bytes(1024)
+    assert serving_bytes(config) == W * (2 * 2 * 2 + 3) + waiting * (2 * 2 + 1)
     wider = load_config(None, {**wide, "space.views.x.dim": 8192}, {})
-    assert serving_bytes(wider) == 4 * 8192**2 * (2 * 2 + 1)  # such a form has no matrix
+    large = 4 * 8192**2 + pending_bytes(8192)
+    assert serving_bytes(wider) == large * (2 * 2 + 1)  # such a form has no matrix
     alone = load_config(None, {**wide, "serve.aliases": ["stable"]}, {})
-    assert serving_bytes(alone) == 4 * 1024**2 * 4
+    assert serving_bytes(alone) == W * 4 + waiting * 2
     held = load_config(None, {**wide, "learner.algorithm": "omks", "learner.objects": 64}, {})
     assert serving_bytes(held) == learner_bytes(held) * 5 + form_bytes(held) * 5  # and one more for `latest`
     learned = load_config(None, {**wide, "learner.algorithm": "omks", "serving.psd": "off"}, {})
     assert form_bytes(learned, 1000) == learner_bytes(learned)  # it is the support set itself
     by_key = load_config(None, {**wide, "keys.slots": 3, "serve.key_models": 2}, {})
-    models = 2 * (2 * 4 * 1024**2 + SLOT_BYTES)  # of two models W and its form
+    models = 2 * (2 * W + waiting + SLOT_BYTES)  # of two models W and its form
     assert serving_bytes(by_key) == learner_bytes(by_key) * (2 * 2 + 1) + models  # followed by steps
     monkeypatch.setattr(memory, "memory_available", lambda: 30 << 20)
     assert found(wide)["serve.aliases"][0] == "error"
