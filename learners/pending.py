@@ -78,9 +78,7 @@ class PendingSteps:
         waiting = np.count_nonzero(tau)
         if tau[waiting:].any() or pairs[2 * waiting :].any() or pairs[:, dim:].any():
             raise StateError(f"arrays {TAU} and {PAIRS} hold steps behind a free place: they were altered")
-        if waiting == len(
-            tau
-        ):  # a full room is emptied before anything is saved, and a step more has no place
+        if waiting == len(tau):  # a full room is emptied before it is saved; one step more has no place
             raise StateError(f"array {TAU} has no free place: it was altered")
         return cls(tau, pairs, kind, True)
 

@@ -45,9 +45,7 @@ def reach(site: Site, replica: Replica) -> None:
         assert side.view.model == wanted
         held = side.buffers.state if side.learner is None else side.learner.state()
         state = learner.state()  # of few dimensions it has no pending steps
-        for name in [
-            one for one in ALGORITHMS[site.config().learner.algorithm].followed or held if one in state
-        ]:
+        for name in state.keys() & (ALGORITHMS[site.config().learner.algorithm].followed or held):
             assert held[name].tobytes() == state[name].tobytes()
     kind = ALGORITHMS[site.config().learner.algorithm].forms
     if kind.follows == HELD:
