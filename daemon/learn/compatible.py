@@ -121,15 +121,25 @@ def expected(config: Config, catalog_digest: str | None, identity: TopicIdentity
     )
 
 
+DENSE_STEPS = "delayed"
+"""How steps on dense rows are computed. Another way rounds otherwise: what an earlier release learned, whose
+versions name none, is recomputed to rounding and not to the bit."""
+
+
 def runtime() -> dict[str, Any]:
-    """Package versions, Python and the processor level the kernels were compiled for."""
+    """Package versions, Python, the processor level the kernels were compiled for, and the way of steps."""
     packages = {}
     for name in PACKAGES:
         try:
             packages[name] = metadata.version(name)
         except metadata.PackageNotFoundError:  # run from a source tree that was never installed
             continue
-    return {"packages": packages, "python": platform.python_version(), "cpu_level": CPU_LEVEL}
+    return {
+        "packages": packages,
+        "python": platform.python_version(),
+        "cpu_level": CPU_LEVEL,
+        "dense_steps": DENSE_STEPS,
+    }
 
 
 class Description:
