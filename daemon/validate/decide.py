@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from daemon.validate.evidence import Outcome, Standing
+from daemon.validate.evidence import Conclusion, Standing
 
 CLICKS_MEASURE = "balanced_hop"
 """`position_balanced + HOP_WEIGHT * hop_auc`: the decision by clicks where there is a catalog.
@@ -134,7 +134,7 @@ class Judged:
     margin: float = 0.0
     enough: bool = True
     best: Incumbent | None = None
-    outcome: Outcome | None = None
+    outcome: Conclusion | None = None
 
     @property
     def gain(self) -> float:

@@ -26,7 +26,7 @@ from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.decide import DecisionRule, asking, is_finite, judge_by, why_not
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.holdout import Window
-from daemon.validate.judge import Judge, Look, Measures, compare
+from daemon.validate.judge import Judge, Measures, Scored, compare
 from daemon.validate.measures import Float
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.versions.algorithms import map_of
@@ -171,7 +171,7 @@ class Evaluator:
         self._fixed: dict[int, Float] = {}
         self._seen: tuple[dict[int, int], int] | None = None
         self._panel: Panel | None = None
-        self._looks: dict[int, Look] = {}
+        self._looks: dict[int, Scored] = {}
 
     @property
     def objects(self) -> MappedObjects:
@@ -205,7 +205,7 @@ class Evaluator:
         looks = (self._look(version, window), zero, best, anchor)
         return compare(self._panel_of(window), looks, fresh, window.positions)
 
-    def _look(self, candidate: Candidate, window: Window) -> Look:
+    def _look(self, candidate: Candidate, window: Window) -> Scored:
         panel, number = self._panel_of(window), candidate.number
         if number not in self._fixed:
             self._fixed[number] = self._judge.fixed_table(candidate.scorer)

@@ -122,7 +122,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Conclusion:
     """What a judgement amounts to. found: against the anchor as it was. guards: what keeps the version from
     being best. promoted: it becomes best, or stays it. fell: the best version goes back to version 0.
     """
@@ -149,7 +149,7 @@ def weigh(
     version: int,
     best: int,
     seen: Comparison,
-) -> tuple[Standing, Outcome]:
+) -> tuple[Standing, Conclusion]:
     """The standing after `version` was judged, and what follows. best: the best version before, 0: none."""
     hold = standing.hold
     for difference in seen.fresh_best:
@@ -164,13 +164,13 @@ def weigh(
     )
     found = now.step.found(now.alpha(rule))
     if best and hold.log >= math.log(FALSE_ALARM_BETS):
-        return Standing(falls=now.falls + 1, through=now.through), Outcome(found, fell=True)
+        return Standing(falls=now.falls + 1, through=now.through), Conclusion(found, fell=True)
     guards = (*seen.barred, *_guards(rule, best, seen))
     if guards or found == "inferior" or (found != "superior" and not now.anchor):
-        return now, Outcome(found, guards)
+        return now, Conclusion(found, guards)
     if version != best:
         now = replace(now, hold=UNTOUCHED)
-    return now.anchored(version) if found == "superior" else now, Outcome(found, promoted=True)
+    return now.anchored(version) if found == "superior" else now, Conclusion(found, promoted=True)
 
 
 def _guards(rule: EvidenceRule, best: int, seen: Comparison) -> tuple[str, ...]:
@@ -188,7 +188,7 @@ def is_inferior(differences: Sequence[float], rule: EvidenceRule) -> bool:
     return NOTHING_SEEN.take(differences, rule.horizon).below.log >= -math.log(rule.alpha)
 
 
-def is_better(standing: Standing, rule: EvidenceRule, best: int, version: int, outcome: Outcome) -> str:
+def is_better(standing: Standing, rule: EvidenceRule, best: int, version: int, outcome: Conclusion) -> str:
     """The answer to "is it better for my users?" after `version` was judged, with what is missing."""
     if outcome.fell:
         return f"no longer: version {best} has lost to your ranking (version 0), which is best again"
@@ -200,7 +200,7 @@ def is_better(standing: Standing, rule: EvidenceRule, best: int, version: int, o
     return f"{_why_not_yet(standing, rule, outcome)} ({standing.lists:,} held-out lists so far)"
 
 
-def _why_not_yet(standing: Standing, rule: EvidenceRule, outcome: Outcome) -> str:
+def _why_not_yet(standing: Standing, rule: EvidenceRule, outcome: Conclusion) -> str:
     if outcome.guards:
         return f"no: {'; '.join(outcome.guards)}"
     if outcome.found == "inferior":

@@ -373,7 +373,7 @@ NO_EVIDENCE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Scored:
     """What one look of a version at a panel gives: its measures; its scores of the lists in the order of
     time, float32 [n, L]; by query what is two clicks away (AUC), NaN where nothing is.
     """
@@ -384,7 +384,7 @@ class Look:
 
 
 def compare(
-    panel: Panel, versions: tuple[Look, Look, Look, Look], fresh: Mask, through: Positions
+    panel: Panel, versions: tuple[Scored, Scored, Scored, Scored], fresh: Mask, through: Positions
 ) -> Comparison:
     """A version on a panel, against version 0, the best version and the anchor. Pure.
 
@@ -396,7 +396,7 @@ def compare(
     clusters = np.empty(len(panel), np.int64)
     clusters[panel.order] = panel.group
 
-    def bets(one: Look, other: Look, where: Mask) -> list[float]:
+    def bets(one: Scored, other: Scored, where: Mask) -> list[float]:
         if one is other:
             return []
         return by_cluster(differences(one.scores, other.scores, lists)[where], clusters[where].tolist())
@@ -439,7 +439,7 @@ class Judge:
         """
         return self.look(scorer, panel, fixed).measures
 
-    def look(self, scorer: Scorer, panel: Panel, fixed: Float | None = None) -> Look:
+    def look(self, scorer: Scorer, panel: Panel, fixed: Float | None = None) -> Scored:
         """As `judge`, with what two versions are compared by."""
         out, scores = self._shown.judge(scorer, panel)
         shown = np.empty_like(scores)
@@ -457,7 +457,7 @@ class Judge:
             table = np.concatenate([fixed, self._judged.table(scorer, seen)])
             out |= self._judged.summary([*self._judged.fixed, *seen], table)
         known = {name: value for name, value in out.items() if not np.isnan(value)}
-        return Look(known, shown, each)
+        return Scored(known, shown, each)
 
     def fixed_table(self, scorer: Scorer) -> Float:
         """AP and P@10 of the fixed judged queries, float64 [n, 2]: the same on every window."""

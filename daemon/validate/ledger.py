@@ -25,7 +25,7 @@ from daemon.validate.decide import (
     why_not,
 )
 from daemon.validate.evaluator import Candidate
-from daemon.validate.evidence import EvidenceRule, Outcome, Standing, is_better, lists_missing
+from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, is_better, lists_missing
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
 
 BEST = "best"
@@ -95,12 +95,12 @@ def _judged(version: int, measures: Mapping[str, Any], rule: DecisionRule) -> Ju
     return replace(judged, outcome=_outcome(measures))
 
 
-def _outcome(measures: Mapping[str, Any]) -> Outcome | None:
+def _outcome(measures: Mapping[str, Any]) -> Conclusion | None:
     """What the evidence said, None for a judgement by values alone."""
     found = measures.get(EVIDENCE)
     if not isinstance(found, Mapping):
         return None
-    return Outcome(found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"]))
+    return Conclusion(found["found"], tuple(found["guards"]), bool(found["promoted"]), bool(found["fell"]))
 
 
 def _standing_after(measures: Mapping[str, Any]) -> Standing | None:
@@ -185,7 +185,7 @@ class Weighed:
     version: int
     best: int
     standing: Standing
-    outcome: Outcome
+    outcome: Conclusion
     rule: EvidenceRule
 
     @property

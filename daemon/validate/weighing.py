@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from daemon.validate.decide import DecisionRule, fallen
 from daemon.validate.evaluator import Candidate, CandidateCache, CandidateRejected, Evaluator
-from daemon.validate.evidence import EvidenceRule, Outcome, Standing, is_inferior, weigh
+from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, is_inferior, weigh
 from daemon.validate.holdout import Holdout
 from daemon.validate.ledger import Weighed
 
@@ -47,7 +47,7 @@ class Weigher:
         Raises NotFinite.
         """
         worse = self.is_worse(evaluator, best, zero)
-        outcome = Outcome("inferior" if worse else "not yet", promoted=not worse, fell=worse)
+        outcome = Conclusion("inferior" if worse else "not yet", promoted=not worse, fell=worse)
         standing = known.anchored(0 if worse else best.number)
         return Weighed(best.number, best.number if worse else 0, standing, outcome, self._evidence)
 

@@ -135,8 +135,9 @@ def test_a_folder_that_is_away_while_it_is_learned_is_told_of_until_it_is_back(
         wait_until(lambda: site.newest().number > last.number, learner)
         assert learner.metric("tripletd_folder_lost") == 0
         assert learner.metric("tripletd_folder_losses_total") == 1
-        events.more(40)
         learner.signal(signal.SIGTERM)
         assert learner.wait() == EX_OK, learner.said()
-    assert site.newest().line == last.line
-    same_effect(site.newest(), catch_up(site.again("whole", every="1h"), forks))
+    events.more(40)
+    newest = catch_up(site, forks)
+    assert newest.line == last.line
+    same_effect(newest, catch_up(site.again("whole", every="1h"), forks))

@@ -18,8 +18,8 @@ from daemon.config.learners import LearnerConfig, OasisKeys
 from daemon.config.schema import ServingConfig, ValidateConfig
 from daemon.demo.report import Retrieval, retrieval
 from daemon.demo.users import ClickModel, explored_list
-from daemon.validate.evidence import EvidenceRule, Outcome, Standing, weigh
-from daemon.validate.judge import Judge, Look, compare
+from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, weigh
+from daemon.validate.judge import Judge, Scored, compare
 from daemon.validate.scorer import Scorer
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.block import TripletBatch
@@ -67,7 +67,7 @@ class Run:
     after: Retrieval
     newest: Retrieval
     best: int
-    judged: list[Outcome] = field(default_factory=list)
+    judged: list[Conclusion] = field(default_factory=list)
     best_at: list[int] = field(default_factory=list)
 
 
@@ -127,7 +127,7 @@ class Simulation:
         )
         self._judge = Judge(data.objects, None, 1_000)
         self._window: list[Impression] = []
-        self._judged: list[Outcome] = []
+        self._judged: list[Conclusion] = []
         self._best_at: list[int] = []
         self._standing = Standing()
         self._held = 0
@@ -189,7 +189,7 @@ class Simulation:
         panel = self._judge.panel(self._window)
         before, taken = self._best_at[-1] if self._best_at else 0, self._standing.through.get(0, 0)
         needed = (version, 0, before, self._standing.anchor)
-        looks: dict[int, Look] = {one: self._judge.look(self._scorers[one], panel) for one in {*needed}}
+        looks: dict[int, Scored] = {one: self._judge.look(self._scorers[one], panel) for one in {*needed}}
         fresh = np.arange(self._held - len(panel), self._held) >= taken
         own, zero, best, anchor = (looks[one] for one in needed)
         seen = compare(panel, (own, zero, best, anchor), fresh, {0: self._held})

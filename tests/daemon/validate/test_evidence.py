@@ -18,8 +18,8 @@ from daemon.validate.decide import (
 )
 from daemon.validate.evidence import (
     Comparison,
+    Conclusion,
     EvidenceRule,
-    Outcome,
     Standing,
     is_better,
     lists_missing,
@@ -46,7 +46,7 @@ PROVEN = weigh(Standing(), RULE, 1, 0, seen(UP))[0]
 
 def test_what_is_surely_better_becomes_best_and_the_anchor():
     standing, outcome = weigh(Standing(), RULE, 1, 0, seen(UP))
-    assert outcome == Outcome("superior", promoted=True)
+    assert outcome == Conclusion("superior", promoted=True)
     assert (standing.anchor, standing.step.bets, standing.line.bets) == (1, 0, 300)
     assert is_better(standing, RULE, 0, 1, outcome).startswith("yes: version 1 is better than your ranking")
 
@@ -63,13 +63,13 @@ def test_several_versions_prove_together_what_none_can_alone():
 @pytest.mark.parametrize(("mean", "finding"), [(DOWN, "inferior"), (SAME, "equivalent")])
 def test_what_is_not_better_stays_where_it_is(mean, finding):
     standing, outcome = weigh(Standing(), RULE, 1, 0, seen(mean, 2_000))
-    assert outcome == Outcome(finding)
+    assert outcome == Conclusion(finding)
     assert is_better(standing, RULE, 0, 1, outcome).startswith("no: ")
 
 
 def test_what_is_missing_is_said():
     standing, outcome = weigh(Standing(), RULE, 1, 0, seen(UP, 60))
-    assert outcome == Outcome("not yet")
+    assert outcome == Conclusion("not yet")
     missing = lists_missing(standing, RULE)
     assert 20 < missing < 300
     assert is_better(standing, RULE, 0, 1, outcome) == (
@@ -97,7 +97,7 @@ def test_a_guard_holds_back_what_clicks_in_the_list_prefer(guarded, why):
 
 def test_once_proven_best_follows_the_newest_that_is_not_worse():
     standing, outcome = weigh(PROVEN, RULE, 2, 1, seen(UP, anchor=SAME, count=100))
-    assert outcome == Outcome("not yet", promoted=True)
+    assert outcome == Conclusion("not yet", promoted=True)
     assert standing.anchor == 1
     standing, outcome = weigh(standing, RULE, 3, 2, seen(UP, anchor=UP))
     assert outcome.improved
@@ -107,14 +107,14 @@ def test_once_proven_best_follows_the_newest_that_is_not_worse():
 def test_best_does_not_follow_what_is_worse_than_the_last_that_was_surely_better():
     """By steps too small for any to be found worse than the one before."""
     standing, outcome = weigh(PROVEN, RULE, 2, 1, seen(UP, anchor=DOWN))
-    assert outcome == Outcome("inferior")
+    assert outcome == Conclusion("inferior")
     assert standing.anchor == 1
     assert "not so the newest: users prefer what came before it" in is_better(standing, RULE, 1, 2, outcome)
 
 
 def test_a_best_version_that_loses_gives_way_and_the_next_proof_is_harder():
     standing, outcome = weigh(PROVEN, RULE, 2, 1, seen(DOWN, best=told(DOWN, 600)))
-    assert outcome == Outcome("inferior", fell=True) or outcome == Outcome("not yet", fell=True)
+    assert outcome == Conclusion("inferior", fell=True) or outcome == Conclusion("not yet", fell=True)
     assert standing == Standing(falls=1, through={0: 300})
     assert standing.alpha(RULE) == RULE.alpha / 2
     assert "no longer: version 1 has lost" in is_better(standing, RULE, 1, 2, outcome)
@@ -133,11 +133,11 @@ def judged(version, outcome, best=None):
 
 
 NOT_YET, BETTER, NO_WORSE = (
-    Outcome("not yet"),
-    Outcome("superior", promoted=True),
-    Outcome("not yet", promoted=True),
+    Conclusion("not yet"),
+    Conclusion("superior", promoted=True),
+    Conclusion("not yet", promoted=True),
 )
-EQUAL, FELL = Outcome("equivalent"), Outcome("inferior", fell=True)
+EQUAL, FELL = Conclusion("equivalent"), Conclusion("inferior", fell=True)
 
 
 def test_best_moves_with_the_evidence():
@@ -164,7 +164,7 @@ def test_a_fall_is_a_rollback():
         (NOT_YET, False),
         (NO_WORSE, False),
         (EQUAL, True),
-        (Outcome("not yet", ("guard",)), True),
+        (Conclusion("not yet", ("guard",)), True),
         (BETTER, False),
     ],
 )
