@@ -44,7 +44,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 unit: $(STAMP) kafka chromium prometheus
-	$(BIN)/python -W ignore -m tests.harness.warm
+	$(BIN)/python -P -m daemon.up.kernels
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=30 tests
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.

@@ -13,6 +13,7 @@ import typer
 import tripletd
 from daemon.commands import check, demo, feed, items, look, models, replay, run, topics
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_USAGE, INTERRUPTED, UserError, report, tell
+from daemon.runtime.logs import notice_on_stderr
 
 
 def check_ownership() -> None:
@@ -95,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code. Errors are told on stderr, never as a stack trace."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _standard_streams()
+    notice_on_stderr()
     try:
         check_ownership()
         result: Any = app(words, prog_name="tripletd", standalone_mode=False)

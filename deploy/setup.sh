@@ -25,13 +25,17 @@ if ! "$PYTHON" -c 'import ensurepip, venv' >/dev/null 2>&1; then
 fi
 
 if ! "$VENV/bin/python" -c 'import pip' >/dev/null 2>&1; then
+  echo "set-up: a virtual environment in $VENV"
   rm -rf "$VENV"
   "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment in $VENV."
 fi
 
+echo "set-up: installing the packages into $VENV, a minute or two"
 # The network may stutter: three tries, with a pause that grows.
 for attempt in 1 2 3; do
   if "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'; then
+    # What cannot be compiled now is compiled when it is first used.
+    "$VENV/bin/python" -P -m daemon.up.kernels || true
     exit 0
   fi
   echo "installing the packages failed (try $attempt of 3)" >&2

@@ -132,6 +132,7 @@ def up(
     from daemon.runtime.signals import Signals
     from daemon.runtime.watchdog import Notifier
     from daemon.up.health import UpHealth, anything_to_answer_with
+    from daemon.up.kernels import compile_ahead
     from daemon.up.restarts import WITH_AN_END, RestartPolicy
     from daemon.up.role_process import RoleProcess
     from daemon.up.supervisor import RoleSpec, Supervisor, check_ports
@@ -163,6 +164,7 @@ def up(
                 spec.name, spec.arguments, prefix, stdin=learning if spec.name == "validate" else None
             )
 
+        compile_ahead(get_logger().info, signals.wait)
         return Supervisor(
             specs,
             start,

@@ -11,10 +11,14 @@ from collections.abc import MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from daemon.exits import tell
+
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 
+_NOTICES = frozenset({"CompileNotice", "PrecisionNotice"})
+"""By name: `learners` may not be loaded here."""
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -32,6 +36,11 @@ class _Stderr:
 
 
 _shown_by_python = warnings.showwarning
+
+
+def notice_on_stderr() -> None:
+    """What `learners` notices is a line on stderr from now on, for commands that write no log."""
+    warnings.showwarning = _note_warning
 
 
 def configure(level: str = "info", format: str = "auto", role: str = "") -> None:
@@ -69,9 +78,16 @@ def configure(level: str = "info", format: str = "auto", role: str = "") -> None
     warnings.showwarning = _show_warning
 
 
+def _note_warning(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
+    if category.__name__ in _NOTICES:
+        tell(f"tripletd: note: {message}\n")
+    else:
+        _shown_by_python(message, category, *place, **rest)
+
+
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **rest: Any) -> None:
     """What `learners` notices is a line of the log; any other warning is shown as Python does."""
-    if category.__name__ in {"CompileNotice", "PrecisionNotice"}:  # by name: it may not be loaded here
+    if category.__name__ in _NOTICES:
         import structlog
 
         log = structlog.get_logger()
