@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -31,43 +30,36 @@ def demo(
     from daemon.config import load_config
     from daemon.demo.pack_files import load_pack
     from daemon.demo.page import free_ports, stay, visitor, write_photos
-    from daemon.demo.report import Reporter, print_report
-    from daemon.demo.run import LIMIT_SECONDS, DemoRun, ended_by_sigterm
-    from daemon.demo.screen import Screen
+    from daemon.demo.report import TIME_LIMIT, Reporter, print_report
+    from daemon.demo.run import DemoRun, ended_by_sigterm
+    from daemon.demo.screen import Screen, introduction, reopening
     from daemon.demo.settings import write_settings
+    from daemon.up.kernels import compile_ahead
 
     _prepare(out)
-    ports = free_ports() if keep else None
-    if ports is not None:
-        write_photos(out)
-    settings = write_settings(out, ports)
     notes, results = Console(stderr=True, highlight=False), Console(highlight=False)
-    notes.print(
-        "Real photos of clothes with real classes; the clicks are simulated. A list shows the 5 nearest "
-        "photos and 5 drawn uniformly, shuffled; rank r is examined with probability 1/sqrt(r) and clicked "
-        "with 0.8 when of the query's class, 0.1 otherwise. Users, feed, learn and validate run as processes "
-        f"of their own; their logs are in {out}.\n"
-    )
-    if ports is not None:
-        notes.print(f"Watch it learn: {ports.url}\n")
-    run, pack = DemoRun(out, settings, seed), load_pack()
+    notes.print(introduction(out))
+    ports = free_ports()
+    write_photos(out)
+    settings = write_settings(out, ports, followed=keep)
     asking: AbstractContextManager[None] = nullcontext()
-    if ports is not None:  # somebody asks, so that freshness can be measured
-        asking = visitor(ports.host, ports.serve, pack.catalog.ids, seed)
-    with ended_by_sigterm(), run.serving(keep) as beside:
-        with run.processes() as roles, asking, Screen(notes).open() as screen:
-            for look in run.watch(roles | beside):
-                screen.show(look)
-        curves = run.look().curves
-        reporter = Reporter(load_config(settings), run.versions, pack)
-        if run.out_of_time:
-            notes.print(f"\nLearning did not stop by itself in {LIMIT_SECONDS:.0f} s: here is what it has.")
-        report = reporter.report(curves, "time limit" if run.out_of_time else "end of clicks")
-        print_report(report, reporter.pictures(curves, report, out), results)
-        sys.stdout.write(report.to_json() + "\n")
-        sys.stdout.flush()
-        if ports is not None:
-            stay(ports.url, beside["serve"], out / "serve.log", notes)
+    with ended_by_sigterm():
+        compile_ahead(notes.print)
+        run, pack = DemoRun(out, settings, seed), load_pack()
+        if keep:  # somebody asks, so that freshness can be measured
+            notes.print(f"Watch it learn: {ports.url}\n")
+            asking = visitor(ports.host, ports.serve, pack.catalog.ids, seed)
+        with run.serving(keep) as beside:
+            with run.processes() as roles, asking, Screen(notes).open() as screen:
+                for newest in run.watch(roles | beside):
+                    screen.show(newest)
+            look, reporter = run.look(), Reporter(load_config(settings), run.versions, pack)
+            report = reporter.report(look, TIME_LIMIT if run.out_of_time else "end of clicks")
+            print_report(report, reporter.write(look.curves, report, out), results)
+            if keep:
+                stay(ports.url, beside["serve"], out / "serve.log", notes)
+            else:
+                notes.print(reopening(settings, ports.url))
     return EX_OK
 
 

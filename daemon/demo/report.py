@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +18,14 @@ from rich.table import Table
 from checkpoints import VersionStore
 from daemon.config import Config
 from daemon.demo.pack_files import Pack, load_thumbnails
+from daemon.demo.run import Look
+from daemon.demo.settings import MIN_DELTA, PATIENCE
 from daemon.look.charts import save_picture
-from daemon.look.curves import Curves
+from daemon.look.curves import LOSS, Curves
 from daemon.look.overview import events_of
 from daemon.objects import map_catalog
 from daemon.validate import measures
+from daemon.validate.decide import STOP_PATIENCE
 from daemon.versions.restore import read_map, serving_form
 from learners.block import Block
 from learners.forms.quadratic import ServedForm
@@ -149,19 +151,22 @@ def nearest(form: ServedForm, catalog: Block, row: int, count: int) -> Sequence[
     return [int(found) for found in np.argsort(-scores, kind="stable")[:count]]
 
 
+FIGURES = "report.json"
+TIME_LIMIT = "time limit"
 CURVES_PICTURE = "learning_curve.png"
+DRAWN = ("map_full", "p10_full", LOSS)
 CONTACT_SHEET = "neighbours.png"
 SHOWN = 7
 
 
 @dataclass(frozen=True)
 class Report:
-    """Both versions' figures and how the run went."""
+    """Both versions' figures and how the run went; `seconds` since its processes were started."""
 
     before: Retrieval
     after: Retrieval
     events: int
-    events_per_second: float
+    seconds: float
     versions: int
     best_version: int
     stopped_by: str
@@ -172,11 +177,23 @@ class Report:
         names = ("map", "p10", "macro_map", "macro_p10")
         row = {f"{name}_{side}": getattr(found, name) for name in names for side, found in sides.items()}
         row |= {
-            "queries": self.before.queries, "events": self.events,
-            "events_per_second": round(self.events_per_second, 1), "versions": self.versions,
-            "best_version": self.best_version, "stopped_by": self.stopped_by,
+            "queries": self.before.queries, "events": self.events, "seconds": self.seconds,
+            "versions": self.versions, "best_version": self.best_version, "stopped_by": self.stopped_by,
         }  # fmt: skip
         return json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
+
+    def told(self) -> str:
+        """What came of it, and why it ended, in words."""
+        why = {
+            STOP_PATIENCE: f"Learning stopped by itself: {PATIENCE} versions in a row had not added "
+            f"{MIN_DELTA:g} to the best mAP.",
+            TIME_LIMIT: "Learning had not stopped by itself when its time was over: this is what it has.",
+        }.get(self.stopped_by, f"Learning ended: {self.stopped_by}.")
+        before, after = (f"{10 * found.p10:.1f}" for found in (self.before, self.after))
+        return (
+            f"After {self.events:,} events in {self.seconds:.0f} s, {after} of the 10 nearest photos are of "
+            f"the query's class; {before} were by your ranking. {why}"
+        )
 
 
 class Reporter:
@@ -187,27 +204,17 @@ class Reporter:
         _, fitted = read_map(versions, 0)
         self._catalog: Block = map_catalog(pack.catalog, fitted)
 
-    def report(self, curves: Curves, ended_by: str) -> Report:
+    def report(self, look: Look, ended_by: str) -> Report:
         """Figures of version 0 and of the best; `ended_by`: why a run ended that did not stop itself."""
-        best = 0 if curves.best is None else curves.best
+        best = 0 if look.curves.best is None else look.curves.best
         rows = self.holdout_rows()
         before, after = (
             retrieval(self._form(number), self._catalog, self._pack.labels, rows) for number in (0, best)
         )
-        numbers = self._versions.versions()
-        first, last = (self._versions.manifest(number) for number in (numbers[0], numbers[-1]))
-        events = events_of(last.counters)
-        began, ended = (datetime.fromisoformat(one.created) for one in (first, last))
-        seconds = (ended - began).total_seconds()
-        return Report(
-            before,
-            after,
-            events,
-            events / max(seconds, 1e-9),
-            numbers[-1] + 1,
-            best,
-            curves.stopped_by or ended_by,
-        )
+        newest = self._versions.versions()[-1]
+        events = events_of(self._versions.manifest(newest).counters)
+        stopped_by = look.curves.stopped_by or ended_by
+        return Report(before, after, events, look.seconds, newest + 1, best, stopped_by)
 
     def holdout_rows(self) -> npt.NDArray[np.int64]:
         """Catalog rows of the queries that `feed` kept from training; int64 [n]."""
@@ -218,18 +225,19 @@ class Reporter:
         ]
         return np.flatnonzero(held).astype(np.int64)
 
-    def pictures(self, curves: Curves, report: Report, folder: Path) -> list[Path]:
-        """Draw learning curve and contact sheet into `folder`; their paths."""
-        curve, sheet = folder / CURVES_PICTURE, folder / CONTACT_SHEET
+    def write(self, curves: Curves, report: Report, folder: Path) -> list[Path]:
+        """Write the figures, and draw learning curve and contact sheet, into `folder`; their paths."""
+        figures, curve, sheet = folder / FIGURES, folder / CURVES_PICTURE, folder / CONTACT_SHEET
+        figures.write_text(report.to_json() + "\n")
         if curves.drawn():
-            save_picture(curves, curve)
+            save_picture(curves, curve, DRAWN)
         title = (
             "Nearest neighbours of photos never used as a query in training (the first of each class, by id)"
         )
         draw_contact_sheet(
             self._rows(report.best_version), title, f"version {report.best_version} (learned)", sheet
         )
-        return [path for path in (curve, sheet) if path.exists()]
+        return [path for path in (figures, curve, sheet) if path.exists()]
 
     def _rows(self, best: int) -> list[Neighbours]:
         labels, thumbnails = self._pack.labels, load_thumbnails()
@@ -254,13 +262,14 @@ class Reporter:
         return serving_form(self._versions, self._versions.load(number), self._config.serving)
 
 
-def print_report(report: Report, pictures: list[Path], console: Console) -> None:
-    """The closing table."""
-    table = Table(
-        title="Queries never trained on, judged by class over the whole catalog", title_justify="left"
+def print_report(report: Report, files: Sequence[Path], console: Console) -> None:
+    """The closing table, what it says in words, and where everything is."""
+    console.print(
+        f"\n{report.before.queries} photos that were never a query in training, against all others:\n"
     )
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
     table.add_column("")
-    for name in ("your ranking (version 0)", f"version {report.best_version} (best)", "change"):
+    for name in ("your ranking", f"version {report.best_version}", "change"):
         table.add_column(name, justify="right")
     for name, of in (
         ("mAP", "map"),
@@ -272,9 +281,5 @@ def print_report(report: Report, pictures: list[Path], console: Console) -> None
         change = f"x {new / old:.2f}" if "mAP" in name else f"{new - old:+.3f}"
         table.add_row(name, f"{old:.3f}", f"{new:.3f}", change)
     console.print(table)
-    console.print(
-        f"{report.events:,} events in {report.versions} versions, {report.events_per_second:,.0f} events/s "
-        f"from users to W; stopped by {report.stopped_by}; {report.before.queries} queries judged."
-    )
-    for path in pictures:
-        console.print(f"picture: {path}")
+    console.print(f"\n{report.told()}")
+    console.print("\nFigures and pictures:", *map(str, files), sep="\n  ")

@@ -52,11 +52,13 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 LOOK_SECONDS = 0.25
 END_SECONDS = 30.0
-LIMIT_SECONDS = 600.0
+LIMIT_SECONDS = 300.0
 """Until then learning stops by itself; a slow machine shows what it has by then."""
 NOTHING_SECONDS = 600.0
 """Until then there is a version 0, or something is wrong."""
-IMPRESSIONS = 400_000
+LISTS = 90_000
+"""The most that are shown: as many as `LISTS_PER_SECOND` make of `LIMIT_SECONDS`."""
+LISTS_PER_SECOND = 300.0
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ class DemoRun:
         return role
 
     def _users(self, stack: ExitStack) -> subprocess.Popen[bytes]:
-        words = ["--count", str(IMPRESSIONS), "--seed", str(self._seed)]
+        words = ["--count", str(LISTS), "--rate", str(LISTS_PER_SECOND), "--seed", str(self._seed)]
         log = stack.enter_context((self._folder / "users.log").open("wb"))
         with unbroken():
             users = subprocess.Popen(

@@ -2,19 +2,44 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from shutil import which
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from daemon.demo.run import Look
+from daemon.demo.run import LISTS_PER_SECOND, Look
+from daemon.demo.settings import MIN_DELTA, PATIENCE
 from daemon.look.curves import Curves, Point
 
 ROWS = 14
 BAR = 28
+
+
+def introduction(folder: Path) -> str:
+    """What is about to be seen."""
+    return (
+        "3,409 photos of clothes, with their real classes. The people are simulated: "
+        f"{LISTS_PER_SECOND:.0f} lists a second, each with the 5 nearest photos by the ranking there is (the "
+        "mean cosine of five descriptors) and 5 random ones, shuffled. The photo at rank r is looked at with "
+        "probability 1/sqrt(r), and clicked with .8 if it is of the query's class, else with .1.\n\n"
+        f"Learning stops when {PATIENCE} versions in a row have not added {MIN_DELTA:g} to the best mAP of "
+        "queries that are never trained on. Users, feed, learn and validate are processes; their logs are in "
+        f"{folder}.\n"
+    )
+
+
+def reopening(settings: Path, url: str) -> str:
+    """How to come back to a finished run."""
+    beside = Path(sys.executable).with_name("tripletd")
+    command = "tripletd" if which("tripletd") or not beside.exists() else os.path.relpath(beside)
+    return f"\nTo look at it on the page: {command} serve --config {settings}, then open {url}"
 
 
 class Screen:
@@ -51,9 +76,11 @@ def _table(curves: Curves) -> Table:
         table.add_column(name, justify="right")
     table.add_column("")
     highest = max((point.measures.get("map_full", 0.0) for point in curves.judged), default=1.0) or 1.0
-    for point in curves.judged[-ROWS:]:
+    for point in [*curves.judged[:1], *curves.judged[1:][1 - ROWS :]]:
         value = point.measures.get("map_full", 0.0)
-        bar = Text("━" * max(1, round(BAR * value / highest)), style="cyan")
+        bar = Text("━" * max(1, round(BAR * value / highest)), style="cyan" if point.version else "dim")
+        if point.version == 0:
+            bar.append("  your ranking", style="dim")
         if point.version == curves.best:
             bar.append("  best", style="bold green")
         table.add_row(

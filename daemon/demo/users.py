@@ -11,7 +11,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,8 @@ def explored_list(
 
 NEAREST = 5
 UNIFORM = 5
+FLUSH_SECONDS = 0.02
+"""The shortest pause: a line for a line would cost a system call and a wake-up of the reader each."""
 
 
 def nearest_rows(pack: Pack, count: int) -> npt.NDArray[np.int64]:
@@ -98,15 +101,26 @@ def impressions(pack: Pack, count: int, seed: int) -> Iterator[dict[str, object]
         }
 
 
+def write_lines(lines: Iterable[dict[str, object]], rate: float, out: IO[str]) -> None:
+    """One JSON line each to `out`, at most `rate` a second; late ones follow without a pause."""
+    began = time.monotonic()
+    for number, line in enumerate(lines):
+        ahead = began + number / rate - time.monotonic()
+        if ahead > 0:
+            out.flush()
+            time.sleep(max(ahead, FLUSH_SECONDS))
+        out.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
 def main() -> int:
     """Write impressions to stdout until `--count` or until nobody reads them any more."""
     parser = argparse.ArgumentParser(prog="python -m daemon.demo.users", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="how many impressions at the most")
+    parser.add_argument("--rate", type=float, default=float("inf"), help="how many a second at the most")
     parser.add_argument("--seed", type=int, default=0, help="seed of queries, lists and clicks")
     options = parser.parse_args()
     try:
-        for impression in impressions(load_pack(), options.count, options.seed):
-            sys.stdout.write(json.dumps(impression, separators=(",", ":")) + "\n")
+        write_lines(impressions(load_pack(), options.count, options.seed), options.rate, sys.stdout)
     except (BrokenPipeError, KeyboardInterrupt):
         # The reader has seen enough; pointing stdout elsewhere keeps the interpreter's last flush quiet.
         sys.stdout = None

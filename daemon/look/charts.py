@@ -67,15 +67,15 @@ _LINE, _REFERENCE, _BEST, _TEXT = "#1f6f8b", "#9a9a9a", "#d1495b", "#333333"
 _BEHIND = "#a9c6d1"
 
 
-def save_picture(curves: Curves, path: Path) -> None:
+def save_picture(curves: Curves, path: Path, kinds: Sequence[str] = ()) -> None:
     """One panel per measure and one for the loss: the current line, those left behind, version 0 and the
-    shown order as reference, the best version marked. UserError.
+    shown order as reference, the best version marked. `kinds`: only these of them. UserError.
     """
     if path.suffix.lower() not in ENDINGS:
         raise UserError(f"{path}: cannot draw into this kind of file", f"use {', '.join(ENDINGS)}", EX_USAGE)
     from matplotlib.figure import Figure
 
-    panels = curves.drawn()
+    panels = [kind for kind in curves.drawn() if not kinds or kind in kinds]
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.6 * columns, 3.3 * rows + 0.5), dpi=150, layout="constrained")
@@ -106,7 +106,7 @@ def _panel(axis: Any, curves: Curves, kind: str) -> None:
         behind = line.series(kind)
         told = "left behind" if number == 0 else None
         axis.plot(behind.events, behind.values, "-", color=_BEHIND, lw=1.2, label=told)
-    axis.plot(current.events, current.values, "-o", color=_LINE, lw=1.8, ms=3.5, label="version")
+    axis.plot(current.events, current.values, "-o", color=_LINE, lw=1.8, ms=3.5, label="versions")
     best = curves.best_point()
     value = None if best is None else best.value(kind)
     if best is not None and value is not None:

@@ -21,8 +21,9 @@ from daemon.commands.demo import demo
 from daemon.config import load_config
 from daemon.demo.pack_files import load_pack
 from daemon.demo.page import DISPLAY, DemoPorts, free_ports, visitor, write_photos
+from daemon.demo.report import FIGURES, TIME_LIMIT
 from daemon.demo.run import DemoRun, ended_by_sigterm, unbroken
-from daemon.demo.settings import write_settings
+from daemon.demo.settings import MIN_DELTA, PATIENCE, write_settings
 from daemon.exits import EX_OK, UserError
 from daemon.serve.items.display import load_display
 from daemon.serve.page.objects import ImageFolder
@@ -60,14 +61,15 @@ def test_photos_that_cannot_be_written_are_told(tmp_path: Path) -> None:
         write_photos(tmp_path)
 
 
-def test_settings_say_where_everybody_listens_only_when_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("followed", [True, False])
+def test_settings_say_where_everybody_listens(tmp_path: Path, followed: bool) -> None:
     ports = DemoPorts("127.0.0.1", 1, 2, 3)
-    config = load_config(write_settings(tmp_path, ports))
+    config = load_config(write_settings(tmp_path, ports, followed))
     assert (config.http.learn_port, config.http.validate_port, config.http.serve_port) == (1, 2, 3)
     assert config.serve.display == str(tmp_path / DISPLAY)
     assert ports.url == "http://127.0.0.1:3/"
-    plain = load_config(write_settings(tmp_path))
-    assert (plain.http.learn_port, plain.serve.display) == (0, "")
+    assert config.steps.enabled is followed
+    assert (config.validate.patience, config.validate.min_delta) == (PATIENCE, MIN_DELTA)
 
 
 def test_a_taken_port_is_left_to_who_has_it() -> None:
@@ -126,15 +128,15 @@ def test_a_demo_that_runs_out_of_time_draws_what_it_has_and_keeps_the_page(
     monkeypatch.setattr("daemon.demo.page.stay", lambda url, serve, log, notes: kept.append(serve.poll()))
     assert demo(out=tmp_path / "run", seed=0, keep=True) == EX_OK
     told = capsys.readouterr()
-    assert "did not stop by itself" in told.err
-    assert json.loads(told.out.splitlines()[-1])["stopped_by"] == "time limit"
+    assert "had not stopped by itself" in " ".join(told.out.split())
+    assert json.loads((tmp_path / "run" / FIGURES).read_text())["stopped_by"] == TIME_LIMIT
     assert (tmp_path / "run" / "neighbours.png").stat().st_size
     assert kept == [None]  # serve was running then
     assert _running(tmp_path) == []
 
 
 def test_a_demo_that_does_not_keep_serves_nothing(tmp_path: Path) -> None:
-    run = DemoRun(tmp_path, write_settings(tmp_path), 0)
+    run = DemoRun(tmp_path, write_settings(tmp_path, ports_for_test()), 0)
     with run.serving(False) as beside:
         assert beside == {}
     assert not (tmp_path / "serve.log").exists()

@@ -1,0 +1,115 @@
+"""What the demo feeds and tells: the pace of its users, the table while it learns, the words at its end."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from daemon.demo import users
+from daemon.demo.report import TIME_LIMIT, Report, Retrieval, print_report
+from daemon.demo.run import Look
+from daemon.demo.screen import Screen, introduction, reopening
+from daemon.look.curves import CurveLine, Curves, Point
+from daemon.validate.decide import STOP_PATIENCE
+
+
+class Clock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 100.0, list[float]()
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("rate", "lists", "seconds"), [(200.0, 1000, 5.0), (2.0, 10, 4.5), (float("inf"), 50, 0.0)]
+)
+def test_users_show_no_more_lists_a_second_than_they_are_told(
+    monkeypatch: pytest.MonkeyPatch, rate: float, lists: int, seconds: float
+) -> None:
+    clock, out = Clock(), io.StringIO()
+    monkeypatch.setattr(users, "time", clock)
+    users.write_lines(({"id": number} for number in range(lists)), rate, out)
+    assert [json.loads(line)["id"] for line in out.getvalue().splitlines()] == list(range(lists))
+    assert clock.now - 100.0 == pytest.approx(seconds, abs=0.03)
+    assert all(one >= users.FLUSH_SECONDS for one in clock.slept)
+
+
+def report(stopped_by: str) -> Report:
+    before, after = Retrieval(0.25, 0.5, 0.2, 0.4, 359), Retrieval(0.5, 0.71, 0.35, 0.6, 359)
+    return Report(before, after, 62_000, 71.4, 13, 12, stopped_by)
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "why"),
+    [
+        (STOP_PATIENCE, "Learning stopped by itself: "),
+        (TIME_LIMIT, "had not stopped by itself"),
+        ("end of clicks", "Learning ended: end of clicks."),
+    ],
+)
+def test_the_end_says_what_came_of_it_and_why_it_ended(stopped_by: str, why: str) -> None:
+    told = report(stopped_by).told()
+    assert told.startswith(
+        "After 62,000 events in 71 s, 7.1 of the 10 nearest photos are of the query's class; 5.0 were"
+    )
+    assert why in told
+
+
+def test_the_closing_table_has_both_sides_and_names_every_file() -> None:
+    console = Console(file=io.StringIO(), width=80, record=True)
+    print_report(report(STOP_PATIENCE), [Path("run/report.json"), Path("run/curve.png")], console)
+    text = console.export_text()
+    for told in (
+        "your ranking",
+        "version 12",
+        ".250",
+        "x 2.00",
+        "+0.210",
+        "run/curve.png",
+    ):
+        assert told in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def look(count: int) -> Look:
+    points = [
+        Point(number, events=5000 * number, measures={"map_full": 0.2 + 0.01 * number, "p10_full": 0.5})
+        for number in range(count)
+    ]
+    return Look(Curves((CurveLine(None, tuple(points)),), best=count - 1, stopped_by=None), count, 12.0)
+
+
+def test_the_table_keeps_your_ranking_in_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, record=True)
+    with Screen(console).open() as screen:
+        screen.show(look(40))
+    text = console.export_text()
+    assert "your ranking" in text
+    assert "195,000" in text  # the newest
+    assert "50,000" not in text.replace("150,000", "")  # those between are left out
+
+
+def test_elsewhere_each_judged_version_is_a_line_once() -> None:
+    console = Console(file=io.StringIO(), width=80, record=True)
+    with Screen(console).open() as screen:
+        for count in (1, 2, 2, 3):
+            screen.show(look(count))
+    assert [line.split()[1] for line in console.export_text().splitlines()] == ["0", "1", "2"]
+
+
+def test_the_introduction_and_the_way_back_name_the_folder(tmp_path: Path) -> None:
+    assert str(tmp_path) in introduction(tmp_path)
+    told = reopening(tmp_path / "tripletd.toml", "http://127.0.0.1:9103/")
+    assert f"serve --config {tmp_path}/tripletd.toml" in told
+    assert "http://127.0.0.1:9103/" in told
