@@ -5,6 +5,7 @@ silence.
 import signal
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = (
     "tests.harness.kafka.fixtures",
@@ -12,6 +13,10 @@ pytest_plugins = (
     "tests.harness.quick",
     "tests.harness.timings",
 )
+
+# A busy machine makes no case wrong.
+settings.register_profile("tripletd", deadline=None)
+settings.load_profile("tripletd")
 
 HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

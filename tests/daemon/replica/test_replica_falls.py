@@ -192,6 +192,7 @@ def test_of_steps_that_fail_midway_nothing_is_shown(world, started):
     values = np.ones((2, world.dim), np.float32)
     values[1, 0] = 1e19  # the first of these is taken, the second is more than a step takes
     rows = column_of(as_block(values if world.kind == "dense" else sparse.csr_array(values)))
+    world.learn(5, tell=False)
     world.send(Steps(20, 25, 1, np.zeros(0, np.int64), np.full(2, 0.1, np.float32), rows, rows))
     world.sink.send = send
     send(held)  # in one poll
