@@ -26,11 +26,12 @@ from daemon.exits import EX_DATAERR, UserError
 from daemon.validate.decide import DecisionRule, asking, is_finite, judge_by, why_not
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.holdout import Window
+from daemon.validate.interleaved import State
 from daemon.validate.judge import Judge, Measures, Scored, compare
 from daemon.validate.measures import Float
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.versions.algorithms import map_of
-from daemon.versions.contents import APPLIED, counted
+from daemon.versions.contents import APPLIED, counted, records_of
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
 from daemon.versions.restore import serving_form
@@ -68,6 +69,11 @@ class Candidate:
     def number(self) -> int:
         """Its number."""
         return self.manifest.number
+
+    @property
+    def state(self) -> State:
+        """As lists that were made with it name it."""
+        return self.number, records_of(self.manifest)
 
     @property
     def events(self) -> int:
@@ -200,10 +206,14 @@ class Evaluator:
 
         after: positions up to which lists were bet on before.
         """
-        zero, best, anchor = (self._look(one, window) for one in against)
+        zero, best, anchor = against
         fresh = np.array([held.offset >= after.get(held.partition, 0) for held in window], bool)
-        looks = (self._look(version, window), zero, best, anchor)
-        return compare(self._panel_of(window), looks, fresh, window.positions)
+        looks = (
+            *(self._look(version, window), self._look(zero, window)),
+            *(self._look(best, window), self._look(anchor, window)),
+        )
+        states = version.state, zero.state, best.state, anchor.state
+        return compare(self._panel_of(window), looks, states, fresh, window.positions)
 
     def _look(self, candidate: Candidate, window: Window) -> Scored:
         panel, number = self._panel_of(window), candidate.number

@@ -53,8 +53,8 @@ class Standing:
     """All that is known since the last fall.
 
     line: the newest versions against version 0. step: against the anchor. hold: against the best version, see
-    `Capital.bet_anew`. falls: how often `best` went back. lists: held-out lists taken. through: holdout
-    positions up to which they are taken.
+    `Capital.bet_anew`. falls: how often `best` went back. lists: held-out lists taken; interleaved: those of
+    them that two versions made together. through: holdout positions up to which they are taken.
     """
 
     anchor: int = 0
@@ -63,6 +63,7 @@ class Standing:
     hold: Capital = UNTOUCHED
     falls: int = 0
     lists: int = 0
+    interleaved: int = 0
     through: Positions = field(default_factory=dict)
 
     def alpha(self, rule: EvidenceRule) -> float:
@@ -84,6 +85,7 @@ class Standing:
             "hold": list(self.hold.logs),
             "falls": self.falls,
             "lists": self.lists,
+            "interleaved": self.interleaved,
             "through": {str(partition): offset for partition, offset in sorted(self.through.items())},
         }
 
@@ -97,6 +99,7 @@ class Standing:
             capital_of(found["hold"]),
             int(found["falls"]),
             int(found["lists"]),
+            int(found.get("interleaved", 0)),
             {int(partition): int(offset) for partition, offset in found["through"].items()},
         )
 
@@ -107,8 +110,9 @@ class Comparison:
 
     fresh, fresh_anchor: of the lists not bet on before, against version 0 and the anchor. fresh_best: of the
     best version against version 0 there. window_best: of all lists, against the best version. away: what is
-    two clicks away, against version 0. lists: how many are not bet on before, through: up to where. barred:
-    what else keeps the version from being best.
+    two clicks away, against version 0. lists: how many are not bet on before, through: up to where;
+    interleaved: how many of them two versions made together, so that their teams tell. barred: what else
+    keeps the version from being best.
     """
 
     fresh: Sequence[float]
@@ -118,6 +122,7 @@ class Comparison:
     away: Sequence[float]
     lists: int
     through: Positions
+    interleaved: int = 0
     barred: tuple[str, ...] = ()
 
 
@@ -160,6 +165,7 @@ def weigh(
         step=standing.step.take(seen.fresh_anchor, rule.horizon),
         hold=hold,
         lists=standing.lists + seen.lists,
+        interleaved=standing.interleaved + seen.interleaved,
         through=seen.through,
     )
     found = now.step.found(now.alpha(rule))
@@ -197,7 +203,8 @@ def is_better(standing: Standing, rule: EvidenceRule, best: int, version: int, o
     if best and best != version:
         why = "; ".join(outcome.guards) or "users prefer what came before it"
         return f"yes: version {best} is better than your ranking (version 0); not so the newest: {why}"
-    return f"{_why_not_yet(standing, rule, outcome)} ({standing.lists:,} held-out lists so far)"
+    drafted = f", {standing.interleaved:,} of them interleaved" if standing.interleaved else ""
+    return f"{_why_not_yet(standing, rule, outcome)} ({standing.lists:,} held-out lists so far{drafted})"
 
 
 def _why_not_yet(standing: Standing, rule: EvidenceRule, outcome: Conclusion) -> str:

@@ -1,77 +1,48 @@
-"""From interleaved lists with their clicks to paired outcomes: which of two names users preferred.
+"""From interleaved lists with their clicks to paired outcomes: what users preferred, list by list. Pure.
 
-A list's outcome is the share of its credited clicks that the challenger's team got, less the champion's:
-`(n_challenger - n_champion) / (n_challenger + n_champion)`, in [-1, 1], and 0 where neither got one. A click
-on an object of neither team credits nobody. Under a user without a preference between the two rankings the
-mean is 0 whatever the bias of places, because each team stands in either place of a round with the same
-probability (`daemon.serve.interleave`) and the outcome changes its sign with the teams: so these values go
-into a test of the mean as they are. Lists of one query are alike, so a test needs its clusters: `query`.
+A list's outcome is the share of its credited clicks that one team got, less the other's:
+`(n_one - n_other) / (n_one + n_other)`, in [-1, 1], and 0 where neither got one. A click on an object of
+neither team credits nobody. Under a user without a preference between the two rankings the mean is 0 whatever
+the bias of places, because each team stands in either place of a round with the same probability
+(`daemon.serve.interleave`) and the outcome changes its sign with the teams: so these values are bets as they
+are, beside the differences of `daemon.validate.preferences`, and need less to be true. Lists of one query are
+alike: together they make one bet.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
-from streams.event import FIRST, SECOND, Draft, Impression
-from streams.partitions import route_key
+import numpy as np
+
+from daemon.validate.measures import Float
+from streams.event import FIRST, SECOND, Draft, DraftModel, Impression
+
+State = tuple[int, int]
+"""What a model was: the newest version at or before it, and the records it had applied since version 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListOutcome:
-    """What one list says. ts: ms since the epoch. query: id or hash of the query, the cluster. value: in
-    [-1, 1], above 0 for the challenger. champion, challenger: (version, records since version 0) behind the
-    names when the list was made.
+def outcomes(impressions: Sequence[Impression], reference: State, of: State | None = None) -> Float:
+    """What each list says of a later state against the reference, float64[n]: above 0 where users preferred
+    what was learned later, NaN where the list is not of these two.
+
+    of: the later state; any that had applied more records where it is None. Two models in one state can only
+    tie, so such a list says nothing.
     """
-
-    id: str
-    ts: int
-    query: bytes
-    value: float
-    champion: tuple[int, int]
-    challenger: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """lists: in order of time, then id. left_out: lists that say nothing here, by why: `NO_DRAFT` (not
-    interleaved), `OTHER_NAMES`, `SAME_STATE` (both names were one state, so it can only tie), `REPEATED`
-    (an id seen before)."""
-
-    lists: tuple[ListOutcome, ...]
-    left_out: Counter[str]
-
-
-NO_DRAFT, OTHER_NAMES, SAME_STATE, REPEATED = "no_draft", "other_names", "same_state", "repeated"
-
-
-def list_outcomes(impressions: Iterable[Impression], champion: str, challenger: str) -> Outcomes:
-    """The outcomes of all lists that were drafted of these two names, in whichever order they were asked.
-
-    Each id counts once, at its earliest: a list that is fed again says nothing new. With one model per key
-    an id of another key is another list.
-    """
-    ordered = sorted(impressions, key=lambda one: (one.ts, one.id))
-    found: list[ListOutcome] = []
-    left_out: Counter[str] = Counter()
-    seen: set[tuple[str, str | None]] = set()
-    for impression in ordered:
-        why = _why_not(impression.draft, champion, challenger)
-        if not why and (impression.id, impression.key) in seen:
-            why = REPEATED
-        if why or impression.draft is None:
-            left_out[why] += 1
+    found = np.full(len(impressions), np.nan)
+    for place, impression in enumerate(impressions):
+        draft = impression.draft
+        if draft is None or len(draft.models) != 2:
             continue
-        seen.add((impression.id, impression.key))
-        states = {one.name: (one.version, one.records) for one in impression.draft.models}
-        sign = 1 if impression.draft.models[1].name == challenger else -1
-        value = sign * second_over_first(impression.draft, impression.clicked)
-        query = route_key(impression.query)
-        found.append(
-            ListOutcome(impression.id, impression.ts, query, value, states[champion], states[challenger])
-        )
-    return Outcomes(tuple(found), left_out)
+        first, second = map(_state, draft.models)
+        if reference not in (first, second):
+            continue
+        later = second if first == reference else first
+        if later == of if of is not None else later[1] > reference[1]:
+            sign = 1 if later is second else -1
+            found[place] = sign * second_over_first(draft, impression.clicked)
+    return found
 
 
 def second_over_first(draft: Draft, clicked: Iterable[int]) -> float:
@@ -81,11 +52,5 @@ def second_over_first(draft: Draft, clicked: Iterable[int]) -> float:
     return (credit[SECOND] - credit[FIRST]) / both if both else 0.0
 
 
-def _why_not(draft: Draft | None, champion: str, challenger: str) -> str:
-    if draft is None or len(draft.models) < 2:
-        return NO_DRAFT
-    first, second = draft.models
-    if {first.name, second.name} != {champion, challenger}:
-        return OTHER_NAMES
-    same = (first.version, first.records) == (second.version, second.records)
-    return SAME_STATE if same else ""
+def _state(model: DraftModel) -> State:
+    return model.version, model.records

@@ -32,6 +32,7 @@ from scipy import sparse
 from daemon.validate import measures
 from daemon.validate.decide import CLICKS_MEASURE, HOP_WEIGHT
 from daemon.validate.evidence import Comparison, Positions
+from daemon.validate.interleaved import State, outcomes
 from daemon.validate.judgments import BoundJudgments
 from daemon.validate.measures import TOP, Float, Mask, PositionBalance, Rows, Scores
 from daemon.validate.preferences import by_cluster, differences
@@ -384,31 +385,43 @@ class Scored:
 
 
 def compare(
-    panel: Panel, versions: tuple[Scored, Scored, Scored, Scored], fresh: Mask, through: Positions
+    panel: Panel,
+    versions: tuple[Scored, Scored, Scored, Scored],
+    states: tuple[State, State, State, State],
+    fresh: Mask,
+    through: Positions,
 ) -> Comparison:
     """A version on a panel, against version 0, the best version and the anchor. Pure.
 
-    versions: these four. fresh: bool[n], the lists that were not bet on before, in the order of time; with
-    them positions are taken up to `through`.
+    versions: these four; states: which states of the learner they are. fresh: bool[n], the lists that were
+    not bet on before, in the order of time; with them positions are taken up to `through`. A list that two of
+    these states made together says by its teams what users preferred, any other one by its order.
     """
     own, zero, best, anchor = versions
+    _, at_zero, at_best, at_anchor = states
     lists = panel.lists.in_order(panel.order)
     clusters = np.empty(len(panel), np.int64)
     clusters[panel.order] = panel.group
+    impressions = [panel.impressions[place] for place in np.argsort(panel.order).tolist()]
+    against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
 
-    def bets(one: Scored, other: Scored, where: Mask) -> list[float]:
+    def bets(one: Scored, other: Scored, drafted: Float, where: Mask) -> list[float]:
         if one is other:
             return []
-        return by_cluster(differences(one.scores, other.scores, lists)[where], clusters[where].tolist())
+        ordered = differences(one.scores, other.scores, lists)
+        values = np.where(np.isnan(drafted), ordered, drafted)
+        return by_cluster(values[where], clusters[where].tolist())
 
     every, away = np.ones(len(panel), bool), own.away - zero.away
+    by_teams = ~np.isnan(against_zero) | ~np.isnan(against_anchor)
     return Comparison(
-        fresh=bets(own, zero, fresh),
-        fresh_anchor=bets(own, anchor, fresh),
-        fresh_best=bets(best, zero, fresh),
-        window_best=bets(own, best, every) if best is not zero else [],
+        fresh=bets(own, zero, against_zero, fresh),
+        fresh_anchor=bets(own, anchor, against_anchor, fresh),
+        fresh_best=bets(best, zero, outcomes(impressions, at_zero, at_best), fresh),
+        window_best=bets(own, best, outcomes(impressions, at_best), every) if best is not zero else [],
         away=away[~np.isnan(away)].tolist(),
         lists=int(fresh.sum()),
+        interleaved=int((fresh & by_teams).sum()),
         through=through,
     )
 

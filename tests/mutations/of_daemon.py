@@ -36,6 +36,8 @@ RULES = "daemon/validate/test_rules.py"
 HISTORY = "daemon/validate/test_history.py"
 MEASURES = "daemon/validate/test_measures.py"
 EVIDENCE = "daemon/validate/test_evidence.py"
+INTERLEAVED = "daemon/validate/test_interleaved.py"
+BEST = "daemon/validate/test_best.py"
 PREFERENCES = "daemon/validate/test_preferences.py"
 MODELS = "daemon/models/test_decide.py"
 SUPERVISE = "daemon/test_supervise.py"
@@ -164,6 +166,9 @@ VALIDATE = (
     _m("evidence.worse-than-the-anchor", "def weigh(", "found == \"inferior\" or", "", EVIDENCE),
     _m("evidence.patience", "def decided(self) -> bool", "self.found != \"not yet\" or", "", EVIDENCE),
     _m("evidence.next-proof", "def alpha(self, rule", "/ 2**self.falls", "", EVIDENCE),
+    _m("evidence.teams-turned", "def outcomes(", "1 if later is second else -1", "1", INTERLEAVED),
+    _m("evidence.what-came-before", "def outcomes(", "later[1] > reference[1]", "later != reference", INTERLEAVED),
+    _m("evidence.by-order-alone", "def compare(", "np.where(np.isnan(drafted), ordered, drafted)", "ordered", BEST + " -k two_versions"),
     _m("evidence.ranks-prefer", "def differences(", "clicked * share * apart", "clicked * apart", PREFERENCES),
     _m("evidence.usual", "def differences(", "_above(other[part]) - usual", "_above(other[part])", PREFERENCES),
     _m("decide.stopped", "def outstanding(", "history.stopped or", "", DECIDE),

@@ -192,7 +192,8 @@ class Simulation:
         looks: dict[int, Scored] = {one: self._judge.look(self._scorers[one], panel) for one in {*needed}}
         fresh = np.arange(self._held - len(panel), self._held) >= taken
         own, zero, best, anchor = (looks[one] for one in needed)
-        seen = compare(panel, (own, zero, best, anchor), fresh, {0: self._held})
+        states = tuple((number, number * VERSION_EVERY) for number in needed)
+        seen = compare(panel, (own, zero, best, anchor), states, fresh, {0: self._held})
         self._standing, outcome = weigh(self._standing, RULE, version, before, seen)
         self._judged.append(outcome)
         now = 0 if outcome.fell else version if outcome.promoted else before

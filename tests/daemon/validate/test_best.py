@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from checkpoints.names import aliases
 from daemon.validate.ledger import fold
+from streams.codec import encode_impression
+from streams.event import EITHER, FIRST, SECOND, Draft, DraftModel
 from tests.daemon.validate.helpers import better_and_better, kinds, measures_of, turn
 
 
@@ -113,3 +117,27 @@ def test_a_best_that_loses_to_version_0_is_told_and_gives_way(world, start):
     world.publish()
     turn(start(validate__judgments="", validate__window=600)[0])
     assert aliases(world.ledger.entries()) == {"best": 0}
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_lists_that_two_versions_made_together_decide_by_their_teams(world, start, interleaved):
+    """Clicks by chance say nothing of either order; that they go to the later version's objects does."""
+    validator, inputs = start(validate__judgments="")
+    world.publish(counters={"records": 0})
+    world.learn(500)
+    world.publish(counters={"records": 500})
+    models = DraftModel("stable", 0, 0), DraftModel("latest", 0, 480)
+    lists = []
+    for _ in range(120):
+        made = world.impression()
+        clicked = int(world.random.integers(len(made.shown)))
+        teams = [FIRST] * len(made.shown)
+        teams[clicked] = SECOND if world.random.random() < 0.8 else EITHER
+        draft = Draft(models, tuple(teams)) if interleaved else None
+        lists.append(encode_impression(replace(made, clicked=(clicked,), draft=draft)))
+    world.send(lists)
+    for _ in range(2):
+        turn(validator)
+    assert aliases(world.ledger.entries()).get("best", 0) == (1 if interleaved else 0)
+    standing = fold(world.ledger.entries(), inputs.rule).standing
+    assert (standing.interleaved > 100) == interleaved

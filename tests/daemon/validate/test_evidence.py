@@ -75,6 +75,10 @@ def test_what_is_missing_is_said():
     assert is_better(standing, RULE, 0, 1, outcome) == (
         f"not known yet: about {missing:,} more held-out lists are needed (60 held-out lists so far)"
     )
+    drafted, outcome = weigh(standing, RULE, 2, 0, seen(SAME, 10, interleaved=4))
+    assert is_better(drafted, RULE, 0, 2, outcome).endswith(
+        "(70 held-out lists so far, 4 of them interleaved)"
+    )
     nowhere, outcome = weigh(Standing(), RULE, 1, 0, seen(DOWN, 30))
     assert is_better(nowhere, RULE, 0, 1, outcome).startswith("not known yet: nothing points to it")
 

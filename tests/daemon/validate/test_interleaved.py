@@ -12,14 +12,7 @@ from daemon.demo.pack_files import load_pack
 from daemon.demo.users import position_biased
 from daemon.serve.interleave import Place, team_draft, with_explored
 from daemon.serve.query import ScoredId
-from daemon.validate.interleaved import (
-    NO_DRAFT,
-    OTHER_NAMES,
-    REPEATED,
-    SAME_STATE,
-    list_outcomes,
-    second_over_first,
-)
+from daemon.validate.interleaved import outcomes, second_over_first
 from streams.event import EITHER, FIRST, SECOND, Draft, DraftModel, Impression, ObjectRef
 
 STABLE, LATEST = DraftModel("stable", 3, 100), DraftModel("latest", 9, 900)
@@ -32,9 +25,8 @@ def made(name: str, clicked: tuple[int, ...], ts: int = 0, **more: object) -> Im
     return replace(Impression(name, ts, ObjectRef("q"), shown, clicked, draft=draft), **more)  # type: ignore[arg-type]
 
 
-def value(clicked: tuple[int, ...]) -> float:
-    (one,) = list_outcomes([made("i", clicked)], "stable", "latest").lists
-    return one.value
+def value(clicked: tuple[int, ...], **more: object) -> float:
+    return float(outcomes([made("i", clicked, **more)], (3, 100))[0])
 
 
 @pytest.mark.parametrize(
@@ -45,30 +37,22 @@ def test_credit_is_the_difference_of_the_teams_clicks(clicked: tuple[int, ...], 
     assert value(clicked) == pytest.approx(outcome)
 
 
-def test_the_challenger_is_above_0_in_whichever_order_the_names_were_asked() -> None:
-    turned = made("i", (0,), draft=Draft((LATEST, STABLE), TEAMS))
-    (one,) = list_outcomes([turned], "stable", "latest").lists
-    assert one.value == 1.0
-    assert (one.champion, one.challenger) == ((3, 100), (9, 900))
+def test_what_was_learned_later_is_above_0_in_whichever_order_the_names_were_asked() -> None:
+    assert value((0,), draft=Draft((LATEST, STABLE), TEAMS)) == 1.0
 
 
-def test_each_id_counts_once_at_its_earliest() -> None:
-    found = list_outcomes([made("i", (0,), 5), made("i", (1,), 2), made("j", (1,), 3)], "stable", "latest")
-    assert [(one.id, one.value) for one in found.lists] == [("i", 1.0), ("j", 1.0)]
-    assert found.left_out == {REPEATED: 1}
-    keyed = [made("i", (0,), key="anna"), made("i", (0,), key="ben")]
-    assert len(list_outcomes(keyed, "stable", "latest").lists) == 2
+def test_only_lists_of_the_two_states_in_question_say_something() -> None:
+    alone, same = Draft((STABLE,), (EITHER,) * 5), Draft((STABLE, STABLE), (EITHER,) * 5)
+    lists = [made("a", (1,)), made("b", (1,), draft=None), made("c", (1,), draft=alone)]
+    lists.append(made("d", (1,), draft=same))
 
+    def told(reference: tuple[int, int], of: tuple[int, int] | None = None) -> list[float | None]:
+        return [None if np.isnan(one) else one for one in outcomes(lists, reference, of)]
 
-def test_lists_that_say_nothing_are_counted_by_why() -> None:
-    alone = Draft((STABLE,), (EITHER,) * 5)
-    same = Draft((STABLE, replace(STABLE, name="latest")), (EITHER,) * 5)
-    other = Draft((STABLE, replace(LATEST, name="best")), TEAMS)
-    lists = [made("a", (1,), draft=None), made("b", (1,), draft=alone)]
-    lists += [made("c", (1,), draft=same), made("d", (1,), draft=other)]
-    found = list_outcomes(lists, "stable", "latest")
-    assert found.lists == ()
-    assert found.left_out == {NO_DRAFT: 2, SAME_STATE: 1, OTHER_NAMES: 1}
+    assert told((3, 100)) == [1.0, None, None, None]
+    assert told((3, 100), (9, 900)) == [1.0, None, None, None]
+    for reference, of in [((3, 99), None), ((0, 0), None), ((9, 900), None), ((3, 100), (9, 899))]:
+        assert told(reference, of) == [None] * 4, "another state, or what was learned earlier"
 
 
 def ranked(rows: np.ndarray) -> list[ScoredId]:
