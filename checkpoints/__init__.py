@@ -2,11 +2,9 @@
 
 from checkpoints.commit import Epoch, new_line
 from checkpoints.encoding import array_digest, state_hash
-from checkpoints.fold import fold
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.local import LocalStore
 from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
-from checkpoints.memory import MemoryStore
 from checkpoints.names import (
     BEST,
     LATEST,
@@ -23,7 +21,7 @@ from checkpoints.names import (
 )
 from checkpoints.pruned import fold_history, history
 from checkpoints.publisher import AsyncPublisher, Failed, Published
-from checkpoints.retention import plan, prune
+from checkpoints.retention import fold, plan, prune
 from checkpoints.store import (
     BadKey,
     BlobStore,
@@ -32,6 +30,7 @@ from checkpoints.store import (
     FutureFormat,
     KeyExists,
     KeyMissing,
+    MemoryStore,
     PutResult,
     Superseded,
     WriteFailed,

@@ -1,6 +1,7 @@
 """Sealed snapshots of the ledger: every entry up to a number, thinned, in one create-only file.
 
-Their format alone, and the marks that write a lost entry off; `checkpoints.fold` says what is kept and when.
+Their format alone, and the marks that write a lost entry off; `checkpoints.retention` says what is kept and
+when.
 """
 
 from __future__ import annotations

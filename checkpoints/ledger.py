@@ -130,7 +130,7 @@ class Ledger:
     """Append and read verdicts in `store`; many processes may append at once, many threads use one object.
 
     What it has read it remembers, so that each entry is read once: the newest sealed snapshot and the entries
-    after it, whose number is bounded as long as somebody folds (see `checkpoints.fold`).
+    after it, whose number is bounded as long as somebody folds (see `checkpoints.retention`).
     """
 
     def __init__(self, store: BlobStore) -> None:

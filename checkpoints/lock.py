@@ -54,18 +54,11 @@ class WriterLock:
             return True
         if not self._hold_turn():
             return False
-        try:
-            fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            return True  # whoever writes there will be told
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
+        fd = _locked(self._root, fcntl.LOCK_EX)
+        if fd is None:
             return False
-        except OSError:
-            os.close(fd)
-            return True
+        if fd < 0:
+            return True  # whoever writes there will be told
         self.release()
         self._fd, self._is_next = fd, False
         return True
@@ -112,18 +105,11 @@ class WriterLock:
         """False where another process is the next; where this one is, it keeps others from it."""
         if self._next_fd >= 0:
             return True
-        try:
-            fd = os.open(self._versions, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            return True  # nothing was written yet
-        try:
-            fcntl.flock(fd, (fcntl.LOCK_EX if self._is_next else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
+        fd = _locked(self._versions, fcntl.LOCK_EX if self._is_next else fcntl.LOCK_SH)
+        if fd is None:
             return False
-        except OSError:
-            os.close(fd)
-            return True
+        if fd < 0:
+            return True  # nothing was written yet
         if self._is_next:
             self._next_fd = fd
         else:
@@ -136,6 +122,22 @@ class WriterLock:
         except OSError:
             return True  # nothing else stands there
         return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
+
+
+def _locked(place: Path, kind: int) -> int | None:
+    """The descriptor of the folder, now locked; None where another process holds it; -1 where there is no
+    such folder, or its file system has no such locks.
+    """
+    try:
+        fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        return None if isinstance(error, BlockingIOError) else -1
+    return fd
 
 
 def _holder(place: Path) -> int | None:

@@ -24,8 +24,8 @@ from checkpoints import (
     protected,
     stop_in_force,
 )
-from checkpoints.fold import fold
 from checkpoints.names import before
+from checkpoints.retention import fold
 from checkpoints.store import ledger_key
 from checkpoints.thinning import by_age, thinned
 from daemon.validate.decide import CLICKS, StopRule, best_version, outstanding

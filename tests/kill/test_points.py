@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints.fold import fold
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
+from checkpoints.retention import fold
 from tests.harness.kill.deaths import Deaths, deaths, points
 from tests.harness.kill.forks import Forks
 from tests.harness.kill.points import KILLED

@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from checkpoints import Ledger, LedgerEntry, LocalStore, Manifest, VersionStore
-from checkpoints.fold import FOLD_EVERY, LEAVE
 from checkpoints.folded import folded_bytes, folded_key
 from checkpoints.manifest import seal, unseal
 from checkpoints.pruned import FIELDS, sealed_lines, tail_key
 from checkpoints.pruned import folded_key as history_key
+from checkpoints.retention import FOLD_EVERY, LEAVE
 from checkpoints.store import folder, ledger_key, manifest_key
 from checkpoints.thinning import by_age
 from tests.daemon.test_up import CONFIG, ROOT, clicks

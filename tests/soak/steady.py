@@ -33,7 +33,7 @@ from pathlib import Path
 from statistics import median
 
 from checkpoints import Ledger, LocalStore
-from checkpoints.fold import FOLD_EVERY, LEAVE
+from checkpoints.retention import FOLD_EVERY, LEAVE
 from daemon.cli import main as tripletd
 from tests.daemon.test_up import CONFIG, ROOT
 from tests.harness.kill.tally import Tally

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from checkpoints import Ledger, LocalStore
-from checkpoints.fold import FOLD_EVERY, fold
+from checkpoints.retention import FOLD_EVERY, fold
 from tests.soak.steady import ALLOWED, MOST_LEDGER_FILES, Held, Users, ends_of, fill_ledger, grown, tallies
 
 LOOKS = 900

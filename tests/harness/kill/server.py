@@ -18,9 +18,9 @@ from typing import Any
 
 import sklearn.preprocessing  # noqa: F401 - what the forks would otherwise each import
 
-from checkpoints.fold import fold
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
+from checkpoints.retention import fold
 from daemon.cli import main
 from daemon.learn import start as role  # noqa: F401
 from learners.kernels.compile import load_all

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from checkpoints.manifest import PartitionPosition, VersionMeta
-from checkpoints.memory import MemoryStore
 from checkpoints.publisher import AsyncPublisher, Published
-from checkpoints.store import Buffer, CheckpointError, PutResult, WriteFailed
+from checkpoints.store import Buffer, CheckpointError, MemoryStore, PutResult, WriteFailed
 from checkpoints.versions import VersionStore
 from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.learn.publishing import Cadence, Publishing
