@@ -1,13 +1,20 @@
-"""Opening what an address names: the one place that knows every kind of log."""
+"""Opening what an address names: the one place that knows every kind of log.
+
+A log in memory, for tests and trials, is an embedded log on a temporary file: known by a name to one process,
+and gone when that ends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
-from streams import memory
 from streams.address import Address
 from streams.errors import AddressError, TopicMissing
 from streams.log import database as log_topics
@@ -15,6 +22,30 @@ from streams.log.database import compact as log_compact
 from streams.log.database import retain as log_retain
 from streams.log.source import LogSink, LogSource
 from streams.source import Sink, Source, TopicIdentity
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory(prefix="tripletd-", ignore_cleanup_errors=True)
+
+
+def memory_path(name: str) -> str:
+    """Where the records of the log with this name are, as long as the process lasts."""
+    return str(Path(_folder().name, f"{sha256(name.encode()).hexdigest()[:32]}.log"))
+
+
+class MemorySource(LogSource):
+    """Reads one topic of a log of this process (see `streams.source.Source`)."""
+
+    def __init__(self, name: str, topic: str) -> None:
+        super().__init__(memory_path(name), topic)
+
+
+class MemorySink(LogSink):
+    """Appends to one topic of a log of this process (see `streams.source.Sink`)."""
+
+    def __init__(self, name: str, topic: str) -> None:
+        super().__init__(memory_path(name), topic, durable=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +132,7 @@ def delete_topic(address: Address) -> None:
 def open_source(address: Address) -> Source:
     """Open a topic for reading; raises TopicMissing, LogFileError, StreamRefused or StreamUnavailable."""
     if address.scheme == "memory":
-        return memory.MemorySource(address.path, address.topic)
+        return MemorySource(address.path, address.topic)
     if address.scheme == "kafka":
         from streams.kafka.source import KafkaSource
 
@@ -116,7 +147,7 @@ def open_sink(address: Address, *, durable: bool = True) -> Sink:
     but no end of the process, may take the newest. Brokers acknowledge as they always do.
     """
     if address.scheme == "memory":
-        return memory.MemorySink(address.path, address.topic)
+        return MemorySink(address.path, address.topic)
     if address.scheme == "kafka":
         from streams.kafka.source import KafkaSink
 
@@ -157,7 +188,7 @@ def compact(address: Address) -> dict[int, int]:
 
 
 def _path(address: Address) -> str:
-    return memory.path_of(address.path) if address.scheme == "memory" else address.path
+    return memory_path(address.path) if address.scheme == "memory" else address.path
 
 
 def _prepare_embedded(address: Address, partitions: int) -> Prepared:

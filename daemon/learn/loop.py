@@ -31,7 +31,7 @@ from daemon.runtime.watchdog import BackgroundThread, end_all
 from streams.errors import OffsetExpired
 from streams.partitions import end_of_transaction
 from streams.poison import DeadLetter
-from streams.quiet import Quiet
+from streams.source import Quiet
 
 WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 0.25
 """How soon an idle loop hears verdicts, and after long silence; of batches and signals it hears at once."""

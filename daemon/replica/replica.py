@@ -35,7 +35,7 @@ from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, 
 from daemon.runtime.watchdog import give_way
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
 from daemon.versions.folder import TOLD, FolderWatch
-from streams.quiet import Quiet
+from streams.source import Quiet
 
 
 class StatusTracker:

@@ -26,7 +26,7 @@ from daemon.serve.page.sources import live_series, page_sources
 from daemon.serve.store import StoreActions
 from daemon.telemetry.metrics import add_place
 from daemon.versions.storage import open_store
-from streams.quiet import Quiet
+from streams.source import Quiet
 
 DRAIN_S = 1.0
 """How long open requests may take when the role ends."""

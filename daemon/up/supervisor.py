@@ -30,7 +30,7 @@ from daemon.up.restarts import (
     with_failure,
 )
 from daemon.up.role_process import RoleProcess
-from streams.quiet import Quiet
+from streams.source import Quiet
 
 _POLL_S, _IDLE_POLL_S = 0.05, 0.25
 """Between two looks at the roles: after one of them changed, and after long silence."""

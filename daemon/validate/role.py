@@ -22,7 +22,7 @@ from daemon.telemetry.metrics import add_place
 from daemon.validate.inputs import open_inputs
 from daemon.validate.validator import Validator
 from streams.errors import StreamUnavailable
-from streams.quiet import Quiet
+from streams.source import Quiet
 
 TELL_SECONDS = 2.0
 WAIT_LIMIT_SECONDS = 30.0

@@ -21,8 +21,7 @@ from streams.log.database import (
     transaction,
 )
 from streams.partitions import Bounds, assigned, check_positions, place_records, record_bytes
-from streams.quiet import Quiet
-from streams.source import UNKNOWN, Headers, HeldBack, OutRecord, RecordBatch, TopicIdentity
+from streams.source import UNKNOWN, Headers, HeldBack, OutRecord, Quiet, RecordBatch, TopicIdentity
 
 
 class OpenLog:

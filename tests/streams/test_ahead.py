@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from streams import partitions as ahead
-from streams.memory import MemorySource
+from streams.open import MemorySource
 from streams.partitions import past_gaps
 from streams.source import UNKNOWN, RecordBatch
 

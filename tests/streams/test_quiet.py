@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams.quiet import SHARE, Quiet
+from streams.source import SHARE, Quiet
 
 
 def test_the_longer_nothing_came_the_longer_the_rest_within_bounds() -> None:

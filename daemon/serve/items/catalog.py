@@ -21,8 +21,7 @@ from learners.maps import FittedSpaceMap
 from streams.catalog import load_catalog
 from streams.event import SpaceSpec
 from streams.open import compact, open_source
-from streams.quiet import Quiet
-from streams.source import RecordBatch
+from streams.source import Quiet, RecordBatch
 
 POLL_RECORDS = 2000
 POLL_SECONDS = 0.2

@@ -13,8 +13,15 @@ from kafka import errors as kafka_errors
 
 from streams.address import Address
 from streams.errors import StreamError, StreamUnavailable
-from streams.kafka.clients import inflate
-from streams.kafka.clients.patches import QuickRecords, install_wide_receive, last_offset_of
+from streams.kafka.clients.patches import (
+    CutShort,
+    QuickRecords,
+    TooLarge,
+    begin_poll,
+    install_limits,
+    install_wide_receive,
+    last_offset_of,
+)
 from streams.kafka.clients.protocol import CorruptBatch, Fetched, OutOfRange, Overfull, recreated
 from streams.kafka.connect import (
     call_within,
@@ -63,7 +70,7 @@ class PythonConsumer:
     """`ConsumerClient` by kafka-python. With `topic_id`, it never reads from another topic of that name."""
 
     def __init__(self, address: Address, topic_id: str | None = None) -> None:
-        inflate.install_limits()
+        install_limits()
         install_wide_receive()
         self._address = address
         self._topic_id = topic_id
@@ -94,7 +101,7 @@ class PythonConsumer:
         """Up to `max_records` next records of any assigned partitions; empty after `timeout_s`."""
         if time.monotonic() - self._polled_at > _PAUSE_S:
             self._cluster.request_update()
-        inflate.begin()
+        begin_poll()
         try:
             polled = self._poll(max_records, timeout_s)
             if not polled:
@@ -160,7 +167,7 @@ class PythonConsumer:
         if isinstance(error, Overfull):
             return error
         last = last_offset_of(error)
-        if isinstance(error, inflate.TooLarge | inflate.CutShort | kafka_errors.CorruptRecordError):
+        if isinstance(error, TooLarge | CutShort | kafka_errors.CorruptRecordError):
             return CorruptBatch(str(error), last)
         if isinstance(error, kafka_errors.UnsupportedCodecError):  # all that are known can be read
             return CorruptBatch(f"{error}: a codec that is not known here", last)

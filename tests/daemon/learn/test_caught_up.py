@@ -11,8 +11,7 @@ from daemon.exits import EX_OK
 from daemon.learn import start as build
 from daemon.learn.observe import StreamReadiness
 from streams.errors import StreamUnavailable
-from streams.memory import MemorySource
-from streams.open import open_sink
+from streams.open import MemorySource, open_sink
 from streams.source import OutRecord, RecordBatch
 from tests.daemon.learn.conftest import Site, make_events
 

@@ -11,8 +11,7 @@ from checkpoints.manifest import PartitionPosition
 from daemon.exits import EX_OK
 from daemon.learn.replay.replay import replay
 from daemon.learn.replay.rerun import cut
-from streams.memory import MemorySource
-from streams.open import open_source
+from streams.open import MemorySource, open_source
 from streams.source import RecordBatch
 from tests.daemon.learn.conftest import Site, make_events
 

@@ -11,8 +11,8 @@ from daemon.replica import buffer_writer as desk
 from daemon.replica import replica as follower
 from daemon.replica.settings import Hooks
 from learners import as_block
-from streams import memory
 from streams.log import database
+from streams.open import memory_path
 from streams.steps.segment import Break, Steps
 from tests.harness.waiting import until
 
@@ -85,7 +85,7 @@ def test_a_cut_that_retention_took_is_a_gap(world, started):
     world.learn(20)
     world.publish()
     world.learn(20)
-    database.retain(memory.path_of(world.topic), "steps", None, 1, None)
+    database.retain(memory_path(world.topic), "steps", None, 1, None)
     world.learn(20)
     replica = started()
     serves(replica, "1")

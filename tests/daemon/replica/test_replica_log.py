@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from daemon.replica import replica as follower
 from daemon.replica import steplog_reader as listener
-from streams import memory
 from streams.log import database
+from streams.open import MemorySink, memory_path
 from tests.harness.waiting import until
 
 from .watching import W_of, goes_on, lost
@@ -56,9 +56,9 @@ def test_a_topic_that_was_made_anew_is_left_and_the_next_version_is_loaded_at_on
     replica = started()
     world.learn(20)
     serves(replica, "0+20")
-    database.delete_topic(memory.path_of(world.topic), "steps")
-    database.ensure_topic(memory.path_of(world.topic), "steps", 1)
-    world.sink = memory.MemorySink(world.topic, "steps")
+    database.delete_topic(memory_path(world.topic), "steps")
+    database.ensure_topic(memory_path(world.topic), "steps", 1)
+    world.sink = MemorySink(world.topic, "steps")
     lost(replica, "log")
     world.learn(10)
     assert str(W_of(replica)[1]) == "0+20"

@@ -24,9 +24,9 @@ from learners import Oasis, OasisConfig, TripletBatch, as_block
 from learners.block import Block, DenseBlock
 from learners.psd import psd_tangent
 from learners.steps import StepBatch, taken_steps
-from streams import memory
 from streams.event import Column, DenseColumn, SparseColumn
 from streams.log import database
+from streams.open import MemorySink, MemorySource, memory_path
 from streams.source import OutRecord
 from streams.steps.codec import encode_segment
 from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, Steps
@@ -49,8 +49,8 @@ class World:
         self.config = OasisKeys(**learner)
         self.serving = ServingConfig()
         self.topic = f"replica-{next(_names)}"
-        database.ensure_topic(memory.path_of(self.topic), "steps", 1)
-        self.sink = memory.MemorySink(self.topic, "steps")
+        database.ensure_topic(memory_path(self.topic), "steps", 1)
+        self.sink = MemorySink(self.topic, "steps")
         self.learner = Oasis(dim, self._oasis())
         self.W_at = {0: self.learner.W.copy()}
         self.records, self.watermark, self.parent = 0, None, None
@@ -176,7 +176,7 @@ class World:
         following: FollowSettings = QUICK,
     ) -> Replica:
         """A replica; not started."""
-        source = (lambda: memory.MemorySource(self.topic, "steps")) if steps else None
+        source = (lambda: MemorySource(self.topic, "steps")) if steps else None
         return Replica(alias, self.shelf, following, hooks, source)
 
     def exact_form(self, total: int) -> Any:

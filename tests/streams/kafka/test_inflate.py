@@ -18,7 +18,7 @@ from kafka import codec as kafka_codec
 from kafka.record import default_records, legacy_records
 from kafka.record.default_records import DefaultRecordBatch
 
-from streams.kafka.clients import inflate
+from streams.kafka.clients import patches
 
 MIB = 1 << 20
 
@@ -49,13 +49,13 @@ def linked_lz4(data: bytes) -> bytes:
 
 
 PACKED = {
-    "gzip": (gzip.compress, inflate.inflate_gzip),
-    "bare snappy": (bare_snappy, inflate.inflate_snappy),
-    "framed snappy": (framed_snappy, inflate.inflate_snappy),
-    "lz4": (kafka_codec.lz4_encode, inflate.inflate_lz4),
-    "linked lz4": (linked_lz4, inflate.inflate_lz4),
-    "zstd": (zstandard.ZstdCompressor().compress, inflate.inflate_zstd),
-    "streamed zstd": (streamed_zstd, inflate.inflate_zstd),
+    "gzip": (gzip.compress, patches.inflate_gzip),
+    "bare snappy": (bare_snappy, patches.inflate_snappy),
+    "framed snappy": (framed_snappy, patches.inflate_snappy),
+    "lz4": (kafka_codec.lz4_encode, patches.inflate_lz4),
+    "linked lz4": (linked_lz4, patches.inflate_lz4),
+    "zstd": (zstandard.ZstdCompressor().compress, patches.inflate_zstd),
+    "streamed zstd": (streamed_zstd, patches.inflate_zstd),
 }
 """Compressing, inflating."""
 EACH = pytest.mark.parametrize("name", PACKED)
@@ -82,10 +82,10 @@ def test_several_streams_in_a_row_are_one(name):
 
 @EACH
 def test_the_limit_itself_is_taken_and_one_byte_more_is_not(name, monkeypatch):
-    monkeypatch.setattr(inflate, "MAX_POLL_BYTES", 3 * MIB)
+    monkeypatch.setattr(patches, "MAX_POLL_BYTES", 3 * MIB)
     pack, unpack = PACKED[name]
     assert len(unpack(pack(bytes(3 * MIB)))) == 3 * MIB
-    with pytest.raises(inflate.TooLarge, match="a compressed batch holds more than"):
+    with pytest.raises(patches.TooLarge, match="a compressed batch holds more than"):
         unpack(pack(bytes(3 * MIB + 1)))
 
 
@@ -116,22 +116,22 @@ def test_damage_ends_in_an_exception_or_in_fewer_bytes(name, data):
     ],
 )
 def test_a_length_that_is_not_there_takes_no_memory(lie):
-    with pytest.raises(inflate.TooLarge):
-        inflate.inflate_snappy(lie)
+    with pytest.raises(patches.TooLarge):
+        patches.inflate_snappy(lie)
 
 
 @pytest.mark.parametrize("length", [-1, 0, 1000, -(2**31), 2**31 - 1])
 def test_a_frame_that_says_more_than_it_holds_is_cut_short(length):
     broken = framed_snappy(b"some") + struct.pack(">i", length) + b"xyz"
-    with pytest.raises(inflate.CutShort):
-        inflate.inflate_snappy(broken)
+    with pytest.raises(patches.CutShort):
+        patches.inflate_snappy(broken)
 
 
 def test_the_limit_is_in_place_wherever_kafka_python_inflates():
-    inflate.install_limits()
-    assert {name for name in dir(default_records) if name.endswith("_decode")} == set(inflate.LIMITED)
+    patches.install_limits()
+    assert {name for name in dir(default_records) if name.endswith("_decode")} == set(patches.LIMITED)
     for module in (kafka_codec, default_records, legacy_records):
-        for name, limited in inflate.LIMITED.items():
+        for name, limited in patches.LIMITED.items():
             assert getattr(module, name, limited) is limited
     for number in range(1, 5):
         DefaultRecordBatch._assert_has_codec(DefaultRecordBatch, number)
@@ -140,7 +140,7 @@ def test_the_limit_is_in_place_wherever_kafka_python_inflates():
 BOMBS = """
 import re, sys
 from pathlib import Path
-from tests.streams.kafka.test_inflate import PACKED, inflate
+from tests.streams.kafka.test_inflate import PACKED, patches
 
 def peak():  # of this program alone: what getrusage tells may be its parent's
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
@@ -150,13 +150,13 @@ before = peak()
 for name, bomb in bombs:
     try:
         PACKED[name][1](bomb)
-    except inflate.TooLarge:
+    except patches.TooLarge:
         print((peak() - before) // 1024, name)
 """
 
 
 def test_a_bomb_of_any_codec_takes_no_more_memory_than_twice_the_limit(tmp_path):
-    zeros = bytes(3 * inflate.MAX_POLL_BYTES)
+    zeros = bytes(3 * patches.MAX_POLL_BYTES)
     for name, (pack, _) in PACKED.items():
         (tmp_path / name).write_bytes(pack(zeros))
     del zeros
@@ -165,4 +165,4 @@ def test_a_bomb_of_any_codec_takes_no_more_memory_than_twice_the_limit(tmp_path)
     ).stdout.splitlines()
     assert [line.partition(" ")[2] for line in told] == list(PACKED), told
     peaks = [int(line.partition(" ")[0]) for line in told]
-    assert 0.5 * inflate.MAX_POLL_BYTES / MIB < max(peaks) <= 2.2 * inflate.MAX_POLL_BYTES / MIB, told
+    assert 0.5 * patches.MAX_POLL_BYTES / MIB < max(peaks) <= 2.2 * patches.MAX_POLL_BYTES / MIB, told

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from kafka.errors import MessageSizeTooLargeError
 
-from streams.kafka.clients import inflate
+from streams.kafka.clients import patches
 from streams.kafka.source import KafkaSource
 from streams.source import OutRecord
 from tests.harness.kafka.compressed import CODECS, by_kafka_python, topic_of_anybody
@@ -136,7 +136,7 @@ def unsafe(kafka, place_in):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_costs_no_more_memory_than_a_poll_may_hold(unsafe, monkeypatch, codec):
-    monkeypatch.setattr(inflate, "MAX_POLL_BYTES", 3 * MIB)
+    monkeypatch.setattr(patches, "MAX_POLL_BYTES", 3 * MIB)
     bomb(unsafe, 40, MIB, codec)
     source = unsafe.reading()
     tracemalloc.start()
@@ -152,7 +152,7 @@ def test_a_bomb_costs_no_more_memory_than_a_poll_may_hold(unsafe, monkeypatch, c
 
 
 def test_many_bombs_in_one_answer_are_not_held_together(unsafe, monkeypatch):
-    monkeypatch.setattr(inflate, "MAX_POLL_BYTES", 3 * MIB)
+    monkeypatch.setattr(patches, "MAX_POLL_BYTES", 3 * MIB)
     for _ in range(10):
         bomb(unsafe, 2, MIB)
     source = unsafe.reading()

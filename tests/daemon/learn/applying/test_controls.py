@@ -13,8 +13,7 @@ from daemon.learn.resume import inputs
 from daemon.learn.resume.origin import LearnOptions
 from daemon.learn.state import damaged
 from streams.address import Address
-from streams.memory import MemorySource
-from streams.open import TopicLimits, create_topics, open_source
+from streams.open import MemorySource, TopicLimits, create_topics, open_source
 from streams.source import RecordBatch
 from tests.daemon.learn.conftest import Site, make_events
 from tests.harness.kafka.cluster import Cluster

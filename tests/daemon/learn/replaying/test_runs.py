@@ -14,8 +14,7 @@ from daemon.exits import EX_TEMPFAIL, UserError
 from daemon.learn.compatible import digests_at
 from daemon.learn.replay.rerun import Runs
 from streams.address import parse_address
-from streams.memory import MemorySource
-from streams.open import ensure_topic, open_sink, retain
+from streams.open import MemorySource, ensure_topic, open_sink, retain
 from streams.source import UNKNOWN, OutRecord, RecordBatch
 
 PARTITIONS = 3

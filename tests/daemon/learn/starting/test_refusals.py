@@ -22,8 +22,7 @@ from streams.catalog import Catalog, save_catalog
 from streams.codec import encode_event
 from streams.errors import LogMismatch
 from streams.event import DenseColumn, Event, ObjectRef, SpaceSpec, ViewSpec
-from streams.memory import MemorySource
-from streams.open import delete_topic, open_source, retain
+from streams.open import MemorySource, delete_topic, open_source, retain
 from streams.source import UNKNOWN
 from tests.daemon.learn.conftest import DIM, Site, make_events
 
