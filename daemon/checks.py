@@ -13,8 +13,7 @@ import tripletd
 from daemon.config import Config
 from daemon.config.learners import DissimKeys, LegoKeys, OasisKeys, SomlDaKeys, SomlTgKeys, SupportKeys
 from daemon.config.schema import ROLE_PORTS
-from daemon.exits import as_user_error
-from daemon.finding import Finding
+from daemon.exits import Finding, as_user_error
 from daemon.text import size
 
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}

@@ -1,4 +1,6 @@
-"""Exit codes (BSD sysexits), the one error a user is meant to read, and how other exceptions become one."""
+"""Exit codes (BSD sysexits), the one error a user is meant to read, how other exceptions become one, and what
+a check found.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,8 @@ import tempfile
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
 
 EX_OK = 0
 EX_USAGE = 64
@@ -142,3 +146,16 @@ def _crash_file(error: Exception) -> str:
     except OSError as problem:
         return f"nowhere ({problem.strerror}); run again with --debug"
     return path
+
+
+Grade = Literal["ok", "note", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found: ok, note (works, but look) or error; with its remedy."""
+
+    key: str
+    grade: Grade
+    text: str
+    remedy: str = ""

@@ -11,7 +11,7 @@ from daemon.exits import EX_CONFIG, EX_OK, UserError
 
 if TYPE_CHECKING:
     from daemon.config import Config
-    from daemon.finding import Finding
+    from daemon.exits import Finding
 
 _STYLES = {"ok": "green", "note": "yellow", "error": "bold red"}
 

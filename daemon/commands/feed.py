@@ -108,7 +108,7 @@ def feed(
         "feed.holdout_share": holdout_share,
     }
     effective = load(config, set_, typed)
-    from daemon.feed.feeding import FeedJob, FeedReport, run_feed, stderr_console
+    from daemon.feed import FeedJob, FeedReport, run_feed, stderr_console
     from streams.feed.options import ReaderOptions, RelevanceOptions, UbiOptions
 
     clicks = {} if ubi_click is None else {"click_actions": frozenset(ubi_click)}

@@ -19,8 +19,8 @@ from daemon.text import ago, measure, number_runs
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from daemon.dead_letters import ShownLetter
     from daemon.look.curves import Curves
-    from daemon.look.dead_letters import ShownLetter
 
 
 def status(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
@@ -207,7 +207,7 @@ def deadletters(
     json: JsonOption = False,
 ) -> int:
     """The newest records that could not be learned from: where they were, why, their first bytes."""
-    from daemon.look.dead_letters import newest_letters
+    from daemon.dead_letters import newest_letters
 
     letters = newest_letters(load(config, set_).stream.to_address(), last)
     if json:
@@ -218,7 +218,7 @@ def deadletters(
 
 
 def _print_letters(letters: list[ShownLetter]) -> None:
-    from daemon.look.dead_letters import HEAD_BYTES
+    from daemon.dead_letters import HEAD_BYTES
 
     for one in letters:
         size = "no value" if one.size is None else f"{one.size:,} bytes"

@@ -131,11 +131,10 @@ def up(
     from daemon.runtime.logs import configure, get_logger
     from daemon.runtime.signals import Signals
     from daemon.runtime.watchdog import Notifier
-    from daemon.up.health import UpHealth, anything_to_answer_with
     from daemon.up.kernels import compile_ahead
     from daemon.up.restarts import WITH_AN_END, RestartPolicy
     from daemon.up.role_process import RoleProcess
-    from daemon.up.supervisor import RoleSpec, Supervisor, check_ports
+    from daemon.up.supervisor import RoleSpec, Supervisor, UpHealth, anything_to_answer_with, check_ports
 
     http = effective.http
     served = () if exit_when_caught_up else (http.serve_port,)

@@ -29,8 +29,7 @@ from daemon.replica.form_updates import form_updater_of
 from daemon.replica.loading import BufferArrays, RejectedVersions, VersionRejected, state_room
 from daemon.replica.refine import NICE, Refiner, RefineResult
 from daemon.replica.settings import Flip, FollowSettings, Hooks, OpenStepLog, VersionSource
-from daemon.replica.step_applier import NO_TIMES, StepApplier
-from daemon.replica.steplog_reader import StepLogReader
+from daemon.replica.step_applier import NO_TIMES, StepApplier, StepLogReader
 from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
 from daemon.runtime.watchdog import give_way
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of

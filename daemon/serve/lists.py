@@ -12,7 +12,7 @@ import numpy as np
 from daemon.serve.interleave import Drawn, MadeList
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Query
-from daemon.serve.retrieve.drawing import draw
+from daemon.serve.retrieve.finding import draw
 from streams.event import Draft, DraftModel, ObjectRef, SparseVector, Vector
 from streams.signed_lists import NONCE_BYTES, SignedList, sign_list
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Literal
 
 from daemon.config import Config
-from daemon.finding import Finding, Grade
+from daemon.exits import Finding, Grade
 from daemon.topics.differences import shown
 from daemon.topics.topics import TopicLook, Wanted, look_at, topics_of
 from streams.address import Address

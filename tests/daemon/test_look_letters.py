@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from daemon.cli import main
+from daemon.dead_letters import HEAD_BYTES
 from daemon.exits import EX_OK, EX_UNAVAILABLE
-from daemon.look.dead_letters import HEAD_BYTES
 from streams.address import parse_address
 from streams.log import source
 from streams.open import ensure_topic, open_sink

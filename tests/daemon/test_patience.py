@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.feed.feeding import Interrupted, Interrupts
+from daemon.feed import Interrupted, Interrupts
 from daemon.retries import GIVE_UP_SECONDS, RETRY_SECONDS, RetryingSink
 from streams.address import parse_address
 from streams.errors import LogMismatch, StreamUnavailable

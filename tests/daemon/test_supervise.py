@@ -31,7 +31,6 @@ from daemon.exits import (
 )
 from daemon.look.live import UpStatus, role_status
 from daemon.runtime.signals import Signals
-from daemon.up.health import UpHealth
 from daemon.up.restarts import (
     MOST_REASON,
     WITH_AN_END,
@@ -46,7 +45,7 @@ from daemon.up.restarts import (
     with_failure,
 )
 from daemon.up.role_process import TRIPLETD, RoleProcess
-from daemon.up.supervisor import RoleSpec, Supervisor
+from daemon.up.supervisor import RoleSpec, Supervisor, UpHealth
 from tests.harness.waiting import until
 
 PYTHON = (sys.executable,)

@@ -15,8 +15,8 @@ from daemon.serve.http.limits import HttpMetrics
 from daemon.serve.metrics import GuardMetrics, ServeMetrics
 from daemon.telemetry import LearnMetrics, ValidateMetrics
 from daemon.telemetry.metrics import StepLogMetrics
-from daemon.up.health import UpMetrics
 from daemon.up.restarts import RoleReport
+from daemon.up.supervisor import UpMetrics
 from tests.daemon.serve.test_serve_metrics import Items
 from tests.deploy.expressions import dashboard, expressions, labels_in, metrics_in, rules
 from tests.deploy.programs import DEPLOY

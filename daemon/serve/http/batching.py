@@ -35,7 +35,7 @@ class Searching(Protocol):
         ...
 
 
-Outcome = Answers | Exception
+AnswersOrError = Answers | Exception
 
 
 class _NobodyWaits(Exception):
@@ -162,7 +162,7 @@ class Batcher:
             self._metrics.waiting.set(self._count)
             return jobs
 
-    def _answer(self, jobs: Sequence[Job]) -> list[tuple[Job, Outcome]]:
+    def _answer(self, jobs: Sequence[Job]) -> list[tuple[Job, AnswersOrError]]:
         """Every job with its answers or its error; when a pass of several fails, each is tried alone."""
         queries = [query for job in jobs for query in job.queries]
         self._metrics.pass_queries.observe(len(queries))
@@ -189,14 +189,14 @@ def _waited_for(job: Job) -> bool:
     return job.deadline > time.monotonic() and not job.future.done()
 
 
-def _deliver(outcomes: Sequence[tuple[Job, Outcome]]) -> None:
+def _deliver(outcomes: Sequence[tuple[Job, AnswersOrError]]) -> None:
     """Hand the outcomes to the event loop that waits for them; one that has ended waits no longer."""
     if outcomes:
         with suppress(RuntimeError):
             outcomes[0][0].future.get_loop().call_soon_threadsafe(_resolve, outcomes)
 
 
-def _resolve(outcomes: Sequence[tuple[Job, Outcome]]) -> None:
+def _resolve(outcomes: Sequence[tuple[Job, AnswersOrError]]) -> None:
     for job, outcome in outcomes:
         if job.future.done():
             continue

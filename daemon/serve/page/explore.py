@@ -18,8 +18,8 @@ from daemon.look.overview import KeyRow, key_rows
 from daemon.models.compare import CompareOptions, diff_of, form_of_key, matrix_of, what_is_compared
 from daemon.models.diff import Diff, K, Queries, moved_queries
 from daemon.replica.view import NotServing, View
-from daemon.serve.http.by_chance import why_of
 from daemon.serve.http.offload import LowPriorityExecutor, TimeBudget
+from daemon.serve.http.similar import why_of
 from daemon.serve.live import Live, OpenedServing
 from daemon.serve.page.answers import CannotAnswer
 from daemon.serve.page.objects import sample_ids

@@ -1,4 +1,5 @@
-"""Answers of one model in one snapshot: which queries share a scan, what filters mean, and the hits.
+"""Answers of one model in one snapshot: which queries share a scan, what filters mean, the hits; and a random
+object of those that a query may be answered with.
 
 Queries without a filter, and those that ask for the same tags, share one scan of every part. What is
 excluded is looked for as well and then left out; ids to include are scored alone. All three ways give a
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daemon.serve.interleave import Drawn
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.query import Query, ScoredId
 from daemon.serve.retrieve.part import TOP, Mask, ReadyPart, search_part, width_for
@@ -244,3 +246,23 @@ def _hits(snapshot: IndexSnapshot, query: Query, best: Iterable[Place]) -> Itera
         if name != query.id and name not in query.exclude:
             left -= 1
             yield ScoredId(name, float(score))
+
+
+def draw(
+    snapshot: IndexSnapshot, query: Query, left_out: Sequence[str], below: Callable[[int], int]
+) -> Drawn | None:
+    """One of the living objects that the filters allow, less the query's own and those left out; None where
+    none is left. below: a random whole number from 0 to below its argument, each as likely.
+
+    Looks at every row where there are tags or dead rows, else at none.
+    """
+    rows = eligible_rows(snapshot, query, left_out)
+    eligible = sum(map(len, rows))
+    if not eligible:
+        return None
+    chosen = below(eligible)
+    for number, here in enumerate(rows):
+        if chosen < len(here):
+            return Drawn(snapshot.id_at(number, int(here[chosen])), eligible)
+        chosen -= len(here)
+    raise AssertionError("the number drawn is below the number of rows")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daemon.replica import replica as follower
-from daemon.replica import steplog_reader as listener
+from daemon.replica import step_applier as listener
 from streams.log import database
 from streams.open import MemorySink, memory_path
 from tests.harness.waiting import until

@@ -13,7 +13,7 @@ import pytest
 from daemon.serve.items.snapshot import IndexSnapshot
 from daemon.serve.lists import SignedLists
 from daemon.serve.query import Answers, Query, QueryError
-from daemon.serve.retrieve.drawing import draw
+from daemon.serve.retrieve.finding import draw
 from streams.event import FIRST, SECOND, Draft, DraftModel, Impression, ObjectRef
 from streams.signed_lists import explored_chance, read_signed
 from tests.daemon.serve.http.toy import Served, ToyModel, ToySearcher, running

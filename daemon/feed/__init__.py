@@ -1,1 +1,0 @@
-"""The `feed` command's work: a file or standard input into the stream, with its report."""
