@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from daemon import feed
 from daemon.cli import main
 from daemon.exits import EX_UNAVAILABLE, EX_USAGE
-from daemon import feed
 from streams.address import Address
 from streams.errors import TopicMissing
 from streams.feed.options import FORMATS, PAIRS, RULES

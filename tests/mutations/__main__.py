@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -32,15 +31,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutations import all_mutations
-from tests.mutations.mutation import Mutation, NotFound, Place, find
+from tests.mutations.mutation import Mutation, NotFound, Place, find, words
 from tests.mutations.swapping import COMPILED, Functions, changed_functions, loaded_functions, swap
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).with_name("results.json")
 LIMIT_S = 120.0
 NOT_SWAPPED = -1
-COPIED = ("daemon", "streams", "learners", "checkpoints", "tests", "deploy", "docs", "pyproject.toml",
-          "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "Makefile")  # fmt: skip
+COPIED = ("daemon", "streams", "learners", "checkpoints", "tripletd.py", "tests", "deploy", "docs",
+          "pyproject.toml", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "Makefile")  # fmt: skip
 LIBRARIES = (
     *("numpy", "scipy.sparse", "scipy.sparse.linalg", "sklearn.preprocessing", "pytest", "hypothesis"),
     *("typer", "rich.table", "pydantic", "prometheus_client", "structlog", "msgpack", "safetensors.numpy"),
@@ -82,7 +81,7 @@ def main() -> int:
         cache = Path(scratch, "cache")
         if not list(cache.glob("*/.base")):
             _warm(copy, cache)
-        files = {word for one in chosen for word in _words(one, copy)[0] if word.startswith("tests/")}
+        files = {word for one in chosen for word in words(one, copy) if word.startswith("tests/")}
         loaded = Loaded(copy, cache, sorted({word.split("::")[0] for word in files}))
         for number, one in enumerate(chosen):
             found = _run(one, copy, cache, loaded)
@@ -116,11 +115,9 @@ def _list(chosen: Sequence[Mutation], tree: Path) -> int:
             place = find(one, tree)
             where = str(place.path.relative_to(tree))
             compile(place.after, where, "exec")
+            words(one, tree)
         except (NotFound, SyntaxError) as problem:
             where, missing = f"NOT FOUND {problem}", missing + 1
-        for words in _words(one, tree)[0]:
-            if not words.startswith("-") and "/" in words and not (tree / words.split("::")[0]).exists():
-                where, missing = f"{where} NO SUCH TESTS {words}", missing + 1
         sys.stdout.write(f"{one.name:44s} {where}\n{'':44s} {one.tests}\n")
     sys.stdout.write(f"{len(chosen)} mutations, {missing} not found\n")
     return int(missing > 0)
@@ -156,23 +153,6 @@ def _copy(tree: Path, copy: Path) -> None:
             shutil.copy2(source, copy / name)
 
 
-def _words(one: Mutation, tree: Path) -> tuple[list[str], str]:
-    """pytest's words; a path whose file has moved is looked for by its name."""
-    words = []
-    for word in shlex.split(one.tests):
-        path = word.split("::")[0]
-        if path.endswith(".py"):
-            path = f"tests/{path}"
-            if not (tree / path).exists():
-                found = sorted((tree / "tests").rglob(Path(path).name))
-                path = str(found[0].relative_to(tree)) if len(found) == 1 else path
-            word = "::".join([path, *word.split("::")[1:]])
-        elif words[-1:] != ["-k"] and (tree / "tests" / path).is_dir():
-            word = f"tests/{path}"
-        words.append(word)
-    return words, " ".join(words)
-
-
 def _run(one: Mutation, copy: Path, cache: Path, loaded: Loaded) -> dict[str, Any]:
     """Apply, run, restore; what became of it."""
     began = time.monotonic()
@@ -183,11 +163,11 @@ def _run(one: Mutation, copy: Path, cache: Path, loaded: Loaded) -> dict[str, An
     try:
         place.path.write_text(place.after, encoding="utf-8")
         compile(place.after, str(place.path), "exec")
-        words = _words(one, copy)[0]
-        end, by = loaded.test(words, place.path, place.before, place.after)
+        tests = words(one, copy)
+        end, by = loaded.test(tests, place.path, place.before, place.after)
         if end == "not swapped":
             _keep_machine_code(place, cache, one.compiled)
-            end, by = _forked(partial(_import_and_test, copy, cache, words))
+            end, by = _forked(partial(_import_and_test, copy, cache, tests))
     finally:
         place.path.write_text(place.before, encoding="utf-8")
         for stale in place.path.parent.glob(f"__pycache__/{place.path.stem}.*.pyc"):

@@ -9,7 +9,9 @@ form is found first is applied.
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 REACH = 12_000
@@ -67,8 +69,8 @@ class Place:
 
 
 def find(one: Mutation, root: Path) -> Place:
-    """Where it applies in the tree at `root`. Raises NotFound."""
-    files = {path: path.read_text(encoding="utf-8") for path in sorted((root / one.package).rglob("*.py"))}
+    """Where it applies in the tree at `root`, whose files are read once. Raises NotFound."""
+    files = _texts(root / one.package)
     why = []
     for change in one.changes:
         try:
@@ -76,6 +78,35 @@ def find(one: Mutation, root: Path) -> Place:
         except NotFound as problem:
             why.append(str(problem))
     raise NotFound(f"{one.name}: {'; '.join(why)}")
+
+
+@cache
+def _texts(folder: Path) -> dict[Path, str]:
+    return {path: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))}
+
+
+def words(one: Mutation, root: Path) -> list[str]:
+    """pytest's words for its tests, paths from `root` on; a file that has moved is looked for by its name.
+
+    Raises NotFound for tests that are not there.
+    """
+    found: list[str] = []
+    for word in shlex.split(one.tests):
+        path, *rest = word.split("::")
+        if path.endswith(".py"):
+            path = f"tests/{path}"
+            if not (root / path).exists():
+                moved = sorted((root / "tests").rglob(Path(path).name))
+                if len(moved) != 1:
+                    raise NotFound(f"{one.name}: there are no tests {path}")
+                path = str(moved[0].relative_to(root))
+            word = "::".join([path, *rest])
+        elif found[-1:] != ["-k"] and not word.startswith("-"):
+            if not (root / "tests" / path).is_dir():
+                raise NotFound(f"{one.name}: there are no tests tests/{path}")
+            word = f"tests/{path}"
+        found.append(word)
+    return found
 
 
 def _place(change: Change, files: dict[Path, str]) -> Place:

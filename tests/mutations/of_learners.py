@@ -103,7 +103,8 @@ MATRICES = (
     _m("state.writable-views", "def as_state(", "view.flags.writeable = False", "view.flags.writeable = True", f"{STATES} -k 'oasis'",
        ("def read_only(", "view.flags.writeable = False", "view.flags.writeable = True")),
     _m("state.events-lost", "def as_state(", "np.array(events, np.int64)", "np.array(0, np.int64)", f"{LAWS} {STATES} -k 'psd'",
-       ("return {\"W\": self.W,", "np.array(self.events, np.int64)", "np.array(0, np.int64)")),
+       ("return {\"W\": self.W,", "np.array(self.events, np.int64)", "np.array(0, np.int64)"),
+       ("return {\"W\": self.base,", "np.array(self.events, np.int64)", "np.array(0, np.int64)")),
 )
 
 DIAGONALS = (
@@ -173,7 +174,8 @@ AROUND = (
     _m("pull.one-late", "scale = checked_weights(batch, self.dim, weights)\n        infos, done", "self.config.every - self.events % self.config.every", "self.config.every + 1 - self.events % self.config.every", TETHER,
        ("infos, done = [], 0", "self.config.every - self.events % self.config.every", "self.config.every + 1 - self.events % self.config.every")),
     _m("pull.counts-rejected", "accepted = int(np.count_nonzero(", "infos[-1].outcome != REJECTED", "infos[-1].outcome >= 0", f"{TETHER} {FORMULAS} -k 'tethered or cut or formula'"),
-    _m("pull.radius-lost", "def _pull(learner", "pull(learner.W, config.decay, config.radius, learner.config.start)", "pull(learner.W, config.decay, 0.0, learner.config.start)", TETHER),
+    _m("pull.radius-lost", "def _pull(learner", "pull(learner.W, config.decay, config.radius, learner.config.start)", "pull(learner.W, config.decay, 0.0, learner.config.start)", TETHER,
+       ("def _pull(learner", "pull(learner.settled(), config.decay, config.radius, learner.config.start)", "pull(learner.settled(), config.decay, 0.0, learner.config.start)")),
     _m("pull.restored-events", "def from_state(cls, arrays: Mapping[str, NDArray[Any]], config: TetherConfig", "state_events(arrays)", "0", f"{LAWS} {TETHER} -k 'tethered or cut'",
        ("self.learner = _CLASSES[type(inner)].from_state(", "saved_count(arrays, \"events\")", "0")),
     _m("form.negatives-stay", "def psd_part(", "symmetric + half @ half.T", "symmetric", SERVING),
