@@ -97,10 +97,10 @@ if TYPE_CHECKING:
     from learners.psd import project_psd as project_psd
     from learners.psd import psd_part as psd_part
     from learners.psd import symmetry_index as symmetry_index
-    from learners.search.index import SearchIndex as SearchIndex
     from learners.search.items import DenseItems as DenseItems
     from learners.search.items import SparseItems as SparseItems
     from learners.search.items import as_items as as_items
+    from learners.search.topk import SearchIndex as SearchIndex
     from learners.search.topk import merge_topk as merge_topk
     from learners.search.topk import score_rows as score_rows
     from learners.search.topk import topk as topk
@@ -147,9 +147,8 @@ _MODULES = {
     "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",
     "own": "OwnRanking",
     "psd": "factor lanczos_negative_pairs project_psd psd_part symmetry_index",
-    "search.index": "SearchIndex",
     "search.items": "DenseItems SparseItems as_items",
-    "search.topk": "merge_topk score_rows topk",
+    "search.topk": "SearchIndex merge_topk score_rows topk",
     "soml": "DiagonalLearner SomlDa SomlDaConfig SomlTg SomlTgConfig",
     "spectrum": "change spectrum",
     "steps": "StepBatch Steps TripletSteps taken_steps taken_triplets",

@@ -18,6 +18,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from learners.kernels.intrinsics import sum_of_vector
 from learners.kernels.tiles import INT, VECTOR, WIDTH, WORD, load_vector, repeated, transposed
 
 TALL, VECTORS = 4, 3
@@ -222,28 +223,13 @@ def mirror_tile(typing_context: Any, W: Any, place: Any, mirrored: Any, row: Any
     return types.void(W, _I, _I, _I), generate
 
 
-def _sum_of_lanes(builder: Any, vector: Any) -> Any:
-    lanes = vector.type.count
-    while lanes > 1:
-        lanes //= 2
-        nothing = ir.Constant(vector.type, ir.Undefined)
-        halves = [
-            builder.shuffle_vector(
-                vector, nothing, ir.Constant(ir.VectorType(INT, lanes), list(range(first, first + lanes)))
-            )
-            for first in (0, lanes)
-        ]
-        vector = builder.fadd(*halves)
-    return builder.extract_element(vector, INT(0))
-
-
 @intrinsic
 def sum_of_lanes(typing_context: Any, sums: Any, place: Any) -> Any:
     """The sum of WIDTH neighbouring numbers, pairwise; float64."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         (lanes,) = _data(context, builder, signature, arguments, (0,))
-        return _sum_of_lanes(builder, _wide(builder, lanes, arguments[1], _DOUBLES))
+        return sum_of_vector(builder, _wide(builder, lanes, arguments[1], _DOUBLES))
 
     return types.float64(sums, _I), generate
 
@@ -274,7 +260,7 @@ def dot_pairs(
                 at = builder.add(builder.add(first, n), builder.mul(stride, WORD(row)))
                 _add(builder, total, mine[row % 2], load_vector(builder, rows, at))
         for row, total in enumerate(totals):
-            dot = builder.fpext(_sum_of_lanes(builder, builder.load(total)), _DOUBLE)
+            dot = builder.fpext(sum_of_vector(builder, builder.load(total)), _DOUBLE)
             builder.store(dot, builder.gep(results, [builder.add(place, WORD(row))]))
         return context.get_dummy_value()
 
@@ -322,7 +308,7 @@ def sides(
             for total, factors in zip(totals, ((x, x), (y, y), (x, y)), strict=True):
                 _add(builder, total, *factors)
         for n, total in enumerate(totals):
-            builder.store(_sum_of_lanes(builder, builder.load(total)), builder.gep(results, [WORD(n)]))
+            builder.store(sum_of_vector(builder, builder.load(total)), builder.gep(results, [WORD(n)]))
         told = WORD(0)
         for n, flag in enumerate(flags):
             bits = builder.zext(builder.bitcast(builder.load(flag), _BYTE), WORD)

@@ -113,7 +113,7 @@ def dot_entries(typing_context: Any, query: Any, columns: Any, values: Any, star
                 weight = builder.load(builder.gep(weights, [column]))
                 gathered = builder.insert_element(gathered, weight, _INT(lane))
             _add_product(builder, total, gathered, _load(builder, factors, place, LANES))
-        return _sum_of_lanes(builder, builder.load(total))
+        return sum_of_vector(builder, builder.load(total))
 
     return types.float32(query, columns, values, types.int64, types.int64), generate
 
@@ -220,7 +220,8 @@ def _add_product(builder: Any, total: Any, left: Any, right: Any) -> None:
     builder.store(builder.fadd(builder.load(total), product, flags=_FUSED), total)
 
 
-def _sum_of_lanes(builder: Any, vector: Any) -> Any:
+def sum_of_vector(builder: Any, vector: Any) -> Any:
+    """The sum of the lanes of a vector, pairwise."""
     lanes = vector.type.count
     while lanes > 1:
         lanes //= 2
