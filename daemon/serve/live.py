@@ -20,6 +20,7 @@ from daemon.replica.keys import SeenVerdicts
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space, step_log_of
 from daemon.replica.view import ModelSpace, ReplicaStatus
+from daemon.serve.clicks import RecentClicks
 from daemon.serve.freshness import Freshness
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog, build_catalog
 from daemon.serve.items.queries import resolve
@@ -28,6 +29,7 @@ from daemon.serve.query import AnsweringModel, Answers, Query, QueryError
 from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
 from daemon.serve.retrieve.explaining import Explainer
 from learners.maps import FittedSpaceMap
+from streams.open import open_source
 
 Record = Callable[[str, NDArray[np.float64], NDArray[np.int64]], None]
 """Takes alias, ages in seconds [n], how many events had each [n]."""
@@ -136,6 +138,7 @@ class OpenedServing:
     searcher: Searcher
     explorer: VersionCache
     verdicts: SeenVerdicts
+    clicks: RecentClicks
 
 
 class Live:
@@ -169,6 +172,7 @@ class Live:
         serve = self._config.serve
         ann = AnnSettings(serve.ann_recall) if serve.ann == "on" else None
         verdicts = SeenVerdicts()
+        clicks = RecentClicks(partial(open_source, self._config.stream.to_address()))
         searcher = Searcher(
             replicas,
             lambda: catalog.current,
@@ -177,7 +181,7 @@ class Live:
             self._guarded,
             shortlist=serve.shortlist,
             keys=KeySettings(serve.key_models, serve.refine_every, verdicts.now, self._of_keys),
-            explainer=Explainer(fitted.blocks, fitted.own),
+            explainer=Explainer(fitted.blocks, fitted.own, clicks.told),
         )
         on_ledger = verdicts.take if space.keys.slots else None
         hooks = Hooks(searcher.prepare, searcher.warm, self._watcher.flipped, searcher.sample, on_ledger)
@@ -186,7 +190,7 @@ class Live:
                 alias, source, self._following(), hooks, step_log_of(self._config, alias)
             )
         explorer = VersionCache(source, Hooks(searcher.prepare))
-        self.opened = OpenedServing(space, fitted, catalog, replicas, searcher, explorer, verdicts)
+        self.opened = OpenedServing(space, fitted, catalog, replicas, searcher, explorer, verdicts, clicks)
         catalog.listen(lambda snapshot: self._items_changed())
         catalog.start()
         for replica in replicas.values():
@@ -235,6 +239,7 @@ class Live:
             for replica in self.opened.replicas.values():
                 replica.close()
             self.opened.catalog.close()
+            self.opened.clicks.close()
 
     def _guarded(self, found: GuardResult) -> None:
         """Tell how wide approximate search of a part has to be under a model."""

@@ -88,14 +88,29 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class PairClicks:
+    """Lists in which an object was clicked or passed over. clicked, passed_over: of this query, None where it
+    has no id. near_clicked, near_passed_over: of queries near it. records: newest ones that were counted.
+    """
+
+    clicked: int | None
+    passed_over: int | None
+    near_clicked: int
+    near_passed_over: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainedId(ScoredId):
     """A hit with its reasons. shares: they sum to the score up to rounding; None where the score is no such
-    sum. zero_score, zero_rank: what version 0 gives this object for the same query, its rank from 1.
+    sum. zero_score, zero_rank: what version 0 gives this object for the same query, its rank from 1. clicks:
+    None where they are not known (yet).
     """
 
     shares: tuple[Share, ...] | None
     zero_score: float
     zero_rank: int
+    clicks: PairClicks | None = None
 
 
 OWN, VERSION_0 = "own", "version_0"

@@ -258,6 +258,16 @@ class AtVersion0(Answer):
     rank: int = Field(description="from 1, among all objects that the filter allows")
 
 
+class HitClicks(Answer):
+    """Lists of the newest records of the training topic in which this object was clicked or passed over."""
+
+    clicked: int | None = Field(description="of this very query; null for a query without an id")
+    passed_over: int | None = Field(description="of this very query")
+    near_clicked: int = Field(description="of the 20 objects nearest to the query by version 0, as queries")
+    near_passed_over: int = Field(description="of these 20")
+    records: int = Field(description="records that were looked through, the newest")
+
+
 class Why(Answer):
     """Why a hit has its score."""
 
@@ -269,6 +279,9 @@ class Why(Answer):
         " of norms that the next form takes in"
     )
     version_0: AtVersion0
+    clicks: HitClicks | None = Field(
+        description="null while the topic is being read, which begins with the first question that asks why"
+    )
 
 
 class Hit(Answer):

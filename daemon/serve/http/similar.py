@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 from pydantic_core import to_json
@@ -188,6 +188,7 @@ def why_of(hit: ScoredId) -> Told:
             "views": views,
             "rest": rest,
             "version_0": {"score": hit.zero_score, "rank": hit.zero_rank},
+            "clicks": None if hit.clicks is None else asdict(hit.clicks),
         }
     }
 

@@ -1,4 +1,4 @@
-"""Why a hit has its score: what each view contributes, and where version 0 has it.
+"""Why a hit has its score: what each view contributes, where version 0 has it, and its clicks.
 
 A form that folds scores by q^T S p, over the norms of both where it is normalised, or by
 -(q - p)^T S (q - p). With q and p cut into the columns of the views (`FittedSpaceMap.blocks`) that is a sum
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from daemon.replica.view import ModelId, View
 from daemon.serve.items.snapshot import IndexSnapshot
-from daemon.serve.query import ExplainedId, Query, ScoredId, Share
+from daemon.serve.query import ExplainedId, PairClicks, Query, ScoredId, Share
 from daemon.serve.retrieve.finding import eligible_rows
 from daemon.serve.retrieve.part import Norms, ReadyPart, folded_queries, own_scores
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate, dense_rows
@@ -28,6 +28,8 @@ from learners.search import score_rows
 
 Places: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int64]]
 """Parts and rows of objects."""
+NEAR = 20
+"""Nearest objects by version 0 whose own clicks count as near a query's."""
 Blocks: TypeAlias = Mapping[str, range]
 """The columns of each view, in order; together all of them."""
 
@@ -44,15 +46,25 @@ class Searched:
     vector: Block
 
 
+class Clicks(Protocol):
+    """Tells which clicks are behind objects (`daemon.serve.clicks`)."""
+
+    def __call__(
+        self, query: str | None, near: Sequence[str], objects: Sequence[str], key: str | None = None
+    ) -> list[PairClicks] | None:
+        """Of each object; None where that is not known (yet)."""
+
+
 class Explainer:
     """Explains hits. Of version 0 it keeps a float32 per item, once somebody asked.
 
     blocks: the columns of each view. own: the user's ranking where the space knows it, which is then what
-    version 0 answers; else version 0 is the similarity that learning begins from, S = I. One thread.
+    version 0 answers; else version 0 is the similarity that learning begins from, S = I. clicks: None tells
+    of none. One thread.
     """
 
-    def __init__(self, blocks: Blocks, own: OwnRanking | None) -> None:
-        self._blocks, self._own = blocks, own
+    def __init__(self, blocks: Blocks, own: OwnRanking | None, clicks: Clicks | None = None) -> None:
+        self._blocks, self._own, self._clicks = blocks, own, clicks
         self._terms: dict[tuple[int, bool, bool], Float32s] = {}
 
     def explained(self, asked: Searched, hits: Sequence[ScoredId]) -> list[ExplainedId]:
@@ -60,8 +72,11 @@ class Explainer:
         if not hits:
             return []
         places = asked.snapshot.find_many([hit.id for hit in hits])
-        scores, ranks = self._by_version_0(asked, places)
+        scores, ranks, near = self._by_version_0(asked, places)
         shares = None if asked.view.rescored else self._shares(asked, places)
+        clicks, query = None, asked.query
+        if self._clicks is not None:
+            clicks = self._clicks(query.id, near, [hit.id for hit in hits], query.key)
         return [
             ExplainedId(
                 hit.id,
@@ -69,6 +84,7 @@ class Explainer:
                 None if shares is None else tuple(shares[at]),
                 float(scores[at]),
                 int(ranks[at]),
+                None if clicks is None else clicks[at],
             )
             for at, hit in enumerate(hits)
         ]
@@ -80,8 +96,12 @@ class Explainer:
         scales = [_scale(asked.norms.parts[part.serial], row) for part, row in found]
         return _shares(asked.view, asked.vector, items, np.array(scales), self._blocks)
 
-    def _by_version_0(self, asked: Searched, places: Places) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Scores and ranks, from 1, of these rows under version 0, among all that the query allows."""
+    def _by_version_0(
+        self, asked: Searched, places: Places
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], list[str]]:
+        """Scores and ranks, from 1, of these rows under version 0, among all that the query allows; and the
+        ids of the `NEAR` nearest of these, best first.
+        """
         snapshot, (parts, rows) = asked.snapshot, places
         form = self._version_0(asked.view)
         zero = View(ModelId(0), asked.view.map_id, form, 0)
@@ -89,6 +109,7 @@ class Explainer:
         less = float(own_scores(zero, folded, asked.vector)[0])
         scores, better = np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int64)
         everywhere: list[Float32s] = []
+        near: list[tuple[float, int, int]] = []
         self._forget(snapshot)
         for number, allowed in enumerate(eligible_rows(snapshot, asked.query)):
             part, here = snapshot.parts[number], parts == number
@@ -100,10 +121,14 @@ class Explainer:
             scale, offset = (terms, None) if form.normalised else (None, terms)
             if here.any():
                 scores[here] = score_rows(folded[0], items, scale, rows[here], offset=offset)
-            everywhere.append(score_rows(folded[0], items, scale, allowed, offset=offset))
+            found = score_rows(folded[0], items, scale, allowed, offset=offset)
+            everywhere.append(found)
+            best = np.argpartition(-found, NEAR)[:NEAR] if len(found) > NEAR else np.arange(len(found))
+            near += [(float(found[at]), number, int(allowed[at])) for at in best.tolist()]
         for found in everywhere:
             better += len(found) - np.searchsorted(np.sort(found), scores, side="right")
-        return scores.astype(np.float64) - less, better + 1
+        nearest = [snapshot.id_at(part, row) for _, part, row in sorted(near, reverse=True)[:NEAR]]
+        return scores.astype(np.float64) - less, better + 1, nearest
 
     def _version_0(self, view: View) -> DiagonalForm:
         if self._own is not None:

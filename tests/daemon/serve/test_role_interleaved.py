@@ -64,6 +64,9 @@ def test_from_two_versions_to_the_outcome_of_a_click(place: Place, monkeypatch: 
             total = sum(share["contribution"] for share in hit["why"]["views"])
             assert total + hit["why"]["rest"] == pytest.approx(hit["score"])
             assert abs(hit["why"]["rest"]) < 1e-4
+        path = "/v1/similar?id=o1&k=1&explain=true&alias=latest"
+        clicks = until(lambda: role.get(path)[1]["results"][0]["why"]["clicks"], role.said)
+        assert clicks["records"] == 600
     finally:
         place.end()
     assert len(wanted) > 5

@@ -147,13 +147,20 @@ export function named(one) {
   return one.text ? [title, " ", make("small", { class: "id" }, one.id)] : [title];
 }
 
-/** Why a hit has its score: what each view contributes, what two do together, and where version 0 has it. */
+/** Why a hit has its score: what each view contributes, what two do together, where version 0 has it, and its clicks. */
 function reasons(why, own) {
   if (!why) return null;
   const zero = `rank ${why.version_0.rank} by ${own ? "your ranking" : "version 0"}`;
   const shares = (why.views ?? []).map(({ views, contribution }) => make("li", {}, make("span", {}, views.join(" with ")), make("span", {}, measure(contribution))));
   const told = shares.length ? shares : [make("li", {}, "This model's score is no sum over views.")];
-  return make("details", { class: "reasons" }, make("summary", {}, zero), make("ul", {}, ...told, make("li", {}, make("span", {}, own ? "score by your ranking" : "score by version 0"), make("span", {}, measure(why.version_0.score)))));
+  return make("details", { class: "reasons" }, make("summary", {}, zero), make("ul", {}, ...told, make("li", {}, make("span", {}, own ? "score by your ranking" : "score by version 0"), make("span", {}, measure(why.version_0.score))), ...clicks(why.clicks)));
+}
+
+/** In how many lists the object was clicked, of those that showed it: for this very object, and for those near it. */
+function clicks(found) {
+  if (!found) return [];
+  const line = (words, clicked, passed) => make("li", {}, make("span", {}, words), make("span", {}, `${clicked} of ${clicked + passed}`));
+  return [line("clicked here", found.clicked, found.passed_over), line("clicked near here", found.near_clicked, found.near_passed_over)];
 }
 
 /** The picture of an object, null without one. Its text stands beside it, so it has no other. */

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from daemon.serve.query import Answers, ExplainedId, Query, QueryError, Share
+from daemon.serve.query import Answers, ExplainedId, PairClicks, Query, QueryError, Share
 from tests.daemon.serve.http.test_by_chance import made_with
 from tests.daemon.serve.http.toy import Served, ToySearcher, running
 
+CLICKS = {"o1": PairClicks(2, 1, 30, 4, 9_000), "o2": None}
 SHARES = (Share(("text",), 0.25), Share(("text", "image"), -0.5))
 
 
@@ -24,7 +25,7 @@ class Explaining(ToySearcher):
             result
             if isinstance(result, QueryError) or not query.explain
             else [
-                ExplainedId(hit.id, -0.2, None if query.id == "o2" else SHARES, 0.7, rank)
+                ExplainedId(hit.id, -0.2, None if query.id == "o2" else SHARES, 0.7, rank, CLICKS[query.id])
                 for rank, hit in enumerate(result, 5)
             ]
             for query, result in zip(queries, answers.results, strict=True)
@@ -45,6 +46,7 @@ WHY = {
     ],
     "rest": pytest.approx(0.05),
     "version_0": {"score": 0.7, "rank": 5},
+    "clicks": {"clicked": 2, "passed_over": 1, "near_clicked": 30, "near_passed_over": 4, "records": 9_000},
 }
 
 
@@ -58,7 +60,7 @@ def test_each_hit_tells_its_views_and_version_0(explaining: Served) -> None:
 
 def test_a_score_that_is_no_sum_says_so(explaining: Served) -> None:
     hit = explaining.post({"id": "o2", "explain": True})[1]["results"][0]
-    assert hit["why"] == {"views": None, "rest": None, "version_0": {"score": 0.7, "rank": 5}}
+    assert hit["why"] == {"views": None, "rest": None, "version_0": {"score": 0.7, "rank": 5}, "clicks": None}
 
 
 def test_an_interleaved_list_is_explained_too(explaining: Served) -> None:

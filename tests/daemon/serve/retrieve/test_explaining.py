@@ -10,9 +10,9 @@ import pytest
 
 from daemon.replica.view import ModelId, View
 from daemon.serve.items.queries import resolve
-from daemon.serve.query import ExplainedId, Query
+from daemon.serve.query import ExplainedId, PairClicks, Query
 from daemon.serve.retrieve import Searcher
-from daemon.serve.retrieve.explaining import Explainer
+from daemon.serve.retrieve.explaining import Clicks, Explainer
 from learners import ServingForm
 from learners.forms.quadratic import DiagonalForm
 from learners.own import OwnRanking
@@ -24,14 +24,14 @@ from tests.learners.examples import block
 BLOCKS = {"text": range(10), "image/0": range(10, 16), "image/1": range(16, DIM)}
 
 
-def searcher(items: Items, own: OwnRanking | None = None) -> Searcher:
+def searcher(items: Items, own: OwnRanking | None = None, clicks: Clicks | None = None) -> Searcher:
     space = SpaceSpec("s", (ViewSpec("x", items.kind, DIM),))  # type: ignore[arg-type]
     fitted = identity(space)
 
     def lookup(queries: Any, snapshot: Any) -> Any:
         return resolve(queries, snapshot, space, fitted)
 
-    return Searcher({}, items.snapshot, lookup, explainer=Explainer(BLOCKS, own))
+    return Searcher({}, items.snapshot, lookup, explainer=Explainer(BLOCKS, own, clicks))
 
 
 def view_of(form: Any) -> View:
@@ -49,6 +49,20 @@ def forms() -> dict[str, Any]:
         "diagonal": DiagonalForm(weights, True),
         "diagonal distance": DiagonalForm(weights, False, True),
     }
+
+
+def test_clicks_are_asked_for_with_what_is_nearest_by_version_0() -> None:
+    items, asked_for = several_parts("dense"), []
+
+    def told(query: str | None, near: Any, objects: Any, key: str | None = None) -> list[PairClicks]:
+        asked_for.append((query, list(near), list(objects), key))
+        return [PairClicks(None, None, place, 0, 5) for place in range(len(objects))]
+
+    hits = asked(searcher(items, clicks=told), view_of(forms()["normalised"]), id="a7", k=4)
+    cosine = view_of(DiagonalForm(np.ones(DIM, np.float32), True))
+    nearest = searcher(items).search_view(cosine, [Query(id="a7", k=20)]).results[0]
+    assert asked_for == [("a7", [hit.id for hit in nearest], [hit.id for hit in hits], None)]  # type: ignore[union-attr]
+    assert [hit.clicks.near_clicked for hit in hits if hit.clicks] == [0, 1, 2, 3]
 
 
 def asked(one: Searcher, view: View, **more: Any) -> list[ExplainedId]:

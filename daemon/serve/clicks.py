@@ -1,0 +1,184 @@
+"""Clicks behind a hit: how often users who asked this, or something near it, took or passed over an object.
+
+The newest records of the training topic are read once somebody asks why, and followed while somebody does:
+who never asks pays nothing. What is counted is what the stream says; a served model may have learned all of
+it or less.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import structlog
+
+from daemon.runtime.watchdog import give_way
+from daemon.serve.query import PairClicks
+from streams.codec import decode_event
+from streams.errors import StreamError
+from streams.event import Event
+from streams.poison import Poison
+from streams.source import Source
+
+RECORDS = 20_000
+"""Newest records looked through: some MB of memory, a second to read."""
+POLL_RECORDS, POLL_SECONDS = 256, 0.5
+REST_SECONDS = 300.0
+"""Nobody has asked for so long: the topic is left until somebody does."""
+RETRY_SECONDS = 5.0
+NICE = 10
+
+log = structlog.get_logger("tripletd.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """A triplet by ids. of: its list, or the event itself where it names none. passed_over: None where chance
+    drew the skipped object, which nobody saw then."""
+
+    query: str
+    clicked: str | None
+    passed_over: str | None
+    of: str
+    key: str | None
+
+
+class ClickWindow:
+    """The newest `size` triplets, by the id of their query. Any thread."""
+
+    def __init__(self, size: int = RECORDS) -> None:
+        self._size = size
+        self._order: deque[str | None] = deque()
+        self._by_query: dict[str, deque[_Comparison]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, event: Event) -> None:
+        """One more triplet; the oldest gives way."""
+        query = event.query.id
+        with self._lock:
+            self._order.append(query)
+            if query is not None:
+                seen = None if _is_drawn(event) else event.skipped.id
+                of = event.impression or event.id
+                one = _Comparison(query, event.clicked.id, seen, of, event.key)
+                self._by_query.setdefault(query, deque()).append(one)
+            if len(self._order) > self._size:
+                self._drop(self._order.popleft())
+
+    def told(
+        self, query: str | None, near: Sequence[str], objects: Sequence[str], key: str | None = None
+    ) -> list[PairClicks]:
+        """Of each object. near: ids of queries like this one. key: count what was learned for this key alone;
+        None: for all."""
+        with self._lock:
+            own = [] if query is None else self._of(query, key)
+            others = [one for other in near if other != query for one in self._of(other, key)]
+            records = len(self._order)
+        found = []
+        for wanted in objects:
+            clicked, passed_over = (None, None) if query is None else _lists(own, wanted)
+            near_clicked, near_passed_over = _lists(others, wanted)
+            found.append(PairClicks(clicked, passed_over, near_clicked, near_passed_over, records))
+        return found
+
+    def _of(self, query: str, key: str | None) -> list[_Comparison]:
+        held = self._by_query.get(query, ())
+        return [one for one in held if key is None or one.key == key]
+
+    def _drop(self, query: str | None) -> None:
+        if query is None:
+            return
+        held = self._by_query[query]
+        held.popleft()
+        if not held:
+            del self._by_query[query]
+
+
+class RecentClicks:
+    """A `ClickWindow` over the end of a topic, kept up by a thread while somebody asks.
+
+    opening: the training topic. `told` never waits: None until the end of the topic has been read once.
+    """
+
+    def __init__(self, opening: Callable[[], Source]) -> None:
+        self._opening = opening
+        self._window: ClickWindow | None = None
+        self._asked_at = float("-inf")
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+
+    def told(
+        self, query: str | None, near: Sequence[str], objects: Sequence[str], key: str | None = None
+    ) -> list[PairClicks] | None:
+        """As `ClickWindow.told`; None while the topic is being read, or cannot be."""
+        with self._lock:
+            self._asked_at = time.monotonic()
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(target=self._run, name="tripletd-clicks", daemon=True)
+                self._thread.start()
+            window = self._window
+        return None if window is None else window.told(query, near, objects, key)
+
+    def close(self) -> None:
+        """End the thread; it is not waited for."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        give_way(NICE)
+        said = ""
+        while self._is_wanted():
+            try:
+                self._follow()
+            except StreamError as error:
+                self._window = None
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("which clicks were learned cannot be told", problem=said)
+                self._stop.wait(RETRY_SECONDS)
+
+    def _is_wanted(self) -> bool:
+        """Whether the calling thread is to go on; one that was told to end stays ended."""
+        with self._lock:
+            if self._thread is not threading.current_thread():
+                return False
+            wanted = not self._stop.is_set() and time.monotonic() - self._asked_at < REST_SECONDS
+            if not wanted:
+                self._window = self._thread = None
+            return wanted
+
+    def _follow(self) -> None:
+        """Read the end of the topic, and on from there."""
+        source = self._opening()
+        try:
+            bounds = source.bounds()
+            share = -(-RECORDS // max(1, len(bounds)))
+            source.assign({p: max(first, end - share) for p, (first, end) in bounds.items()})
+            window = ClickWindow()
+            while self._is_wanted():
+                batch = source.poll(POLL_RECORDS, POLL_SECONDS)
+                for value in () if batch is None else batch.values:
+                    with suppress(Poison):  # a dead letter of the learner's
+                        window.take(decode_event(value, check_values=False))
+                reached = source.reached()
+                if self._window is None and all(reached.get(p, 0) >= end for p, (_, end) in bounds.items()):
+                    self._window = window
+        finally:
+            source.close()
+
+
+def _is_drawn(event: Event) -> bool:
+    """Whether `feed` drew the skipped object by chance (`streams.feed.triplets` names such events so)."""
+    last = event.id.rpartition("/")[2]
+    return event.impression is not None and last[:1] == "r" and last[1:].isdecimal()
+
+
+def _lists(comparisons: Sequence[_Comparison], wanted: str) -> tuple[int, int]:
+    """In how many lists an object was clicked, and in how many passed over."""
+    clicked = {one.of for one in comparisons if one.clicked == wanted}
+    passed_over = {one.of for one in comparisons if one.passed_over == wanted}
+    return len(clicked), len(passed_over)
