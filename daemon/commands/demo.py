@@ -31,9 +31,8 @@ def demo(
     from daemon.demo.pack_files import load_pack
     from daemon.demo.page import free_ports, stay, visitor, write_photos
     from daemon.demo.report import TIME_LIMIT, Reporter, print_report
-    from daemon.demo.run import DemoRun, ended_by_sigterm
+    from daemon.demo.run import DemoRun, ended_by_sigterm, write_settings
     from daemon.demo.screen import Screen, introduction, reopening
-    from daemon.demo.settings import write_settings
     from daemon.up.kernels import compile_ahead
 
     _prepare(out)

@@ -18,8 +18,7 @@ from rich.table import Table
 from checkpoints import VersionStore
 from daemon.config import Config
 from daemon.demo.pack_files import Pack, load_thumbnails
-from daemon.demo.run import Look
-from daemon.demo.settings import MIN_DELTA, PATIENCE
+from daemon.demo.run import MIN_DELTA, PATIENCE, DemoProgress
 from daemon.look.charts import save_picture
 from daemon.look.curves import LOSS, Curves
 from daemon.look.overview import events_of
@@ -204,7 +203,7 @@ class Reporter:
         _, fitted = read_map(versions, 0)
         self._catalog: Block = map_catalog(pack.catalog, fitted)
 
-    def report(self, look: Look, ended_by: str) -> Report:
+    def report(self, look: DemoProgress, ended_by: str) -> Report:
         """Figures of version 0 and of the best; `ended_by`: why a run ended that did not stop itself."""
         best = 0 if look.curves.best is None else look.curves.best
         rows = self.holdout_rows()

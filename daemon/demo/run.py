@@ -1,4 +1,8 @@
-"""The demo's processes: users | feed, learn, validate, over one embedded log, until learning stops itself."""
+"""A run of the demo: its configuration and its processes.
+
+The configuration is the defaults over the shipped photos, with versions cut often enough to watch. The
+processes are users | feed, learn, validate, over one embedded log, until learning stops itself.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from daemon.demo.pack_files import CATALOG, LABELS, load_pack
+from daemon.demo.page import DISPLAY, DemoPorts
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_TEMPFAIL, UserError
 from daemon.look.curves import CurveReader, Curves
 from daemon.up.role_process import RoleProcess
@@ -62,7 +68,7 @@ LISTS_PER_SECOND = 300.0
 
 
 @dataclass(frozen=True)
-class Look:
+class DemoProgress:
     """What the demo's stores say at one moment; `seconds` since its processes were started."""
 
     curves: Curves
@@ -102,7 +108,7 @@ class DemoRun:
         with ExitStack() as stack:
             yield {"serve": self._role(stack, "serve", ["serve"])} if wanted else {}
 
-    def watch(self, roles: dict[str, RoleProcess]) -> Iterator[Look]:
+    def watch(self, roles: dict[str, RoleProcess]) -> Iterator[DemoProgress]:
         """Look at the stores until learning has stopped; after `LIMIT_SECONDS` it is stopped, `out_of_time`.
 
         Raises UserError when a process fails, or when there is no version yet by then.
@@ -122,10 +128,10 @@ class DemoRun:
             time.sleep(LOOK_SECONDS)
         yield self.look()
 
-    def look(self) -> Look:
+    def look(self) -> DemoProgress:
         """Read ledger and versions as they are now."""
         seconds = time.monotonic() - self._began
-        return Look(self._curves.read(), len(self.versions.versions()), seconds)
+        return DemoProgress(self._curves.read(), len(self.versions.versions()), seconds)
 
     def _role(
         self, stack: ExitStack, name: str, words: list[str], stdin: IO[bytes] | None = None
@@ -152,7 +158,7 @@ class DemoRun:
             stack.callback(_end_users, users)
         return users
 
-    def _refuse_failure(self, roles: dict[str, RoleProcess], look: Look) -> None:
+    def _refuse_failure(self, roles: dict[str, RoleProcess], look: DemoProgress) -> None:
         for name, role in roles.items():
             if role.poll() not in (None, 0):
                 raise UserError(
@@ -177,3 +183,63 @@ def _end(role: RoleProcess) -> None:
 def _end_users(users: subprocess.Popen[bytes]) -> None:
     users.terminate()
     users.wait()
+
+
+FILE = "tripletd.toml"
+VERSION_EVERY = 5_000
+VERSIONS_KEPT = 8
+LOG_BYTES = "32MiB"
+MIN_DELTA = 0.02
+PATIENCE = 3
+"""Learning stops when so many versions in a row have not added MIN_DELTA of mAP to the best one: most of the
+gain comes first, and a newcomer has a minute. The defaults go on for longer."""
+
+
+def write_settings(folder: Path, ports: DemoPorts, followed: bool = True) -> Path:
+    """Write `folder`/tripletd.toml and return its path; every path in it but the pack's is relative to it.
+
+    `followed`: a server follows the learner's steps while it learns.
+    """
+    steps = f'retention_bytes = "{LOG_BYTES}"' if followed else "enabled = false   # nobody follows"
+    views = load_pack().catalog.space.views
+    tables = "\n".join(f'[space.views.{v.name}]\nkind = "dense"\ndim = {v.dim}\n' for v in views)
+    path = folder / FILE
+    path.write_text(
+        f"""# What `tripletd demo` ran. Everything not named here has its default; see deploy/tripletd.toml.
+[stream]
+address = "log:clicks.log"
+retention_bytes = "{LOG_BYTES}"   # what is learned may go
+
+[space]
+id = "clothing-1"
+
+{tables}
+[catalog]
+path = "{CATALOG}"
+
+[checkpoints]
+path = "checkpoints"
+every_events = {VERSION_EVERY}   # often, so that the curve can be watched
+keep = {VERSIONS_KEPT}   # the curve also tells of those that are gone
+
+[steps]
+{steps}
+
+[validate]
+judgments = "labels:{LABELS}"
+# Stop when {PATIENCE} versions in a row have not added {MIN_DELTA} to the best mAP; the defaults, 8 and
+# 0.002, go on for longer.
+min_delta = {MIN_DELTA}
+patience = {PATIENCE}
+on_stop = "exit"
+
+[serve]
+display = "{DISPLAY}"
+
+[http]
+learn_port = {ports.learn}
+validate_port = {ports.validate}
+serve_port = {ports.serve}
+"""
+    )
+    return path

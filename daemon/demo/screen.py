@@ -14,8 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from daemon.demo.run import LISTS_PER_SECOND, Look
-from daemon.demo.settings import MIN_DELTA, PATIENCE
+from daemon.demo.run import LISTS_PER_SECOND, MIN_DELTA, PATIENCE, DemoProgress
 from daemon.look.curves import Curves, Point
 
 ROWS = 14
@@ -59,7 +58,7 @@ class Screen:
         with Live(console=self._console, refresh_per_second=4) as self._live:
             yield self
 
-    def show(self, look: Look) -> None:
+    def show(self, look: DemoProgress) -> None:
         """Draw the newest state."""
         if self._live is not None:
             self._live.update(Group(_table(look.curves), _status(look)))
@@ -93,7 +92,7 @@ def _table(curves: Curves) -> Table:
     return table
 
 
-def _status(look: Look) -> Text:
+def _status(look: DemoProgress) -> Text:
     if not look.curves.judged:
         return Text(f"{look.seconds:3.0f} s  starting users, feed, learn and validate", style="dim")
     newest = look.curves.judged[-1]

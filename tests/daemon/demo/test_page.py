@@ -22,8 +22,7 @@ from daemon.config import load_config
 from daemon.demo.pack_files import load_pack
 from daemon.demo.page import DISPLAY, DemoPorts, free_ports, visitor, write_photos
 from daemon.demo.report import FIGURES, TIME_LIMIT
-from daemon.demo.run import DemoRun, ended_by_sigterm, unbroken
-from daemon.demo.settings import MIN_DELTA, PATIENCE, write_settings
+from daemon.demo.run import MIN_DELTA, PATIENCE, DemoRun, ended_by_sigterm, unbroken, write_settings
 from daemon.exits import EX_OK, UserError
 from daemon.serve.items.display import load_display
 from daemon.serve.page.objects import ImageFolder

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from daemon.demo import users
 from daemon.demo.report import TIME_LIMIT, Report, Retrieval, print_report
-from daemon.demo.run import Look
+from daemon.demo.run import DemoProgress
 from daemon.demo.screen import Screen, introduction, reopening
 from daemon.look.curves import CurveLine, Curves, Point
 from daemon.validate.decide import STOP_PATIENCE
@@ -82,12 +82,14 @@ def test_the_closing_table_has_both_sides_and_names_every_file() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def look(count: int) -> Look:
+def look(count: int) -> DemoProgress:
     points = [
         Point(number, events=5000 * number, measures={"map_full": 0.2 + 0.01 * number, "p10_full": 0.5})
         for number in range(count)
     ]
-    return Look(Curves((CurveLine(None, tuple(points)),), best=count - 1, stopped_by=None), count, 12.0)
+    return DemoProgress(
+        Curves((CurveLine(None, tuple(points)),), best=count - 1, stopped_by=None), count, 12.0
+    )
 
 
 def test_the_table_keeps_your_ranking_in_view(monkeypatch: pytest.MonkeyPatch) -> None:
