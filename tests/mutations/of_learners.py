@@ -162,7 +162,7 @@ AROUND = (
     _m("caps.skipped-apart", "def key_of(", "min(kind, CLICKED) + 1", "kind + 1", CAPS),
     _m("caps.spent-without-update", "def _spent(info", "np.where(info.outcome == UPDATED, steps, 0.0)", "steps", CAPS),
     _m("caps.full-step", "def _spent(info", "/ full_step", "", CAPS),
-    _m("caps.limited-count", "limited = int(np.count_nonzero(", "limits[rows] < weights[rows]", "limits[rows] <= weights[rows]", "daemon/learn/test_caps.py"),
+    _m("caps.limited-count", "limited = int(np.count_nonzero(", "limits[rows] < weights[rows]", "limits[rows] <= weights[rows]", "learners/caps daemon/learn/test_caps.py"),
     _m("keys.evict-too-soon", "def _let_in(self, key", "number - self.last[slot] < ", "number - self.last[slot] > ", KEYED),
     _m("keys.evict-off-by-one", "def _let_in(self, key", "number - self.last[slot] < ", "number - self.last[slot] <= ", KEYED),
     _m("keys.order-not-moved", "tenancy[row] = current[slot]", "self._slot_of.move_to_end(key)", "pass", KEYED),

@@ -36,6 +36,7 @@ def seen(versions=(0, 1, 2, 3), entries=(), barred=None):
         ("stable", seen(entries=[move(1, 3), move(2, 1, kind="ROLLBACK")]), ServedVersion(3, 1), Load(1, 2)),
         ("stable", seen(entries=[move(1, 2), move(5, 2)]), ServedVersion(2, 1), Keep(entry=5)),
         ("stable", seen(entries=[move(1, 1), move(2, 3)], barred={3: "torn"}), None, Load(1)),
+        ("stable", seen(entries=[move(1, 2), move(2, 1), move(3, 3)], barred={3: "torn"}), None, Load(1)),
         (
             "stable",
             seen(entries=[move(1, 1), move(2, 3)], barred={3: "torn"}),

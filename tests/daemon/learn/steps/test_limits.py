@@ -20,6 +20,12 @@ def test_an_allowance_saves_up_and_runs_out() -> None:
     assert not allowance.take(1, 101.0)
 
 
+def test_no_more_is_saved_up_than_a_burst_however_long_nothing_is_sent() -> None:
+    allowance = ByteAllowance(100, 0.0)
+    assert allowance.take(int(100 * BURST_SECONDS), 1000.0)
+    assert not allowance.take(1, 1000.0)
+
+
 def test_while_no_version_becomes_durable_no_more_than_so_much_is_published() -> None:
     allowance = ByteAllowance(1000, 0.0, between=150)
     assert allowance.take(100, 0.0)
