@@ -10,6 +10,7 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from hashlib import sha256
 from importlib import metadata
 from typing import Any
@@ -126,16 +127,22 @@ DENSE_STEPS = "delayed"
 versions name none, is recomputed to rounding and not to the bit."""
 
 
-def runtime() -> dict[str, Any]:
-    """Package versions, Python, the processor level the kernels were compiled for, and the way of steps."""
-    packages = {}
+@cache
+def package_versions() -> Mapping[str, str]:
+    """The version of every package that results depend on; what is not installed is left out."""
+    found = {}
     for name in PACKAGES:
         try:
-            packages[name] = metadata.version(name)
+            found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:  # run from a source tree that was never installed
             continue
+    return found
+
+
+def runtime() -> dict[str, Any]:
+    """Package versions, Python, the processor level the kernels were compiled for, and the way of steps."""
     return {
-        "packages": packages,
+        "packages": dict(package_versions()),
         "python": platform.python_version(),
         "cpu_level": CPU_LEVEL,
         "dense_steps": DENSE_STEPS,

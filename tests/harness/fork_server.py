@@ -26,11 +26,17 @@ LOADED = (
     "river.drift",
     "scipy.sparse.linalg",
     "uvicorn.protocols.http.httptools_impl",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.asyncio",
+    "encodings.idna",
+    "encodings.utf_8_sig",
     "kafka",
     "streams.kafka.source",
     "streams.kafka.preflight",
     "streams.open",
     "streams.ids",
+    "streams.compiled.reading",
+    "streams.compiled.kafka_records",
     "daemon.cli",
     "daemon.learn.start",
     "daemon.validate.role",
@@ -43,15 +49,30 @@ LENGTH = struct.Struct("!I")
 MOST_DESCRIPTORS = 16
 
 
-def main() -> int:
-    """Obey the orders that come through a socket until it is closed."""
+def load() -> None:
+    """Have in this process whatever a role needs before it does anything, out of the reach of the garbage
+    collector: it would touch every object, and so copy it into each process that is forked."""
     for name in LOADED:
         importlib.import_module(name)
-    from learners.kernels.compile import load_all
+    from threadpoolctl import ThreadpoolController
 
+    from daemon.cli import command_line
+    from daemon.learn.compatible import package_versions
+    from learners.kernels.compile import load_all
+    from streams.ids import IdWindow
+
+    command_line()
+    package_versions()
+    ThreadpoolController()  # it looks for the libraries anew in each process, and remembers where they lie
+    IdWindow(1)
     load_all()
     gc.collect()
     gc.freeze()
+
+
+def main() -> int:
+    """Obey the orders that come through a socket until it is closed."""
+    load()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; what they start is theirs to end
     given = int(sys.argv[1])
     orders = socket.socket(fileno=fcntl.fcntl(given, fcntl.F_DUPFD_CLOEXEC, ABOVE))
@@ -134,7 +155,6 @@ def _settle_in(order: dict[str, Any]) -> None:
     sys.argv = ["-m", *order["words"]]
     sys.path[0:1] = [] if order["safe_path"] else [order["cwd"]]
     importlib.invalidate_caches()
-    gc.unfreeze()
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         errors = "backslashreplace" if name == "stderr" else "strict"
         lines = name == "stderr" or os.isatty(number)

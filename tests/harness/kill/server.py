@@ -9,29 +9,24 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import Any
-
-import sklearn.preprocessing  # noqa: F401 - what the forks would otherwise each import
 
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
 from checkpoints.retention import fold
 from daemon.cli import main
-from daemon.learn import start as role  # noqa: F401
-from learners.kernels.compile import load_all
-from streams.ids import IdWindow
+from tests.harness.fork_server import load
 from tests.harness.kill.points import Fuse, fused_disk, put_fuse_in
 
 
 def serve() -> None:
     """Obey orders until stdin ends; then nothing that was forked is left."""
-    load_all()
-    IdWindow(1)
+    load()
     alive: set[int] = set()
     for line in sys.stdin:
         order = json.loads(line)
@@ -51,14 +46,13 @@ def serve() -> None:
 
 def wait(pid: int, seconds: float) -> int | None:
     """Its exit code, once it has ended; None when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            return None
-        time.sleep(0.001)
+    process = os.pidfd_open(pid)
+    try:
+        select.select([process], [], [], seconds)
+    finally:
+        os.close(process)
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if found else None
 
 
 def obey(order: dict[str, Any]) -> None:
