@@ -11,6 +11,7 @@ pytest_plugins = (
     "tests.harness.kafka.fixtures",
     "tests.harness.nothing_skipped",
     "tests.harness.quick",
+    "tests.harness.sharing",
     "tests.harness.timings",
 )
 
