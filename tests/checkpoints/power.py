@@ -11,6 +11,7 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from .disk import Op
@@ -101,7 +102,7 @@ class Powered:
 
     def _with_folders(self, left: Disk) -> Iterator[Disk]:
         yield left
-        if kept := {p: data for p, data in left.items() if not self._new.intersection(_folders_above(p))}:
+        if kept := {p: data for p, data in left.items() if self._new.isdisjoint(_folders_above(p))}:
             yield kept
 
 
@@ -122,9 +123,10 @@ def power_losses(before: Disk, log: list[Op], seed: int = 0, more: int = 2) -> I
             powered.apply(log[done])
 
 
-def _folders_above(path: str) -> Iterator[str]:
-    while path := os.path.dirname(path):
-        yield path
+@cache
+def _folders_above(path: str) -> frozenset[str]:
+    above = os.path.dirname(path)
+    return _folders_above(above) | {above} if above else frozenset()
 
 
 def _set(names: dict[str, _File], path: str, file: _File | None) -> None:

@@ -38,16 +38,15 @@ def own_kafka() -> Iterator[Cluster]:
 
 @pytest.fixture
 def frozen_shop(tmp_path: Path, own_kafka: Cluster) -> Iterator[Shop]:
-    """A shop that asks its broker for half a second; thawed at the end."""
-    shop = Shop(tmp_path, own_kafka, fresh_topic("shop"), 2)
-    text = shop.file.read_text().replace("[stream.kafka]\n", "[stream.kafka]\ntimeout_s = 0.5\n")
-    shop.file.write_text(text)
-    yield shop
+    """A shop whose broker is thawed at the end."""
+    yield Shop(tmp_path, own_kafka, fresh_topic("shop"), 2)
     own_kafka.nodes[1].thaw()
 
 
 def start(shop: Shop, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "daemon", *words, "--config", str(shop.file)]
+    """A command that asks its broker for half a second; the shop itself is patient, as by default."""
+    soon = ("--set", "stream.kafka.timeout_s=0.5")
+    command = [sys.executable, "-m", "daemon", *words, "--config", str(shop.file), *soon]
     pipe = subprocess.PIPE
     return forked.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
@@ -108,6 +107,7 @@ def test_validate_outlasts_a_broker_that_does_not_answer(frozen_shop: Shop) -> N
         time.sleep(3.0)  # several of its calls end in vain
         assert validating.poll() is None
         node.thaw()
+        shop.kafka.wait_ready()
         assert (shop.feed(400, 1), shop.learn()) == (EX_OK, EX_OK)
         newest = shop.versions.versions()[-1]
         until(lambda: newest in {one.version for one in shop.ledger.entries()}, "the next verdict")
