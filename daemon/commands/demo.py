@@ -52,6 +52,7 @@ def demo(
             with run.processes() as roles, asking, Screen(notes).open() as screen:
                 for newest in run.watch(roles | beside):
                     screen.show(newest)
+            notes.print("\nLearning has ended; both rankings are measured on the photos held out ...")
             look, reporter = run.look(), Reporter(load_config(settings), run.versions, pack)
             report = reporter.report(look, TIME_LIMIT if run.out_of_time else "end of clicks")
             print_report(report, reporter.write(look.curves, report, out), results)

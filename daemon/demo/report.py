@@ -200,6 +200,7 @@ class Reporter:
 
     def __init__(self, config: Config, versions: VersionStore, pack: Pack) -> None:
         self._config, self._versions, self._pack = config, versions, pack
+        self._forms: dict[int, ServedForm] = {}
         _, fitted = read_map(versions, 0)
         self._catalog: Block = map_catalog(pack.catalog, fitted)
 
@@ -258,7 +259,10 @@ class Reporter:
         return sorted(rows, key=lambda row: row.label)
 
     def _form(self, number: int) -> ServedForm:
-        return serving_form(self._versions, self._versions.load(number), self._config.serving)
+        if number not in self._forms:
+            version = self._versions.load(number)
+            self._forms[number] = serving_form(self._versions, version, self._config.serving)
+        return self._forms[number]
 
 
 def print_report(report: Report, files: Sequence[Path], console: Console) -> None:

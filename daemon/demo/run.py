@@ -56,20 +56,22 @@ def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(EX_OK)
 
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 END_SECONDS = 30.0
 LIMIT_SECONDS = 300.0
 """Until then learning stops by itself; a slow machine shows what it has by then."""
 NOTHING_SECONDS = 600.0
 """Until then there is a version 0, or something is wrong."""
-LISTS = 90_000
+LISTS = 75_000
 """The most that are shown: as many as `LISTS_PER_SECOND` make of `LIMIT_SECONDS`."""
-LISTS_PER_SECOND = 300.0
+LISTS_PER_SECOND = 250.0
 
 
 @dataclass(frozen=True)
 class DemoProgress:
-    """What the demo's stores say at one moment; `seconds` since its processes were started."""
+    """What the demo's stores say at one moment: the curves, how many `versions` were written, the `seconds`
+    since its processes were started.
+    """
 
     curves: Curves
     versions: int
@@ -87,20 +89,16 @@ class DemoRun:
         self.versions = stored.versions
         self._curves = CurveReader(self.versions, stored.ledger)
         self._folder, self._settings, self._seed = folder, settings, seed
+        self._stack = ExitStack()
         self._began = time.monotonic()
         self.out_of_time = False
 
     @contextmanager
     def processes(self) -> Iterator[dict[str, RoleProcess]]:
-        """Start the four processes; yields feed, learn and validate by name."""
+        """Start learn and validate; yields them by name. `watch` adds feed, and the users whom it reads."""
         with ExitStack() as stack:
-            learn = self._role(stack, "learn", ["learn"])
-            validate = self._role(stack, "validate", ["validate"])
-            users = self._users(stack)
-            assert users.stdout is not None
-            feed = self._role(stack, "feed", ["feed", "-", "--format", "impressions"], users.stdout)
-            users.stdout.close()  # feed holds the only reading end now: users end when feed does
-            yield {"feed": feed, "learn": learn, "validate": validate}
+            self._stack = stack
+            yield {name: self._role(stack, name, [name]) for name in ("learn", "validate")}
 
     @contextmanager
     def serving(self, wanted: bool) -> Iterator[dict[str, RoleProcess]]:
@@ -111,17 +109,21 @@ class DemoRun:
     def watch(self, roles: dict[str, RoleProcess]) -> Iterator[DemoProgress]:
         """Look at the stores until learning has stopped; after `LIMIT_SECONDS` it is stopped, `out_of_time`.
 
+        Users come once there is a version 0: clicks that wait for a learner to start would age all that
+        follow.
         Raises UserError when a process fails, or when there is no version yet by then.
         """
-        leaving = False
+        leaving, feed = False, None
         while True:
             look = self.look()
             yield look
             self._refuse_failure(roles, look)
             if roles["learn"].poll() is not None:
                 break
+            if feed is None and look.versions:
+                roles["feed"] = feed = self._feed(self._stack)
             self.out_of_time = look.seconds > LIMIT_SECONDS and look.versions > 0
-            users_left = roles["feed"].poll() is not None
+            users_left = feed is not None and feed.poll() is not None
             if (users_left or self.out_of_time) and not leaving:
                 roles["learn"].terminate()  # once: a second signal means "at once"
                 leaving = True
@@ -131,7 +133,14 @@ class DemoRun:
     def look(self) -> DemoProgress:
         """Read ledger and versions as they are now."""
         seconds = time.monotonic() - self._began
-        return DemoProgress(self._curves.read(), len(self.versions.versions()), seconds)
+        return DemoProgress(self._curves.read(), max(self.versions.versions(), default=-1) + 1, seconds)
+
+    def _feed(self, stack: ExitStack) -> RoleProcess:
+        users = self._users(stack)
+        assert users.stdout is not None
+        feed = self._role(stack, "feed", ["feed", "-", "--format", "impressions"], users.stdout)
+        users.stdout.close()  # feed holds the only reading end now: users end when feed does
+        return feed
 
     def _role(
         self, stack: ExitStack, name: str, words: list[str], stdin: IO[bytes] | None = None

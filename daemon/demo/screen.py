@@ -80,7 +80,7 @@ def _table(curves: Curves) -> Table:
         bar = Text("━" * max(1, round(BAR * value / highest)), style="cyan" if point.version else "dim")
         if point.version == 0:
             bar.append("  your ranking", style="dim")
-        if point.version == curves.best:
+        if point.version and point.version == curves.best:
             bar.append("  best", style="bold green")
         table.add_row(
             str(point.version),
@@ -93,12 +93,14 @@ def _table(curves: Curves) -> Table:
 
 
 def _status(look: DemoProgress) -> Text:
-    if not look.curves.judged:
-        return Text(f"{look.seconds:3.0f} s  starting users, feed, learn and validate", style="dim")
-    newest = look.curves.judged[-1]
-    return Text(
-        f"{look.seconds:3.0f} s  {look.versions} versions, {newest.events:,} events judged", style="dim"
-    )
+    if not look.versions:
+        doing = "starting users, feed, learn and validate"
+    elif not look.curves.judged:
+        doing = f"validate is starting; learn has written {look.versions} versions"
+    else:
+        learned, judged = (points[-1].events for points in (look.curves.current.points, look.curves.judged))
+        doing = f"{look.versions} versions, {learned:,} events learned, {judged:,} of them judged"
+    return Text(f"{look.seconds:3.0f} s  {doing}", style="dim")
 
 
 def _line(point: Point) -> str:

@@ -123,7 +123,7 @@ def _panel(axis: Any, curves: Curves, kind: str) -> None:
 
 def _headline(curves: Curves) -> str:
     best = curves.best_point()
-    parts = [f"{len(curves.judged)} judged versions"]
+    parts = [f"{len(curves.judged)} judged version{'' if len(curves.judged) == 1 else 's'}"]
     if best is not None:
         parts.append(f"best: version {best.version} after {best.events:,} events")
     if curves.stopped_by:

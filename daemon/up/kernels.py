@@ -29,6 +29,7 @@ from daemon.up.role_process import RoleProcess
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("learners.kernels", "streams.compiled")
+LONGEST = "learners.kernels.omks_supports"
 PROGRAM = (sys.executable, "-P", "-m", "daemon.up.kernels")
 LOOK_SECONDS = 0.1
 QUIET_SECONDS = 3.0
@@ -63,7 +64,7 @@ def compile_ahead(say: Callable[[str], None], wait: Callable[[float], bool] = sl
         while any(one.poll() is None for one in compilers):
             spent = time.monotonic() - began
             if spent > QUIET_SECONDS and not said:
-                say("compiling the kernels for this machine, once: about a minute")
+                say("compiling the kernels for this machine, once: a minute or two")
                 said = True
             if wait(LOOK_SECONDS) or spent > LIMIT_SECONDS:
                 return
@@ -72,13 +73,10 @@ def compile_ahead(say: Callable[[str], None], wait: Callable[[float], bool] = sl
 
 
 def modules() -> list[str]:
-    """Every module of compiled code, sorted."""
-    return [
-        f"{package}.{file.stem}"
-        for package in PACKAGES
-        for file in _sources(package)
-        if file.stem != "__init__"
-    ]
+    """Every module of compiled code; that which takes longest is last, where one of two processes begins."""
+    files = [(package, file) for package in PACKAGES for file in _sources(package)]
+    found = [f"{package}.{file.stem}" for package, file in files if file.stem != "__init__"]
+    return sorted(found, key=lambda name: (name == LONGEST, name))
 
 
 def noted() -> bool:

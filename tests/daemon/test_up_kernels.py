@@ -65,7 +65,7 @@ def test_two_processes_compile_from_both_ends_and_say_so(tree: Path, monkeypatch
     said: list[str] = []
     kernels.compile_ahead(said.append)
     assert [one.split(" in ")[0] for one in said] == [
-        "compiling the kernels for this machine, once: about a minute",
+        "compiling the kernels for this machine, once: a minute or two",
         "the kernels were compiled",
     ]
     assert {one.name for one in tree.glob("from-*")} == {"from-front", "from-back"}

@@ -184,8 +184,10 @@ class ItemTopic:
         if isinstance(error, TopicMissing) and self._identity is None:
             self.caught_up = True  # nobody has put anything yet
         if str(error) != self.trouble:
-            level = log.info if self._identity is None and isinstance(error, TopicMissing) else log.warning
-            level("the topic of items cannot be read; trying again", problem=str(error))
+            if self._identity is None and isinstance(error, TopicMissing):
+                log.info("no items were put yet: their topic does not exist", detail=str(error))
+            else:
+                log.warning("the topic of items cannot be read; trying again", problem=str(error))
         if isinstance(error, OffsetExpired):
             log.warning("records of items were removed before they were read", gap=error.gap)
         self.trouble = str(error)

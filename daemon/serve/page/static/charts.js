@@ -95,16 +95,17 @@ export class Chart {
   options(lines) {
     const axis = { stroke: ink("soft"), font: FONT, grid: { stroke: ink("grid"), width: 1 }, ticks: { show: false } };
     const xs = (_, values) => values.map(short);
+    const steps = this.log ? { filter: roundOnes, grid: { ...axis.grid, filter: roundOnes } } : {};
     const dashes = lines.map(({ dash = [] }) => (dash.length === 0 ? "solid" : dash[0] > 4 ? "dashed" : "dotted"));
     return {
       ...this.size(),
-      padding: [8, 18, 0, 0],
+      padding: [8, this.time ? 28 : 18, 0, 0], // a time below the right edge is wider than a number
       cursor: { points: { size: 7 }, drag: { x: true, y: false } },
       legend: { markers: { dash: (_, place) => dashes[place - 1] } },
       scales: { x: { time: this.time || this.dated, range: this.range }, y: this.log ? { distr: 3 } : { range: (_, low, high) => this.margins(low, high) } },
       axes: [
         { ...axis, space: 70, size: this.dated ? 40 : 28, ...(this.time ? { values: clockTicks } : this.dated ? { values: dateTicks, space: 90 } : { values: xs, label: "events learned", labelSize: 18, labelGap: 0, labelFont: FONT }) },
-        { ...axis, size: 56, values: (_, values, place, space, step) => values.map((value) => (value === null ? "" : this.axis(value, step))) },
+        { ...axis, ...steps, size: 56, values: (_, values, place, space, step) => values.map((value) => (value === null ? "" : this.axis(value, step))) },
       ],
       series: [
         { label: this.time ? "at" : this.dated ? "written" : "events", value: (plot, x, place, at) => (at === null ? this.rest || this.where(plot.data[0].at(-1)) : this.where(x)) },
@@ -136,6 +137,12 @@ export class Chart {
 
 /** Series of different x as one aligned table; each is [xs, ys...]. */
 export const join = (tables) => uPlot.join(tables);
+
+/** Of the places on a logarithmic axis 1, 2 and 5 of each power of ten; over more than two powers 1 alone. */
+function roundOnes(_, places) {
+  const wide = places.at(-1) / places[0] > 100;
+  return places.map((place) => ((wide ? [1] : [1, 2, 5]).includes(Math.round(place / 10 ** Math.floor(Math.log10(place) + 1e-9))) ? place : null));
+}
 
 /** Hours and minutes, and the day where it begins; days alone once they are that far apart. */
 function dateTicks(_, seconds, axis, space, step) {

@@ -42,7 +42,7 @@ export class Compare {
     if (objects === 0) {
       find("sides").replaceChildren(empty(kept.length === 0
         ? "Appears with the first version, which tripletd learn writes when it starts."
-        : "Appears when the server has objects to compare: name a catalog file, or put items with tripletd items put."));
+        : "Appears when the server has read its objects. Has it none? Name a catalog file, or put some with tripletd items put."));
     } else if (this.chosen === null && this.asked === 0) {
       if (this.wanted.object) {
         this.asked++;
@@ -120,7 +120,7 @@ export class Compare {
 }
 
 function side(own, other, similarity) {
-  const title = /^\d+$/.test(own.side) ? `version ${own.side}` : own.model ? `${own.side}: version ${own.model}` : own.side;
+  const title = own.side === "0" && similarity ? `version 0: ${zeroName(similarity)}` : /^\d+$/.test(own.side) ? `version ${own.side}` : own.model ? `${own.side}: version ${own.model}` : own.side;
   const pictures = own.hits.some((hit) => hit.shown.has_image);
   return make("div", { class: "card side" }, make("h3", {}, title),
     own.problem ? empty(own.problem) : own.hits.length ? make("ol", { class: pictures ? "hits" : "hits texts" }, ...own.hits.map((hit) => item(hit, other, pictures, similarity))) : empty("It has no neighbours in the served catalog."));
@@ -130,7 +130,7 @@ function item(hit, other, pictures, own) {
   const move = other.hits.length === 0 ? ["", "", ""] : moved(hit);
   const facts = make("span", { class: "facts" }, make("span", {}, `${hit.rank}.`), make("span", {}, measure(hit.score)), move[1] ? make("span", { class: "move", title: move[2] }, move[1]) : null,
     move[2] ? make("span", { class: "unseen" }, move[2]) : null);
-  return make("li", { class: "hit", title: hit.id, data: { move: move[0], id: hit.id } }, picture(hit.shown) ?? (pictures ? noPicture() : null), make("span", { class: "label" }, ...named(hit.shown)), facts, reasons(hit.why, own));
+  return make("li", { class: "hit", title: hit.id, data: { move: move[0], id: hit.id } }, picture(hit.shown) ?? (pictures ? noPicture() : null), make("span", { class: "label" }, ...named(hit.shown)), facts, reasons(hit, own));
 }
 
 /** [kind, mark, words] of where a hit stands in the other list. */
@@ -148,12 +148,13 @@ export function named(one) {
 }
 
 /** Why a hit has its score: what each view contributes, what two do together, where version 0 has it, and its clicks. */
-function reasons(why, own) {
+function reasons({ why, rank }, own) {
   if (!why) return null;
-  const zero = `rank ${why.version_0.rank} by ${own ? "your ranking" : "version 0"}`;
+  const zero = why.version_0.rank === rank ? "why" : own ? `your rank ${why.version_0.rank}` : `rank ${why.version_0.rank} in version 0`;
+  const words = `Rank ${why.version_0.rank} by ${own ? "your ranking" : "version 0"}; open it to see what each view contributes`;
   const shares = (why.views ?? []).map(({ views, contribution }) => make("li", {}, make("span", {}, views.join(" with ")), make("span", {}, measure(contribution))));
   const told = shares.length ? shares : [make("li", {}, "This model's score is no sum over views.")];
-  return make("details", { class: "reasons" }, make("summary", {}, zero), make("ul", {}, ...told, make("li", {}, make("span", {}, own ? "score by your ranking" : "score by version 0"), make("span", {}, measure(why.version_0.score))), ...clicks(why.clicks)));
+  return make("details", { class: "reasons" }, make("summary", { title: words }, zero), make("ul", {}, ...told, make("li", {}, make("span", {}, own ? "score by your ranking" : "score by version 0"), make("span", {}, measure(why.version_0.score))), ...clicks(why.clicks)));
 }
 
 /** In how many lists the object was clicked, of those that showed it: for this very object, and for those near it. */

@@ -122,7 +122,7 @@ export class Curves {
   }
 
   note(kind) {
-    const parts = [`${count(this.data.judged)} judged versions`];
+    const parts = [`${count(this.data.judged)} judged version${this.data.judged === 1 ? "" : "s"}`];
     const best = this.bestOf(kind);
     if (best) {
       parts.push(`best is version ${best.version} after ${count(best.events)} events: ${measure(best.value)}${best.reference === null ? "" : `; ${zeroName(this.data.own)}: ${measure(best.reference)} on the same questions`}`);

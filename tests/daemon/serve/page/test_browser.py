@@ -192,7 +192,7 @@ def test_your_own_ranking_is_called_that(chromium: Browser, scene: Scene) -> Non
         expect(page.locator("#measure-note")).to_contain_text("your ranking (inner product): 0.200")
         expect(page.locator("#left")).to_contain_text("version 0: your ranking (inner product)")
         expect(page.locator("#tiles")).to_contain_text("your ranking: 0.200")
-        expect(page.locator(".side .reasons summary").first).to_have_text("rank 17 by your ranking")
+        expect(page.locator(".side .reasons summary").first).to_have_text("your rank 17")
 
 
 def test_curves_can_be_drawn_over_time(chromium: Browser, scene: Scene) -> None:
@@ -243,9 +243,22 @@ def test_a_hit_tells_its_id_and_why_it_is_there(chromium: Browser, scene: Scene)
         named = "all => all.every(one => one.querySelector('.label').textContent.includes(one.dataset.id))"
         assert page.locator(".side .hit").evaluate_all(named)
         reasons = page.locator(".side .reasons").first
-        expect(reasons.locator("summary")).to_have_text("rank 17 by version 0")
+        expect(reasons.locator("summary")).to_have_text("rank 17 in version 0")
         expect(reasons.locator("ul")).to_be_hidden()
         reasons.locator("summary").click()
         expect(reasons).to_contain_text("colour with shape-0.010")
         expect(reasons).to_contain_text("score by version 00.500")
         photograph(page, "desktop-reasons")
+
+
+def test_pictures_to_choose_from_stay_in_their_buttons_however_long_ids_are(
+    chromium: Browser, scene: Scene
+) -> None:
+    with scene.page() as address, opened(chromium, address) as page:
+        first = page.locator("#choices button").first
+        expect(first).to_be_visible()
+        first.locator(".id").evaluate("one => { one.textContent = '5c9b07a9-ca5a-4086-92a2-4f6a1d83f5bb'; }")
+        wide = "one => [one.getBoundingClientRect().width, one.closest('button').clientWidth]"
+        for inside in (".thumb", ".id"):
+            width, room = first.locator(inside).evaluate(wide)
+            assert 0 < width <= room
