@@ -34,7 +34,7 @@ from checkpoints.store import (
     FutureFormat,
     KeyExists,
     KeyMissing,
-    Report,
+    OnDamage,
     ledger_key,
     ledger_number,
 )
@@ -171,7 +171,7 @@ class Ledger:
             else:
                 return wanted
 
-    def entries(self, after: int = 0, report: Report | None = None) -> list[LedgerEntry]:
+    def entries(self, after: int = 0, report: OnDamage | None = None) -> list[LedgerEntry]:
         """Readable entries with `n > after`, ascending. Not to be altered.
 
         What is damaged, or missing before the last, is passed over as if it had never been said; `report` is
@@ -181,7 +181,7 @@ class Ledger:
             self._refresh(report, after)
             return self._after(after)
 
-    def poll(self, after: int = 0, report: Report | None = None) -> list[LedgerEntry]:
+    def poll(self, after: int = 0, report: OnDamage | None = None) -> list[LedgerEntry]:
         """`entries`, at the price of one question while nothing is new: whether there is a next entry.
 
         The same list as before where nothing has changed. What that question cannot tell (an entry after a
@@ -284,7 +284,7 @@ class Ledger:
             pass
         return True
 
-    def _refresh(self, report: Report | None, after: int) -> None:
+    def _refresh(self, report: OnDamage | None, after: int) -> None:
         """Bring what is remembered up to date, and tell of what cannot be read after `after`."""
         found = []
         for number, read in self._walk():
@@ -366,7 +366,7 @@ class Ledger:
             break
         self._spoilt = {n for n in self._spoilt if n in folded and n > self._folded.through}
 
-    def _tell(self, report: Report | None, what: str, error: CheckpointError) -> None:
+    def _tell(self, report: OnDamage | None, what: str, error: CheckpointError) -> None:
         if report is not None and what not in self._told:
             self._told.add(what)
             report(error)

@@ -94,7 +94,7 @@ class BadKey(CheckpointError):
     kind = "bad_key"
 
 
-Report: TypeAlias = Callable[[CheckpointError], None]
+OnDamage: TypeAlias = Callable[[CheckpointError], None]
 """Told of what a reader passes over."""
 
 

@@ -39,7 +39,7 @@ from checkpoints.store import (
     Damaged,
     FutureFormat,
     KeyMissing,
-    Report,
+    OnDamage,
     check_name,
     folder,
 )
@@ -197,7 +197,7 @@ class VersionStore:
             raise Damaged("mismatch", place, "state_hash is not the sha256 of the state file")
         return Version(manifest, arrays)
 
-    def newest_valid(self, report: Report | None = None) -> Version | None:
+    def newest_valid(self, report: OnDamage | None = None) -> Version | None:
         """The newest version that loads, None when there is none. Newer ones that do not load go to `report`.
 
         A writer calls it after `claim`, so that no older writer can add a newer version meanwhile.

@@ -13,16 +13,16 @@ import tripletd
 from daemon.config import Config
 from daemon.config.learners import DissimKeys, LegoKeys, OasisKeys, SomlDaKeys, SomlTgKeys, SupportKeys
 from daemon.config.schema import ROLE_PORTS
-from daemon.exits import Finding, as_user_error
+from daemon.exits import CheckFinding, as_user_error
 from daemon.text import size
 
 _REMEDIES = {"stream.address": "correct stream.address, or see that what it names can be used from here"}
 """Where an error's own words name no remedy apart."""
 
 
-def run_checks(config: Config) -> list[Finding]:
+def run_checks(config: Config) -> list[CheckFinding]:
     """Every finding; an error in one does not keep the others from running."""
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     for key, check in _CHECKS.items():
         try:
             findings += check(config)
@@ -31,35 +31,35 @@ def run_checks(config: Config) -> list[Finding]:
             if readable is None:
                 raise
             findings.append(
-                Finding(key, "error", readable.message, readable.remedy or _REMEDIES.get(key, ""))
+                CheckFinding(key, "error", readable.message, readable.remedy or _REMEDIES.get(key, ""))
             )
     return findings
 
 
-def _names(config: Config) -> Iterator[Finding]:
+def _names(config: Config) -> Iterator[CheckFinding]:
     if shared := tripletd.shared_packages():
         text, remedy = tripletd.told_shared(shared)
-        yield Finding("packages", "error", text, remedy)
+        yield CheckFinding("packages", "error", text, remedy)
     else:
-        yield Finding("packages", "ok", f"nobody else installs {', '.join(tripletd.PACKAGES)} here")
+        yield CheckFinding("packages", "ok", f"nobody else installs {', '.join(tripletd.PACKAGES)} here")
 
 
-def _secrets(config: Config) -> Iterator[Finding]:
+def _secrets(config: Config) -> Iterator[CheckFinding]:
     for one in config.exposed:
-        yield Finding("secrets", "note", one.text, one.remedy)
+        yield CheckFinding("secrets", "note", one.text, one.remedy)
 
 
-def _space(config: Config) -> Iterator[Finding]:
+def _space(config: Config) -> Iterator[CheckFinding]:
     from daemon.objects import space_of
     from daemon.versions.reference import reference_by
 
     views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in space_of(config).views]
-    yield Finding("space.views", "ok", ", ".join(views))
+    yield CheckFinding("space.views", "ok", ", ".join(views))
     reference = reference_by(config.space)
-    yield Finding("space.similarity", "ok" if reference.own else "note", reference.told)
+    yield CheckFinding("space.similarity", "ok" if reference.own else "note", reference.told)
 
 
-def _learner(config: Config) -> Iterator[Finding]:
+def _learner(config: Config) -> Iterator[CheckFinding]:
     from daemon.versions import memory
     from learners.multikernel.form import MOST_OBJECTS
     from learners.psd import MAX_FULL_DIM
@@ -68,47 +68,49 @@ def _learner(config: Config) -> Iterator[Finding]:
     if not dim:
         return
     needed, there = memory.learner_bytes(config), memory.memory_available()
-    yield Finding("learner", "ok", f"at most {dim:,} dimensions, {size(needed)} of state")
+    yield CheckFinding("learner", "ok", f"at most {dim:,} dimensions, {size(needed)} of state")
     learner = config.learner
     projects = isinstance(learner, OasisKeys | DissimKeys) and learner.psd_every
     if projects and dim > MAX_FULL_DIM:
         text = f"needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
-        yield Finding("learner.psd_every", "error", text, "set it to 0: the serving form is PSD all the same")
+        yield CheckFinding(
+            "learner.psd_every", "error", text, "set it to 0: the serving form is PSD all the same"
+        )
     if isinstance(learner, LegoKeys) and dim > MAX_FULL_DIM:
         text = f"lego needs at most {MAX_FULL_DIM:,} dimensions, the views have {dim:,} together"
-        yield Finding("learner.algorithm", "error", text, "take another, or lower the views' dim")
+        yield CheckFinding("learner.algorithm", "error", text, "take another, or lower the views' dim")
     if isinstance(learner, SupportKeys) and config.serving.psd != "off" and learner.objects > MOST_OBJECTS:
         text = f"a form is made of at most {MOST_OBJECTS:,} objects, {learner.objects:,} may be kept"
-        yield Finding("learner.objects", "error", text, 'lower it, or set serving.psd to "off"')
+        yield CheckFinding("learner.objects", "error", text, 'lower it, or set serving.psd to "off"')
     mixing = {"whiten", "precondition"}
     mixed = [name for name, view in config.space.views.items() if mixing & set(view.scalings)]
     if isinstance(learner, SomlTgKeys | SomlDaKeys) and mixed:
         (found,) = mixing & set(config.space.views[mixed[0]].scalings)
         text = f"{learner.algorithm} weighs single columns, and {found} mixes the features: it learns less"
         instead = 'set it to "unit"' if found == "precondition" else 'set it to "standardise"'
-        yield Finding(f"space.views.{mixed[0]}.map", "note", text, instead)
+        yield CheckFinding(f"space.views.{mixed[0]}.map", "note", text, instead)
     if there is not None and needed > there:
         text = f"its state takes {size(needed)}, {size(there)} of memory are available"
-        yield Finding("learner", "error", text, _SMALLER)
+        yield CheckFinding("learner", "error", text, _SMALLER)
 
 
 _SMALLER = "lower views' dim, whiten with fewer components, or lower learner.objects or keys.slots"
 
 
-def _caps(config: Config) -> Iterator[Finding]:
+def _caps(config: Config) -> Iterator[CheckFinding]:
     caps = config.caps
     if caps.source:
         text = "events without `src` are one source together, and share its cap"
-        yield Finding("caps.source", "note", text, "let whoever sends events name themselves in `src`")
+        yield CheckFinding("caps.source", "note", text, "let whoever sends events name themselves in `src`")
     objects = [name for name in ("query", "item") if getattr(caps, name)]
     if objects and not config.catalog.path:
         text = "without a catalog objects are known by their features alone: another digit is another object"
-        yield Finding(
+        yield CheckFinding(
             f"caps.{objects[0]}", "note", text, "set catalog.path, and let events name objects by id"
         )
 
 
-def _stream(config: Config) -> Iterator[Finding]:
+def _stream(config: Config) -> Iterator[CheckFinding]:
     from streams.errors import TopicMissing
     from streams.open import open_source
 
@@ -121,31 +123,31 @@ def _stream(config: Config) -> Iterator[Finding]:
     try:
         source = open_source(address)
     except TopicMissing:
-        yield Finding("stream.address", "note", f"{address}: not there yet; feed and learn create it")
+        yield CheckFinding("stream.address", "note", f"{address}: not there yet; feed and learn create it")
         return
     try:
         partitions, bounds = source.identity().partitions, source.bounds()
     finally:
         source.close()
     records = sum(end - earliest for earliest, end in bounds.values())
-    yield Finding("stream.address", "ok", f"{address}: {records:,} records in {partitions} partition(s)")
+    yield CheckFinding("stream.address", "ok", f"{address}: {records:,} records in {partitions} partition(s)")
     if partitions != config.stream.partitions:
         text = f"the topic has {partitions} partition(s), configured are {config.stream.partitions}"
-        yield Finding("stream.partitions", "error", text, f"set stream.partitions = {partitions}")
+        yield CheckFinding("stream.partitions", "error", text, f"set stream.partitions = {partitions}")
 
 
-def _catalog(config: Config) -> Iterator[Finding]:
+def _catalog(config: Config) -> Iterator[CheckFinding]:
     if not config.catalog.path:
-        yield Finding("catalog.path", "ok", "none: events carry their features; no random negatives")
+        yield CheckFinding("catalog.path", "ok", "none: events carry their features; no random negatives")
         return
     from daemon.objects import space_of
     from streams.catalog import load_catalog
 
     catalog = load_catalog(Path(config.catalog.path), space_of(config))
-    yield Finding("catalog.path", "ok", f"{len(catalog):,} objects, digest {catalog.digest[:12]}")
+    yield CheckFinding("catalog.path", "ok", f"{len(catalog):,} objects, digest {catalog.digest[:12]}")
 
 
-def _judgments(config: Config) -> Iterator[Finding]:
+def _judgments(config: Config) -> Iterator[CheckFinding]:
     if config.keys.slots:
         yield from _keys_decide(config)
         return
@@ -156,54 +158,56 @@ def _judgments(config: Config) -> Iterator[Finding]:
 
     judgments = load_judgments(config.validate.judgments)
     count = len(judgments.labels) or len(judgments.relevant)
-    yield Finding(
+    yield CheckFinding(
         "validate.judgments", "ok", f"{count:,} {'labels' if judgments.labels else 'judged queries'}"
     )
     if not config.catalog.path:
         text = "judgments rank the whole catalog, but there is no catalog"
-        yield Finding("catalog.path", "error", text, 'set catalog.path, or validate.judgments = ""')
+        yield CheckFinding("catalog.path", "error", text, 'set catalog.path, or validate.judgments = ""')
 
 
-def _keys_decide(config: Config) -> Iterator[Finding]:
+def _keys_decide(config: Config) -> Iterator[CheckFinding]:
     if config.validate.judgments:
         text = "they say what is similar to everybody, and [keys] learns what is to each key"
-        yield Finding("validate.judgments", "error", text, "leave it empty: each key's own clicks decide")
+        yield CheckFinding(
+            "validate.judgments", "error", text, "leave it empty: each key's own clicks decide"
+        )
         return
     need, window = config.validate.least_impressions, config.validate.window
     text = f"of each key's own clicks, from {need} lists in the window on: at most {window // need} keys"
-    yield Finding("validate.judgments", "ok", text)
+    yield CheckFinding("validate.judgments", "ok", text)
 
 
-def _clicks_decide(config: Config) -> Iterator[Finding]:
+def _clicks_decide(config: Config) -> Iterator[CheckFinding]:
     need, window = config.validate.least_impressions, config.validate.window
     if window < need:
         text = f"a version is judged on {need} lists (validate.min_impressions), the window holds fewer"
-        yield Finding("validate.window", "note", text, f"set it to at least {need}")
+        yield CheckFinding("validate.window", "note", text, f"set it to at least {need}")
     text = f"none: held-out clicks decide, from {need} lists on, error {config.validate.alpha:g}"
-    yield Finding("validate.judgments", "ok", text)
+    yield CheckFinding("validate.judgments", "ok", text)
     if "validate.min_delta" in config.origins:
         text = (
             "by clicks the margin comes from the data: it counts with judgments, and where [keys] are learned"
         )
-        yield Finding("validate.min_delta", "note", text)
+        yield CheckFinding("validate.min_delta", "note", text)
 
 
-def _checkpoints(config: Config) -> Iterator[Finding]:
+def _checkpoints(config: Config) -> Iterator[CheckFinding]:
     folder = Path(config.checkpoints.path)
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
-        yield Finding("checkpoints.path", "error", f"{existing} is not a folder", "choose another path")
+        yield CheckFinding("checkpoints.path", "error", f"{existing} is not a folder", "choose another path")
     elif not os.access(existing, os.W_OK | os.X_OK):
-        yield Finding(
+        yield CheckFinding(
             "checkpoints.path", "error", f"{existing} cannot be written", "check its owner and mode"
         )
     elif existing != folder:
-        yield Finding("checkpoints.path", "ok", f"{folder}: will be created")
+        yield CheckFinding("checkpoints.path", "ok", f"{folder}: will be created")
     else:
-        yield Finding("checkpoints.path", "ok", str(folder))
+        yield CheckFinding("checkpoints.path", "ok", str(folder))
 
 
-def _serve(config: Config) -> Iterator[Finding]:
+def _serve(config: Config) -> Iterator[CheckFinding]:
     from daemon.versions import memory
 
     items = 0
@@ -214,22 +218,26 @@ def _serve(config: Config) -> Iterator[Finding]:
 
         items = len(load_catalog(Path(path), space_of(config)))
         if config.serve.catalog:
-            yield Finding("serve.catalog", "ok", f"{items:,} objects")
+            yield CheckFinding("serve.catalog", "ok", f"{items:,} objects")
     if memory.mapped_dim(config):
         needed, there = memory.serving_bytes(config, items), memory.memory_available()
-        yield Finding("serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {size(needed)} of buffers")
+        yield CheckFinding(
+            "serve.aliases", "ok", f"{', '.join(config.serve.aliases)}: {size(needed)} of buffers"
+        )
         if there is not None and needed > there:
             text = f"the buffers take {size(needed)}, {size(there)} of memory are available"
-            yield Finding("serve.aliases", "error", text, "serve fewer aliases, or on a host of its own")
+            yield CheckFinding("serve.aliases", "error", text, "serve fewer aliases, or on a host of its own")
     if config.serve.display:
         from daemon.serve.items.display import load_display
 
-        yield Finding("serve.display", "ok", f"{len(load_display(config.serve.display)):,} objects are shown")
+        yield CheckFinding(
+            "serve.display", "ok", f"{len(load_display(config.serve.display)):,} objects are shown"
+        )
     if config.serve.ann == "on" and find_spec("faiss") is None:
-        yield Finding("serve.ann", "error", "faiss is not installed", 'pip install "tripletd[ann]"')
+        yield CheckFinding("serve.ann", "error", "faiss is not installed", 'pip install "tripletd[ann]"')
 
 
-def _http(config: Config) -> Iterator[Finding]:
+def _http(config: Config) -> Iterator[CheckFinding]:
     for key in ROLE_PORTS:
         role = key.removesuffix("_port")
         port: int = getattr(config.http, key)
@@ -241,16 +249,16 @@ def _http(config: Config) -> Iterator[Finding]:
                 text = f"{config.http.host}:{port}: {error.strerror or error}"
                 if error.errno == errno.EADDRINUSE:
                     remedy = f"unless that is a running `tripletd {role}`, choose another port"
-                    yield Finding(f"http.{role}_port", "note", text, remedy)
+                    yield CheckFinding(f"http.{role}_port", "note", text, remedy)
                 else:
                     remedy = "set http.host to an address of this machine and the port to 1024 or above"
-                    yield Finding(f"http.{role}_port", "error", text, remedy)
+                    yield CheckFinding(f"http.{role}_port", "error", text, remedy)
             else:
                 text = "any free port" if port == 0 else f"{config.http.host}:{port} is free"
-                yield Finding(f"http.{role}_port", "ok", text)
+                yield CheckFinding(f"http.{role}_port", "ok", text)
 
 
-_CHECKS: dict[str, Callable[[Config], Iterator[Finding]]] = {
+_CHECKS: dict[str, Callable[[Config], Iterator[CheckFinding]]] = {
     "packages": _names,
     "secrets": _secrets,
     "space.views": _space,

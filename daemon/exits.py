@@ -152,7 +152,7 @@ Grade = Literal["ok", "note", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """What one check found: ok, note (works, but look) or error; with its remedy."""
 
     key: str

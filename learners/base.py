@@ -39,7 +39,7 @@ from learners.pending import MOST, PendingSteps, room_of
 from learners.psd import MAX_FULL_DIM, project_psd
 from learners.steps import StepBatch, Steps, TripletSteps, taken_triplets
 
-Config = TypeVar("Config")
+AnyConfig = TypeVar("AnyConfig")
 Weights = NDArray[Any] | None
 Doubles = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class KnownAnswer:
     scores: tuple[tuple[float, float], tuple[float, float]]
 
 
-class BaseLearner(ABC, Generic[Config]):
+class BaseLearner(ABC, Generic[AnyConfig]):
     """A similarity of `dim`-dimensional vectors, learned one triplet at a time.
 
     A subclass gives `dim`, `_start`, `_live`, `_restore`, `_learn`, `similarity`, `form` and a known
@@ -71,17 +71,17 @@ class BaseLearner(ABC, Generic[Config]):
     """Settings where none are given; None where some must be."""
     KNOWN: ClassVar[KnownAnswer | None] = None
 
-    config: Config
+    config: AnyConfig
 
-    def __init__(self, dim: int, config: Config | None = None) -> None:
+    def __init__(self, dim: int, config: AnyConfig | None = None) -> None:
         """The untrained learner of so many dimensions. Raises ConfigError."""
         require_whole("dim", dim)
         self.config = self._settings(config)
         self._start(dim)
 
     @classmethod
-    def _settings(cls, config: Config | None) -> Config:
-        chosen: Config | None = cls.DEFAULT if config is None else config
+    def _settings(cls, config: AnyConfig | None) -> AnyConfig:
+        chosen: AnyConfig | None = cls.DEFAULT if config is None else config
         if chosen is None:
             raise ConfigError(f"{cls.__name__} has no default settings: give them as config")
         return chosen
@@ -199,7 +199,7 @@ class BaseLearner(ABC, Generic[Config]):
 
     @classmethod
     def from_state(
-        cls, arrays: Mapping[str, NDArray[Any]], config: Config | None = None, copy: bool = True
+        cls, arrays: Mapping[str, NDArray[Any]], config: AnyConfig | None = None, copy: bool = True
     ) -> Self:
         """Go on from the arrays of `state`. copy=False takes the large ones over without a copy: they must be
         writable, and steps change them in place.
@@ -212,7 +212,7 @@ class BaseLearner(ABC, Generic[Config]):
         return learner
 
     @classmethod
-    def added_later(cls, config: Config, dim: int) -> dict[str, NDArray[Any]]:
+    def added_later(cls, config: AnyConfig, dim: int) -> dict[str, NDArray[Any]]:
         """What a state of an earlier release lacks, all of it, as it is before any event; nothing here."""
         return {}
 
@@ -336,7 +336,7 @@ def started(dim: int, start: Float32s | None) -> Float32s:
     return start
 
 
-class MatrixLearner(BaseLearner[Config]):
+class MatrixLearner(BaseLearner[AnyConfig]):
     """A similarity given by a matrix, from W = I on, or from another diagonal that `config.start` gives.
 
     base: the matrix without its pending steps, float32 [dim, dim], C-contiguous (4 dim^2 bytes; numpy asks
@@ -373,7 +373,7 @@ class MatrixLearner(BaseLearner[Config]):
         return self._kind_by(self.config)
 
     @classmethod
-    def _kind_by(cls, config: Config) -> int:
+    def _kind_by(cls, config: AnyConfig) -> int:
         if cls.DISTANCE:
             return DISTANCE
         return SYMMETRIC if getattr(config, "symmetric", "off") == "online" else BILINEAR
@@ -389,7 +389,7 @@ class MatrixLearner(BaseLearner[Config]):
         self.pending = PendingSteps.none(dim, self._room, self._kind)
 
     @classmethod
-    def added_later(cls, config: Config, dim: int) -> dict[str, NDArray[Any]]:
+    def added_later(cls, config: AnyConfig, dim: int) -> dict[str, NDArray[Any]]:
         """Pending steps."""
         room = room_of(dim) if cls.ROOM is None else cls.ROOM
         return PendingSteps.none(dim, room, cls._kind_by(config)).arrays

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learners.base import (
-    Config,
+    AnyConfig,
     Doubles,
     KnownAnswer,
     MatrixLearner,
@@ -123,7 +123,7 @@ def pairs_of(batch: TripletBatch, reason: NDArray[np.uint8]) -> Pairs:
     return Pairs(batch, SparseBlock(*sums, batch.dim), SparseBlock(*errors, batch.dim), norms)
 
 
-class DistanceLearner(MatrixLearner[Config]):
+class DistanceLearner(MatrixLearner[AnyConfig]):
     """A learned distance of `dim`-dimensional vectors; W = I gives the Euclidean one. A batch needs room
     for m and e, about twice its own."""
 

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.base import BaseLearner, Config, Doubles, KnownAnswer, started
+from learners.base import AnyConfig, BaseLearner, Doubles, KnownAnswer, started
 from learners.block import MAX_DIM, DenseBlock, Float32s, Int64s, TripletBatch, as_block, without_sense
 from learners.errors import ConfigError, StateError, require_number, saved, saved_count, to_write
 from learners.forms.quadratic import DiagonalForm, diagonal_scores
@@ -89,7 +89,7 @@ def _not_negative(name: str, value: float) -> None:
         raise ConfigError(f"{name} must be a number from 0 to {EXTREME:g}, not {value}")
 
 
-class DiagonalLearner(BaseLearner[Config]):
+class DiagonalLearner(BaseLearner[AnyConfig]):
     """A learned diagonal metric. w is a function of the state, never kept and never looped over by a step:
     one event costs the non-zeros of its vectors, whatever the dimension.
 

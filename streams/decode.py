@@ -23,7 +23,7 @@ from streams.event import Float32Array, Int64Array, SpaceSpec
 from streams.ids import UInt64Array, hash_ids
 from streams.limits import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from streams.poison import DeadLetter, Poison
-from streams.resolve import Parts, Resolver, RoleColumns, build_role
+from streams.resolve import RawParts, Resolver, RoleColumns, build_role
 from streams.source import RecordBatch
 from streams.wire import read_event
 
@@ -96,7 +96,7 @@ class PlainEvent:
 
     fields: dict[str, Any]
     rows: tuple[int, ...]
-    parts: tuple[Parts | None, ...]
+    parts: tuple[RawParts | None, ...]
 
     def repacked(self) -> bytes:
         """The same event as whoever writes canonically would have sent it; numbers in vectors unchanged."""

@@ -15,7 +15,7 @@ from streams.event import Column, DenseColumn, Int32Array, ObjectRef, SpaceSpec,
 from streams.poison import Poison
 from streams.wire import RawVector, read_object
 
-Parts = tuple[RawVector, ...]
+RawParts = tuple[RawVector, ...]
 """One object's inline vectors as bytes, in the order of the space's views."""
 
 
@@ -35,7 +35,7 @@ class RoleColumns:
         return len(self.rows)
 
 
-def build_role(space: SpaceSpec, rows: Sequence[int], parts: Sequence[Parts | None]) -> RoleColumns:
+def build_role(space: SpaceSpec, rows: Sequence[int], parts: Sequence[RawParts | None]) -> RoleColumns:
     """Columns from per-object catalog rows and inline bytes (None where the object is in the catalog)."""
     row_array = np.array(rows, np.int32)
     if not (row_array < 0).any():
@@ -79,7 +79,7 @@ class Resolver:
         if space is not None and space != self.space.id:
             raise Poison(poison.WRONG_SPACE, "sp is not the configured space")
 
-    def locate(self, raw: Any, where: str) -> tuple[int, Parts | None]:
+    def locate(self, raw: Any, where: str) -> tuple[int, RawParts | None]:
         """`resolve` for an object as unpacked from the wire."""
         if type(raw) is tuple and len(raw) == 1 and self._row_of is not None:
             ((name, only),) = raw  # the common form, an id and nothing else, first
@@ -92,7 +92,7 @@ class Resolver:
 
     def resolve(
         self, object_id: str | None, features: Mapping[str, RawVector] | None, where: str
-    ) -> tuple[int, Parts | None]:
+    ) -> tuple[int, RawParts | None]:
         """(catalog row, None), or (-1, vectors in the order of the space's views); raises Poison.
 
         Inline features win over the catalog. Numbers inside the vectors are not looked at.
@@ -108,7 +108,7 @@ class Resolver:
             raise Poison(poison.UNKNOWN_OBJECT, f"{where}.id is not in the catalog")
         return row, None
 
-    def inline(self, features: Mapping[str, RawVector], where: str) -> Parts:
+    def inline(self, features: Mapping[str, RawVector], where: str) -> RawParts:
         """Vectors in the order of the space's views; raises Poison unless they are these, in their sizes."""
         parts = []
         for name, size in self._sizes:
@@ -138,7 +138,7 @@ def gather_objects(refs: Sequence[ObjectRef], space: SpaceSpec, catalog: Catalog
     """
     resolver = Resolver(space, catalog)
     rows: list[int] = []
-    parts: list[Parts | None] = []
+    parts: list[RawParts | None] = []
     for place, ref in enumerate(refs):
         features = ref.features()
         raw = None if features is None else {name: raw_vector(vector) for name, vector in features.items()}
@@ -158,7 +158,7 @@ def check_features(ref: ObjectRef, space: SpaceSpec, where: str) -> None:
         _check_indices(Resolver(space, None).inline(raw, where), space, where)
 
 
-def _check_indices(parts: Parts | None, space: SpaceSpec, where: str) -> None:
+def _check_indices(parts: RawParts | None, space: SpaceSpec, where: str) -> None:
     for view, raw in zip(space.views, parts or (), strict=False):
         # indices increase strictly, so the last one is the largest
         if isinstance(raw, list) and int.from_bytes(raw[0][-4:], "little", signed=True) >= view.dim:

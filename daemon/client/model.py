@@ -98,7 +98,7 @@ Vectors: TypeAlias = Any
 """Objects in the user's own features: numbers in one axis (one object) or two, a scipy sparse array (views
 that are sparse need one), or a mapping from view names to those; a space of a single view needs no name."""
 
-Prepared: TypeAlias = MutableMapping[Items, PreparedItems]
+PreparedOf: TypeAlias = MutableMapping[Items, PreparedItems]
 
 KEYS_HELD = 64
 """Models of single keys that are ready to answer; others are made when asked."""
@@ -219,7 +219,7 @@ class Model:
     def _items(self, items: Items | Vectors) -> Items:
         return items if isinstance(items, Items) else Items(self._map(items), ())
 
-    def _prepare(self, view: View) -> Prepared:
+    def _prepare(self, view: View) -> PreparedOf:
         """Norms of all items that are to be searched again, before a model answers."""
         with self._lock:
             known = list(self._known)
@@ -227,7 +227,7 @@ class Model:
 
     def _ready(self, items: Items, view: View, by: str) -> PreparedItems:
         """What was prepared; of a key's model, whose form never moves, what was computed once stays."""
-        prepared: Prepared = {} if view.prepared is None else view.prepared
+        prepared: PreparedOf = {} if view.prepared is None else view.prepared
         if items in prepared:
             return prepared[items]
         ready = items.ready(view, lasting=by == OWN)

@@ -11,7 +11,7 @@ from daemon.exits import EX_CONFIG, EX_OK, UserError
 
 if TYPE_CHECKING:
     from daemon.config import Config
-    from daemon.exits import Finding
+    from daemon.exits import CheckFinding
 
 _STYLES = {"ok": "green", "note": "yellow", "error": "bold red"}
 
@@ -37,7 +37,7 @@ def check(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
     return EX_CONFIG if errors else EX_OK
 
 
-def _document(config: Config, findings: list[Finding], ok: bool) -> dict[str, Any]:
+def _document(config: Config, findings: list[CheckFinding], ok: bool) -> dict[str, Any]:
     return {
         "ok": ok,
         "errors": [f"{one.key}: {one.text}" for one in findings if one.grade == "error"],
@@ -77,7 +77,7 @@ def _print_config(config: Config) -> None:
     out.print(table)
 
 
-def _print_findings(findings: list[Finding], errors: int) -> None:
+def _print_findings(findings: list[CheckFinding], errors: int) -> None:
     from rich.text import Text
 
     out, grid = console(), facts((), 2, None)

@@ -21,7 +21,7 @@ except ImportError:  # another project's `streams`: the command line says so bef
 _TABLE = "Relevance tables"
 _UBI = "OpenSearch UBI"
 
-Triplets = Annotated[
+TripletsOption = Annotated[
     int, typer.Option(min=1, metavar="N", help="Triplets to sample.", rich_help_panel=_TABLE)
 ]
 
@@ -72,7 +72,7 @@ def feed(
     ] = False,
     dry_run: Annotated[bool, flag("--dry-run", "Do everything but write.")] = False,
     json_: JsonOption = False,
-    triplets: Triplets = 100_000,
+    triplets: TripletsOption = 100_000,
     pairs: Annotated[
         str, typer.Option(metavar="NAME", help=f"{', '.join(PAIRS)}.", rich_help_panel=_TABLE)
     ] = "items",

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BeforeValidator, SecretStr, TypeAdapter, ValidationError
 
 from daemon.config.learners import LEARNERS, LearnerConfig, ViewKeys, all_keys, learner_keys, owner, owners
-from daemon.config.schema import SECTIONS, Config, Origin
+from daemon.config.schema import SECTIONS, Config, ValueOrigin
 from daemon.config.secrets import FILE_SUFFIX, exposed_files, read_secret, refuse_both
 from daemon.config.stream import KafkaConfig, StreamConfig
 from daemon.config.values import Section
@@ -345,13 +345,13 @@ def load_config(
     """
     environ = os.environ if environ is None else environ
     in_file = dict(flatten(read_toml(path))) if path else {}
-    layers: list[tuple[Origin, Flat]] = [
+    layers: list[tuple[ValueOrigin, Flat]] = [
         ("file", in_file),
         ("env", env_layer(environ)),
         ("cli", {tuple(".".join(key).split(".")): value for key, value in flatten(overrides or {})}),
     ]
     merged: Flat = {}
-    origins: dict[str, Origin] = {}
+    origins: dict[str, ValueOrigin] = {}
     notes: list[str] = []
     for origin, layer in layers:
         for key, value in layer.items():
@@ -382,7 +382,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     return key.strip(), coerce(path, value.strip())
 
 
-def _refuse_clashes(merged: Flat, origins: Mapping[str, Origin], path: Path | None) -> None:
+def _refuse_clashes(merged: Flat, origins: Mapping[str, ValueOrigin], path: Path | None) -> None:
     """UserError where one layer gives a table and another a plain value under the same name."""
     for key in merged:
         for above in (key[:length] for length in range(1, len(key))):
@@ -391,7 +391,7 @@ def _refuse_clashes(merged: Flat, origins: Mapping[str, Origin], path: Path | No
                 raise UserError(f"{places} needs a table there", "remove one of the two", EX_CONFIG)
 
 
-def _refuse_unfit_kafka(stream: StreamConfig, origins: Mapping[str, Origin], path: Path | None) -> None:
+def _refuse_unfit_kafka(stream: StreamConfig, origins: Mapping[str, ValueOrigin], path: Path | None) -> None:
     """UserError where [stream.kafka] does not fit together, or stands beside an embedded log.
 
     A file for a broker may be tried with another address from the command line or the environment.
@@ -412,7 +412,9 @@ def _refuse_unfit_kafka(stream: StreamConfig, origins: Mapping[str, Origin], pat
             raise UserError(found, "give a kafka:// address, or remove the key", EX_CONFIG)
 
 
-def _validated(tree: dict[str, Any], origins: Mapping[str, Origin], path: Path | None) -> dict[str, Section]:
+def _validated(
+    tree: dict[str, Any], origins: Mapping[str, ValueOrigin], path: Path | None
+) -> dict[str, Section]:
     problems = unknown_keys(tree)
     sections: dict[str, Section] = {}
     for name in SECTIONS:
@@ -428,7 +430,7 @@ def _validated(tree: dict[str, Any], origins: Mapping[str, Origin], path: Path |
     return sections
 
 
-def _place(key: tuple[str, ...], origins: Mapping[str, Origin], path: Path | None) -> str:
+def _place(key: tuple[str, ...], origins: Mapping[str, ValueOrigin], path: Path | None) -> str:
     dotted = ".".join(key)
     named = dotted if dotted in origins else next((k for k in origins if k.startswith(dotted + ".")), dotted)
     origin = origins.get(named, "file")

@@ -16,7 +16,7 @@ from daemon.config.secrets import ExposedFile
 from daemon.config.stream import StreamConfig
 from daemon.config.values import (
     Bytes,
-    Judgments,
+    JudgmentsSetting,
     Names,
     OptionalBytes,
     OptionalSeconds,
@@ -160,7 +160,7 @@ class ServeConfig(Section):
         return names
 
 
-Origin = Literal["default", "file", "env", "cli"]
+ValueOrigin = Literal["default", "file", "env", "cli"]
 
 
 MOST_PRECONDITIONED = 2048
@@ -393,7 +393,7 @@ class ValidateConfig(Section):
         ge=0,
         description="no verdict on fewer usable impressions; 0: 50",
     )
-    judgments: Judgments = Field("", description="qrels:PATH or labels:PATH")
+    judgments: JudgmentsSetting = Field("", description="qrels:PATH or labels:PATH")
     alpha: float = Field(
         0.05,
         gt=0,
@@ -440,7 +440,7 @@ class Config:
     http: HttpConfig
     log: LogConfig
     file: Path | None
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, ValueOrigin]
     notes: tuple[str, ...] = ()
     """What was accepted and should be written otherwise, a sentence each."""
     exposed: tuple[ExposedFile, ...] = ()
@@ -450,7 +450,7 @@ class Config:
         """The effective configuration as nested plain data, written as in the file; secrets are stars."""
         return {name: getattr(self, name).model_dump(mode="json") for name in SECTIONS}
 
-    def origin_of(self, key: str) -> Origin:
+    def origin_of(self, key: str) -> ValueOrigin:
         """Where the value of "section.key" came from."""
         return self.origins.get(key, "default")
 

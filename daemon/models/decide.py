@@ -12,7 +12,7 @@ from checkpoints.names import BEST, LATEST, PIN, STABLE, Meaning, before, meanin
 from daemon.exits import EX_USAGE, UserError
 from daemon.text import number_runs
 
-Reason = Literal[
+RefusalReason = Literal[
     "no_such_version",
     "damaged",
     "not_finite",
@@ -32,7 +32,9 @@ class MoveRefused(UserError):
     reason: one word of a closed set. field: `version`, `alias` or `to`, the argument that is at fault.
     """
 
-    def __init__(self, reason: Reason, field: str, message: str, remedy: str, code: int = EX_USAGE) -> None:
+    def __init__(
+        self, reason: RefusalReason, field: str, message: str, remedy: str, code: int = EX_USAGE
+    ) -> None:
         super().__init__(message, remedy, code)
         self.reason, self.field = reason, field
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from learners.block import Block, Int64s, row_blocks
 from learners.forms.quadratic import FoldingForm, ServedForm, featured, folds, has_terms, terms_of
 from learners.maps import FittedSpaceMap, WhitenMap
-from learners.search import Items, kept_scores, topk
+from learners.search import SearchItems, kept_scores, topk
 from learners.spectrum import Change, Spectrum
 
 K = 10
@@ -115,7 +115,7 @@ def sample(count: int, size: int, seed: int) -> Int64s:
     return np.sort(rng.choice(count, min(size, count), replace=False)).astype(np.int64)
 
 
-def nearest(form: ServedForm, mapped: Block, items: Items, rows: Int64s, k: int = K) -> Int64s:
+def nearest(form: ServedForm, mapped: Block, items: SearchItems, rows: Int64s, k: int = K) -> Int64s:
     """The k objects nearest to each object named by `rows`, itself left out: int64 [len(rows), k], -1 where
     there are fewer. mapped: all objects; items: the same, as the search reads them.
     """
@@ -128,7 +128,7 @@ def nearest(form: ServedForm, mapped: Block, items: Items, rows: Int64s, k: int 
     return found
 
 
-def _searched(form: FoldingForm, mapped: Block, items: Items, rows: Int64s, k: int) -> Iterator[Int64s]:
+def _searched(form: FoldingForm, mapped: Block, items: SearchItems, rows: Int64s, k: int) -> Iterator[Int64s]:
     terms = terms_of(form, form.self_scores(mapped)) if has_terms(form) else None
     scale, offset = (terms, None) if form.normalised else (None, terms)
     for part in row_blocks(len(rows), form.dim):

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from checkpoints.ledger import LedgerEntry
 from checkpoints.names import BEST, LATEST, MOVES, STABLE, meaning
-from streams.steps.segment import Base, Body, Break, ChainPosition, Segment, Steps, Taken, Triplets
+from streams.steps.segment import Base, Body, Break, ChainPosition, RankOneSteps, Segment, Taken, Triplets
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ REASONS = {
     "error": "following failed by a mistake of the program's, which the log tells",
 }
 
-Meaning: TypeAlias = Apply | Relabel | Lost | None
+SegmentMeaning: TypeAlias = Apply | Relabel | Lost | None
 
 
 class WriterLine:
@@ -197,7 +197,7 @@ class WriterLine:
         self._join(max(cuts, key=lambda cut: cut.place.epoch))
         return self._at.next_offset
 
-    def hear(self, segment: Segment, next_offset: int) -> Meaning:
+    def hear(self, segment: Segment, next_offset: int) -> SegmentMeaning:
         """What the segment means; `next_offset` is the offset behind its last record."""
         cut = _cut(segment, next_offset)
         if cut is not None:
@@ -221,18 +221,18 @@ class WriterLine:
         key = (self._at.place.writer, self._records)
         self._cuts[key] = replace(self._cuts[key], digest=digest)
 
-    def _look_for_the_cut(self, segment: Segment, cut: tuple[int, Cut] | None) -> Meaning:
+    def _look_for_the_cut(self, segment: Segment, cut: tuple[int, Cut] | None) -> SegmentMeaning:
         if self.lost:
             return None
         if cut is not None and cut[0] == self._base_records and self._begins_here(cut[1]):
             self._join(cut[1])
             return None
         body, place = segment.body, segment.place
-        passed = isinstance(body, Steps | Triplets) and self._base_records <= body.first < body.last
+        passed = isinstance(body, RankOneSteps | Triplets) and self._base_records <= body.first < body.last
         named = isinstance(body, Base) and body.number == self._version and place.seq > 0
         return self.lose("gap") if place.writer == self._author and (passed or named) else None
 
-    def _another_writer(self, segment: Segment, cut: tuple[int, Cut] | None) -> Meaning:
+    def _another_writer(self, segment: Segment, cut: tuple[int, Cut] | None) -> SegmentMeaning:
         """A writer that has taken over says first which version it began from; all others are passed by:
         those that were succeeded, and those of another folder.
         """
@@ -251,7 +251,7 @@ class WriterLine:
             return self._relabel(body)
         return self.lose("writer", body.number if body.number >= self._version else None)
 
-    def _next(self, body: Body) -> Meaning:
+    def _next(self, body: Body) -> SegmentMeaning:
         if isinstance(body, Break):
             return self.lose("break")
         if isinstance(body, Base):
@@ -265,7 +265,7 @@ class WriterLine:
         self._records = body.last
         return Apply(body)
 
-    def _compare(self, base: Base) -> Meaning:
+    def _compare(self, base: Base) -> SegmentMeaning:
         """Whether the replica, when it stood at this version's cut, was that version."""
         mine = self._cuts.get((self._at.place.writer, base.records))
         if mine is None:
@@ -313,6 +313,6 @@ def _cut(segment: Segment, next_offset: int) -> tuple[int, Cut] | None:
     place, body = segment.place, segment.body
     if isinstance(body, Base) and place.seq == 0:
         return body.records, Cut(place, segment.after, next_offset, body)
-    if isinstance(body, Steps | Triplets) and body.cut:
+    if isinstance(body, RankOneSteps | Triplets) and body.cut:
         return body.last, Cut(place, segment.after, next_offset)
     return None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.names import LATEST
-from checkpoints.store import CheckpointError, Report
+from checkpoints.store import CheckpointError, OnDamage
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config, ServingConfig
 from daemon.replica.view import ModelId, ModelSpace, View
@@ -98,7 +98,7 @@ def step_log_of(config: Config, alias: str) -> OpenStepLog | None:
 
 
 def read_space(
-    versions: VersionStore, report: Report | None = None
+    versions: VersionStore, report: OnDamage | None = None
 ) -> tuple[ModelSpace, FittedSpaceMap] | None:
     """Space and frozen map of the newest version that can be read, without its W; None without a version.
 

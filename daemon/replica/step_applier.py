@@ -17,18 +17,17 @@ from numpy.typing import NDArray
 from checkpoints.manifest import Manifest
 from daemon.objects import as_block
 from daemon.replica.buffer_writer import DoubleBufferWriter
-from daemon.replica.decide import Apply, Lost, Meaning, Relabel, WriterLine
+from daemon.replica.decide import Apply, Lost, Relabel, SegmentMeaning, WriterLine
 from daemon.replica.settings import OpenStepLog
 from daemon.replica.view import ModelId
 from daemon.versions.contents import records_of, watermark_of, written_ms
 from learners.block import Block, TripletBatch
 from learners.errors import LearnerError
-from learners.steps import StepBatch, TripletSteps
-from learners.steps import Steps as LearnerSteps
+from learners.steps import StepBatch, Steps, TripletSteps
 from streams.errors import LogMismatch, OffsetAhead, OffsetExpired, PartitionsAdded, StreamError
 from streams.source import RecordBatch, Source
 from streams.steps.codec import Joiner
-from streams.steps.segment import BadSegment, Steps, Taken
+from streams.steps.segment import BadSegment, RankOneSteps, Taken
 
 PARTITION = 0
 POLL_RECORDS = 64
@@ -72,7 +71,7 @@ class StepLogReader:
         found = self.line.begin(manifest.number, records_of(manifest), manifest.writer)
         self._go_to("time" if found is None else found)
 
-    def poll(self, timeout_s: float, now: float) -> Iterator[Meaning]:
+    def poll(self, timeout_s: float, now: float) -> Iterator[SegmentMeaning]:
         """What came within `timeout_s`. The consumer acts on each meaning before it takes the next."""
         try:
             batch = self._read(timeout_s, now)
@@ -95,7 +94,7 @@ class StepLogReader:
                 self._source.close()
             self._source = None
 
-    def _heard(self, batch: RecordBatch) -> Iterator[Meaning]:
+    def _heard(self, batch: RecordBatch) -> Iterator[SegmentMeaning]:
         for offset, value in zip(batch.offsets, batch.values, strict=True):
             try:
                 segment = self._joiner.feed(value)
@@ -292,9 +291,9 @@ class StepApplier:
         self.listener.close()
 
 
-def learner_steps(body: Taken) -> LearnerSteps:
+def learner_steps(body: Taken) -> Steps:
     """What a segment tells, as a learner takes it. Raises BlockError for rows that do not fit each other."""
-    if isinstance(body, Steps):
+    if isinstance(body, RankOneSteps):
         return StepBatch(body.tau, as_block(body.query), as_block(body.error), body.project)
     roles = (as_block(one) for one in (body.query, body.clicked, body.skipped))
     return TripletSteps(TripletBatch(*roles, keys=body.keys), body.weights, body.numbers)

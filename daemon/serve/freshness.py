@@ -31,7 +31,7 @@ class Ages:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class EventTimes:
     """A multiset of event times: ms since the epoch, ascending int64 [n]; counts int64 [n].
 
     old, old_ms: number and sum of the times of events that were past the horizon.
@@ -56,16 +56,16 @@ class Times:
         counts[: count % points] += 1
         return cls._made(np.minimum(ms, now_ms), counts, now_ms, horizon_s)
 
-    def joined(self, other: Times, now_ms: int, horizon_s: float) -> Times:
+    def joined(self, other: EventTimes, now_ms: int, horizon_s: float) -> EventTimes:
         """Both, as coarse as their ages allow at `now_ms`."""
-        made = Times._made(
+        made = EventTimes._made(
             np.concatenate([self.ms, other.ms]),
             np.concatenate([self.counts, other.counts]),
             now_ms,
             horizon_s,
         )
         old_ms = made.old_ms + self.old_ms + other.old_ms
-        return Times(made.ms, made.counts, made.old + self.old + other.old, old_ms)
+        return EventTimes(made.ms, made.counts, made.old + self.old + other.old, old_ms)
 
     def ages(self, now_ms: int) -> Ages:
         """Their ages at `now_ms`; those past the horizon all at their mean."""
@@ -96,7 +96,7 @@ class Freshness:
 
     def __init__(self, horizon_s: float) -> None:
         self._horizon_s = horizon_s
-        self.groups: list[tuple[int, Times]] = []
+        self.groups: list[tuple[int, EventTimes]] = []
         """Events by the state that first holds them; empty once every learned event has been in an answer."""
         self._cuts: set[int] = set()
         self._begun_at = -1
@@ -113,14 +113,14 @@ class Freshness:
         abandoned one holds is forgotten. What the alias began with is left out.
         """
         if len(times):
-            self._add(total, Times.of(times, now_ms, self._horizon_s), now_ms)
+            self._add(total, EventTimes.of(times, now_ms, self._horizon_s), now_ms)
 
     def learned_between(self, total: int, first_ms: int, last_ms: int, count: int, now_ms: int) -> None:
         """The same of `count` events of which only the times of the ends are known."""
         if count > 0:
-            self._add(total, Times.between(first_ms, last_ms, count, now_ms, self._horizon_s), now_ms)
+            self._add(total, EventTimes.between(first_ms, last_ms, count, now_ms, self._horizon_s), now_ms)
 
-    def _add(self, total: int, times: Times, now_ms: int) -> None:
+    def _add(self, total: int, times: EventTimes, now_ms: int) -> None:
         if total <= self._begun_at:
             return
         self.groups = [group for group in self.groups if group[0] < total]

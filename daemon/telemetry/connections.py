@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from ipaddress import IPv6Address, ip_address
 from typing import Generic, TypeVar
 
-Connection = TypeVar("Connection", bound=Hashable)
+AnyConnection = TypeVar("AnyConnection", bound=Hashable)
 _NETWORK_BITS = 64  # of an IPv6 address: the rest is chosen by whoever holds the network
 
 
@@ -33,7 +33,7 @@ def client_of(host: str) -> str:
     return str(IPv6Address(int(address) >> (128 - _NETWORK_BITS) << (128 - _NETWORK_BITS)))
 
 
-class ConnectionTable(Generic[Connection]):
+class ConnectionTable(Generic[AnyConnection]):
     """Open connections by client. Not locked: whoever has several threads holds a lock of his own.
 
     A connection is idle (a request, or the rest of its header, is to come), stalled (a body is to come, or an
@@ -41,22 +41,22 @@ class ConnectionTable(Generic[Connection]):
     """
 
     def __init__(self) -> None:
-        self._client: dict[Connection, str] = {}
+        self._client: dict[AnyConnection, str] = {}
         self._open: Counter[str] = Counter()
-        self._idle: dict[str, dict[Connection, None]] = {}
-        self._stalled: dict[str, dict[Connection, None]] = {}
+        self._idle: dict[str, dict[AnyConnection, None]] = {}
+        self._stalled: dict[str, dict[AnyConnection, None]] = {}
         self.idle = 0
         """How many are idle."""
 
     def __len__(self) -> int:
         return len(self._client)
 
-    def add(self, connection: Connection, client: str) -> None:
+    def add(self, connection: AnyConnection, client: str) -> None:
         """A connection was made; it is at work until something else is said."""
         self._client[connection] = client
         self._open[client] += 1
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: AnyConnection) -> None:
         """It has ended; saying so twice does nothing."""
         self.works(connection)
         client = self._client.pop(connection, None)
@@ -65,7 +65,7 @@ class ConnectionTable(Generic[Connection]):
             if not self._open[client]:
                 del self._open[client]
 
-    def works(self, connection: Connection) -> None:
+    def works(self, connection: AnyConnection) -> None:
         """A request of it waits for its answer."""
         client = self._client.get(connection, "")
         for waiting in (self._idle, self._stalled):
@@ -76,22 +76,22 @@ class ConnectionTable(Generic[Connection]):
                 if not of_client:
                     del waiting[client]
 
-    def idles(self, connection: Connection) -> None:
+    def idles(self, connection: AnyConnection) -> None:
         """It waits for a request, from now on if it did not before."""
         self._waits(connection, self._idle)
 
-    def stalls(self, connection: Connection) -> None:
+    def stalls(self, connection: AnyConnection) -> None:
         """It waits for a body, or for an answer to be taken, from now on if it did not before."""
         self._waits(connection, self._stalled)
 
-    def _waits(self, connection: Connection, waiting: dict[str, dict[Connection, None]]) -> None:
+    def _waits(self, connection: AnyConnection, waiting: dict[str, dict[AnyConnection, None]]) -> None:
         client = self._client.get(connection)
         if client is not None and connection not in waiting.get(client, {}):
             self.works(connection)
             waiting.setdefault(client, {})[connection] = None
             self.idle += waiting is self._idle
 
-    def take_waiting(self, has_news: Callable[[Connection], bool]) -> Connection | None:
+    def take_waiting(self, has_news: Callable[[AnyConnection], bool]) -> AnyConnection | None:
         """Remove the one that gives way, idle or else stalled, and return it; None where all are at work.
 
         has_news: whether its client has said something that was not read yet: it is then passed over.
@@ -99,13 +99,13 @@ class ConnectionTable(Generic[Connection]):
         taken = self._take(self._idle, has_news)
         return self.take_stalled(has_news) if taken is None else taken
 
-    def take_stalled(self, has_news: Callable[[Connection], bool]) -> Connection | None:
+    def take_stalled(self, has_news: Callable[[AnyConnection], bool]) -> AnyConnection | None:
         """The same among those that are stalled."""
         return self._take(self._stalled, has_news)
 
     def _take(
-        self, waiting: dict[str, dict[Connection, None]], has_news: Callable[[Connection], bool]
-    ) -> Connection | None:
+        self, waiting: dict[str, dict[AnyConnection, None]], has_news: Callable[[AnyConnection], bool]
+    ) -> AnyConnection | None:
         for client in sorted(waiting, key=self._open.__getitem__, reverse=True):
             for connection in waiting[client]:
                 if not has_news(connection):

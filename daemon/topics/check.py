@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Literal
 
 from daemon.config import Config
-from daemon.exits import Finding, Grade
+from daemon.exits import CheckFinding, Grade
 from daemon.topics.differences import shown
 from daemon.topics.topics import TopicLook, Wanted, look_at, topics_of
 from streams.address import Address
@@ -29,11 +29,13 @@ _NEEDS: tuple[tuple[Literal["read", "write"], str], ...] = (
 """Of the topics in their order: what the roles do with it, and what goes on without it."""
 
 
-def check_broker(config: Config) -> Iterator[Finding]:
+def check_broker(config: Config) -> Iterator[CheckFinding]:
     """Findings about a Kafka address; raises StreamRefused or StreamUnavailable when we are not let in."""
     address = config.stream.to_address()
     cluster, brokers = cluster_of(address)
-    yield Finding("stream.address", "ok", f"{address}: cluster {cluster}, {brokers} broker(s){_who(config)}")
+    yield CheckFinding(
+        "stream.address", "ok", f"{address}: cluster {cluster}, {brokers} broker(s){_who(config)}"
+    )
     for one, (need, without) in zip(topics_of(config), _NEEDS, strict=True):
         yield from _topic(one, config, need, without)
     yield from _may_feed(address)
@@ -46,7 +48,9 @@ def _who(config: Config) -> str:
     return f", {kafka.security_protocol}{user}, client {kafka.client}"
 
 
-def _topic(wanted: Wanted, config: Config, need: Literal["read", "write"], without: str) -> Iterator[Finding]:
+def _topic(
+    wanted: Wanted, config: Config, need: Literal["read", "write"], without: str
+) -> Iterator[CheckFinding]:
     """One topic as the roles need it. `without`: what goes on when it is missing; "" when nothing does."""
     address = wanted.address
     key = f"topic {address.topic}"
@@ -54,24 +58,26 @@ def _topic(wanted: Wanted, config: Config, need: Literal["read", "write"], witho
         preflight(address, need)
     except TopicMissing:
         told = f"there is no such topic{without and ': '}{without}"
-        yield Finding(key, "note" if without else "error", told, "create it with `tripletd topics create`")
+        yield CheckFinding(
+            key, "note" if without else "error", told, "create it with `tripletd topics create`"
+        )
         return
     except StreamRefused as refused:
-        yield Finding(key, "note" if without else "error", f"{refused}{without and ': '}{without}")
+        yield CheckFinding(key, "note" if without else "error", f"{refused}{without and ': '}{without}")
         return
     look = look_at(wanted, config)
-    yield Finding(key, "ok", f"{look.records:,} records; {_bounds(look)}")
+    yield CheckFinding(key, "ok", f"{look.records:,} records; {_bounds(look)}")
     for told in behind_transactions(address.topic, look.held_back):
-        yield Finding(key, "note", told)
+        yield CheckFinding(key, "note", told)
     for one in look.differences:
         grade: Grade = "error" if one.unsafe else "note"
         found, asked = shown(one.setting, one.found), shown(one.setting, one.wanted)
-        yield Finding(key, grade, f"{one.setting} is {found}, should be {asked}: {one.why}")
+        yield CheckFinding(key, grade, f"{one.setting} is {found}, should be {asked}: {one.why}")
     if look.remedy:
-        yield Finding(key, "note", "this can be mended in place", "`tripletd topics describe` says how")
+        yield CheckFinding(key, "note", "this can be mended in place", "`tripletd topics describe` says how")
     if look.settings is None:
         text = "its settings may not be read, so whether they are safe is not known"
-        yield Finding(key, "note", text, "grant DESCRIBE_CONFIGS on the topic")
+        yield CheckFinding(key, "note", text, "grant DESCRIBE_CONFIGS on the topic")
 
 
 def _bounds(look: TopicLook) -> str:
@@ -83,7 +89,7 @@ def _bounds(look: TopicLook) -> str:
     )
 
 
-def _may_feed(address: Address) -> Iterator[Finding]:
+def _may_feed(address: Address) -> Iterator[CheckFinding]:
     """Only a host that runs feed needs to write events and impressions."""
     for topic in (address, address.holdout):
         try:
@@ -91,10 +97,10 @@ def _may_feed(address: Address) -> Iterator[Finding]:
         except TopicMissing:
             continue  # told already
         except StreamRefused as refused:
-            yield Finding(f"topic {topic.topic}", "note", f"feed cannot run here: {refused}")
+            yield CheckFinding(f"topic {topic.topic}", "note", f"feed cannot run here: {refused}")
 
 
-def _may_use_group(config: Config) -> Iterator[Finding]:
+def _may_use_group(config: Config) -> Iterator[CheckFinding]:
     """The group in which positions are noted for lag dashboards; confluent reads nothing without."""
     needed = config.stream.kafka.client == "confluent"
     try:
@@ -104,4 +110,4 @@ def _may_use_group(config: Config) -> Iterator[Finding]:
         return
     except StreamRefused as refused:
         loss = "confluent will read nothing" if needed else "lag dashboards will show nothing"
-        yield Finding("stream.kafka.client_id", "error" if needed else "note", f"{loss}: {refused}")
+        yield CheckFinding("stream.kafka.client_id", "error" if needed else "note", f"{loss}: {refused}")

@@ -1,7 +1,7 @@
 """Exact search of the best items for folded queries, and their order by other scores; pure: arrays in,
 arrays out."""
 
-from learners.search.items import DenseItems, Items, SparseItems, as_items
+from learners.search.items import DenseItems, SearchItems, SparseItems, as_items
 from learners.search.topk import (
     SHORTLIST,
     TopK,
@@ -18,7 +18,7 @@ from learners.search.topk import (
 __all__ = [
     "SHORTLIST",
     "DenseItems",
-    "Items",
+    "SearchItems",
     "SparseItems",
     "TopK",
     "as_items",

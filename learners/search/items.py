@@ -123,10 +123,10 @@ class DenseItems:
         return self.values, self.codes, self.bounds
 
 
-Items: TypeAlias = SparseItems | DenseItems
+SearchItems: TypeAlias = SparseItems | DenseItems
 
 
-def as_items(rows: Any) -> Items:
+def as_items(rows: Any) -> SearchItems:
     """Rows made ready for the search: a block, or anything that `as_block` reads. Raises BlockError."""
     block = as_block(rows)
     return SparseItems.of(block) if isinstance(block, SparseBlock) else DenseItems.of(block)

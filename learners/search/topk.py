@@ -55,8 +55,8 @@ from learners.search.items import (
     EVERY,
     UP,
     DenseItems,
-    Items,
     Mask,
+    SearchItems,
     SparseItems,
     as_items,
     checked_count,
@@ -152,7 +152,7 @@ def topk_dense(
 
 def topk(
     folded: Float32s,
-    items: Items | Any,
+    items: SearchItems | Any,
     scale: Float32s | None,
     allowed: Mask | None,
     k: int,
@@ -275,7 +275,7 @@ def kept_scores(scores: Float32s) -> Float32s:
 
 def score_rows(
     folded: Float32s,
-    items: Items | Any,
+    items: SearchItems | Any,
     scale: Float32s | None,
     rows: Int64s,
     *,
@@ -310,7 +310,7 @@ class SearchIndex:
     def __init__(self, form: ServedForm, items: Any) -> None:
         self._block: Block = as_block(items, form.dim, "items")
         self._refuse(self._block, "the items")
-        self._items: Items | None = None
+        self._items: SearchItems | None = None
         self._use(form)
 
     def _use(self, form: ServedForm) -> None:

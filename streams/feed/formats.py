@@ -17,9 +17,9 @@ from streams.feed.readers.ubi import read_ubi, unwrapped
 UBI_QUERIES, UBI_EVENTS = "ubi-queries", "ubi-events"
 """The two sides of UBI, as `detect` tells them apart."""
 
-Reader = Callable[[Input, ReaderOptions], Iterator[Placed]]
+SourceReader = Callable[[Input, ReaderOptions], Iterator[Placed]]
 
-READERS: Mapping[str, Reader] = MappingProxyType(
+READERS: Mapping[str, SourceReader] = MappingProxyType(
     {
         IMPRESSIONS: read_impressions,
         TRIPLETS: read_triplets,

@@ -67,17 +67,17 @@ class ReaderOptions:
     key: str | None = None
 
 
-Pairs = tuple[tuple[int, int], ...]
-Rule = Callable[[int, tuple[int, ...]], Pairs]
+RankPairs = tuple[tuple[int, int], ...]
+Rule = Callable[[int, tuple[int, ...]], RankPairs]
 
 
-def skip_above(shown: int, clicked: tuple[int, ...]) -> Pairs:
+def skip_above(shown: int, clicked: tuple[int, ...]) -> RankPairs:
     """Each clicked object over every unclicked one above it: those the user has surely passed."""
     hits = frozenset(clicked)
     return tuple((c, s) for c in clicked for s in range(c) if s not in hits)
 
 
-def last_click(shown: int, clicked: tuple[int, ...]) -> Pairs:
+def last_click(shown: int, clicked: tuple[int, ...]) -> RankPairs:
     """The lowest clicked object over every unclicked one above it.
 
     The original takes the click last in time; impressions carry no click times, so the lowest stands
@@ -90,19 +90,19 @@ def last_click(shown: int, clicked: tuple[int, ...]) -> Pairs:
     return tuple((last, s) for s in range(last) if s not in hits)
 
 
-def skip_next(shown: int, clicked: tuple[int, ...]) -> Pairs:
+def skip_next(shown: int, clicked: tuple[int, ...]) -> RankPairs:
     """Each clicked object over the object directly below it where that one was not clicked."""
     hits = frozenset(clicked)
     return tuple((c, c + 1) for c in clicked if c + 1 < shown and c + 1 not in hits)
 
 
-def all_skipped(shown: int, clicked: tuple[int, ...]) -> Pairs:
+def all_skipped(shown: int, clicked: tuple[int, ...]) -> RankPairs:
     """Each clicked object over every unclicked object of the list, above and below."""
     hits = frozenset(clicked)
     return tuple((c, s) for c in clicked for s in range(shown) if s not in hits)
 
 
-def clicked_vs_random(shown: int, clicked: tuple[int, ...]) -> Pairs:
+def clicked_vs_random(shown: int, clicked: tuple[int, ...]) -> RankPairs:
     """No pair of the list itself: the clicked objects meet random catalog objects only."""
     return ()
 

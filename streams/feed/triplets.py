@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 from streams.event import Draft, Event, Impression, ObjectRef
-from streams.feed.options import RULES, FeedSettings, Pairs
+from streams.feed.options import RULES, FeedSettings, RankPairs
 from streams.partitions import route_key
 
 SEEN_SIZE = 10_000
@@ -173,7 +173,7 @@ def make_events(
     return Made(tuple(events), found, len(drawn) - found, len(pairs), lost, over)
 
 
-def capped(pairs: Pairs, cap: int, impression_id: str, seed: int) -> Pairs:
+def capped(pairs: RankPairs, cap: int, impression_id: str, seed: int) -> RankPairs:
     """At most `cap` of the pairs (all where it is 0), in their order; every choice is as likely.
 
     Kept are those whose hash of seed, impression id and ranks is smallest (BLAKE2b-64), so feeding the same

@@ -26,8 +26,8 @@ from streams.steps.segment import (
     Body,
     Break,
     ChainPosition,
+    RankOneSteps,
     Segment,
-    Steps,
     Taken,
     Triplets,
     link,
@@ -150,7 +150,7 @@ def encode_segment(place: ChainPosition, body: Body, before: bytes, max_record_b
     """
     where = {"epoch": place.epoch, "seq": place.seq, "run": place.run, "writer": place.writer}
     head = msgpack.packb({**where, **_describe(body)})
-    payload = numbers.pack(body) if isinstance(body, Steps | Triplets) else b""
+    payload = numbers.pack(body) if isinstance(body, RankOneSteps | Triplets) else b""
     room = max_record_bytes - len(head) - ROOM
     parts = max(1, -(-len(payload) // max(1, room)))
     if len(payload) > MAX_SEGMENT_BYTES or parts > MAX_PARTS or room < 1:
@@ -254,7 +254,7 @@ def _taken(fields: HeaderFields, payload: bytes, triplets: bool, keyed: bool) ->
         return Triplets(*counted, found.own, query, clicked, skipped, cut, event_numbers, keys)
     assert found.own is not None
     query, error = found.blocks
-    return Steps(*counted, found.own, query, error, cut, flag)
+    return RankOneSteps(*counted, found.own, query, error, cut, flag)
 
 
 class Joiner:

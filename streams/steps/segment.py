@@ -35,7 +35,7 @@ class ChainPosition:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Steps:
+class RankOneSteps:
     """The steps of consecutive applied records.
 
     `first`, `last`: records applied since version 0, before and after (counter "records" of a manifest). Of
@@ -67,7 +67,7 @@ class Triplets:
     `query`, `clicked`, `skipped` (n rows of one kind and dim): the events that were not rejected and that
     matter to the learner, in order; `weights` float64 [n], each finite and not negative, None where all are
     1. Where one model is learned per key: `numbers` int64 [n], ascending, by which the learner counts events,
-    and `keys` bytes of 64 [n], the UTF-8 of each key; else both None. All else as in `Steps`.
+    and `keys` bytes of 64 [n], the UTF-8 of each key; else both None. All else as in `RankOneSteps`.
     """
 
     first: int
@@ -91,7 +91,7 @@ class Triplets:
         return False
 
 
-Taken: TypeAlias = Steps | Triplets
+Taken: TypeAlias = RankOneSteps | Triplets
 """What was learned, in either form."""
 
 
@@ -121,7 +121,7 @@ BREAK_REASONS = (RATE, SINK, QUEUE, ERROR)
 """rate: more bytes per second than allowed. sink: the log did not take them. queue: the writer fell behind.
 error: the steps could not be written down."""
 
-Body: TypeAlias = Steps | Triplets | Base | Break
+Body: TypeAlias = RankOneSteps | Triplets | Base | Break
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,7 +179,7 @@ class BadSegment(StreamError):
 CSR, DENSE = "csr", "dense"
 TAU, WEIGHT, NUMBER, KEY = "<f4", "<f8", "<i8", f"S{MAX_KEY_BYTES}"
 
-Keyed: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.bytes_]]
+KeyColumns: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.bytes_]]
 """Numbers and keys."""
 
 
@@ -245,7 +245,7 @@ class Unpacked:
 
     timestamps: npt.NDArray[Any]
     own: npt.NDArray[Any] | None
-    keyed: Keyed | None
+    keyed: KeyColumns | None
     blocks: tuple[Column, ...]
 
 
@@ -269,13 +269,13 @@ def unpack(layout: PayloadLayout, payload: bytes) -> Unpacked:
     return Unpacked(timestamps, numbers, keyed, blocks)
 
 
-def _keyed(body: Taken) -> Keyed | None:
+def _keyed(body: Taken) -> KeyColumns | None:
     if isinstance(body, Triplets) and body.numbers is not None and body.keys is not None:
         return body.numbers, body.keys
     return None
 
 
-def _take_keyed(cursor: _Cursor, steps: int) -> Keyed:
+def _take_keyed(cursor: _Cursor, steps: int) -> KeyColumns:
     numbers, keys = cursor.take(steps, NUMBER), cursor.take(steps, KEY)
     if steps and (numbers[0] < 0 or numbers[-1] >= 2**53 or (numbers[1:] <= numbers[:-1]).any()):
         raise BadSegment(OUT_OF_RANGE, "the numbers of events do not ascend within 0 .. 2^53 - 1")
@@ -289,7 +289,7 @@ def _take_keyed(cursor: _Cursor, steps: int) -> Keyed:
 
 def _parts(body: Taken) -> tuple[str, npt.NDArray[Any] | None, tuple[Column, ...]]:
     """The type of the number that each row has, those numbers, and the blocks of rows."""
-    if isinstance(body, Steps):
+    if isinstance(body, RankOneSteps):
         return TAU, body.tau, (body.query, body.error)
     scalar = "" if body.weights is None else WEIGHT
     return scalar, body.weights, (body.query, body.clicked, body.skipped)

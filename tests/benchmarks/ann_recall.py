@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from daemon.replica.view import ModelId, View
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.snapshot import Rows
+from daemon.serve.items.snapshot import PartRows
 from daemon.serve.retrieve import AnnSettings
 from daemon.serve.retrieve.norms import Preparer
 from daemon.serve.retrieve.part import ReadyPart, folded_queries, near_enough, nearest
@@ -50,7 +50,7 @@ def figures() -> list[Figure]:
     values = items()
     index = ItemIndex("map", DisplayFile())
     ids = Packed.of_texts(map(str, range(COUNT)))
-    index.load([Rows(ids, DenseBlock(values), [()] * COUNT, Packed.of([b""] * COUNT))])
+    index.load([PartRows(ids, DenseBlock(values), [()] * COUNT, Packed.of([b""] * COUNT))])
     preparer = Preparer(AnnSettings(LEAST))
     asked = DenseBlock(values[np.random.default_rng(2).choice(COUNT, QUERIES, replace=False)])
     detail: dict[str, float] = {}

@@ -33,7 +33,7 @@ from daemon.look.live import Distribution, ServeStatus
 from streams.address import Address, parse_address
 from streams.open import TopicLimits, create_topic, create_topics, open_source
 from streams.steps.codec import Joiner
-from streams.steps.segment import Steps, Triplets
+from streams.steps.segment import RankOneSteps, Triplets
 from tests.benchmarks.harness import Figure
 from tests.benchmarks.load import Asked, Load, beside, summary
 from tests.benchmarks.places import Kind, Place, busiest, cores_of, environment
@@ -152,7 +152,7 @@ def where_oldest_waited(
     held = 0
     for came, value in _records(address.steps):
         segment = joiner.feed(value)
-        if segment is not None and isinstance(segment.body, Steps | Triplets):
+        if segment is not None and isinstance(segment.body, RankOneSteps | Triplets):
             told[held : segment.body.last] = came / 1000
             held = max(held, segment.body.last)
     at = (due >= due[0] + WARM_S) & (due < due[0] + WARM_S + MEASURED_S) & ~np.isnan(told)

@@ -71,12 +71,18 @@ def counts(tree: Path) -> dict[str, int]:
 
 
 def names_defined_twice(files: Sequence[Path]) -> list[str]:
-    """Names of classes at the top level of more than one module."""
-    found: Counter[str] = Counter()
+    """Names of classes that another module has too at its top level: for a class, or for a type of another
+    kind (an alias, a type variable)."""
+    classes: Counter[str] = Counter()
+    types: Counter[str] = Counter()
     for path in files:
-        body = ast.parse(path.read_text(encoding="utf-8")).body
-        found.update({node.name for node in body if isinstance(node, ast.ClassDef)})
-    return sorted(name for name, times in found.items() if times > 1)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] += 1
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                types.update(one.id for one in targets if isinstance(one, ast.Name))
+    return sorted(name for name, times in classes.items() if times + types[name] > 1)
 
 
 # -- which files a flow enters -----------------------------------------------------------------------------

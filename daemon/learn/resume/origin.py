@@ -74,7 +74,7 @@ class LearnOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartPoint:
     """A parsed start position: `ts` in ms since the epoch, `back_s` before now, `offsets` per partition."""
 
     kind: Literal["checkpoint", "earliest", "latest", "ts", "last", "offset"]
@@ -83,25 +83,25 @@ class Start:
     offsets: tuple[tuple[int, int], ...] = ()
 
 
-def parse_start(text: str) -> Start:
+def parse_start(text: str) -> StartPoint:
     """Read `--start`. Raises UserError (usage) that lists the accepted forms."""
     kind, _, value = text.partition("=")
     try:
         if text in ("checkpoint", "earliest", "latest"):
-            return Start(text)  # type: ignore[arg-type]
+            return StartPoint(text)  # type: ignore[arg-type]
         if kind == "ts":
-            return Start("ts", ts=_milliseconds(value))
+            return StartPoint("ts", ts=_milliseconds(value))
         if kind == "last":
-            return Start("last", back_s=parse_duration(value))
+            return StartPoint("last", back_s=parse_duration(value))
         if kind == "offset":
-            return Start("offset", offsets=_named_offsets(json.loads(value)))
+            return StartPoint("offset", offsets=_named_offsets(json.loads(value)))
     except (ValueError, TypeError) as error:
         raise UserError(f"start position {text!r}: {error}", f"use one of {START_HELP}", EX_USAGE) from None
     raise UserError(f"start position {text!r} is not known", f"use one of {START_HELP}", EX_USAGE)
 
 
 def choose_offsets(
-    start: Start, bounds: Mapping[int, tuple[int, int]], at_ts: Mapping[int, int] | None
+    start: StartPoint, bounds: Mapping[int, tuple[int, int]], at_ts: Mapping[int, int] | None
 ) -> dict[int, int]:
     """Next offset per partition; `checkpoint` counts as earliest here, for an empty store.
 
@@ -244,7 +244,7 @@ class _Plan:
 
     config: Config
     options: LearnOptions
-    start: Start
+    start: StartPoint
     run: Expected
     inputs: Inputs
     same_log: SameLog

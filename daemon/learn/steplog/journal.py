@@ -34,7 +34,7 @@ from streams.steps.segment import (
     Body,
     Break,
     ChainPosition,
-    Steps,
+    RankOneSteps,
     Taken,
     Triplets,
 )
@@ -212,7 +212,7 @@ class Journal:
         try:
             encoded = encode_segment(place, body, before, self._max_record_bytes)
         except BadSegment:
-            if not isinstance(body, Steps | Triplets):
+            if not isinstance(body, RankOneSteps | Triplets):
                 raise
             self.whole = False
             body = Break(body.first, ERROR)
@@ -222,7 +222,7 @@ class Journal:
 
 
 def _records_before(body: Body) -> int:
-    return body.first if isinstance(body, Steps | Triplets) else body.records
+    return body.first if isinstance(body, RankOneSteps | Triplets) else body.records
 
 
 class Floor:
@@ -234,7 +234,7 @@ class Floor:
 
     def sent(self, body: Body, offset: int) -> None:
         """A segment was written, its first record at `offset`."""
-        if isinstance(body, Steps | Triplets) and body.cut:
+        if isinstance(body, RankOneSteps | Triplets) and body.cut:
             self._cuts[body.last] = offset
             while len(self._cuts) > CUTS_KEPT:
                 self._cuts.pop(next(iter(self._cuts)))

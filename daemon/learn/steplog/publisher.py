@@ -30,7 +30,7 @@ from streams.address import Address
 from streams.errors import RecordRefused, StreamError, StreamUnavailable
 from streams.open import open_sink, prepare_topic
 from streams.source import OutRecord, Sink
-from streams.steps.segment import BREAK_REASONS, ERROR, SINK, Break, ChainPosition, Steps, Triplets
+from streams.steps.segment import BREAK_REASONS, ERROR, SINK, Break, ChainPosition, RankOneSteps, Triplets
 
 MAX_BYTES = 64 << 20
 """Vectors that may wait; a batch above it is still taken when none waits."""
@@ -235,7 +235,7 @@ class StepPublisher(BackgroundThread):
         self._floor.sent(body, offset)
         metrics.segments.inc()
         metrics.bytes.inc(written.size)
-        if isinstance(body, Steps | Triplets):
+        if isinstance(body, RankOneSteps | Triplets):
             metrics.steps.inc(len(body))
         elif isinstance(body, Break):
             metrics.breaks.labels(body.reason).inc()

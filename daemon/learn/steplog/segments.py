@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from daemon.objects import as_block
 from learners.block import Block, DenseBlock, TripletBatch, concatenate
 from learners.outcome import Outcome, StepInfo
-from learners.steps import StepBatch, TripletSteps
-from learners.steps import Steps as LearnerSteps
+from learners.steps import StepBatch, Steps, TripletSteps
 from streams.event import Column, DenseColumn, SparseColumn
-from streams.steps.segment import Steps, Taken, Triplets, layout_of
+from streams.steps.segment import RankOneSteps, Taken, Triplets, layout_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +61,7 @@ Item: TypeAlias = AppliedBatch | Captured | Durable
 SEGMENT_BYTES = 4 << 20
 """A segment grows to about this size: a reader holds one at a time."""
 
-TakenSteps: TypeAlias = Callable[[TripletBatch, StepInfo, NDArray[Any] | None], Sequence[LearnerSteps]]
+TakenSteps: TypeAlias = Callable[[TripletBatch, StepInfo, NDArray[Any] | None], Sequence[Steps]]
 """The learner's `taken`."""
 
 
@@ -71,11 +70,11 @@ def size_of(body: Taken) -> int:
     return layout_of(body).size
 
 
-def nothing(records: int, watermark: int | None, dim: int) -> Steps:
+def nothing(records: int, watermark: int | None, dim: int) -> RankOneSteps:
     """A segment without events, to say that `records` is a cut."""
     empty = SparseColumn(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), dim)
     none = np.zeros(0, np.float32)
-    return Steps(records, records, watermark, np.zeros(0, np.int64), none, empty, empty)
+    return RankOneSteps(records, records, watermark, np.zeros(0, np.int64), none, empty, empty)
 
 
 def as_steps(batch: AppliedBatch, dim: int, steps_of: TakenSteps) -> Iterator[Taken]:
@@ -101,14 +100,14 @@ def merged(parts: Sequence[Taken]) -> Taken:
     steps = _steps_of([part for part in parts if len(part)] or [last])
     timestamps = np.concatenate([part.timestamps for part in parts])
     body = replace(_body(steps, first.first, last.last, last.watermark, timestamps), cut=last.cut)
-    return replace(body, project=last.project) if isinstance(body, Steps) else body
+    return replace(body, project=last.project) if isinstance(body, RankOneSteps) else body
 
 
-def _steps_of(bodies: Sequence[Taken]) -> LearnerSteps:
+def _steps_of(bodies: Sequence[Taken]) -> Steps:
     """The steps of several bodies, all of one kind, as one."""
     last = bodies[-1]
-    if isinstance(last, Steps):
-        rank_one = [one for one in bodies if isinstance(one, Steps)]
+    if isinstance(last, RankOneSteps):
+        rank_one = [one for one in bodies if isinstance(one, RankOneSteps)]
         tau = np.concatenate([one.tau for one in rank_one])
         query, error = _joined([one.query for one in rank_one]), _joined([one.error for one in rank_one])
         return StepBatch(tau, query, error)
@@ -139,19 +138,17 @@ def _joined(columns: Sequence[Column]) -> Block:
     return blocks[0] if len(blocks) == 1 else concatenate(blocks)
 
 
-def _body(
-    steps: LearnerSteps, first: int, last: int, watermark: int | None, timestamps: NDArray[np.int64]
-) -> Taken:
+def _body(steps: Steps, first: int, last: int, watermark: int | None, timestamps: NDArray[np.int64]) -> Taken:
     if isinstance(steps, StepBatch):
         rows = _column(steps.query), _column(steps.error)
-        return Steps(first, last, watermark, timestamps, steps.tau, *rows, project=steps.project)
+        return RankOneSteps(first, last, watermark, timestamps, steps.tau, *rows, project=steps.project)
     batch = steps.batch
     roles = _column(batch.query), _column(batch.clicked), _column(batch.skipped)
     head = (first, last, watermark, timestamps, steps.weights)
     return Triplets(*head, *roles, numbers=steps.numbers, keys=batch.keys)
 
 
-def _pieces(taken: Sequence[LearnerSteps]) -> Iterator[LearnerSteps]:
+def _pieces(taken: Sequence[Steps]) -> Iterator[Steps]:
     for steps in taken:
         count = max(1, -(-_bytes(steps) // SEGMENT_BYTES))
         rows = max(1, -(-len(steps) // count))
@@ -159,7 +156,7 @@ def _pieces(taken: Sequence[LearnerSteps]) -> Iterator[LearnerSteps]:
             yield steps.slice(start, start + rows)
 
 
-def _bytes(steps: LearnerSteps) -> int:
+def _bytes(steps: Steps) -> int:
     if isinstance(steps, StepBatch):
         return steps.query.nbytes + steps.error.nbytes
     batch = steps.batch

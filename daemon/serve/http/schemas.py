@@ -425,7 +425,7 @@ def _kind(raw: Any) -> str:
     return NAME if isinstance(raw, str) else NUMBER
 
 
-VersionName = Annotated[
+VersionField = Annotated[
     Annotated[int, Field(ge=0), BeforeValidator(_whole), Tag(NUMBER)] | Annotated[AliasName, Tag(NAME)],
     Discriminator(_kind),
 ]
@@ -441,20 +441,20 @@ class _Moving(Request):
 class PromoteRequest(_Moving):
     """Body of POST /v1/models/promote."""
 
-    version: VersionName = Field(description="a number, or a name such as best")
+    version: VersionField = Field(description="a number, or a name such as best")
 
 
 class RollbackRequest(_Moving):
     """Body of POST /v1/models/rollback."""
 
-    to: VersionName | None = Field(None, description="where to; left out: the version before")
+    to: VersionField | None = Field(None, description="where to; left out: the version before")
 
 
 class PinRequest(_Moving):
     """Body of POST /v1/models/pin: a name for a version that is to be kept."""
 
     alias: AliasName
-    version: VersionName | None = Field(description="null takes the name away")
+    version: VersionField | None = Field(description="null takes the name away")
 
 
 class GcRequest(Request):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from daemon.objects import as_blocks
 from daemon.serve.items.display import DisplayFile
-from daemon.serve.items.snapshot import Changes, Rows
+from daemon.serve.items.snapshot import Changes, PartRows
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap
 from streams import poison
@@ -21,7 +21,7 @@ from streams.ids import Packed
 from streams.items import RawItem, pack_display, read_item
 from streams.limits import MAX_MAGNITUDE, MAX_VALUE_BYTES
 from streams.poison import DeadLetter, Poison
-from streams.resolve import Parts, Resolver, build_role
+from streams.resolve import RawParts, Resolver, build_role
 from streams.source import RecordBatch
 
 
@@ -39,7 +39,7 @@ class DecodedItems:
 class _Put:
     place: int
     item: RawItem
-    parts: Parts
+    parts: RawParts
 
 
 class ItemDecoder:
@@ -85,7 +85,7 @@ class ItemDecoder:
         changes = Changes(Packed.of_texts(last), rows) if last else None
         return DecodedItems(changes, len(good), len(removed), sorted(refused, key=lambda one: one.offset))
 
-    def _read(self, batch: RecordBatch, place: int) -> tuple[RawItem, Parts | None]:
+    def _read(self, batch: RecordBatch, place: int) -> tuple[RawItem, RawParts | None]:
         if batch.damaged is not None:
             raise Poison(poison.CORRUPT_BATCH, batch.damaged)
         item = read_item(batch.values[place], batch.keys[place], self._max_bytes)
@@ -121,7 +121,7 @@ class ItemDecoder:
             mapped, good = mapped.take(sound), [good[n] for n in sound.tolist()]
         return good, mapped, list(bad.items())
 
-    def _rows(self, items: Sequence[RawItem], vectors: Block | None, kept: Sequence[int]) -> Rows | None:
+    def _rows(self, items: Sequence[RawItem], vectors: Block | None, kept: Sequence[int]) -> PartRows | None:
         if vectors is None or not items:
             return None
         tags = []
@@ -131,7 +131,7 @@ class ItemDecoder:
             tags.append(item.display.tags if entry is None else entry.tags)
         if len(kept) < len(vectors):
             vectors = vectors.take(kept)
-        return Rows(
+        return PartRows(
             Packed.of_texts(item.id for item in items),
             vectors,
             tags,
@@ -161,7 +161,7 @@ def _doubtful(column: Column) -> NDArray[np.bool_]:
     return rows
 
 
-def fault(parts: Parts, space: SpaceSpec) -> Poison | None:
+def fault(parts: RawParts, space: SpaceSpec) -> Poison | None:
     """What is wrong with the numbers of one object, whose vectors fit the space; None where nothing is."""
     for view, raw in zip(space.views, parts, strict=True):
         vector = vector_of(raw)
@@ -187,7 +187,7 @@ def _overflowed(mapped: Block) -> NDArray[np.bool_]:
 
 def catalog_rows(
     catalog: Catalog, fitted: FittedSpaceMap, shown: DisplayFile, part_bytes: int
-) -> Iterator[Rows]:
+) -> Iterator[PartRows]:
     """The objects of a catalog, mapped, cut into pieces of about `part_bytes` of vectors.
 
     Tags are those of the display file; its texts stay there.
@@ -206,7 +206,7 @@ def catalog_rows(
         vectors = fitted.transform({name: block.slice(at, at + step) for name, block in blocks.items()})
         found = [shown.of(one) for one in ids] if len(shown) else [None] * len(ids)
         tags = [() if one is None else one.tags for one in found]
-        yield Rows(
+        yield PartRows(
             Packed.of_texts(ids),
             vectors,
             tags,

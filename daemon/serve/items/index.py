@@ -14,7 +14,7 @@ from daemon.serve.items.snapshot import (
     Changes,
     IndexPart,
     IndexSnapshot,
-    Rows,
+    PartRows,
     TagColumn,
     living_rows,
     make_part,
@@ -178,7 +178,7 @@ class ItemIndex:
         """Merges finished."""
         self.snapshot = self._published(())
 
-    def load(self, rows: Iterable[Rows]) -> None:
+    def load(self, rows: Iterable[PartRows]) -> None:
         """Add the objects of a file, a part for each of the pieces given; no id may be there already."""
         made = tuple(make_part(next(_serials), one) for one in rows)
         self.snapshot = self._published((*self.snapshot.parts, *made))

@@ -155,7 +155,7 @@ class IndexSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PartRows:
     """Objects ready for a part, one per row: different ids, mapped vectors, tags, packed display data."""
 
     ids: Packed
@@ -169,10 +169,10 @@ class Changes:
     """`touched` ids (put or removed, each once) lose their object; `rows`: the new ones, None without any."""
 
     touched: Packed
-    rows: Rows | None
+    rows: PartRows | None
 
 
-def make_part(serial: int, rows: Rows) -> IndexPart:
+def make_part(serial: int, rows: PartRows) -> IndexPart:
     """A part of these objects, all alive."""
     vectors = rows.vectors
     if isinstance(vectors, SparseBlock) and (vectors.indptr[0] or vectors.indptr[-1] < len(vectors.indices)):

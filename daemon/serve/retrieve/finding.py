@@ -22,7 +22,7 @@ from learners.block import Block, Float32s, Int64s, concatenate
 from learners.forms.quadratic import ServedForm
 from learners.search import exact_scores, merge_topk, score_rows
 
-Place = tuple[float, int, int]
+ScoredPlace = tuple[float, int, int]
 """(score, part, row) of an item."""
 
 
@@ -39,7 +39,7 @@ class Rescoring:
     features: Sequence[Float32s | None]
     shortlist: int
 
-    def ordered(self, snapshot: IndexSnapshot, query: int, parts: Int64s, rows: Int64s) -> list[Place]:
+    def ordered(self, snapshot: IndexSnapshot, query: int, parts: Int64s, rows: Int64s) -> list[ScoredPlace]:
         """Items by descending score, equal ones by part and row. parts, rows: int64 [n], where they are."""
         blocks, features = [], []
         numbers: list[int] = []
@@ -158,20 +158,20 @@ class Finder:
     def _answer(self, place: int, scores: Float32s, parts: Int64s, rows: Int64s) -> QueryHits:
         query = self.queries[place]
         exact = _looks_everywhere(self.ready, query, self._least)
-        best: Iterable[Place] = zip(scores, parts, rows, strict=True)
+        best: Iterable[ScoredPlace] = zip(scores, parts, rows, strict=True)
         if self.rescoring is not None:
             there = rows >= 0
             exact = exact and not there.all()
             best = self.rescoring.ordered(self.snapshot, place, parts[there], rows[there])
         return QueryHits(list(_hits(self.snapshot, query, best)), exact)
 
-    def _included(self, place: int) -> list[Place]:
+    def _included(self, place: int) -> list[ScoredPlace]:
         """The objects that a query names, by descending score."""
         query = self.queries[place]
         names = sorted((query.include or frozenset()) - query.exclude - {query.id or ""})
         parts, rows = self.snapshot.find_many(names)
         allowed = allowed_rows(self.snapshot, query.tags, frozenset())
-        chosen: list[Place] = []
+        chosen: list[ScoredPlace] = []
         for number, part in enumerate(self.ready):
             here, mask = np.unique(rows[parts == number]), allowed[number]
             if mask is not None:
@@ -236,7 +236,7 @@ def allowed_rows(snapshot: IndexSnapshot, tags: frozenset[str], masked: frozense
     return masks
 
 
-def _hits(snapshot: IndexSnapshot, query: Query, best: Iterable[Place]) -> Iterator[ScoredId]:
+def _hits(snapshot: IndexSnapshot, query: Query, best: Iterable[ScoredPlace]) -> Iterator[ScoredId]:
     """The first k that may be answered."""
     left = query.k
     for score, part, row in best:

@@ -25,7 +25,7 @@ from daemon.replica.view import View
 from daemon.serve.items.snapshot import IndexSnapshot
 from learners.block import Block, DenseBlock, Float32s, Int64s
 from learners.forms.quadratic import inverse_roots
-from learners.search import DenseItems, Items, TopK, topk, topk_dense
+from learners.search import DenseItems, SearchItems, TopK, topk, topk_dense
 
 TRAINING, ROUNDS = 64, 10
 """Items per cell that its centre is found from, and rounds of k-means: more change little and cost much."""
@@ -165,7 +165,7 @@ Mask = NDArray[np.bool_]
 class Indexed:
     """A part under any model: its items, and for approximate search its cells and their centres as items."""
 
-    items: Items
+    items: SearchItems
     ann: AnnIndex | None = None
     centres: DenseItems | None = None
 

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from daemon.exits import EX_OK
 from streams.open import delete_topic
-from streams.steps.segment import Steps
+from streams.steps.segment import RankOneSteps
 from tests.daemon.kafka.shop import Shop
 from tests.daemon.learn.steps.following import bodies, followed, segments, values_of
 from tests.harness.kafka.control import create_topic
@@ -19,7 +19,7 @@ def assert_every_version_told(shop: Shop) -> None:
     assert shop.newest().number in reached
     for number, W in reached.items():
         assert W.tobytes() == shop.versions.load(number).arrays["W"].tobytes()
-    assert sum(map(len, bodies(told, Steps))) == shop.newest().counters["updated"]
+    assert sum(map(len, bodies(told, RankOneSteps))) == shop.newest().counters["updated"]
 
 
 def test_replaying_the_step_log_gives_every_version(shop: Shop) -> None:

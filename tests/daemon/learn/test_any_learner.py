@@ -24,7 +24,7 @@ from daemon.versions.restore import learner_of, serving_form
 from learners.forms.quadratic import folds
 from streams.errors import TopicMissing
 from streams.open import open_source
-from streams.steps.segment import Base, Steps, Triplets
+from streams.steps.segment import Base, RankOneSteps, Triplets
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
 from tests.daemon.learn.steps.following import segments, values_of
 
@@ -101,7 +101,7 @@ def test_a_copy_that_takes_the_steps_has_the_bits_of_every_version(algorithm: st
     digests = {}
     for segment in segments(values_of(site.address.steps)):
         body = segment.body
-        if isinstance(body, Steps | Triplets):
+        if isinstance(body, RankOneSteps | Triplets):
             if len(body):
                 copy.replay(learner_steps(body))
             state = copy.state()

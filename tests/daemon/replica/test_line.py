@@ -7,7 +7,7 @@ import pytest
 
 from daemon.replica.decide import REASONS, Apply, Lost, Relabel, WriterLine
 from streams.event import DenseColumn
-from streams.steps.segment import GENESIS, Base, Break, ChainPosition, Segment, Steps
+from streams.steps.segment import GENESIS, Base, Break, ChainPosition, RankOneSteps, Segment
 
 D1, D2 = "1" * 32, "2" * 32
 FIRST, FOREIGN = "a" * 32, "f" * 32
@@ -15,7 +15,9 @@ FIRST, FOREIGN = "a" * 32, "f" * 32
 
 def steps(first, last, cut=False, taken=0):
     column = DenseColumn(np.ones((taken, 2), np.float32))
-    return Steps(first, last, None, np.zeros(0, np.int64), np.ones(taken, np.float32), column, column, cut)
+    return RankOneSteps(
+        first, last, None, np.zeros(0, np.int64), np.ones(taken, np.float32), column, column, cut
+    )
 
 
 def writer_of(epoch):

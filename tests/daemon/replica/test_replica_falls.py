@@ -13,7 +13,7 @@ from daemon.replica.settings import Hooks
 from learners import as_block
 from streams.log import database
 from streams.open import memory_path
-from streams.steps.segment import Break, Steps
+from streams.steps.segment import Break, RankOneSteps
 from tests.harness.waiting import until
 
 from .watching import W_of, formed_at, goes_on, in_two, lost
@@ -193,7 +193,7 @@ def test_of_steps_that_fail_midway_nothing_is_shown(world, started):
     values[1, 0] = 1e19  # the first of these is taken, the second is more than a step takes
     rows = column_of(as_block(values if world.kind == "dense" else sparse.csr_array(values)))
     world.learn(5, tell=False)
-    world.send(Steps(20, 25, 1, np.zeros(0, np.int64), np.full(2, 0.1, np.float32), rows, rows))
+    world.send(RankOneSteps(20, 25, 1, np.zeros(0, np.int64), np.full(2, 0.1, np.float32), rows, rows))
     world.sink.send = send
     send(held)  # in one poll
     lost(replica, "steps")

@@ -13,7 +13,7 @@ from learners.psd import project_psd
 from streams.log import database
 from streams.open import memory_path
 from streams.source import OutRecord
-from streams.steps.segment import Steps
+from streams.steps.segment import RankOneSteps
 from tests.harness.waiting import until
 
 from .watching import W_of, formed_at, in_two
@@ -103,7 +103,7 @@ def test_a_projection_without_a_step_before_it_is_taken_too(world, started):
     world.learn(20)
     world.learner.W[...] = project_psd(world.learner.W)
     none, empty = np.zeros(0, np.float32), column_of(world.rows(0, 0))
-    world.send(Steps(20, 21, None, np.zeros(1, np.int64), none, empty, empty, project=True))
+    world.send(RankOneSteps(20, 21, None, np.zeros(1, np.int64), none, empty, empty, project=True))
     serves(replica, "0+21")
     assert W_of(replica)[0].tobytes() == world.learner.W.tobytes()
 

@@ -29,7 +29,7 @@ from streams.log import database
 from streams.open import MemorySink, MemorySource, memory_path
 from streams.source import OutRecord
 from streams.steps.codec import encode_segment
-from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, Steps
+from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, RankOneSteps
 from tests.harness.waiting import until
 
 SPACE, MAP = "things", "m" * 64
@@ -76,7 +76,9 @@ class World:
             last = self.records if number == len(parts) - 1 else first
             columns = column_of(part.query), column_of(part.error)
             told = times if number == 0 else times[:0]
-            self.send(Steps(first, last, self.watermark, told, part.tau, *columns, project=part.project))
+            self.send(
+                RankOneSteps(first, last, self.watermark, told, part.tau, *columns, project=part.project)
+            )
 
     def capture(self, digest: str | None = None, tell: bool = True, **changes: Any) -> Manifest:
         """A version of the state as it is: its cut in the log, then the version; `base` tells of it."""
@@ -84,7 +86,9 @@ class World:
             empty = DenseColumn(np.zeros((0, self.dim), np.float32))
             none = np.zeros(0, np.float32)
             at = self.records
-            self.send(Steps(at, at, self.watermark, np.zeros(0, np.int64), none, empty, empty, cut=True))
+            self.send(
+                RankOneSteps(at, at, self.watermark, np.zeros(0, np.int64), none, empty, empty, cut=True)
+            )
         self.cut = self.chain
         manifest = self.versions.publish(self.epoch, self.arrays(), self.meta(**changes))
         self.parent = manifest.number

@@ -9,7 +9,7 @@ import numpy as np
 
 from streams.event import Column, DenseColumn, SparseColumn
 from streams.steps.codec import Joiner, encode_segment
-from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, Segment, Steps, Triplets
+from streams.steps.segment import GENESIS, Base, Body, Break, ChainPosition, RankOneSteps, Segment, Triplets
 
 DIGEST = "0123456789abcdef0123456789abcdef"
 WRITER, EARLIER = "ab" * 16, "cd" * 16
@@ -26,9 +26,9 @@ def dense(rows: list[list[float]], dim: int) -> DenseColumn:
     return DenseColumn(np.array(rows, np.float32).reshape(len(rows), dim))
 
 
-def steps(query: Column, error: Column, tau: list[float], times: list[int], **others: Any) -> Steps:
+def steps(query: Column, error: Column, tau: list[float], times: list[int], **others: Any) -> RankOneSteps:
     counts = {"first": 10, "last": 13, "watermark": 1700, **others}
-    return Steps(
+    return RankOneSteps(
         timestamps=np.array(times, np.int64),
         tau=np.array(tau, np.float32),
         query=query,
@@ -92,7 +92,7 @@ def encoded(body: Body, place: ChainPosition = PLACE, before: bytes = GENESIS) -
 
 def plain(body: Body) -> dict[str, Any]:
     """A body as JSON has it."""
-    if isinstance(body, Steps):
+    if isinstance(body, RankOneSteps):
         fields = {"first": body.first, "last": body.last, "watermark": body.watermark}
         fields |= {"cut": body.cut, "project": body.project}
         fields |= {"timestamps": body.timestamps.tolist(), "tau": body.tau.tolist()}

@@ -25,7 +25,7 @@ from streams.steps.segment import (
     Body,
     Break,
     ChainPosition,
-    Steps,
+    RankOneSteps,
     Triplets,
     link,
 )
@@ -80,7 +80,7 @@ def bodies(draw) -> Body:
         told = (first, last, draw(st.none() | NUMBERS), times, numbers)
         return Triplets(*told, *roles, draw(st.booleans()), *named)
     positive = st.floats(width=32, min_value=2.0**-100, max_value=2.0**100)
-    return Steps(
+    return RankOneSteps(
         first,
         last,
         draw(st.none() | NUMBERS),
@@ -153,8 +153,12 @@ def test_a_wrong_header_under_a_right_hash_is_refused_or_harmless(name: str, key
         return
     assert segment is not None
     body = segment.body
-    assert isinstance(body, Steps | Triplets)
-    rows = (body.query, body.error) if isinstance(body, Steps) else (body.query, body.clicked, body.skipped)
+    assert isinstance(body, RankOneSteps | Triplets)
+    rows = (
+        (body.query, body.error)
+        if isinstance(body, RankOneSteps)
+        else (body.query, body.clicked, body.skipped)
+    )
     for column in rows:
         assert len(column) == len(body)
         if isinstance(column, SparseColumn) and len(column.indices):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from daemon.exits import EX_USAGE, UserError
-from daemon.learn.resume.origin import Start, choose_offsets, parse_start
+from daemon.learn.resume.origin import StartPoint, choose_offsets, parse_start
 
 BOUNDS = {0: (5, 20), 1: (0, 3)}
 
@@ -13,17 +13,17 @@ BOUNDS = {0: (5, 20), 1: (0, 3)}
 @pytest.mark.parametrize(
     ("text", "start"),
     [
-        ("checkpoint", Start("checkpoint")),
-        ("earliest", Start("earliest")),
-        ("latest", Start("latest")),
-        ("ts=1500", Start("ts", ts=1500)),
-        ("ts=1970-01-01T00:00:02Z", Start("ts", ts=2000)),
-        ("ts=1970-01-01T01:00:02+01:00", Start("ts", ts=2000)),
-        ("last=1h30m", Start("last", back_s=5400.0)),
-        ('offset={"1": 2, "0": 7}', Start("offset", offsets=((0, 7), (1, 2)))),
+        ("checkpoint", StartPoint("checkpoint")),
+        ("earliest", StartPoint("earliest")),
+        ("latest", StartPoint("latest")),
+        ("ts=1500", StartPoint("ts", ts=1500)),
+        ("ts=1970-01-01T00:00:02Z", StartPoint("ts", ts=2000)),
+        ("ts=1970-01-01T01:00:02+01:00", StartPoint("ts", ts=2000)),
+        ("last=1h30m", StartPoint("last", back_s=5400.0)),
+        ('offset={"1": 2, "0": 7}', StartPoint("offset", offsets=((0, 7), (1, 2)))),
     ],
 )
-def test_forms(text: str, start: Start) -> None:
+def test_forms(text: str, start: StartPoint) -> None:
     assert parse_start(text) == start
 
 
@@ -55,18 +55,18 @@ def test_refusals_list_the_forms(text: str) -> None:
 @pytest.mark.parametrize(
     ("start", "at_ts", "offsets"),
     [
-        (Start("checkpoint"), None, {0: 5, 1: 0}),
-        (Start("earliest"), None, {0: 5, 1: 0}),
-        (Start("latest"), None, {0: 20, 1: 3}),
-        (Start("ts", ts=1), {0: 9}, {0: 9, 1: 3}),
-        (Start("offset", offsets=((0, 20),)), None, {0: 20, 1: 0}),
+        (StartPoint("checkpoint"), None, {0: 5, 1: 0}),
+        (StartPoint("earliest"), None, {0: 5, 1: 0}),
+        (StartPoint("latest"), None, {0: 20, 1: 3}),
+        (StartPoint("ts", ts=1), {0: 9}, {0: 9, 1: 3}),
+        (StartPoint("offset", offsets=((0, 20),)), None, {0: 20, 1: 0}),
     ],
 )
-def test_offsets(start: Start, at_ts: dict[int, int] | None, offsets: dict[int, int]) -> None:
+def test_offsets(start: StartPoint, at_ts: dict[int, int] | None, offsets: dict[int, int]) -> None:
     assert choose_offsets(start, BOUNDS, at_ts) == offsets
 
 
 @pytest.mark.parametrize("offsets", [((2, 0),), ((0, 4),), ((0, 21),)])
 def test_offsets_outside_the_stream_are_refused(offsets: tuple[tuple[int, int], ...]) -> None:
     with pytest.raises(UserError):
-        choose_offsets(Start("offset", offsets=offsets), BOUNDS, None)
+        choose_offsets(StartPoint("offset", offsets=offsets), BOUNDS, None)

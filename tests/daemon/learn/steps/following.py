@@ -14,7 +14,7 @@ from streams.address import Address
 from streams.event import Column, DenseColumn
 from streams.open import open_source
 from streams.steps.codec import Joiner
-from streams.steps.segment import GENESIS, Base, Break, Segment, Steps
+from streams.steps.segment import GENESIS, Base, Break, RankOneSteps, Segment
 
 
 def values_of(address: Address) -> list[bytes | None]:
@@ -66,7 +66,7 @@ def followed(
             cuts.clear()
         elif isinstance(body, Break):
             on = False
-        elif isinstance(body, Steps):
+        elif isinstance(body, RankOneSteps):
             on = on or body.first == records
             if on:
                 learner.replay(step_batch(body))
@@ -79,7 +79,7 @@ def followed(
     return reached
 
 
-def step_batch(body: Steps) -> StepBatch:
+def step_batch(body: RankOneSteps) -> StepBatch:
     """Steps as a learner takes them."""
     return StepBatch(body.tau, _block(body.query), _block(body.error), body.project)
 
@@ -95,4 +95,4 @@ def _block(column: Column) -> Block:
     return SparseBlock(column.indptr, column.indices, column.values, column.dim)
 
 
-__all__ = ["Base", "Break", "Steps", "bodies", "followed", "segments", "step_batch", "values_of"]
+__all__ = ["Base", "Break", "RankOneSteps", "bodies", "followed", "segments", "step_batch", "values_of"]

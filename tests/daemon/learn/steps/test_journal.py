@@ -14,7 +14,7 @@ from daemon.learn.steplog import segments as assembling
 from daemon.learn.steplog.journal import ByteAllowance, Journal, Written
 from daemon.learn.steplog.segments import AppliedBatch, Captured, Durable
 from learners import Oasis, OasisConfig
-from streams.steps.segment import GENESIS, QUEUE, SINK, Base, Body, ChainPosition, Segment, Steps
+from streams.steps.segment import GENESIS, QUEUE, SINK, Base, Body, ChainPosition, RankOneSteps, Segment
 from tests.learners.examples import triplets
 
 from .following import segments, step_batch
@@ -74,7 +74,7 @@ class Bench:
 
 def summary(bodies: Sequence[Body]) -> list[object]:
     def one(body: Body) -> object:
-        if isinstance(body, Steps):
+        if isinstance(body, RankOneSteps):
             return body.first, body.last, body.cut
         return f"base {body.number}" if isinstance(body, Base) else f"break {body.reason}"
 
@@ -112,7 +112,7 @@ def test_replaying_what_is_told_gives_the_learners_matrix(
         assembling.SEGMENT_BYTES = journal.SEGMENT_BYTES = before
     copy, at, found = Oasis(DIM, bench.learner.config), 0, []
     for body in bench.bodies()[1:]:
-        assert isinstance(body, Steps)
+        assert isinstance(body, RankOneSteps)
         assert body.first == at
         at = body.last
         copy.replay(step_batch(body))
@@ -141,7 +141,7 @@ def test_event_times_are_told_once_and_only_of_events_that_were_not_rejected() -
     bench.written += bench.journal.take(batch, 0.0)
     bench.apply(3)
     bench.written += bench.journal.flush()
-    (steps,) = [body for body in bench.bodies() if isinstance(body, Steps)]
+    (steps,) = [body for body in bench.bodies() if isinstance(body, RankOneSteps)]
     assert steps.timestamps.tolist() == [100, 102, 103, 104, 200, 201, 202]
     assert (steps.first, steps.last, steps.watermark) == (0, 10, 200)
 

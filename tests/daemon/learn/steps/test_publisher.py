@@ -17,7 +17,7 @@ from daemon.telemetry.metrics import StepLogMetrics
 from learners import Oasis
 from streams.errors import LogMismatch, RecordRefused, StreamUnavailable, TopicMissing
 from streams.source import OutRecord, TopicIdentity
-from streams.steps.segment import BREAK_REASONS, Steps
+from streams.steps.segment import BREAK_REASONS, RankOneSteps
 from tests.harness.waiting import until
 
 from .following import bodies, segments
@@ -116,7 +116,7 @@ def test_what_was_handed_over_is_written_before_the_end() -> None:
     run.cut(5)
     run.publisher.start()
     assert run.finish() == ["base 4", (0, 7, True), "base 5"]
-    steps = bodies(run.told(), Steps)
+    steps = bodies(run.told(), RankOneSteps)
     assert run.metric("steps_total") == sum(map(len, steps)) > 0
     assert run.metric("segments_total") == 3
     assert run.metric("bytes_total") == sum(map(len, run.log.values))
@@ -143,7 +143,11 @@ def test_it_writes_at_its_cadence_without_being_asked() -> None:
     run.publisher.start()
     for number in range(3):
         run.offer(2)
-        until(lambda number=number: sum(map(len, bodies(run.told(), Steps))) and len(run.told()) > number + 1)
+        until(
+            lambda number=number: (
+                sum(map(len, bodies(run.told(), RankOneSteps))) and len(run.told()) > number + 1
+            )
+        )
     run.finish()
 
 
@@ -197,7 +201,7 @@ def test_a_log_that_stands_still_makes_the_loop_leave_out_and_never_wait() -> No
     run.offer(2)
     assert run.inbox.left_out > 0
     run.log.gate.set()
-    until(lambda: any(getattr(body, "cut", False) for body in bodies(run.told(), Steps)))
+    until(lambda: any(getattr(body, "cut", False) for body in bodies(run.told(), RankOneSteps)))
     run.offer(2)
     run.publisher.stop()
     assert run.publisher.ended(WAIT)

@@ -23,7 +23,7 @@ from streams.errors import StreamUnavailable, TopicMissing
 from streams.event import Event, ObjectRef, SparseVector
 from streams.open import open_sink, open_source
 from streams.source import OutRecord
-from streams.steps.segment import Base, Segment, Steps
+from streams.steps.segment import Base, RankOneSteps, Segment
 from tests.daemon.learn.conftest import DIM, Site, make_events, with_nan
 from tests.harness import forked
 from tests.harness.waiting import until
@@ -78,7 +78,7 @@ def test_replaying_the_step_log_gives_every_version(new_site: Sites, kind: str, 
     newest = site.newest()
     assert newest.counters["records"] == 302
     assert_replayed(site, 0, newest.number, config)
-    steps = bodies(told(site), Steps)
+    steps = bodies(told(site), RankOneSteps)
     assert sum(map(len, steps)) == newest.counters["updated"]
     times = [int(ts) for body in steps for ts in body.timestamps]
     learned = [1000 + n for n in range(300) if not (kind == "dense" and n == 17)]
@@ -213,4 +213,4 @@ def _records_told(site: Site) -> int:
 
 
 def _last_told(site: Site) -> int:
-    return max((body.last for body in bodies(told(site), Steps)), default=0)
+    return max((body.last for body in bodies(told(site), RankOneSteps)), default=0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from daemon.serve.items.snapshot import Changes, IndexSnapshot, Rows
+from daemon.serve.items.snapshot import Changes, IndexSnapshot, PartRows
 from learners.block import Block, DenseBlock, SparseBlock
 from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
 from streams.event import ObjectRef, SpaceSpec, SparseVector, ViewSpec
@@ -63,7 +63,7 @@ def changes(
     vectors = block_of([vector for vector, _ in puts.values()])
     texts = Packed.of([pack_display(display) for _, display in puts.values()])
     return Changes(
-        touched, Rows(Packed.of_texts(puts), vectors, [one.tags for _, one in puts.values()], texts)
+        touched, PartRows(Packed.of_texts(puts), vectors, [one.tags for _, one in puts.values()], texts)
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex, Merge, PartSize, Sizes, choose
-from daemon.serve.items.snapshot import Rows
+from daemon.serve.items.snapshot import PartRows
 from streams.ids import Packed
 from streams.items import Display
 from tests.daemon.serve.items.objects import block_of, changes, contents, dense, row_of, sparse
@@ -244,7 +244,7 @@ def test_which_parts_are_merged():
 def test_a_merge_goes_in_pieces():
     index = filled(Sizes(part=1 << 20, small=1, piece=120), count=0)
     rows = [
-        Rows(
+        PartRows(
             Packed.of_texts([f"{p} {n}" for n in range(30)]),
             block_of([dense(n) for n in range(30)]),
             [()] * 30,

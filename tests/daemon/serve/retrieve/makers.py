@@ -13,7 +13,7 @@ from daemon.replica.view import ModelId, NotServing, View
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
 from daemon.serve.items.queries import resolve
-from daemon.serve.items.snapshot import Changes, IndexSnapshot, Rows
+from daemon.serve.items.snapshot import Changes, IndexSnapshot, PartRows
 from daemon.serve.query import Query, QueryError
 from daemon.serve.retrieve import AnnSettings, Searcher
 from learners import Block, ServingForm
@@ -52,7 +52,7 @@ class Items:
         """Put these objects: one new part."""
         given = list(tags) or [()] * len(names)
         texts = Packed.of([pack_display(Display(tags=one)) for one in given])
-        made = Rows(Packed.of_texts(names), block(values, self.kind), given, texts)
+        made = PartRows(Packed.of_texts(names), block(values, self.kind), given, texts)
         assert self.index.apply(Changes(Packed.of_texts(names), made))
         self.vectors.update(zip(names, values, strict=True))
         self.tags.update(zip(names, given, strict=True))
