@@ -86,13 +86,14 @@ def _settings(versions: VersionStore) -> ServingConfig:
     defaults."""
     from checkpoints.store import CheckpointError
     from daemon.config.schema import ServingConfig
-    from daemon.versions.restore import DERIVED
+    from daemon.versions.choice import CHOSEN, DERIVED
 
     for number in reversed(versions.versions()):
         try:
             meta = versions.attached_meta(number, DERIVED)
             if meta is not None:
-                return ServingConfig.model_validate(meta["settings"])
+                judged = {"form": "judged"} if CHOSEN in meta else {}
+                return ServingConfig.model_validate(meta["settings"] | judged)
         except (CheckpointError, KeyError, ValueError):
             continue  # the next older one tells it as well
     return ServingConfig.model_validate({})

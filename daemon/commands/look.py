@@ -50,6 +50,8 @@ def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
             lines.append((role, _version_line(picture[role])))
     if picture["is_better"]:
         lines.append(("better?", picture["is_better"]))
+    if picture["form"]:
+        lines.append(("form", picture["form"]))
     if picture["reference"]:
         lines.append(("compared with", picture["reference"]))
     if numbers:

@@ -187,6 +187,8 @@ def _measures(row: VersionRow) -> Table:
 
 
 def _facts(manifest: Manifest, row: VersionRow) -> list[tuple[str, str]]:
+    from daemon.look.overview import form_of
+
     names = f" ({', '.join(row.aliases)})" if row.aliases else ""
     facts = [
         ("version", f"{manifest.number}{names}"),
@@ -209,6 +211,9 @@ def _facts(manifest: Manifest, row: VersionRow) -> list[tuple[str, str]]:
         ("file", f"{file.name}, {size(file.size)}, sha256 {file.sha256[:16]}") for file in manifest.files
     ]
     facts.append(("state hash", manifest.state_hash))
+    form = form_of(row.measures)
+    if form is not None:
+        facts.append(("form", form))
     plain = {key: row.measures[key] for key in _JUDGED if key in row.measures}
     if plain:
         facts.append(("judged", _pairs(plain)))

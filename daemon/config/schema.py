@@ -374,6 +374,11 @@ class ServingConfig(Section):
         " is inner_product or euclidean",
     )
     psd: Literal["auto", "full", "lanczos", "off"] = Field("auto", description="negative eigenvalues removed")
+    form: Literal["judged", "fixed"] = Field(
+        "judged",
+        description="judged: of each version by clicks, careful with queries unlike those that were clicked;"
+        " fixed: by power and own_share, the default where one of them is written",
+    )
     power: float = Field(
         1.5, ge=0.5, le=3, allow_inf_nan=False, description="of the eigenvalues; raw, lanczos, off: always 1"
     )
@@ -382,6 +387,13 @@ class ServingConfig(Section):
     )
     full_max_dim: int = Field(4096, ge=1, description="auto: full eigendecomposition up to this dimension")
     lanczos_pairs: int = Field(50, ge=1, description="most negative eigenpairs removed by lanczos")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fixed_where_written(cls, given: Any) -> Any:
+        """Who names power or own_share, and no form, means them."""
+        named = isinstance(given, dict) and {"power", "own_share"} & given.keys()
+        return {"form": "fixed", **given} if named else given
 
 
 class ValidateConfig(Section):

@@ -59,7 +59,8 @@ class VersionRow:
 class Summary:
     """What the verdicts amount to: the best version, the STOP and the learner's own pause in force.
 
-    is_better: the newest answer to "is it better for my users?", None where none was given.
+    is_better: the newest answer to "is it better for my users?", None where none was given. form: in which
+    the best version is served and why, a sentence; None where it is as configured.
     """
 
     best: int | None
@@ -68,6 +69,7 @@ class Summary:
     judged: int
     paused_by: str | None
     is_better: str | None = None
+    form: str | None = None
 
 
 def events_of(counters: Mapping[str, int | float]) -> int:
@@ -125,14 +127,22 @@ def measures_by_version(entries: Iterable[LedgerEntry]) -> dict[int, Mapping[str
 def summary(entries: Sequence[LedgerEntry]) -> Summary:
     """Best version, stop and pause in force (a later RESUME lifts each), number of judged versions."""
     stop, pause = stop_in_force(entries), pause_in_force(entries)
+    judged, best = measures_by_version(entries), aliases(entries).get("best")
     return Summary(
-        best=aliases(entries).get("best"),
+        best=best,
         stopped_by=stop.reason if stop else None,
         stopped_at=stop.version if stop else None,
-        judged=len(measures_by_version(entries)),
+        judged=len(judged),
         paused_by=pause.reason if pause else None,
         is_better=next(filter(None, map(_answer, reversed(entries))), None),
+        form=None if best is None else form_of(judged.get(best, {})),
     )
+
+
+def form_of(measures: Mapping[str, Any]) -> str | None:
+    """In which form a version is served and why, by the measures of its judgment; None: as configured."""
+    form = measures.get("form")
+    return str(form.get("why")) if isinstance(form, Mapping) else None
 
 
 def _answer(entry: LedgerEntry) -> str | None:

@@ -30,6 +30,7 @@ from daemon.versions.algorithms import map_of
 from daemon.versions.forms import KeyedForm
 from daemon.versions.restore import read_map, serving_form
 from learners.block import Block, Float32s
+from learners.forms.backoff import learned_of
 from learners.forms.quadratic import ServedForm, folds
 from learners.maps import FittedSpaceMap
 from learners.pending import matrix_in
@@ -204,12 +205,12 @@ def _same_space(old: Version, new: Version) -> None:
 def matrix_of(
     arrays: Mapping[str, NDArray[Any]], form: Callable[[], ServedForm], number: int
 ) -> Float32s | None:
-    """The W among a version's arrays; of a learner with another state the S that its form serves, float32
+    """The W among a version's arrays; of a learner with another state the learned S of its form, float32
     [d, d], up to `FULL_UP_TO` dimensions, and None where its form does not fold. Raises UserError beyond.
     """
     if has_matrix(arrays):
         return matrix_in(arrays)
-    made = form()
+    made = learned_of(form())  # beside the own ranking it is no matrix
     if not folds(made):
         return None
     if made.dim > FULL_UP_TO:

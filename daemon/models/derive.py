@@ -24,6 +24,7 @@ from checkpoints import Manifest, Version, VersionMeta, VersionStore
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog, load_version
 from daemon.versions.algorithms import ALGORITHMS, those_that
+from daemon.versions.choice import choice_of
 from daemon.versions.contents import MAX_FUTURE, average_entry, learner_arrays, watermark_of
 from daemon.versions.forms import MatrixForms
 from daemon.versions.restore import learner_of
@@ -147,7 +148,8 @@ EMBED_FORMAT = "tripletd embedding 1"
 class FactorDescription:
     """The description of an exported array, as JSON with the ending `.json`.
 
-    rank, dim: A is [rank, dim]. similarity: `inner_product` of two embeddings, or `squared_distance`, whose
+    form: in which the version is served, where clicks chose that; A is of W alone. rank, dim: A is [rank,
+    dim]. similarity: `inner_product` of two embeddings, or `squared_distance`, whose
     opposite it is. version, state_hash, space, map, learner: what it was made of.
     """
 
@@ -160,6 +162,7 @@ class FactorDescription:
     similarity: str
     dim: int
     rank: int
+    form: str = ""
 
 
 def export_factor(
@@ -175,6 +178,7 @@ def export_factor(
     A = _factor(version, name)
     kind = ALGORITHMS[name].forms
     distance = isinstance(kind, MatrixForms) and kind.distance
+    choice = choice_of(versions, number)
     told = FactorDescription(
         FORMAT,
         number,
@@ -185,6 +189,7 @@ def export_factor(
         "squared_distance" if distance else "inner_product",
         A.shape[1],
         A.shape[0],
+        "" if choice is None else choice.told,
     )
     _write_new(path, lambda file: np.save(file, A))
     _write_new(path.with_name(path.name + ".json"), lambda file: file.write(_json(asdict(told))))

@@ -96,7 +96,7 @@ class VersionCache:
         if len(self._slots) < self._room:
             space, serving = self._source.space, self._source.serving
             self._slots.append(
-                _Slot(ModelBuffer(BufferArrays.of(space, serving), form_updater_of(space, serving)))
+                _Slot(ModelBuffer(BufferArrays.of(space, serving), form_updater_of(self._source)))
             )
         unread = [slot for slot in self._slots if slot.readers == 0]
         if not unread:

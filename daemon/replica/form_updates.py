@@ -4,28 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
 from daemon.config.schema import ServingConfig
 from daemon.replica.loading import BufferArrays
-from daemon.replica.view import ModelSpace
+from daemon.replica.settings import VersionSource
 from daemon.versions.algorithms import algorithm_of
+from daemon.versions.choice import FormChoice
 from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind, as_scored, power_of
 from learners.base import Learner
+from learners.forms.backoff import BackoffForm, learned_of, with_learned
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import DiagonalForm, ServedForm
 from learners.forms.serving import ServingForm
 from learners.own import OwnRanking
 from learners.tether import untethered
 
+ChoiceAt: TypeAlias = Callable[[int], FormChoice | None]
+"""Number of a version -> what was chosen for its form, and for what was learned behind it."""
+
+
+def nothing_chosen(number: int) -> None:
+    """Where forms are as configured."""
+
 
 class FormUpdater:
     """Forms of a learner that steps in the arrays of `Buffers`, as they are between two that are made."""
 
-    def __init__(self, kind: FormKind, serving: ServingConfig, own: OwnRanking | None = None) -> None:
+    def __init__(
+        self,
+        kind: FormKind,
+        serving: ServingConfig,
+        own: OwnRanking | None = None,
+        choice_at: ChoiceAt = nothing_chosen,
+    ) -> None:
         """own: the user's own ranking, which the untrained version answers with."""
         self._kind, self._serving, self._own = kind, as_scored(serving, own), own
+        self._choice_at = choice_at
 
     def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The form just made of the learner's state, now followed by steps. Raises what making it raises."""
@@ -40,7 +57,7 @@ class FormUpdater:
 
     def exact(self, learner: Learner, number: int) -> ServedForm:
         """The form of a state, computed from scratch."""
-        return self._kind.make(learner, number, self._serving, self._own)
+        return self._kind.make(learner, number, self._serving, self._own, self._choice_at(number))
 
     def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
         """What both sides take of a form computed from scratch; None where theirs are exact already."""
@@ -53,7 +70,9 @@ class FirstOrderUpdate(FormUpdater):
     def follow(self, form: ServedForm, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The tangent at the form's W, in the buffers. The user's own ranking, which is no function of W, is
         carried on by what changes in the form of W."""
-        power, pending = power_of(self._serving), untethered(learner).pending
+        if isinstance(form, BackoffForm):
+            return with_learned(form, self.follow(form.learned, learner, buffers))
+        power, pending = self._power(form), untethered(learner).pending
         if isinstance(form, ServingForm):
             return CarriedForm.of(form, buffers.state["W"], power, buffers.tangent, pending)
         assert isinstance(form, DiagonalForm)
@@ -67,16 +86,18 @@ class FirstOrderUpdate(FormUpdater):
 
     def like(self, form: ServedForm, number: int, learner: Learner, buffers: BufferArrays) -> ServedForm:
         """The same, reading this side's W."""
-        if not isinstance(form, CarriedForm):
+        carried = learned_of(form)
+        if not isinstance(carried, CarriedForm):
             return form
-        carried = form
         tangent = None if carried.tangent is None else buffers.tangent
         pending = untethered(learner).pending
-        return replace(carried, state_matrix=buffers.state["W"], tangent=tangent, pending=pending)
+        here = replace(carried, state_matrix=buffers.state["W"], tangent=tangent, pending=pending)
+        return with_learned(form, here)
 
     def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
         """Its two matrices."""
-        tangent, mine = form.tangent if isinstance(form, CarriedForm) else None, buffers.tangent
+        carried, mine = learned_of(form), buffers.tangent
+        tangent = carried.tangent if isinstance(carried, CarriedForm) else None
         if tangent is not None and mine is not None:
             np.copyto(mine.constant, tangent.constant)
             np.copyto(mine.P, tangent.P)
@@ -86,9 +107,15 @@ class FirstOrderUpdate(FormUpdater):
         followed exactly."""
         if isinstance(exact, DiagonalForm):
             return None
-        assert isinstance(exact, ServingForm)
-        power, pending = power_of(self._serving), untethered(learner).pending
-        return CarriedForm.of(exact, learner.state()["W"], power, pending=pending)
+        learned, pending = learned_of(exact), untethered(learner).pending
+        assert isinstance(learned, ServingForm)
+        carried = CarriedForm.of(learned, learner.state()["W"], self._power(learned), pending=pending)
+        return with_learned(exact, carried)
+
+    def _power(self, form: ServedForm) -> float:
+        """What the eigenvalues of a form were raised to, as configured where the form does not say."""
+        known = form.power if isinstance(form, ServingForm) else None
+        return power_of(self._serving) if known is None else known
 
 
 class RecomputeAlways(FormUpdater):
@@ -107,7 +134,7 @@ class KeepUntilRefined(FormUpdater):
     """Forms that take long to make and cannot be carried on: one stays, and refers to neither side."""
 
 
-FORM_UPDATERS: Mapping[str, Callable[[FormKind, ServingConfig, OwnRanking | None], FormUpdater]] = {
+FORM_UPDATERS: Mapping[str, type[FormUpdater]] = {
     CARRIED: FirstOrderUpdate,
     ANEW: RecomputeAlways,
     HELD: KeepUntilRefined,
@@ -116,7 +143,8 @@ FORM_UPDATERS: Mapping[str, Callable[[FormKind, ServingConfig, OwnRanking | None
 """By what `follows` says of forms; those of whole versions are never carried anywhere."""
 
 
-def form_updater_of(space: ModelSpace, serving: ServingConfig) -> FormUpdater:
-    """How forms of versions of this space keep up."""
+def form_updater_of(source: VersionSource) -> FormUpdater:
+    """How forms of versions of this source keep up."""
+    space = source.space
     kind = algorithm_of(space.algorithm, space.keys).forms
-    return FORM_UPDATERS[kind.follows](kind, serving, space.own)
+    return FORM_UPDATERS[kind.follows](kind, source.serving, space.own, source.choice_at)

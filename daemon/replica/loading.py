@@ -22,12 +22,13 @@ from daemon.exits import UserError
 from daemon.replica.settings import VersionSource
 from daemon.replica.view import ModelSpace
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
+from daemon.versions.choice import DERIVED, stands
 from daemon.versions.contents import records_of
 from daemon.versions.forms import CARRIED, as_scored
-from daemon.versions.restore import DERIVED, settings_digest
 from learners.base import Learner
 from learners.block import Float32s
 from learners.errors import LearnerError
+from learners.forms.backoff import learned_of, with_learned
 from learners.forms.carried import Tangent
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm
@@ -222,15 +223,16 @@ def load_form(source: VersionSource, state: LoadedState, buffers: BufferArrays) 
     try:
         form = _kept_form(source, state, buffers) if kind.kept and (number or own is None) else None
         if form is None:
-            form = kind.make(state.learner, number, source.serving, own)
+            form = kind.make(state.learner, number, source.serving, own, source.choice_at(number))
     except (LearnerError, UserError, ValueError, np.linalg.LinAlgError) as error:
         raise VersionRejected("form", f"version {number}: {error}") from error
-    if not isinstance(form, ServingForm) or form.matrix is None or form.matrix is buffers.matrix:
+    learned = learned_of(form)
+    if not isinstance(learned, ServingForm) or learned.matrix is None or learned.matrix is buffers.matrix:
         return form
     assert buffers.matrix is not None, "the settings that made the matrix made the buffer"
-    np.copyto(buffers.matrix, form.matrix)
+    np.copyto(buffers.matrix, learned.matrix)
     check_finite(buffers.matrix, f"version {number}: its serving form")
-    return replace(form, matrix=buffers.matrix)
+    return with_learned(form, replace(learned, matrix=buffers.matrix))
 
 
 def check_finite(array: NDArray[Any], what: str) -> None:
@@ -249,13 +251,24 @@ def _kept_form(source: VersionSource, state: LoadedState, buffers: BufferArrays)
     try:
         meta = versions.attached_meta(number, DERIVED)
         settings = as_scored(source.serving, source.space.own)
-        if meta is None or meta.get("settings_digest") != settings_digest(settings):
+        if meta is None or not stands(meta, settings, source.is_judged):
             return None
         found = versions.attached(number, DERIVED, lambda spec: _form_destination(spec, buffers))
         kind = algorithm_of(source.space.algorithm, source.space.keys).forms
-        return None if found is None else kind.read(found[0], state.learner, source.space.own)
+        if found is None:
+            return None
+        return _with_power(kind.read(found[0], state.learner, source.space.own), meta)
     except (CheckpointError, LearnerError, ValueError):
         return None
+
+
+def _with_power(form: ServedForm, meta: Mapping[str, Any]) -> ServedForm:
+    """The form that was read, which knows again what its eigenvalues were raised to: so it is carried on."""
+    learned = learned_of(form)
+    if not isinstance(learned, ServingForm) or learned.matrix is None:
+        return form
+    power = meta.get("settings", {}).get("power") if learned.normalised else 1.0
+    return with_learned(form, replace(learned, power=power))
 
 
 def _form_destination(spec: ArraySpec, buffers: BufferArrays) -> NDArray[Any]:

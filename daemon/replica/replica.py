@@ -365,7 +365,7 @@ class Replica:
             raise ValueError(f"only {LATEST} can be followed step by step, not {alias}")
         self._alias, self._hooks, self._stepping = alias, hooks, steps is not None
         self._board, self._stop = StatusTracker(alias), threading.Event()
-        space, carry = source.space, form_updater_of(source.space, source.serving)
+        space, carry = source.space, form_updater_of(source)
         self._sides = LeftRight(
             *(ModelBuffer(BufferArrays.of(space, source.serving, self._stepping), carry) for _ in range(2))
         )

@@ -15,7 +15,8 @@ from checkpoints.store import CheckpointError, OnDamage
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config, ServingConfig
 from daemon.replica.view import ModelId, ModelSpace, View
-from daemon.versions.algorithms import by_steps, columns_of
+from daemon.versions.algorithms import algorithm_of, by_steps, columns_of
+from daemon.versions.choice import FormChoice, choice_at
 from daemon.versions.restore import read_map
 from learners.block import Block
 from learners.errors import LearnerError
@@ -32,6 +33,16 @@ class VersionSource:
     ledger: Ledger
     space: ModelSpace
     serving: ServingConfig
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the form of each version is chosen by clicks."""
+        kind = algorithm_of(self.space.algorithm, self.space.keys).forms
+        return kind.is_judged(self.serving, self.space.own)
+
+    def choice_at(self, number: int) -> FormChoice | None:
+        """What was chosen for version `number` and what was learned behind it; None: it is as configured."""
+        return choice_at(self.versions, number) if self.is_judged else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from checkpoints.store import Damaged, KeyMissing
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
+from daemon.validate.choosing import FormChooser
 from daemon.validate.decide import DecisionRule, asking, is_finite, judge_by, why_not
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.holdout import Window
@@ -31,6 +32,7 @@ from daemon.validate.judge import Judge, Measures, Scored, compare
 from daemon.validate.measures import Float
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.versions.algorithms import map_of
+from daemon.versions.choice import FormChoice, choice_of
 from daemon.versions.contents import APPLIED, counted, records_of
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
@@ -57,6 +59,7 @@ class CandidateRejected(Exception):
 class Candidate:
     """An opened version. keys: its form, with which each key's scorer is made, where there is one model per
     key; `scorer` is then version 0's. symmetry: of its W (`symmetry_index`), None for a learner without one.
+    choice: of its form, None where it is as configured.
     """
 
     manifest: Manifest
@@ -64,6 +67,7 @@ class Candidate:
     objects: MappedObjects
     keys: KeyedForm | None = None
     symmetry: float | None = None
+    choice: FormChoice | None = None
 
     @property
     def number(self) -> int:
@@ -109,11 +113,13 @@ class CandidateCache:
         assert self._objects is not None
         return self._objects
 
-    def open(self, number: int) -> Candidate:
-        """The version, loaded and checked unless it is open already. Raises Refused, UserError."""
+    def open(self, number: int, chooser: FormChooser | None = None) -> Candidate:
+        """The version, loaded and checked unless it is open already. chooser: chooses its form where none was
+        chosen yet. Raises CandidateRejected, UserError.
+        """
         if number not in self._open:
             try:
-                self._open[number] = self._load(number)
+                self._open[number] = self._load(number, chooser)
             except (Damaged, KeyMissing, LearnerError) as error:
                 raise CandidateRejected(str(error)) from error
         return self._open[number]
@@ -122,21 +128,22 @@ class CandidateCache:
         """Close every open version but these."""
         self._open = {number: one for number, one in self._open.items() if number in numbers}
 
-    def _load(self, number: int) -> Candidate:
+    def _load(self, number: int, chooser: FormChooser | None) -> Candidate:
         version = self._versions.load(number)
         self._refuse_other_inputs(version.manifest)
         objects = self._mapped(version)
-        form = self._form_of(version)
+        form = self._form_of(version, chooser)
         if form.dim != objects.dim:
             raise CandidateRejected(f"the learner has {form.dim} dimensions, the map gives {objects.dim}")
         keys = form if isinstance(form, KeyedForm) else None
         W = version.arrays.get("W")
         symmetry = None if W is None or W.ndim != 2 else symmetry_index(matrix_in(version.arrays))
-        return Candidate(version.manifest, Scorer(form, objects), objects, keys, symmetry)
+        choice = choice_of(self._versions, number)
+        return Candidate(version.manifest, Scorer(form, objects), objects, keys, symmetry, choice)
 
-    def _form_of(self, version: Version) -> ServedForm:
+    def _form_of(self, version: Version, chooser: FormChooser | None) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
-        form = serving_form(self._versions, version, self._serving)
+        form = serving_form(self._versions, version, self._serving, chooser=chooser)
         if isinstance(form, DiagonalForm):
             return form  # the user's own ranking, or a learner's: no matrix either way
         W, folded = version.arrays.get("W"), folds(form) and not by_distance(form)
@@ -225,6 +232,11 @@ class Evaluator:
                 found.measures[SYMMETRY] = candidate.symmetry
             self._looks[number] = found
         return self._looks[number]
+
+    def chooser(self, window: Window, after: Positions) -> FormChooser:
+        """Chooses forms by the lists of the window that were bet on before; after: positions up to which."""
+        earlier = [held.impression for held in window if held.offset < after.get(held.partition, 0)]
+        return FormChooser(self._judge, [held.impression for held in window], earlier)
 
     def keep(self, *numbers: int | None) -> None:
         """Forget every version but these."""

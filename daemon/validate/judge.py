@@ -315,6 +315,13 @@ class ShownJudge:
         out = {name: measures.mean_over(np.concatenate(parts)) for name, parts in columns.items()}
         return {"position_balanced": balance.value()} | out, every
 
+    def scores(self, scorer: Scorer, panel: Panel) -> Scores:
+        """Of the lists alone, float32[n, L] in the order the panel was made from. Raises NotFinite."""
+        every = np.zeros(panel.lists.valid.shape, np.float32)
+        for part in self._parts(panel):
+            every[part] = self._scores(scorer, self._fold(scorer, panel, part), panel, part)
+        return np.asarray(panel.in_time(every))
+
     def losses(self, scorer: Scorer, panel: Panel) -> Float:
         """Holdout loss of each impression, in the order the panel was made from: mean hinge over its
         (clicked, unclicked) pairs. float64[n].
@@ -400,8 +407,7 @@ def compare(
     own, zero, best, anchor = versions
     _, at_zero, at_best, at_anchor = states
     lists = panel.lists.in_order(panel.order)
-    clusters = np.empty(len(panel), np.int64)
-    clusters[panel.order] = panel.group
+    clusters = panel.in_time(panel.group)
     impressions = [panel.impressions[place] for place in np.argsort(panel.order).tolist()]
     against_zero, against_anchor = outcomes(impressions, at_zero), outcomes(impressions, at_anchor)
 
@@ -455,8 +461,7 @@ class Judge:
     def look(self, scorer: Scorer, panel: Panel, fixed: Float | None = None) -> Scored:
         """As `judge`, with what two versions are compared by."""
         out, scores = self._shown.judge(scorer, panel)
-        shown = np.empty_like(scores)
-        shown[panel.order] = scores
+        shown = panel.in_time(scores)
         each = np.zeros(0)
         if self._clicks is not None:
             by_clicks, each = self._clicks.judge(scorer, panel)
@@ -471,6 +476,10 @@ class Judge:
             out |= self._judged.summary([*self._judged.fixed, *seen], table)
         known = {name: value for name, value in out.items() if not np.isnan(value)}
         return Scored(known, shown, each)
+
+    def shown_scores(self, scorer: Scorer, panel: Panel) -> Scores:
+        """Scores of the lists in the order of time, float32[n, L], and nothing else. Raises NotFinite."""
+        return self._shown.scores(scorer, panel)
 
     def fixed_table(self, scorer: Scorer) -> Float:
         """AP and P@10 of the fixed judged queries, float64 [n, 2]: the same on every window."""

@@ -38,6 +38,8 @@ BEST_BEFORE = "best_before"
 BEST_DECISION = "best_decision"
 BEST_HOLDS = "best_holds"
 MIN_DELTA = "min_delta"
+FORM = "form"
+"""Of a judgement by clicks: which form was chosen for the version, and why."""
 EVIDENCE = "evidence"
 """Of a judgement by evidence: its outcome, and what is known after it."""
 
@@ -153,6 +155,7 @@ def keep_entry(
         REFERENCE: {**reference, "decision": judged.reference},
         **_against(best),
         **({} if keys is None else {KEYS: verdicts_to_json(keys)}),
+        **({} if candidate.choice is None else {FORM: candidate.choice.to_json()}),
         **({} if evidence is None else {EVIDENCE: evidence.to_json(), ANCHOR: evidence.standing.anchor}),
     }
     told = f"{rule.measure} {judged.value:.4f}, version 0 {judged.reference:.4f}"
@@ -162,6 +165,8 @@ def keep_entry(
         told += f"; {evidence.told}"
     elif candidate.number and not judged.beats:
         told += f"; not best: {why_not(rule, judged, known, reference)}"
+    if candidate.choice is not None:
+        told += f"; served with {candidate.choice.why}"
     if keys is not None:
         told += f"; {sum(one.learned for one in keys.values())} of {len(keys)} keys judged learned"
     return _entry("KEEP", candidate.number, told, measures)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -345,6 +346,12 @@ class Panel:
 
     def __len__(self) -> int:
         return len(self.impressions)
+
+    def in_time(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Values of the impressions [n, ...], one by one in the sequence that the panel was made from."""
+        out = np.empty_like(values)
+        out[self.order] = values
+        return out
 
 
 def make_panel(objects: MappedObjects, impressions: Sequence[Impression]) -> Panel:

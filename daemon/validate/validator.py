@@ -19,6 +19,7 @@ from checkpoints.store import CheckpointError, WriteFailed
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.telemetry import ValidateMetrics
+from daemon.validate.choosing import FormChooser
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,
@@ -453,7 +454,7 @@ class Validator:
                 asked = best
                 standing = self._standing(self._inputs.candidates.open(best), reference)
                 asked = number
-            candidate = self._inputs.candidates.open(number)
+            candidate = self._inputs.candidates.open(number, self._chooser(history))
             own = self._measured(candidate)
             weighed = self._weigh(candidate, best, history) if self._inputs.by_evidence else None
         except (CandidateRejected, NotFinite) as error:
@@ -481,6 +482,12 @@ class Validator:
             weighed.verdict, weighed.standing.line.above.log, lists_missing(weighed.standing, weighed.rule)
         )
         return weighed
+
+    def _chooser(self, history: JudgedHistory) -> FormChooser | None:
+        """By the lists that earlier versions were bet on; None where no bets are made."""
+        if not self._inputs.by_evidence:
+            return None
+        return self._own_evaluator().chooser(self._inputs.holdout.window, history.standing.through)
 
     def _own_evaluator(self) -> Evaluator:
         """Where one model is learned for all."""

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
+from daemon.versions.choice import FormChoice
 from learners.base import Learner
 from learners.block import Float32s
+from learners.forms.backoff import BackoffForm, learned_of
 from learners.forms.blocks import BlocksForm
 from learners.forms.quadratic import DiagonalForm, FoldingForm, Pieces, ServedForm, by_distance, whole
 from learners.forms.serving import Beside, ServingForm
@@ -50,21 +52,40 @@ class FormKind:
         return False
 
     def make(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None = None
+        self,
+        learner: Learner,
+        number: int,
+        config: ServingConfig,
+        own: OwnRanking | None = None,
+        choice: FormChoice | None = None,
     ) -> ServedForm:
         """The form of a learner at version `number`, 0 untrained; it may read the learner's arrays in place.
         own: the user's own ranking where the map keeps it; the untrained version answers with it, whatever
-        the learner is. Raises UserError for settings that do not suit it.
+        the learner is. choice: what clicks chose, None for what the settings say. Raises UserError for
+        settings that do not suit it.
         """
         if number == 0 and own is not None:
             return own.form()
-        return self.trained(learner, number, as_scored(config, own), own)
+        scored = as_scored(config, own)
+        if choice is None or own is None or not self.is_judged(config, own):
+            return self.trained(learner, number, scored, own)
+        return self.chosen(learner, number, scored, own, choice)
+
+    def is_judged(self, config: ServingConfig, own: OwnRanking | None) -> bool:
+        """Whether the form of each version is chosen by clicks."""
+        return False
 
     def trained(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
     ) -> ServedForm:
         """The form of what was learned, see `make`; config: `as_scored`."""
         raise NotImplementedError
+
+    def chosen(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
+    ) -> ServedForm:
+        """The form that was chosen, where `is_judged`; config: `as_scored`."""
+        raise LookupError("no form of this kind is chosen")
 
     def read(
         self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
@@ -129,17 +150,40 @@ class MatrixForms(FormKind):
         """As `make_form` of the learner's W."""
         return self._as_scored(make_form(cast(Any, learner).W, number, config, own), own)
 
+    def is_judged(self, config: ServingConfig, own: OwnRanking | None) -> bool:
+        """Where the own ranking is known to give way to, and scores are normalised: beside others a share of
+        it would mean another thing for every object."""
+        normalised = as_scored(config, own).score == "normalised" and config.psd != "off"
+        return config.form == "judged" and own is not None and normalised
+
+    def chosen(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
+    ) -> ServedForm:
+        """What was learned at the chosen power, with the own ranking beside."""
+        learned = self.learned(learner, number, config, own, choice.power)
+        return BackoffForm.beside(learned, own.metric, choice.own_share, choice.usual, choice.familiar)
+
+    def learned(
+        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, power: float
+    ) -> ServingForm:
+        """What was learned, without the own ranking, with eigenvalues of this power where it applies."""
+        alone = as_scored(config, own).model_copy(update={"power": power, "own_share": 0.0})
+        return self._as_scored(make_form(cast(Any, learner).W, number, alone), own)
+
     def read(
         self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None
     ) -> ServedForm:
         """From the arrays kept beside the version. Raises StateError."""
         W = None if "matrix" in arrays else cast(Any, learner).W  # a copy where steps are pending
-        return self._as_scored(ServingForm.from_arrays(arrays, W), own)
+        form = self._as_scored(ServingForm.from_arrays(arrays, W), own)
+        return BackoffForm.from_arrays(arrays, form) if BackoffForm.is_in(arrays) else form
 
     def account(self, form: ServedForm) -> dict[str, Any]:
-        """As `account`."""
-        assert isinstance(form, ServingForm)
-        return account(form)
+        """As `account`, with the share of the own ranking beside."""
+        learned = learned_of(form)
+        assert isinstance(learned, ServingForm)
+        beside = {"own_share": form.share} if isinstance(form, BackoffForm) else {}
+        return account(learned) | beside
 
     def _as_scored(self, form: ServingForm, own: OwnRanking | None) -> ServingForm:
         distance = self.distance or (own is not None and own.by_distance)
@@ -355,9 +399,14 @@ class KeyedForms(FormKind):
     inner: FormKind
 
     def make(
-        self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None = None
+        self,
+        learner: Learner,
+        number: int,
+        config: ServingConfig,
+        own: OwnRanking | None = None,
+        choice: FormChoice | None = None,
     ) -> KeyedForm:
-        """Version 0's form, and the means to make each key's."""
+        """Version 0's form, and the means to make each key's; what all queries tell is no choice for one."""
         keyed = cast(Keyed, learner)
         base = cast(FoldingForm, self.inner.make(keyed.untrained, 0, config, own))
 

@@ -7,9 +7,9 @@ made with, and read back later; for other settings it is made in memory.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
 
 import structlog
 from numpy.typing import NDArray
@@ -20,12 +20,22 @@ from checkpoints.store import CheckpointError, KeyExists
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, map_of, restored
+from daemon.versions.choice import (
+    DERIVED,
+    FormChoice,
+    choice_at,
+    described,
+    digest_of,
+    stands,
+)
 from daemon.versions.contents import MAP_PREFIX, learner_arrays
-from daemon.versions.forms import as_scored
+from daemon.versions.forms import FormKind, MatrixForms, as_scored
 from learners.base import Learner
 from learners.errors import StateError
 from learners.forms.quadratic import ServedForm
+from learners.forms.serving import ServingForm
 from learners.maps import FittedSpaceMap
+from learners.own import OwnRanking
 
 
 def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpaceMap]:
@@ -36,16 +46,28 @@ def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpace
     return version.manifest, map_of(version)
 
 
-DERIVED = "serving"
-
 log = structlog.get_logger("tripletd.serving_form")
 
 
+class ChoosesForms(Protocol):
+    """Who chooses the form of a version that has none yet."""
+
+    def choose(
+        self, number: int, now: FormChoice | None, learned: Callable[[float], ServingForm], own: OwnRanking
+    ) -> FormChoice:
+        """now: what was chosen last. learned: what was learned, at a power."""
+
+
 def serving_form(
-    versions: VersionStore, version: Version, config: ServingConfig, keep: bool = True
+    versions: VersionStore,
+    version: Version,
+    config: ServingConfig,
+    keep: bool = True,
+    chooser: ChoosesForms | None = None,
 ) -> ServedForm:
     """The serving form of a loaded version: read when it was made with these settings, else made and, unless
-    `keep` is false, kept where its learner's forms are.
+    `keep` is false, kept where its learner's forms are. chooser: asked where forms are judged and none is
+    kept; None: what was chosen last for an earlier version is taken.
 
     Raises StateError for arrays that are missing or not finite, UserError for settings its dimension does not
     allow. A form that cannot be read or written (damage, full disk) is made in memory and the trouble is
@@ -55,23 +77,34 @@ def serving_form(
     kind = algorithm_of(manifest.learner["name"], keys_of(manifest)).forms
     fitted = map_of(version)
     learner, own = learner_of(version, fitted), fitted.own
-    number, digest = manifest.number, settings_digest(as_scored(config, own))
+    number, scored, judged = manifest.number, as_scored(config, own), kind.is_judged(config, own)
     if not kind.kept or (number == 0 and own is not None):
         return kind.make(learner, number, config, own)
+    choice = choice_at(versions, number) if judged else None
     try:
         kept = versions.attached(number, DERIVED)
     except CheckpointError as error:
         log.warning("serving form cannot be read; made anew", version=number, error=str(error))
-        return kind.make(learner, number, config, own)
+        return kind.make(learner, number, config, own, choice)
     if kept is not None:
         arrays, meta = kept
-        if meta.get("settings_digest") == digest:
+        if stands(meta, scored, judged):
             return kind.read(arrays, learner, own)
-    form = kind.make(learner, number, config, own)
+    if judged and kept is None and chooser is not None and own is not None:
+        choice = chooser.choose(number, choice, _learned(kind, learner, number, scored, own), own)
+    form = kind.make(learner, number, config, own, choice)
     if kept is None and keep:
-        settings = {"settings": _settings(as_scored(config, own)), "settings_digest": digest}
-        _keep(versions, number, kind.arrays(form), settings | {"made": kind.account(form)})
+        told = described(scored, choice)
+        made = {"settings_digest": digest_of(told), "made": kind.account(form)}
+        _keep(versions, number, kind.arrays(form), told | made)
     return form
+
+
+def _learned(
+    kind: FormKind, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
+) -> Callable[[float], ServingForm]:
+    assert isinstance(kind, MatrixForms), "no other forms are chosen"
+    return partial(kind.learned, learner, number, config, own)
 
 
 def learner_of(version: Version, fitted: FittedSpaceMap | None = None) -> Learner:
@@ -83,19 +116,6 @@ def learner_of(version: Version, fitted: FittedSpaceMap | None = None) -> Learne
         raise StateError(f"the version's learner is not described: {error}") from error
     space = map_of(version) if fitted is None else fitted
     return restored(config, learner_arrays(version.arrays), columns_of(space), keys, own=space.own)
-
-
-def settings_digest(config: ServingConfig) -> str:
-    """sha256 over the settings the form depends on; config: `as_scored`."""
-    return hashlib.sha256(json.dumps(_settings(config), sort_keys=True).encode()).hexdigest()
-
-
-def _settings(config: ServingConfig) -> dict[str, Any]:
-    """The settings of forms; what says nothing is left out, so that forms kept before it was known stand."""
-    settings = config.model_dump()
-    if config.score == "auto":
-        settings["score"] = "normalised"  # as it is wherever nothing is known of the user's own ranking
-    return settings if config.own_share else {k: v for k, v in settings.items() if k != "own_share"}
 
 
 def _keep(versions: VersionStore, number: int, arrays: dict[str, NDArray[Any]], meta: dict[str, Any]) -> None:

@@ -118,6 +118,12 @@ class ServingForm:
         """Dimension of the vectors."""
         return int(self.correction_vectors.shape[0])
 
+    @property
+    def trace(self) -> float:
+        """tr S, of what is left of sym(W)."""
+        base = self.matrix if self.matrix is not None else self._state()
+        return float(np.trace(base, dtype=np.float64) - self.correction_values.sum(dtype=np.float64))
+
     def fold(self, queries: Any) -> Float32s:
         """S q for each query, float32 [n, d], 2 S q for a distance; search any index of items with it by
         inner product.

@@ -33,6 +33,18 @@ def test_the_newest_answer_is_told() -> None:
     assert summary([*said, LedgerEntry(n=3, kind="PROMOTE", version=2)]).is_better == "yes: version 2"
 
 
+def test_the_form_of_the_best_version_is_told() -> None:
+    entries = [
+        LedgerEntry(n=1, kind="KEEP", version=1, measures={"form": {"why": "power 1.5: as said"}}),
+        LedgerEntry(n=2, kind="KEEP", version=2, measures={"form": {"why": "of another version"}}),
+    ]
+    assert summary(entries).form is None, "version 0 is best"
+    promoted = LedgerEntry(n=3, kind="PROMOTE", version=1, alias="best")
+    assert summary([*entries, promoted]).form == "power 1.5: as said"
+    unjudged = LedgerEntry(n=3, kind="PROMOTE", version=7, alias="best")
+    assert summary([*entries, unjudged]).form is None
+
+
 def test_lag_counts_from_what_is_still_there() -> None:
     (fresh,) = lags({0: (10, 25)}, None)
     assert (fresh.position, fresh.lag) == (None, 15)

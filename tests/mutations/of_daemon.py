@@ -39,6 +39,8 @@ EVIDENCE = "daemon/validate/test_evidence.py"
 INTERLEAVED = "daemon/validate/test_interleaved.py"
 BEST = "daemon/validate/test_best.py"
 PREFERENCES = "daemon/validate/test_preferences.py"
+CHOOSING = "daemon/validate/test_choosing.py"
+FORMS = "daemon/test_form_by_clicks.py"
 MODELS = "daemon/models/test_decide.py"
 SUPERVISE = "daemon/test_supervise.py"
 CONFIG = "daemon/test_config.py"
@@ -171,6 +173,16 @@ VALIDATE = (
     _m("evidence.by-order-alone", "def compare(", "np.where(np.isnan(drafted), ordered, drafted)", "ordered", BEST + " -k two_versions"),
     _m("evidence.ranks-prefer", "def differences(", "clicked * share * apart", "clicked * apart", PREFERENCES),
     _m("evidence.usual", "def differences(", "_above(other[part]) - usual", "_above(other[part])", PREFERENCES),
+    _m("forms.by-what-is-bet-on", "def chooser(self, window", "if held.offset < after.get(held.partition, 0)", "", CHOOSING),
+    _m("forms.surely-preferred", "def is_above(self) -> bool:", "self.mean > ERRORS * self.error", "self.mean > 0", CHOOSING),
+    _m("forms.below-the-own-ranking", "def forbidden(self) -> bool:", "self.far.queries >= LEAST_FAR and self.far.is_below", "False", CHOOSING),
+    _m("forms.bolder", "def choose(now: int", "one.far.queries >= LEAST_FAR", "True", CHOOSING),
+    _m("forms.of-a-later-version", "def choice_at(", "if one <= number", "", FORMS),
+    _m("forms.kept-before", "def stands(", "return judged and isinstance", "return False and isinstance", FORMS),
+    _m("forms.digest", "def digest_of(", "if CHOSEN not in told else [told[\"settings\"], told[CHOSEN]]", "", FORMS),
+    _m("forms.carried-power", "def _power(self, form", "if known is None else known", "", FORMS),
+    _m("forms.refined-as-chosen", "def exact(self, learner", ", self._choice_at(number)", "", FORMS),
+    _m("forms.fixed-where-written", "def _fixed_where_written(", "if named else given", "if False else given", FORMS),
     _m("decide.stopped", "def outstanding(", "history.stopped or", "", DECIDE),
     _m("decide.baseline-first", "def outstanding(", "or not history.baseline <= history.seen", "", DECIDE),
     _m("decide.judge-while-stopped", "def next_to_judge(", "or history.stopped", "", DECIDE),

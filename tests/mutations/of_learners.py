@@ -23,6 +23,7 @@ KEYED = "learners/keyed/test_keyed.py"
 TOPK = "learners/search/test_topk.py"
 SERVING = "learners/test_serving.py"
 TETHER = "learners/test_tether.py"
+GIVING_WAY = "learners/test_backoff.py"
 
 
 STEPS_OF_OASIS = ("step_dense", "step_sparse")
@@ -184,6 +185,10 @@ AROUND = (
     _m("form.raw-sharpened", "def from_matrix(", "power if normalised else 1.0", "power", SERVING),
     _m("form.distance-fold", "fold_symmetric(self._state(), block)", "folded *= np.float32(2)", "folded *= np.float32(1)", "learners/test_distance_form.py"),
     _m("form.self-negative", "self_products(self.matrix if self.matrix is not None else self._state()", "np.maximum(products, 0)", "products", SERVING),
+    _m("backoff.gives-way", "def _weights(self, folded", "np.minimum(known / self.familiar, 1) ** self.backoff", "np.ones(len(block))", GIVING_WAY),
+    _m("backoff.own-score", "def _weights(self, folded", "(learned + own, mixed,", "(mixed, mixed,", GIVING_WAY),
+    _m("backoff.norms", "return self.learned.self_scores(items, pieces)", " + self._own.self_scores(items)", "", GIVING_WAY),
+    _m("backoff.scale-of-what-was-learned", "def usual_ratio(", "/ _size(learned)", "", GIVING_WAY),
     _m("spectrum.symmetry", "def symmetry_index(", "symmetric_squares(W) / whole", "whole / whole", "learners/test_averaged.py -k symmetry"),
     _m("spectrum.negatives", "sizes = np.abs(values)\n    total, below", "values < -EPS * norm", "values < EPS * norm", "learners/test_change.py"),
     _m("search.offset-shape", "def checked_offset(", "offset.shape != (rows,)", "offset.ndim != 1", TOPK),

@@ -8,10 +8,10 @@ together. A form that does not fold is no such sum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ from daemon.serve.query import ExplainedId, PairClicks, Query, ScoredId, Share
 from daemon.serve.retrieve.finding import eligible_rows
 from daemon.serve.retrieve.part import Norms, ReadyPart, folded_queries, own_scores
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate, dense_rows
-from learners.forms.quadratic import DiagonalForm, FoldingForm, by_distance, inverse_roots
+from learners.forms.backoff import linear_fold
+from learners.forms.quadratic import DiagonalForm, by_distance, inverse_roots
 from learners.own import OwnRanking
 from learners.search import score_rows
 
@@ -155,14 +156,15 @@ def _shares(
         apart = np.asarray(dense_rows(items) - dense_rows(query), np.float32)
         # fold gives 2 S e
         parted = [
-            -_parted(form, DenseBlock(apart[at : at + 1]), apart[at : at + 1], columns)[0] / 2
+            -_parted(form.fold, DenseBlock(apart[at : at + 1]), apart[at : at + 1], columns)[0] / 2
             for at in range(len(items))
         ]
         products = np.array(parted)
     else:
-        products = _parted(form, query, dense_rows(items), columns)
+        fold = linear_fold(form, query)
+        products = _parted(fold, query, dense_rows(items), columns)
         if view.normalised:
-            own = _parted(form, query, dense_rows(query), columns).sum()
+            own = _parted(fold, query, dense_rows(query), columns).sum()
             products *= float(inverse_roots(np.array([max(own, 0.0)], np.float32))[0])
         products *= scales[:, None, None]
     names = list(blocks)
@@ -178,10 +180,10 @@ def _shares(
 
 
 def _parted(
-    form: FoldingForm, query: Block, items: Float32s, columns: Sequence[range]
+    fold: Callable[[Any], Float32s], query: Block, items: Float32s, columns: Sequence[range]
 ) -> NDArray[np.float64]:
     """fold(q_a)_b . p_b for each item, float64 [items, views, views]: q cut into its views."""
-    folded = form.fold(_cut(query, columns)).astype(np.float64)
+    folded = fold(_cut(query, columns)).astype(np.float64)
     parted = np.empty((len(items), len(columns), len(columns)))
     for b, of in enumerate(columns):
         parted[:, :, b] = items[:, of.start : of.stop].astype(np.float64) @ folded[:, of.start : of.stop].T

@@ -268,7 +268,7 @@ def test_a_folder_that_goes_while_a_version_is_judged_ends_nothing(world, start,
     validator, inputs = start()
     root, judging = world.store.root, inputs.candidates.open
 
-    def opened(number):
+    def opened(number, chooser=None):
         if root.exists():
             root.rename(root.with_name("away"))
         return judging(number)

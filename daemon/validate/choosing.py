@@ -1,0 +1,197 @@
+"""In which form a version is judged and served: chosen by held-out lists that no bet is made on any more.
+
+**Predictable.** Bets on a version are made on lists that nothing was decided by. A form that was chosen on
+the same lists would be bet on where it is already known to do well, and the error would be that of the best
+of several. So a choice is made once, before a version's first bet, by the clicks of lists that earlier
+versions were bet on. Where nothing is better, the differences that follow have mean 0 whatever was chosen.
+
+**Careful.** Every form on offer gives way to the own ranking for queries unlike those that were clicked. The
+form in use stays unless another is preferred by more than the error of the comparison, and none is taken that
+users like less than their own ranking on the queries that have least in common with what was learned: only
+their lists tell of kinds that no click covered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from daemon.validate.judge import Judge
+from daemon.validate.measures import Mask, Scores
+from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.scorer import Scorer
+from daemon.versions.choice import FIRST, OFFERED, FormChoice
+from learners.forms.backoff import BackoffForm, usual_ratio
+from learners.forms.serving import ServingForm
+from learners.own import OwnRanking
+from streams.event import Impression
+
+LEAST_LISTS = 100
+"""Fewer earlier lists than this choose nothing."""
+LEAST_FAR = 20
+"""Fewer queries than this, of those least like what was clicked, forbid nothing."""
+FAR = 0.75
+"""Of the usual ratio (`learners.forms.backoff`): one query in ten of kinds that were clicked has less, and
+most of other kinds."""
+ERRORS = 1.0
+"""By how many standard errors a preference has to differ from 0 to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """How much users prefer one ranking to another: mean difference of queries and its standard error."""
+
+    mean: float
+    error: float
+    queries: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Preference:
+        """Of differences in [-1, 1], one for each query; an infinite error for fewer than two."""
+        count = len(values)
+        if count < 2:
+            return cls(0.0, math.inf, count)
+        found = np.asarray(values, np.float64)
+        return cls(float(found.mean()), float(found.std(ddof=1) / math.sqrt(count)), count)
+
+    @property
+    def is_above(self) -> bool:
+        """Whether it counts as a preference for the first."""
+        return self.mean > ERRORS * self.error
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it counts as one for the second."""
+        return self.mean < -ERRORS * self.error
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One form on the earlier lists. to_now: against the form in use. far: against the own ranking, on
+    queries that have little in common with what was learned.
+    """
+
+    to_now: Preference
+    far: Preference
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether users like it less than their own ranking where no click helped."""
+        return self.far.queries >= LEAST_FAR and self.far.is_below
+
+
+def choose(now: int, compared: Sequence[Compared]) -> int:
+    """Which form to take, of those in the order of `OFFERED`; now: the one in use. Pure.
+
+    One that is bolder than the first takes queries that have little in common with what was learned and do
+    not speak against it. Where all are forbidden, the most careful one.
+    """
+    allowed = [
+        at
+        for at, one in enumerate(compared)
+        if not one.forbidden and (at >= FIRST or one.far.queries >= LEAST_FAR)
+    ]
+    if not allowed:
+        return len(compared) - 1
+    preferred = [at for at in allowed if at != now and compared[at].to_now.is_above]
+    if not preferred and now in allowed:
+        return now
+    return max(preferred or allowed, key=lambda at: compared[at].to_now.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class FormChooser:
+    """Chooses by the lists of a window that were bet on before. window: all its impressions, oldest first,
+    whose queries tell what is usual; earlier: those that were bet on; judge: of the objects as mapped.
+    """
+
+    judge: Judge
+    window: Sequence[Impression]
+    earlier: Sequence[Impression]
+
+    def choose(
+        self, number: int, now: FormChoice | None, learned: Callable[[float], ServingForm], own: OwnRanking
+    ) -> FormChoice:
+        """One of `OFFERED` for version `number`, with the reason. now: what was chosen last. learned: what
+        was learned, at a power, a decomposition for each; both are held meanwhile. own: the user's ranking.
+        """
+        learned = cache(learned)
+        place = _place(now)
+        lists = len(self.earlier)
+        if lists < LEAST_LISTS:
+            found = self._usual(OFFERED[place], learned, own)
+            why = f"{lists} held-out lists came before, and a choice takes {LEAST_LISTS}"
+            return replace(found, why=f"{found.told}: {why}")
+        offered = [self._usual(one, learned, own) for one in OFFERED]
+        compared = self._compared(offered, place, learned, own)
+        taken = choose(place, compared)
+        return replace(offered[taken], why=told_why(offered, place, taken, compared, lists))
+
+    def _usual(
+        self, choice: FormChoice, learned: Callable[[float], ServingForm], own: OwnRanking
+    ) -> FormChoice:
+        """The choice with the usual ratio of the window's queries, which say nothing of what was clicked."""
+        queries = {one.query.id or str(at): one.query for at, one in enumerate(self.window)}
+        block, _ = self.judge.objects.block([*queries.values()])
+        return replace(choice, usual=usual_ratio(learned(choice.power), own.metric, block))
+
+    def _compared(
+        self,
+        offered: Sequence[FormChoice],
+        now: int,
+        learned: Callable[[float], ServingForm],
+        own: OwnRanking,
+    ) -> list[Compared]:
+        """Each form on the earlier lists."""
+        panel, objects = self.judge.panel(self.earlier), self.judge.objects
+        scores, far = [], np.zeros(len(panel), bool)
+        for place, one in enumerate(offered):
+            form = BackoffForm.beside(learned(one.power), own.metric, one.own_share, one.usual, one.familiar)
+            scores.append(self.judge.shown_scores(Scorer(form, objects), panel))
+            if place == FIRST:
+                block, _ = objects.block(panel.queries)
+                far = panel.in_time((form.known(block) < FAR)[panel.group])
+        zero = self.judge.shown_scores(Scorer(own.form(), objects), panel)
+        lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
+
+        def preference(first: Scores, second: Scores, where: Mask) -> Preference:
+            found = differences(first, second, lists)[where]
+            return Preference.of(by_cluster(found, groups[where].tolist()))
+
+        whole = np.ones(len(panel), bool)
+        return [Compared(preference(one, scores[now], whole), preference(one, zero, far)) for one in scores]
+
+
+def _place(now: FormChoice | None) -> int:
+    """Where in `OFFERED` what was chosen last stands; `FIRST` where it is none of them."""
+    same = (
+        at
+        for at, one in enumerate(OFFERED)
+        if now is not None and (one.power, one.own_share) == (now.power, now.own_share)
+    )
+    return next(same, FIRST)
+
+
+def told_why(
+    offered: Sequence[FormChoice], now: int, taken: int, compared: Sequence[Compared], lists: int
+) -> str:
+    """The choice and its reason, a sentence."""
+    chosen, before = offered[taken].told, offered[now].told
+    if taken == now:
+        told = f"{chosen}: on {lists:,} held-out lists users prefer no other form"
+    elif compared[now].forbidden:
+        told = f"{chosen}, no longer {before}"
+    else:
+        told = f"{chosen}: on {lists:,} held-out lists users prefer it to {before}"
+    left_out = [one.told for one, of in zip(offered, compared, strict=True) if of.forbidden]
+    if left_out:
+        queries = compared[taken].far.queries
+        told += (
+            f"; below your own ranking on {queries:,} queries unlike those that were clicked: "
+            f"{' and '.join(left_out)}"
+        )
+    return told
