@@ -116,6 +116,13 @@ def test_headers_that_do_not_fit_the_data_are_refused(entry: dict[str, object]) 
         read(len(text).to_bytes(8, "little") + text + b"12345678")
 
 
+def test_what_no_array_covers_is_told() -> None:
+    entry = {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}
+    text = json.dumps({"__metadata__": {"format": "tripletd.arrays/1"}, "W": entry}).encode()
+    with pytest.raises(Damaged, match="gap or overlap at byte 0"):
+        read(len(text).to_bytes(8, "little") + text + b"12345678")
+
+
 @given(st.binary(max_size=200))
 def test_random_manifests_are_refused(junk: bytes) -> None:
     with pytest.raises(Damaged):

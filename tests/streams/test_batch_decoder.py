@@ -122,6 +122,13 @@ def test_what_looks_like_json_is_told_so():
     assert ["`tripletd feed`" in one.detail for one in decoded.poison] == [True, True, False]
 
 
+def test_indices_without_a_value_each_are_poison():
+    fields = msgpack.unpackb(encode_event(event(*[sparse([1, 2], [1, 1])] * 3)))
+    fields["q"]["x"][1] = fields["q"]["x"][1][:4]
+    decoded = BatchDecoder(SPARSE, None, "t").decode(batch([msgpack.packb(fields)]))
+    assert [one.reason for one in decoded.poison] == ["bad_vector"]
+
+
 def test_a_batch_of_nothing_but_poison():
     decoded = BatchDecoder(BOTH, None, "t").decode(batch([b"junk"]))
     assert (len(decoded), decoded.next_offset, len(decoded.poison)) == (0, 11, 1)
