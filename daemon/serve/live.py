@@ -23,8 +23,7 @@ from daemon.replica.view import ModelSpace, ReplicaStatus
 from daemon.serve.clicks import RecentClicks
 from daemon.serve.freshness import Freshness
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog, build_catalog
-from daemon.serve.items.queries import resolve
-from daemon.serve.items.snapshot import IndexSnapshot
+from daemon.serve.items.snapshot import IndexSnapshot, resolve
 from daemon.serve.query import AnsweringModel, Answers, Query, QueryError
 from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
 from daemon.serve.retrieve.explaining import Explainer

@@ -27,9 +27,9 @@ from daemon.validate.choosing import FormChooser
 from daemon.validate.decide import DecisionRule, asking, is_finite, judge_by, why_not
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.holdout import Window
-from daemon.validate.interleaved import State
 from daemon.validate.judge import Judge, Measures, Scored, compare
 from daemon.validate.measures import Float
+from daemon.validate.preferences import State
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
 from daemon.versions.algorithms import map_of
 from daemon.versions.choice import FormChoice, choice_of

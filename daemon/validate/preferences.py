@@ -18,16 +18,25 @@ better the shown order is than chance, and knows nothing of what was not shown.
 
 Several clicks of one list share its weight of 1. Differences are doubled and cut to [-1, 1]: of lists of 10
 not one in 1,000 is cut.
+
+**An interleaved list needs less to be true** (`outcomes`). It tells the share of its credited clicks that one
+team got, less the other's: `(n_one - n_other) / (n_one + n_other)`, in [-1, 1], and 0 where neither got one.
+A click on an object of neither team credits nobody. Under a user without a preference between the two
+rankings the mean is 0 whatever the bias of places, because each team stands in either place of a round with
+the same probability (`daemon.serve.interleave`) and the outcome changes its sign with the teams: so these
+values are bets as they are. Lists of one query are alike: together they make one bet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
 from daemon.validate.measures import Float, Scores
 from daemon.validate.scorer import ShownLists
+from streams.event import FIRST, SECOND, Draft, DraftModel, Impression
 
 PART_PAIRS = 1 << 20
 """Pairs of ranks that are looked at together: some 8 MB for each of a few arrays."""
@@ -87,3 +96,40 @@ def _clicked_pairs(clicked: np.ndarray, valid: np.ndarray) -> Float:
     """Pairs of (clicked, unclicked) ranks, with equal shares of 1 in each list; float64[n, L, L]."""
     pairs = (clicked[:, :, None] & (valid & ~clicked)[:, None, :]).astype(np.float64)
     return np.asarray(pairs / np.maximum(1.0, pairs.sum(axis=(1, 2), keepdims=True)))
+
+
+State = tuple[int, int]
+"""What a model was: the newest version at or before it, and the records it had applied since version 0."""
+
+
+def outcomes(impressions: Sequence[Impression], reference: State, of: State | None = None) -> Float:
+    """What each list says of a later state against the reference, float64[n]: above 0 where users preferred
+    what was learned later, NaN where the list is not of these two.
+
+    of: the later state; any that had applied more records where it is None. Two models in one state can only
+    tie, so such a list says nothing.
+    """
+    found = np.full(len(impressions), np.nan)
+    for place, impression in enumerate(impressions):
+        draft = impression.draft
+        if draft is None or len(draft.models) != 2:
+            continue
+        first, second = map(_state, draft.models)
+        if reference not in (first, second):
+            continue
+        later = second if first == reference else first
+        if later == of if of is not None else later[1] > reference[1]:
+            sign = 1 if later is second else -1
+            found[place] = sign * second_over_first(draft, impression.clicked)
+    return found
+
+
+def second_over_first(draft: Draft, clicked: Iterable[int]) -> float:
+    """The outcome of a list for the second of its models."""
+    credit = Counter(draft.teams[rank] for rank in clicked)
+    both = credit[FIRST] + credit[SECOND]
+    return (credit[SECOND] - credit[FIRST]) / both if both else 0.0
+
+
+def _state(model: DraftModel) -> State:
+    return model.version, model.records

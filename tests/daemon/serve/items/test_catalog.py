@@ -17,7 +17,7 @@ from daemon.serve.items import catalog as catalog_module
 from daemon.serve.items import topic as topic_module
 from daemon.serve.items.catalog import ServingCatalog, build_catalog
 from daemon.serve.items.index import ItemIndex, Sizes
-from daemon.serve.items.queries import resolve
+from daemon.serve.items.snapshot import resolve
 from daemon.serve.query import Query, QueryError
 from streams.address import Address, parse_address
 from streams.errors import TopicMissing

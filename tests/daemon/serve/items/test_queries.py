@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.queries import resolve
+from daemon.serve.items.snapshot import resolve
 from daemon.serve.query import Query, QueryError
 from learners.block import DenseBlock, SparseBlock
 from streams.items import Display

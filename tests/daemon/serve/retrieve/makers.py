@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from daemon.replica.view import ModelId, NotServing, View
 from daemon.serve.items.display import DisplayFile
 from daemon.serve.items.index import ItemIndex
-from daemon.serve.items.queries import resolve
-from daemon.serve.items.snapshot import Changes, IndexSnapshot, PartRows
+from daemon.serve.items.snapshot import Changes, IndexSnapshot, PartRows, resolve
 from daemon.serve.query import Query, QueryError
 from daemon.serve.retrieve import AnnSettings, Searcher
 from learners import Block, ServingForm

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from daemon.replica.view import ModelId, View
-from daemon.serve.items.queries import resolve
+from daemon.serve.items.snapshot import resolve
 from daemon.serve.query import ExplainedId, PairClicks, Query
 from daemon.serve.retrieve import Searcher
 from daemon.serve.retrieve.explaining import Clicks, Explainer
