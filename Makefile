@@ -4,15 +4,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Processes that run tests. A third of their time they wait, so more than cores may pay where memory allows.
-WORKERS ?= 2
+# Processes that run tests: one more than cores, because a third of their time they wait. Each needs, with what it starts,
+# up to two gigabytes.
+WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # One BLAS thread per process: on few shared cores two threads turn a 50 us product into milliseconds.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 # Hundreds of processes are started by the tests: each would compile the same sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check bench soak lint unit kafka chromium prometheus quality setup setup-photos clean help
+.PHONY: demo test check bench soak lint unit ready kafka chromium prometheus quality setup setup-photos clean help
 
 help:
 	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
@@ -31,7 +32,10 @@ $(STAMP): pyproject.toml constraints.txt deploy/setup.sh
 demo: $(STAMP)
 	@$(BIN)/tripletd demo
 
-test: lint unit
+# Checks take one core and are over before all is fetched and compiled that the tests need.
+test: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint ready
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=30 tests
 
 # What to run before every commit: no broker, no browser, no process of its own.
 check: lint
@@ -43,9 +47,14 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-unit: $(STAMP) kafka chromium prometheus
-	$(BIN)/python -P -m daemon.up.kernels
+unit: ready
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --durations=30 tests
+
+# Brokers, a browser, Prometheus' tools, and every kernel compiled; quick when all is there. One after the other: two
+# would wait for the same lock of the system's packages.
+ready: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs=1 kafka chromium prometheus
+	$(BIN)/python -P -m daemon.up.kernels
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.
 kafka: $(STAMP)

@@ -2,7 +2,8 @@
 
 A role spends most of its start on imports. What is forked here has them behind it, and differs from a process
 of `python -m daemon` in nothing else: arguments, environment, folder, descriptors, signals, process group and
-parent are those that were asked for. `forked.py` is the client.
+parent are those that were asked for. The roles of an `up` that is forked are forked, too. `forked.py` is the
+client.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import runpy
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import traceback
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 LOADED = (
@@ -77,10 +80,16 @@ def main() -> int:
     given = int(sys.argv[1])
     orders = socket.socket(fileno=fcntl.fcntl(given, fcntl.F_DUPFD_CLOEXEC, ABOVE))
     os.close(given)
+    obey(orders)
+    return 0
+
+
+def obey(orders: socket.socket) -> None:
+    """Fork what is ordered until the socket is closed."""
     while True:
         first, descriptors, _, _ = socket.recv_fds(orders, LENGTH.size, MOST_DESCRIPTORS)
         if not first:
-            return 0
+            return
         (length,) = LENGTH.unpack(first)
         text = b""
         while len(text) < length:
@@ -123,6 +132,8 @@ def become(order: dict[str, Any], descriptors: list[int], parent: int, tell: int
         os.write(tell, LENGTH.pack(os.getpid()))
         _take(descriptors, order["numbers"])
         _settle_in(order)
+        if order["words"][:1] == ["up"]:
+            _fork_its_roles()
         runpy.run_module(order["module"], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
@@ -163,6 +174,17 @@ def _settle_in(order: dict[str, Any]) -> None:
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _fork_its_roles() -> None:
+    """Let this process, which will be `up`, fork its roles: from a child that has all loaded as well, and no
+    threads."""
+    from daemon.up import role_process
+    from tests.harness import forked
+
+    forked.serve_from_a_fork(obey)
+    names = vars(subprocess) | {"Popen": forked.Popen}
+    role_process.subprocess = SimpleNamespace(**names)  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,19 @@ class _Server:
         self._of = os.getpid()
         atexit.register(self._end, self._of)
 
+    def start_from_a_fork(self, obey: Callable[[socket.socket], None]) -> None:
+        """The server is a fork of this process, which has everything loaded; it ends with this process."""
+        self._orders, theirs = socket.socketpair()
+        if os.fork() == 0:
+            os.setpgid(0, 0)  # a signal to this process and its group is not for the server
+            self._orders.close()
+            try:
+                obey(theirs)
+            finally:
+                os._exit(0)
+        theirs.close()
+        self._of = os.getpid()
+
     def _end(self, of: int) -> None:
         if of == os.getpid():
             self._orders.close()
@@ -74,6 +87,11 @@ class _Server:
 
 
 _server = _Server()
+
+
+def serve_from_a_fork(obey: Callable[[socket.socket], None]) -> None:
+    """Have a server from now on that is a fork of this process: `obey` is what it does with its socket."""
+    _server.start_from_a_fork(obey)
 
 
 class Popen(subprocess.Popen[Any]):
