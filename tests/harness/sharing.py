@@ -15,7 +15,7 @@ from xdist.workermanage import WorkerController
 DEALT_OUT = ("tests/kill/", "tests/soak/", "tests/daemon/test_up_answers.py", "tests/kafka/test_bombs.py")
 """How the ids of tests begin that share nothing with others of their file."""
 FIRST = (
-    "kafka-cluster",
+    "kafka-",
     "clicks on",
     "tests/kill/",
     "tests/soak/",

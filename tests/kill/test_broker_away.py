@@ -18,12 +18,12 @@ from streams.open import open_sink
 from streams.source import OutRecord
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
-from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.harness.kafka.fixtures import OWN_NODE, start_or_skip
 from tests.harness.kill.events import NOT_AN_EVENT, POISON_EVERY, event_bytes
 from tests.harness.kill.learners import Learner, Process, catch_up, wait_until
 from tests.harness.kill.site import DENSE, Site, make_site
 
-pytestmark = [pytest.mark.kill, ONE_AT_A_TIME]
+pytestmark = [pytest.mark.kill, OWN_NODE]
 
 MOST_SECONDS = 10.0
 """Far above the 2 s that are promised, for a loaded machine; a client left alone takes minutes."""

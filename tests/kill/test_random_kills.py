@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.kafka.cluster import Cluster
-from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.harness.kafka.fixtures import OWN_NODE, start_or_skip
 from tests.harness.kill.brokers import OneNode
 from tests.harness.kill.events import Feeder, Pace
 from tests.harness.kill.forks import Forks
@@ -77,7 +77,7 @@ def test_an_event_sent_again_across_a_kill_changes_w_once(
 class TestOfBroker:
     """Learner and broker die at random, together or one after the other."""
 
-    pytestmark = ONE_AT_A_TIME
+    pytestmark = OWN_NODE
 
     def test_broker_killed_among_them(self, tmp_path: Path, forks: Forks) -> None:
         with start_or_skip(Cluster()) as cluster:

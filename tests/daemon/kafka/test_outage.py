@@ -19,10 +19,10 @@ from tests.daemon.kafka.shop import Shop
 from tests.harness import forked
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
-from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.harness.kafka.fixtures import OWN_NODE, start_or_skip
 from tests.harness.waiting import until
 
-pytestmark = ONE_AT_A_TIME
+pytestmark = OWN_NODE
 
 ROOT = Path(__file__).parents[3]
 WAIT_SECONDS = 60.0

@@ -13,6 +13,8 @@ from tests.harness.kafka.secured import Secured
 
 ONE_AT_A_TIME = pytest.mark.xdist_group("kafka-cluster")
 """For modules that start clusters of their own: one worker runs them, one after the other."""
+OWN_NODE = pytest.mark.xdist_group("kafka-node")
+"""For modules that start one node to freeze or kill it, which is mostly waiting: another worker runs them."""
 
 _LARGE = {"kafka_three", "kafka_secured"}
 

@@ -16,7 +16,7 @@ from streams.kafka.clients.confluent_consumer import ConfluentConsumer
 from streams.source import OutRecord
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic
-from tests.harness.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.fixtures import OWN_NODE
 
 
 def test_without_a_broker_it_says_so() -> None:
@@ -59,7 +59,7 @@ if how == "close":
 """
 
 
-@ONE_AT_A_TIME
+@OWN_NODE
 @pytest.mark.parametrize("how", ["close", "leave"])
 @pytest.mark.parametrize("fault", ["freeze", "kill"])
 def test_a_process_ends_whatever_became_of_its_broker(how: str, fault: str, tmp_path: Path) -> None:

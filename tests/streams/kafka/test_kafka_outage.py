@@ -17,12 +17,12 @@ from streams.kafka.source import KafkaSink, KafkaSource
 from streams.kafka.topics import find_topic
 from streams.open import delete_topic, ensure_topic
 from streams.source import OutRecord
-from tests.harness.kafka.fixtures import ONE_AT_A_TIME
+from tests.harness.kafka.fixtures import OWN_NODE
 from tests.harness.waiting import until
 from tests.streams.kafka.conftest import ENOUGH_S, PATIENCE_S, drain, leave, sockets, within
 from tests.streams.kafka.segments import cut
 
-pytestmark = ONE_AT_A_TIME
+pytestmark = OWN_NODE
 
 LIMIT_S = 1.0
 
