@@ -27,8 +27,12 @@ START = "TRIPLETD_TESTS_START"
 """The variable by which nothing is forked: `real`."""
 FORKED = ("daemon", "tests.harness.kill.patched")
 """The modules of `python -m` that are forked."""
-SEEN_BY_IMPORTS = ("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "XDG_CACHE_HOME", "LD_", "MALLOC_")
-"""How the names of variables begin that matter while modules are imported: those of the server must do."""
+SEEN_BY_IMPORTS = (
+    *("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "XDG_CACHE_HOME", "LD_", "MALLOC_"),
+    "_TYPER_COMPLETE_TEST",
+)
+"""How the names of variables begin that matter while modules are imported and the command line is made: those
+of the server must do."""
 _BEFORE = {name: value for name, value in os.environ.items() if name.startswith(SEEN_BY_IMPORTS)}
 """Those of this process before any test changed one."""
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
