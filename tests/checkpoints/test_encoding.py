@@ -64,6 +64,11 @@ def test_the_safetensors_library_reads_it() -> None:
     assert same(safetensors.numpy.load(file_of(state())), state())
 
 
+def test_the_widest_come_first_and_then_the_names_decide() -> None:
+    arrays = {"b": np.zeros(1, np.int8), "a": np.zeros(1, np.int8), "z": np.zeros(1)}
+    assert [spec.name for spec in encode(arrays).specs] == ["z", "a", "b"]
+
+
 def test_the_data_begins_at_a_multiple_of_64_bytes() -> None:
     data = file_of(state())
     assert (8 + int.from_bytes(data[:8], "little")) % 64 == 0

@@ -7,6 +7,7 @@ import re
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ import learners.kernels.checks
 import learners.keyed
 from daemon.config import SECTIONS, ViewKeys, load_config, parse_duration, parse_setting, parse_size, values
 from daemon.config.learners import LEARNERS
-from daemon.config.load import flatten
+from daemon.config.load import flatten, nest
 from daemon.config.stream import KafkaConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams import limits
@@ -37,6 +38,11 @@ def complaint(folder: Path, text: str, environ: dict[str, str] = NO_ENV) -> str:
         load_config(write(folder, text), environ=environ)
     assert caught.value.code == EX_CONFIG
     return caught.value.message
+
+
+@pytest.mark.parametrize("flat", [{("a", "b"): 2, ("a",): 1}, {("a",): 1, ("a", "b"): 2}])
+def test_a_table_wins_over_a_plain_value_of_its_name(flat: dict[tuple[str, ...], Any]) -> None:
+    assert nest(flat) == {"a": {"b": 2}}
 
 
 def test_command_line_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_scoring_and_saving_leave_pending_steps_where_they_are() -> None:
 def test_dense_and_sparse_events_may_come_in_turn(order: str) -> None:
     kinds = {"d": "dense", "s": "sparse"}
     batches = [part(kinds[kind], n, 10) for n, kind in enumerate(order)]
-    learner, single, oracle = Oasis(DIM), Oasis(DIM), OasisOracle(DIM)
+    learner, single, oracle = WaitingOasis(DIM), WaitingOasis(DIM), OasisOracle(DIM)
     for batch in batches:
         learner.learn_many(batch)
         for t in range(len(batch)):

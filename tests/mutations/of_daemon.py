@@ -70,7 +70,7 @@ LEARN = (
     _m("progress.sealed-run-grows", "def snapshot(self)", "self._sealed = len(self._entries)", "pass", PROGRESS),
     _m("progress.published-keeps", "def published(self, snapshot: Snapshot)", "del self._entries[: len(snapshot.entries)]", "self._entries.clear()", PROGRESS),
     _m("progress.runs-not-joined", "def _append_run(", "last[2] == start", "last[2] == stop", PROGRESS),
-    _m("controls.gap-from", "def gap(partition", "\"from\": wanted, \"to\": earliest", "\"from\": earliest, \"to\": wanted", CONTROLS + " daemon/learn/replaying/test_expired.py"),
+    _m("controls.gap-from", "def gap(partition", "\"from\": wanted, \"to\": earliest", "\"from\": earliest, \"to\": wanted", CONTROLS + " daemon/learn/applying/test_progress.py daemon/learn/replaying/test_expired.py"),
     _m("controls.repeats", "def repeats(", "int(offset) < int(entry[\"from\"][partition])", "int(offset) > int(entry[\"from\"][partition])", "daemon/learn"),
     _m("continuing.past-the-end", "def refuse_past_the_end(", "if position.next_offset > end:", "if position.next_offset > end + 1:", CONTINUING),
     _m("continuing.altered-record", "def refuse_altered_record(", "if found == position.last_digest:", "if found is not None:", CONTINUING),

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from checkpoints.manifest import PartitionPosition
 from daemon.exits import EX_DATAERR, EX_OK, EX_USAGE, UserError
+from daemon.learn.compatible import find_gaps
 from daemon.learn.replay.replay import replay
 from daemon.learn.resume.origin import LearnOptions
 from streams.open import TopicLimits, create_topics, delete_topic, open_source, retain
@@ -137,6 +138,12 @@ def test_records_that_expired_before_they_were_learned(log: Log) -> None:
     assert site.newest().schedule == ({"control": "gap", "partition": 0, "from": 5, "to": 9}, (0, 9, 15))
     with closing(open_source(site.address)) as source:
         assert replay(site.versions, source, None, before, site.newest().number).equal
+
+
+def test_one_record_that_is_gone_is_a_gap() -> None:
+    assert find_gaps({0: PartitionPosition(6)}, {0: (6, 9)}, accept=False) == []
+    with pytest.raises(UserError, match=r"partition 0: 1 records \(5 up to 6\)"):
+        find_gaps({0: PartitionPosition(5)}, {0: (6, 9)}, accept=False)
 
 
 def test_a_log_that_expired_up_to_the_position_is_no_gap(log: Log) -> None:
