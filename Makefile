@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: demo test check bench soak lint unit ready kafka chromium prometheus quality setup setup-photos clean help
 
 help:
-	@echo "make demo   learn from simulated clicks over real photos (about a minute)"
+	@echo "make demo   learn from simulated clicks over real photos (a minute or two)"
 	@echo "make check  every check and the quick tests: no brokers, browsers and processes"
 	@echo "make test   every check and every test"
 	@echo "make soak   crashes, failing disks and brokers by the hundred, one table (long; SOAK=--help)"

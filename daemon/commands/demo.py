@@ -30,7 +30,7 @@ def demo(
     from daemon.config import load_config
     from daemon.demo.pack_files import load_pack
     from daemon.demo.page import free_ports, stay, visitor, write_photos
-    from daemon.demo.report import TIME_LIMIT, Reporter, print_report
+    from daemon.demo.report import ALL_LEARNED, TIME_LIMIT, Reporter, print_report
     from daemon.demo.run import DemoRun, ended_by_sigterm, write_settings
     from daemon.demo.screen import Screen, introduction, reopening
     from daemon.up.kernels import compile_ahead
@@ -54,7 +54,7 @@ def demo(
                     screen.show(newest)
             notes.print("\nLearning has ended; both rankings are measured on the photos held out ...")
             look, reporter = run.look(), Reporter(load_config(settings), run.versions, pack)
-            report = reporter.report(look, TIME_LIMIT if run.out_of_time else "end of clicks")
+            report = reporter.report(look, TIME_LIMIT if run.out_of_time else ALL_LEARNED)
             print_report(report, reporter.write(look.curves, report, out), results)
             if keep:
                 stay(ports.url, beside["serve"], out / "serve.log", notes)

@@ -152,6 +152,7 @@ def nearest(form: ServedForm, catalog: Block, row: int, count: int) -> Sequence[
 
 FIGURES = "report.json"
 TIME_LIMIT = "time limit"
+ALL_LEARNED = "end of clicks"
 CURVES_PICTURE = "learning_curve.png"
 DRAWN = ("map_full", "p10_full", LOSS)
 CONTACT_SHEET = "neighbours.png"
@@ -187,7 +188,9 @@ class Report:
             STOP_PATIENCE: f"Learning stopped by itself: {PATIENCE} versions in a row had not added "
             f"{MIN_DELTA:g} to the best mAP.",
             TIME_LIMIT: "Learning had not stopped by itself when its time was over: this is what it has.",
-        }.get(self.stopped_by, f"Learning ended: {self.stopped_by}.")
+            ALL_LEARNED: f"All clicks were learned before {PATIENCE} versions in a row had added less than "
+            f"{MIN_DELTA:g} to the best mAP.",
+        }[self.stopped_by]
         before, after = (f"{10 * found.p10:.1f}" for found in (self.before, self.after))
         return (
             f"After {self.events:,} events in {self.seconds:.0f} s, {after} of the 10 nearest photos are of "

@@ -18,10 +18,12 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from daemon.config import load_config
 from daemon.demo.pack_files import CATALOG, LABELS, load_pack
 from daemon.demo.page import DISPLAY, DemoPorts
 from daemon.exits import EX_OK, EX_SOFTWARE, EX_TEMPFAIL, UserError
 from daemon.look.curves import CurveReader, Curves
+from daemon.look.live import role_status
 from daemon.up.role_process import RoleProcess
 from daemon.versions.storage import open_store
 
@@ -62,9 +64,14 @@ LIMIT_SECONDS = 300.0
 """Until then learning stops by itself; a slow machine shows what it has by then."""
 NOTHING_SECONDS = 600.0
 """Until then there is a version 0, or something is wrong."""
-LISTS = 75_000
-"""The most that are shown: as many as `LISTS_PER_SECOND` make of `LIMIT_SECONDS`."""
+LISTS = 18_000
+"""The most that are shown. A busy machine judges fewer versions, between which more was learned: it would
+never see gains that are small enough to stop."""
 LISTS_PER_SECOND = 250.0
+LEARNED_LOOKS = 4
+"""So often in a row the learner says that no event waits before it is taken to have learned all."""
+JUDGE_SECONDS = 30.0
+"""How long the last version may wait for its judgement."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,7 @@ class DemoRun:
         self.versions = stored.versions
         self._curves = CurveReader(self.versions, stored.ledger)
         self._folder, self._settings, self._seed = folder, settings, seed
+        self._http = load_config(settings).http
         self._stack = ExitStack()
         self._began = time.monotonic()
         self.out_of_time = False
@@ -107,13 +115,13 @@ class DemoRun:
             yield {"serve": self._role(stack, "serve", ["serve"])} if wanted else {}
 
     def watch(self, roles: dict[str, RoleProcess]) -> Iterator[DemoProgress]:
-        """Look at the stores until learning has stopped; after `LIMIT_SECONDS` it is stopped, `out_of_time`.
+        """Look at the stores until learning has stopped: by itself, because all clicks are learned, or after
+        `LIMIT_SECONDS`, `out_of_time`.
 
         Users come once there is a version 0: clicks that wait for a learner to start would age all that
-        follow.
-        Raises UserError when a process fails, or when there is no version yet by then.
+        follow. Raises UserError when a process fails, or when there is no version yet by then.
         """
-        leaving, feed = False, None
+        leaving, feed, idle = False, None, 0
         while True:
             look = self.look()
             yield look
@@ -124,11 +132,27 @@ class DemoRun:
                 roles["feed"] = feed = self._feed(self._stack)
             self.out_of_time = look.seconds > LIMIT_SECONDS and look.versions > 0
             users_left = feed is not None and feed.poll() is not None
-            if (users_left or self.out_of_time) and not leaving:
+            idle = idle + 1 if users_left and self._nothing_waits() else 0
+            if (idle >= LEARNED_LOOKS or self.out_of_time) and not leaving:
                 roles["learn"].terminate()  # once: a second signal means "at once"
                 leaving = True
             time.sleep(LOOK_SECONDS)
-        yield self.look()
+        yield from self._last_judgement(roles["validate"])
+
+    def _last_judgement(self, validate: RoleProcess) -> Iterator[DemoProgress]:
+        """Looks until the newest version is judged, validate has ended, or it has taken too long."""
+        until = time.monotonic() + JUDGE_SECONDS
+        while True:
+            look = self.look()
+            yield look
+            judged = look.curves.judged[-1].version if look.curves.judged else -1
+            if judged + 1 >= look.versions or validate.poll() is not None or time.monotonic() > until:
+                return
+            time.sleep(LOOK_SECONDS)
+
+    def _nothing_waits(self) -> bool:
+        status = role_status(self._http.host, self._http.learn_port)
+        return status is not None and status.role == "learn" and status.lag_events == 0
 
     def look(self) -> DemoProgress:
         """Read ledger and versions as they are now."""

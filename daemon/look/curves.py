@@ -131,7 +131,7 @@ TITLES = {
 }
 """Measures that have a curve, in order of weight; a ledger may hold more (they are in the CSV)."""
 LOSS = "training_loss"
-LOSS_TITLE = "training loss (hinge, mean of each version's events, before their steps)"
+LOSS_TITLE = "training loss (mean hinge, before each step)"
 SHOWN_ORDER: Mapping[str, str | float] = {"map_shown": "shown_order_map", "position_balanced": 0.5}
 """What the order the user saw reaches by the same measure: another measure's name, or a constant."""
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from daemon.demo import users
-from daemon.demo.report import TIME_LIMIT, Report, Retrieval, print_report
-from daemon.demo.run import DemoProgress
+from daemon.demo.page import DemoPorts
+from daemon.demo.report import ALL_LEARNED, TIME_LIMIT, Report, Retrieval, print_report
+from daemon.demo.run import DemoProgress, DemoRun, write_settings
 from daemon.demo.screen import Screen, introduction, reopening
 from daemon.look.curves import CurveLine, Curves, Point
 from daemon.validate.decide import STOP_PATIENCE
@@ -45,6 +47,53 @@ def test_users_show_no_more_lists_a_second_than_they_are_told(
     assert all(one >= users.FLUSH_SECONDS for one in clock.slept)
 
 
+class Role:
+    """A process that ends when it is told to."""
+
+    def __init__(self, ended: int | None = None) -> None:
+        self.ended, self.told = ended, 0
+
+    def poll(self) -> int | None:
+        return self.ended
+
+    def terminate(self) -> None:
+        self.told += 1
+        self.ended = 0
+
+
+def test_users_wait_for_the_learner_and_all_that_they_clicked_is_learned_and_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.demo.run.LOOK_SECONDS", 0.0)
+    demo = DemoRun(tmp_path, write_settings(tmp_path, DemoPorts("127.0.0.1", 1, 2, 3)), 0)
+    learn, validate, feed = Role(), Role(), Role()
+    written, judged, waiting = iter([0, 0, *[3] * 99]), iter([*[1] * 14, *[3] * 99]), iter([5, 5, 0, 7])
+    looks: list[DemoProgress] = []
+    fed_at: list[int] = []
+
+    def now() -> DemoProgress:
+        count = next(written)
+        points = CurveLine(None, tuple(points_of(min(count, next(judged)))))
+        looks.append(DemoProgress(Curves((points,), best=0, stopped_by=None), count, 1.0))
+        return looks[-1]
+
+    def start_feed(stack: object) -> Role:
+        fed_at.append(len(looks))
+        feed.ended = 0  # all lists are shown at once
+        return feed
+
+    monkeypatch.setattr(demo, "look", now)
+    monkeypatch.setattr(demo, "_feed", start_feed)
+    monkeypatch.setattr(demo, "_nothing_waits", lambda: next(waiting, 0) == 0)
+    roles: Any = {"learn": learn, "validate": validate}
+    seen = list(demo.watch(roles))
+    assert fed_at == [3]  # two looks found no version
+    assert learn.told == 1
+    assert next(waiting, None) is None  # it was asked until nothing waited for a while
+    assert seen[-1].curves.judged[-1].version == 2
+    assert not demo.out_of_time
+
+
 def report(stopped_by: str) -> Report:
     before, after = Retrieval(0.25, 0.5, 0.2, 0.4, 359), Retrieval(0.5, 0.71, 0.35, 0.6, 359)
     return Report(before, after, 62_000, 71.4, 13, 12, stopped_by)
@@ -55,7 +104,7 @@ def report(stopped_by: str) -> Report:
     [
         (STOP_PATIENCE, "Learning stopped by itself: "),
         (TIME_LIMIT, "had not stopped by itself"),
-        ("end of clicks", "Learning ended: end of clicks."),
+        (ALL_LEARNED, "All clicks were learned before"),
     ],
 )
 def test_the_end_says_what_came_of_it_and_why_it_ended(stopped_by: str, why: str) -> None:
@@ -82,14 +131,16 @@ def test_the_closing_table_has_both_sides_and_names_every_file() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def look(count: int) -> DemoProgress:
-    points = [
+def points_of(count: int) -> list[Point]:
+    return [
         Point(number, events=5000 * number, measures={"map_full": 0.2 + 0.01 * number, "p10_full": 0.5})
         for number in range(count)
     ]
-    return DemoProgress(
-        Curves((CurveLine(None, tuple(points)),), best=count - 1, stopped_by=None), count, 12.0
-    )
+
+
+def look(count: int) -> DemoProgress:
+    line = CurveLine(None, tuple(points_of(count)))
+    return DemoProgress(Curves((line,), best=count - 1, stopped_by=None), count, 12.0)
 
 
 def test_the_table_keeps_your_ranking_in_view(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,7 +150,7 @@ export function named(one) {
 /** Why a hit has its score: what each view contributes, what two do together, where version 0 has it, and its clicks. */
 function reasons({ why, rank }, own) {
   if (!why) return null;
-  const zero = why.version_0.rank === rank ? "why" : own ? `your rank ${why.version_0.rank}` : `rank ${why.version_0.rank} in version 0`;
+  const zero = why.version_0.rank === rank ? "why" : own ? `yours: ${why.version_0.rank}` : `rank ${why.version_0.rank} in version 0`;
   const words = `Rank ${why.version_0.rank} by ${own ? "your ranking" : "version 0"}; open it to see what each view contributes`;
   const shares = (why.views ?? []).map(({ views, contribution }) => make("li", {}, make("span", {}, views.join(" with ")), make("span", {}, measure(contribution))));
   const told = shares.length ? shares : [make("li", {}, "This model's score is no sum over views.")];

@@ -71,9 +71,11 @@ export function parse(text) {
   return Number.isNaN(at) ? null : at / 1000;
 }
 
-/** Places after the point that tell values a `step` apart. */
+/** Places after the point that write a `step` as it is, so that 0.025 and its multiples are not rounded. */
 function decimals(step) {
-  return Math.min(Math.max(Math.ceil(-Math.log10(step) - 1e-9), 0), 8);
+  let places = 0;
+  for (let size = step; places < 8 && (size < 0.999 || Math.abs(size - Math.round(size)) > 1e-6); size = step * 10 ** places) places++;
+  return places;
 }
 
 function trim(value, digits) {

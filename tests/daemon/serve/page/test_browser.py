@@ -192,7 +192,7 @@ def test_your_own_ranking_is_called_that(chromium: Browser, scene: Scene) -> Non
         expect(page.locator("#measure-note")).to_contain_text("your ranking (inner product): 0.200")
         expect(page.locator("#left")).to_contain_text("version 0: your ranking (inner product)")
         expect(page.locator("#tiles")).to_contain_text("your ranking: 0.200")
-        expect(page.locator(".side .reasons summary").first).to_have_text("your rank 17")
+        expect(page.locator(".side .reasons summary").first).to_have_text("yours: 17")
 
 
 def test_curves_can_be_drawn_over_time(chromium: Browser, scene: Scene) -> None:
