@@ -16,6 +16,7 @@ from daemon.serve.items.snapshot import Changes, IndexSnapshot, PartRows, resolv
 from daemon.serve.query import Query, QueryError
 from daemon.serve.retrieve import AnnSettings, Searcher
 from learners import Block, ServingForm
+from learners.forms.backoff import BackoffForm
 from learners.search import SHORTLIST
 from streams.event import SpaceSpec, ViewSpec
 from streams.ids import Packed
@@ -30,6 +31,13 @@ DIM = 24
 def view_of(W: Floats, number: int = 1, map_id: str = "map", normalised: bool = True) -> View:
     """A version's view of this W."""
     return View(ModelId(number, 0, None, number), map_id, ServingForm.from_matrix(W, normalised), number)
+
+
+def backing_off(W: Floats) -> BackoffForm:
+    """A form of W that gives way for half of all queries or more."""
+    return BackoffForm.beside(
+        ServingForm.from_matrix(W), np.linspace(0.5, 2, len(W), dtype=np.float32), 0.5, 2.0
+    )
 
 
 def learned(seed: int, dim: int = DIM, strength: float = 0.5) -> Floats:

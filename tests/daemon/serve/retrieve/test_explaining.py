@@ -18,7 +18,7 @@ from learners.forms.quadratic import DiagonalForm
 from learners.own import OwnRanking
 from streams.event import SpaceSpec, ViewSpec
 from tests.daemon.serve.items.objects import identity
-from tests.daemon.serve.retrieve.makers import DIM, Items, learned, several_parts
+from tests.daemon.serve.retrieve.makers import DIM, Items, backing_off, learned, several_parts
 from tests.learners.examples import block
 
 BLOCKS = {"text": range(10), "image/0": range(10, 16), "image/1": range(16, DIM)}
@@ -44,6 +44,7 @@ def forms() -> dict[str, Any]:
     weights = np.random.default_rng(0).uniform(0.1, 3, DIM).astype(np.float32)
     return {
         "normalised": ServingForm.from_matrix(W, True),
+        "backing off": backing_off(W),
         "raw": ServingForm.from_matrix(W, False),
         "distance": replace(ServingForm.from_matrix(psd, False), distance=True),
         "diagonal": DiagonalForm(weights, True),

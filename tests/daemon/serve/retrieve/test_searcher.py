@@ -13,13 +13,15 @@ from daemon.serve.query import Query, QueryError, ScoredId
 from daemon.serve.retrieve.finding import FEW
 from daemon.serve.retrieve.part import Norms
 from learners import ServingForm
+from learners.forms.backoff import with_learned
 from learners.forms.carried import CarriedForm
-from learners.forms.quadratic import Pieces
+from learners.forms.quadratic import Pieces, ServedForm
 from learners.search import as_items, topk
 from tests.daemon.serve.retrieve.makers import (
     DIM,
     Items,
     OneReplica,
+    backing_off,
     learned,
     searcher_of,
     several_parts,
@@ -42,7 +44,7 @@ def agree(hits: Sequence[ScoredId] | QueryError, scores: dict[str, float], k: in
     assert all(a.score >= b.score for a, b in pairwise(hits))
 
 
-def expected(items: Items, form: ServingForm | CarriedForm, name: str) -> dict[str, float]:
+def expected(items: Items, form: ServedForm, name: str) -> dict[str, float]:
     """Score of every living object for the object `name`, by the serving form itself."""
     names, block = items.block()
     scores = form.scores(block.take([names.index(name)]), block)[0]
@@ -66,12 +68,12 @@ def test_answers_are_those_of_the_serving_form(kind: str, normalised: bool) -> N
         agree(hits, scores, 10)
 
 
-def test_a_low_rank_form_and_a_carried_one_answer_as_they_score() -> None:
+def test_a_low_rank_form_a_carried_one_and_one_that_backs_off_answer_as_they_score() -> None:
     items = several_parts("sparse")
     W, later = learned(2), learned(3)
     low_rank = ServingForm.from_matrix(W, full_up_to=1, pairs=4)
     carried = CarriedForm.of(ServingForm.from_matrix(W), later)
-    for form in (low_rank, carried):
+    for form in (low_rank, carried, backing_off(W), with_learned(backing_off(W), carried)):
         searcher, _ = searcher_of(items, replace(view_of(W), form=form))
         hits = searcher.search("latest", [Query(id="b3", k=7)]).results[0]
         scores = expected(items, form, "b3")
@@ -80,11 +82,13 @@ def test_a_low_rank_form_and_a_carried_one_answer_as_they_score() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("low_rank", [False, True])
-def test_a_batch_answers_as_each_alone_to_the_bit(kind: str, low_rank: bool) -> None:
+@pytest.mark.parametrize("made", ["full", "low rank", "backing off"])
+def test_a_batch_answers_as_each_alone_to_the_bit(kind: str, made: str) -> None:
     items = several_parts(kind)
     view = view_of(learned(4))
-    if low_rank:
+    if made == "backing off":
+        view = replace(view, form=backing_off(learned(4)))
+    if made == "low rank":
         view = replace(view, form=ServingForm.from_matrix(learned(4), full_up_to=1, pairs=4))
     searcher, _ = searcher_of(items, view)
     queries = [
