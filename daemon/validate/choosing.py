@@ -25,18 +25,18 @@ from daemon.validate.measures import Mask, Scores
 from daemon.validate.preferences import by_cluster, differences
 from daemon.validate.scorer import Scorer
 from daemon.versions.choice import FIRST, OFFERED, FormChoice
-from learners.forms.backoff import BackoffForm, usual_ratio
+from learners.forms.backoff import FAMILIAR, BackoffForm, usual_ratio
 from learners.forms.serving import ServingForm
 from learners.own import OwnRanking
 from streams.event import Impression
 
 LEAST_LISTS = 100
 """Fewer earlier lists than this choose nothing."""
-LEAST_FAR = 20
+LEAST_FAR = 40
 """Fewer queries than this, of those least like what was clicked, forbid nothing."""
-FAR = 0.75
-"""Of the usual ratio (`learners.forms.backoff`): one query in ten of kinds that were clicked has less, and
-most of other kinds."""
+FAR = FAMILIAR
+"""Of the usual ratio: below it a form gives way, as it does for one query in six of kinds that were clicked
+and for most of other kinds."""
 ERRORS = 1.0
 """By how many standard errors a preference has to differ from 0 to count."""
 

@@ -81,7 +81,7 @@ def test_the_reason_is_a_sentence():
     seen = compared((UP, FAR_BELOW), (SAME, FAR_SAME), (UP, FAR_SAME), (SAME, FAR_SAME))
     assert told_why(OFFERED, 1, 2, seen, 1_200) == (
         "power 1 with 1 of your own ranking: on 1,200 held-out lists users prefer it to power 1.5 with 0.3 "
-        "of your own ranking; below your own ranking on 20 queries unlike those that were clicked: power 1.5 "
+        "of your own ranking; below your own ranking on 40 queries unlike those that were clicked: power 1.5 "
         "with 0.2 of your own ranking"
     )
     told = told_why(OFFERED, 1, 1, compared(*[(SAME, FAR_SAME)] * 4), 300)

@@ -13,17 +13,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from daemon.validate.choosing import FAR, Compared, Preference, choose
+from daemon.validate.preferences import by_cluster, differences
+from daemon.versions.choice import FIRST, OFFERED
 from learners.forms.backoff import BACKOFF, FAMILIAR, BackoffForm, usual_ratio
 from learners.forms.quadratic import FoldingForm, inverse_roots
 from learners.forms.serving import ServingForm
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import Space, mapped
+from tests.quality.bench.judged import of_lists, shown
 from tests.quality.bench.loop import Learning, step
 from tests.quality.bench.retrieval import Scores, judge
 from tests.quality.bench.sets import SETS, Floats, Ints, RawSet, load
 from tests.quality.bench.static import own_lists
-from tests.quality.bench.users import CLICKS, Split, Users, split
+from tests.quality.bench.users import CLICKS, LENGTH, Split, Users, split
 
+WINDOW = 2_000
 Pair = npt.NDArray[np.float64]
 
 
@@ -63,12 +68,15 @@ class Learned:
         self._users, self._lists = Users(data, clicks, seed, who), 0
         self.W: Floats = self.space.first(self._how.start)
         self.asked = np.zeros(0, np.int64)
+        self.held, self.held_clicks = np.zeros((0, 1 + LENGTH), np.int64), np.zeros((0, LENGTH), bool)
 
     def go_on(self, lists: int) -> None:
         """Learn from lists up to that number."""
         part = self._users.look(own_lists(self._data.name), lists - self._lists)
         self.W = step(self.W, self.space, part.rows, self._how.bounds(part.drawn))
         self.asked, self._lists = np.union1d(self.asked, part.rows[0]), lists
+        self.held = np.concatenate([self.held, part.held])
+        self.held_clicks = np.concatenate([self.held_clicks, part.held_clicks])
 
     def form(self, how: Giving) -> FoldingForm:
         """The product's form of what was learned."""
@@ -106,9 +114,52 @@ def measured(
             yield count, how, {kind: pair - before[kind] for kind, pair in found.items()}
 
 
+def known(name: str, lists: int, clicks: str = "position") -> dict[str, Pair]:
+    """How much queries have in common with what was learned at power 1.5, the median of those that asked
+    being 1: queries that asked, others of their kinds, and those of kinds that never came."""
+    data, who = load(name), split(load(name), 0, kinds=True)
+    learned = Learned(data, who, clicks, 0)
+    learned.go_on(lists)
+    form = learned.form(Giving(1.5, 0.3))
+    assert isinstance(form, BackoffForm)
+    rows = {"asked": learned.asked, "clicked": who.judged, "never clicked": who.unseen}
+    return {kind: form.known(learned.space.Z[one]) for kind, one in rows.items()}
+
+
+def choices(
+    name: str, lists: list[int], clicks: str = "position"
+) -> Iterator[tuple[int, int, list[Compared]]]:
+    """(lists, place in `OFFERED` of what held-out lists choose, how each compares) where all kinds come."""
+    data, who = load(name), split(load(name), 0)
+    learned, own, now = Learned(data, who, clicks, 0), own_scores(data.joined()), FIRST
+    for count in lists:
+        learned.go_on(count)
+        held, lists_held = learned.held[-WINDOW:], shown(learned.held_clicks[-WINDOW:])
+        forms = [learned.form(Giving(one.power, one.own_share, one.familiar)) for one in OFFERED]
+        scores = [of_lists(scores_of(one, learned.space.Z), held) for one in forms]
+        first, zero = forms[FIRST], of_lists(own, held)
+        assert isinstance(first, BackoffForm)
+        far = first.known(learned.space.Z[held[:, 0]]) < FAR
+
+        def preference(one: Floats, other: Floats, where: npt.NDArray[np.bool_]) -> Preference:
+            found = differences(one, other, lists_held)[where]
+            return Preference.of(by_cluster(found, held[where, 0].tolist()))
+
+        every = np.ones(len(held), bool)
+        compared = [
+            Compared(preference(one, scores[now], every), preference(one, zero, far)) for one in scores
+        ]
+        now = choose(now, compared)
+        yield count, now, compared
+
+
 def _some(rows: Ints, count: int) -> Ints:
     """At equal distances, at most so many."""
     return rows[:: max(1, len(rows) // count)][:count]
+
+
+def _told(one: Preference) -> str:
+    return f"{one.mean:+.4f} (error {one.error:.4f}, {one.queries} queries)"
 
 
 def main() -> None:
@@ -118,7 +169,23 @@ def main() -> None:
     parser.add_argument("--clicks", choices=CLICKS, default="position")
     parser.add_argument("--lists", type=int, nargs="+", default=[2_000, 8_000])
     parser.add_argument("--queries", type=int, default=150)
+    parser.add_argument("--known", action="store_true", help="how much queries have in common instead")
+    parser.add_argument("--choice", action="store_true", help="what held-out lists choose instead")
     asked = parser.parse_args()
+    if asked.choice:
+        for count, taken, compared in choices(asked.set, asked.lists, asked.clicks):
+            found = "; ".join(f"{_told(one.to_now)}, where it gives way {_told(one.far)}" for one in compared)
+            print(f"{asked.set}, {count:,} lists: {OFFERED[taken].told}; against the one in use: {found}")
+        return
+    if asked.known:
+        for count in asked.lists:
+            found = known(asked.set, count, asked.clicks)
+            for kind, values in found.items():
+                tenths = " / ".join(f"{one:.2f}" for one in np.quantile(values, [0.1, 0.5, 0.9]))
+                print(f"{asked.set}, {count:,} lists, {kind}: {tenths}")
+            above = np.searchsorted(np.sort(found["never clicked"]), found["clicked"]).mean()
+            print(f"area under the curve {above / len(found['never clicked']):.2f}")
+        return
     for count, how, pairs in measured(asked.set, asked.lists, asked.queries, clicks=asked.clicks):
         found = ", ".join(f"{kind} {ap:+.3f} / {p10:+.3f}" for kind, (ap, p10) in pairs.items())
         given = f"share {how.share}, power {how.backoff:g} from {how.familiar:g}"

@@ -31,21 +31,22 @@ def chosen(forms: Mapping[str, Scores], own: Scores, learned: Learned, lists: in
     if not count:
         return OWN
     held = learned.held[:count]
-    shown = _shown(learned.held_clicks[:count])
-    before, means = _of_lists(own, held), {}
+    lists_held = shown(learned.held_clicks[:count])
+    before, means = of_lists(own, held), {}
     for name, scores in forms.items():
-        values = by_cluster(differences(_of_lists(scores, held), before, shown), held[:, 0].tolist())
+        values = by_cluster(differences(of_lists(scores, held), before, lists_held), held[:, 0].tolist())
         test = NOTHING_SEEN.take(values, HORIZON)
         if test.found(ALPHA) == "superior":
             means[name] = test.mean
     return max(means, key=means.__getitem__) if means else OWN
 
 
-def _of_lists(scores: Scores, held: Ints) -> Floats:
+def of_lists(scores: Scores, held: Ints) -> Floats:
     """Scores of what was shown, float32 [lists, LENGTH]; each query is scored once."""
     queries, at = np.unique(held[:, 0], return_inverse=True)
     return scores(queries)[at[:, None], held[:, 1:]]
 
 
-def _shown(clicks: npt.NDArray[np.bool_]) -> ShownLists:
+def shown(clicks: npt.NDArray[np.bool_]) -> ShownLists:
+    """Lists that are all as long."""
     return ShownLists(np.ones(clicks.shape, bool), clicks, np.ones(clicks.shape))
