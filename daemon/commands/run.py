@@ -125,8 +125,10 @@ def up(
         bool, flag("--exit-when-caught-up", "End when all is learned and judged.")
     ] = False,
 ) -> int:
-    """Run learn, validate and serve together; restart one that crashes. One that cannot go on stays down
-    alone."""
+    """Run learn, validate and serve together; restart what crashes.
+
+    A role that cannot go on stays down alone.
+    """
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
     from daemon.runtime.logs import configure, get_logger
     from daemon.runtime.signals import Signals
