@@ -126,13 +126,18 @@ def test_scoring_and_saving_leave_pending_steps_where_they_are() -> None:
 @pytest.mark.parametrize("order", ["dsd", "sds", "ddss"])
 def test_dense_and_sparse_events_may_come_in_turn(order: str) -> None:
     kinds = {"d": "dense", "s": "sparse"}
-    batches = [part(kinds[kind], n, 10) for n, kind in enumerate(order)]
-    learner, single, oracle = WaitingOasis(DIM), WaitingOasis(DIM), OasisOracle(DIM)
-    for batch in batches:
+    batches = [part(kinds[kind], n, 7) for n, kind in enumerate(order)]  # not a multiple of the room
+    config = OasisConfig(C=10.0)  # no step is cut: each depends on what was learned before
+    learner, single = WaitingOasis(DIM, config), WaitingOasis(DIM, config)
+    oracle = OasisOracle(DIM, config.C)
+    found = 0
+    for batch, kind in zip(batches, order, strict=True):
+        found += len(learner.pending) if kind == "s" else 0
         learner.learn_many(batch)
         for t in range(len(batch)):
             single.learn_many(batch.slice(t, t + 1))
         run(oracle, matrices(batch), np.ones(len(batch)))
+    assert found, "a sparse batch finds steps pending"
     assert bits(learner) == bits(single)
     np.testing.assert_allclose(learner.W, oracle.W, atol=1e-5)
 

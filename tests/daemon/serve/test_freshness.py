@@ -44,6 +44,7 @@ def test_an_event_is_counted_at_the_first_answer_that_holds_it_and_never_again()
 def test_what_was_there_before_the_first_answer_is_not_counted() -> None:
     account = Freshness(HORIZON_S)
     account.learned(5, ms(NOW - 9000), NOW)
+    account.learned(7, ms(NOW - 8500), NOW)
     account.begin(7)
     account.learned(6, ms(NOW - 8000), NOW)  # read from the log again
     account.learned(8, ms(NOW - 10), NOW)
