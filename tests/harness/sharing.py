@@ -25,6 +25,9 @@ FIRST = (
     "tests/daemon/learn/",
     "tests/daemon/",
     "tests/streams/kafka/",
+    "tests/test_forked.py",
+    "tests/deploy/",
+    "tests/checkpoints/",
     "tests/learners/",
 )
 """How the names of groups, files and tests begin that come before all others, in this order."""
