@@ -53,7 +53,9 @@ unit: ready
 # Brokers, a browser, Prometheus' tools, and every kernel compiled; quick when all is there. One after the other: two
 # would wait for the same lock of the system's packages.
 ready: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=1 kafka chromium prometheus
+	@BIN="$(BIN)" bash deploy/setup_kafka.sh
+	@BIN="$(BIN)" bash deploy/setup_chromium.sh
+	@bash deploy/setup_prometheus.sh
 	$(BIN)/python -P -m daemon.up.kernels
 
 # Java, Maven and the jars of the broker that the tests start; quick when they are there.

@@ -1,7 +1,7 @@
 """Clicks in, versions out, the best one chosen: the loop of the daemon with its own parts, in one process.
 
 Impressions go through the real routing, rule and negatives of `feed`; events through the real learner;
-versions through the real serving form, judge and decision. Only the clicks are simulated.
+versions through the real serving form as configured, judge and decision. Only the clicks are simulated.
 """
 
 from __future__ import annotations
