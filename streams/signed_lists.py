@@ -112,7 +112,7 @@ def _asked(query: ObjectRef) -> list[ObjectRef]:
 
 
 def _parted(name: str) -> tuple[bytes, bytes]:
-    text = name.removeprefix(PREFIX).encode()
+    text = name.removeprefix(PREFIX).encode("utf-8", "surrogatepass")
     try:
         made = base64.b64decode(text + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -6,17 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streams.event import EITHER, FIRST, SECOND, Draft, DraftModel, Impression, ObjectRef
 from streams.signed_lists import (
-    LONGEST_ID,
     NONCE_BYTES,
     BadSignature,
     SignedList,
     explored_chance,
-    is_signed,
     read_signed,
     sign_list,
 )
@@ -93,41 +91,7 @@ def test_no_changed_character_passes(at: int, to: str) -> None:
         refused(replace(honest, id=forged))
 
 
-@given(st.text(max_size=200))
+@given(st.text(st.characters(), max_size=200))
+@example("\ud800")  # JSON can hold half a character, which no encoding has
 def test_whatever_is_written_as_an_id_is_refused_and_nothing_else_happens(text: str) -> None:
     refused(replace(signed(), id=f"tdl1.{text}"))
-
-
-def test_teams_that_were_swapped_are_refused() -> None:
-    """Whoever knows the format cannot give the clicks to the other team."""
-    swapped = tuple({EITHER: EITHER, FIRST: SECOND, SECOND: FIRST}[team] for team in TEAMS)
-    forged = sign_list(
-        b"f" * 32, replace(SAID, draft=Draft(MODELS, swapped)), QUERY, SHOWN, nonce=bytes(NONCE_BYTES)
-    )
-    refused(replace(signed(), id=forged))
-    body, mac = forged[:-16], signed().id[-16:]
-    refused(replace(signed(), id=body + mac))
-
-
-def test_an_object_logged_with_id_and_features_is_known_by_either() -> None:
-    x = np.array([0.1, 2.5], np.float32)
-    logged = ObjectRef("q7", x=x)
-    assert read_signed(SECRET, replace(signed(), query=logged)) == SAID
-    assert read_signed(SECRET, replace(signed(query=ObjectRef(x=x)), query=logged)) == SAID
-    refused(replace(signed(query=ObjectRef(x=x)), query=ObjectRef("q7", x=2 * x)))
-
-
-def test_two_lists_of_one_moment_have_two_ids() -> None:
-    assert signed().id != signed(nonce=b"abc").id
-
-
-def test_an_id_that_is_too_long_is_not_made() -> None:
-    names = (DraftModel("a" * 64, 1, 1), DraftModel("b" * 64, 1, 1))
-    long = SignedList(1, Draft(names, (EITHER,) * 1000))
-    with pytest.raises(ValueError, match=f"at most {LONGEST_ID}"):
-        signed(long, shown=[str(n) for n in range(1000)])
-
-
-def test_other_ids_are_none_of_its_business() -> None:
-    assert is_signed(signed().id)
-    assert not is_signed("i-17")

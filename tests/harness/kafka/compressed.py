@@ -50,6 +50,9 @@ def by_librdkafka(
     }
     failed: list[object] = []
     producer = Producer(settings)
+    producer.list_topics(
+        topic, PATIENCE_S
+    )  # what waits for the partition to be known goes in batches of its own
     for value, key in zip_longest(values, keys):
         producer.produce(topic, value, key, partition=0, on_delivery=lambda error, _: failed.append(error))
     assert producer.flush(PATIENCE_S) == 0
