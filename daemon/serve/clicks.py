@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from daemon.serve.query import PairClicks
 from streams.codec import decode_event
 from streams.errors import StreamError
 from streams.event import Event
+from streams.feed.triplets import is_drawn
 from streams.poison import Poison
 from streams.source import Source
 
@@ -62,7 +63,7 @@ class ClickWindow:
         with self._lock:
             self._order.append(query)
             if query is not None:
-                seen = None if _is_drawn(event) else event.skipped.id
+                seen = None if is_drawn(event) else event.skipped.id
                 of = event.impression or event.id
                 one = _Comparison(query, event.clicked.id, seen, of, event.key)
                 self._by_query.setdefault(query, deque()).append(one)
@@ -78,11 +79,11 @@ class ClickWindow:
             own = [] if query is None else self._of(query, key)
             others = [one for other in near if other != query for one in self._of(other, key)]
             records = len(self._order)
+        here, near_here = _lists(own), _lists(others)
         found = []
         for wanted in objects:
-            clicked, passed_over = (None, None) if query is None else _lists(own, wanted)
-            near_clicked, near_passed_over = _lists(others, wanted)
-            found.append(PairClicks(clicked, passed_over, near_clicked, near_passed_over, records))
+            clicked, passed_over = (None, None) if query is None else here(wanted)
+            found.append(PairClicks(clicked, passed_over, *near_here(wanted), records))
         return found
 
     def _of(self, query: str, key: str | None) -> list[_Comparison]:
@@ -129,6 +130,14 @@ class RecentClicks:
         self._stop.set()
 
     def _run(self) -> None:
+        try:
+            self._keep_up()
+        finally:
+            with self._lock:  # whatever ended it, who asks next begins anew
+                if self._thread is threading.current_thread():
+                    self._window = self._thread = None
+
+    def _keep_up(self) -> None:
         give_way(NICE)
         said = ""
         while self._is_wanted():
@@ -144,10 +153,9 @@ class RecentClicks:
     def _is_wanted(self) -> bool:
         """Whether the calling thread is to go on; one that was told to end stays ended."""
         with self._lock:
-            if self._thread is not threading.current_thread():
-                return False
-            wanted = not self._stop.is_set() and time.monotonic() - self._asked_at < REST_SECONDS
-            if not wanted:
+            mine = self._thread is threading.current_thread()
+            wanted = mine and not self._stop.is_set() and time.monotonic() - self._asked_at < REST_SECONDS
+            if mine and not wanted:
                 self._window = self._thread = None
             return wanted
 
@@ -171,14 +179,8 @@ class RecentClicks:
             source.close()
 
 
-def _is_drawn(event: Event) -> bool:
-    """Whether `feed` drew the skipped object by chance (`streams.feed.triplets` names such events so)."""
-    last = event.id.rpartition("/")[2]
-    return event.impression is not None and last[:1] == "r" and last[1:].isdecimal()
-
-
-def _lists(comparisons: Sequence[_Comparison], wanted: str) -> tuple[int, int]:
-    """In how many lists an object was clicked, and in how many passed over."""
-    clicked = {one.of for one in comparisons if one.clicked == wanted}
-    passed_over = {one.of for one in comparisons if one.passed_over == wanted}
-    return len(clicked), len(passed_over)
+def _lists(comparisons: Sequence[_Comparison]) -> Callable[[str], tuple[int, int]]:
+    """Tells in how many lists an object was clicked, and in how many passed over; one pass for all."""
+    clicked = Counter(name for name, _ in {(one.clicked, one.of) for one in comparisons})
+    passed_over = Counter(name for name, _ in {(one.passed_over, one.of) for one in comparisons})
+    return lambda wanted: (clicked[wanted], passed_over[wanted])

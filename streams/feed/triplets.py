@@ -173,6 +173,12 @@ def make_events(
     return Made(tuple(events), found, len(drawn) - found, len(pairs), lost, over)
 
 
+def is_drawn(event: Event) -> bool:
+    """Whether the skipped object of an event was drawn by chance, as its id says: nobody passed it over."""
+    last = event.id.rpartition("/")[2]
+    return event.impression is not None and last[:1] == "r" and last[1:].isdecimal()
+
+
 def capped(pairs: RankPairs, cap: int, impression_id: str, seed: int) -> RankPairs:
     """At most `cap` of the pairs (all where it is 0), in their order; every choice is as likely.
 

@@ -114,6 +114,24 @@ def test_the_end_of_the_topic_is_read_once_somebody_asks(topic: str, monkeypatch
         recent.close()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_mistake_of_the_program_is_not_the_end_of_it(topic: str) -> None:
+    send(topic, learned("q", "a", "b"))
+    mistakes = [RuntimeError("a mistake")]
+
+    def opening():  # type: ignore[no-untyped-def]
+        if mistakes:
+            raise mistakes.pop()
+        return open_source(parse_address(topic))
+
+    recent = RecentClicks(opening)
+    try:
+        until(lambda: recent.told("q", [], ["a"]))
+        assert not mistakes
+    finally:
+        recent.close()
+
+
 def test_a_topic_that_does_not_answer_is_asked_again(topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clicks, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(clicks, "POLL_SECONDS", 0.01)
