@@ -159,7 +159,7 @@ function reasons({ why, rank }, own) {
 
 /** In how many lists the object was clicked, of those that showed it: for this very object, and for those near it. */
 function clicks(found) {
-  if (!found) return [];
+  if (!found) return [make("li", {}, make("span", {}, "clicks: not read yet, compare again"))];
   const line = (words, clicked, passed) => make("li", {}, make("span", {}, words), make("span", {}, `${clicked} of ${clicked + passed}`));
   return [line("clicked here", found.clicked, found.passed_over), line("clicked near here", found.near_clicked, found.near_passed_over)];
 }
