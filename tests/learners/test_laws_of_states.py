@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from learners import StateError
+from tests.harness.memory import kept_after
 
 from .examples import spoiled, triplets
 from .learners_under_test import EACH_IMPLEMENTATION, EACH_IMPLEMENTATION_INPUT, EVERY, EVERY_INPUT
@@ -120,19 +119,4 @@ def test_a_read_only_state_cannot_be_taken_over(subject: UnderTest) -> None:
 def test_memory_does_not_grow_with_the_stream(subject: UnderTest, kind: str) -> None:
     """Less than 60 bytes an event: no array is kept. (The interpreter keeps some of its free objects.)"""
     learner, batch = subject.make(), triplets(0, 50, DIM, kind)
-    learner.learn_many(batch)
-    gc.freeze()  # what was there before is not looked through
-    tracemalloc.start()
-    try:
-        for _ in range(5):
-            learner.learn_many(batch)
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(20):
-            learner.learn_many(batch)
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-        gc.unfreeze()
-    assert grown < 60_000
+    assert kept_after(lambda: learner.learn_many(batch), 20, less_than=60_000) < 60_000
