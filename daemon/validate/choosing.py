@@ -39,6 +39,8 @@ FAR = FAMILIAR
 and for most of other kinds."""
 ERRORS = 1.0
 """By how many standard errors a preference has to differ from 0 to count."""
+SURE = 2.0
+"""By how many it has to for a form to be taken that is preferred to the own ranking alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,13 @@ class Compared:
     far: Preference
 
     @property
+    def welcome(self) -> bool:
+        """Whether users surely prefer it to their own ranking where no click helped, and like it no less than
+        the form in use on the whole."""
+        is_sure = self.far.queries >= LEAST_FAR and self.far.mean > SURE * self.far.error
+        return is_sure and not self.to_now.is_below
+
+    @property
     def forbidden(self) -> bool:
         """Whether users like it less than their own ranking where no click helped."""
         return self.far.queries >= LEAST_FAR and self.far.is_below
@@ -88,7 +97,8 @@ def choose(now: int, compared: Sequence[Compared]) -> int:
     """Which form to take, of those in the order of `OFFERED`; now: the one in use. Pure.
 
     One that is bolder than the first takes queries that have little in common with what was learned and do
-    not speak against it. Where all are forbidden, the most careful one.
+    not speak against it; where these surely speak for it, it need not be preferred to the first. Where all are
+    forbidden, the most careful one.
     """
     allowed = [
         at
@@ -98,6 +108,8 @@ def choose(now: int, compared: Sequence[Compared]) -> int:
     if not allowed:
         return len(compared) - 1
     preferred = [at for at in allowed if at != now and compared[at].to_now.is_above]
+    if not preferred and now == FIRST:
+        preferred = [at for at in allowed if at < FIRST and compared[at].welcome]
     if not preferred and now in allowed:
         return now
     return max(preferred or allowed, key=lambda at: compared[at].to_now.mean)
@@ -185,6 +197,11 @@ def told_why(
         told = f"{chosen}: on {lists:,} held-out lists users prefer no other form"
     elif compared[now].forbidden:
         told = f"{chosen}, no longer {before}"
+    elif not compared[taken].to_now.is_above:
+        told = (
+            f"{chosen}: on {lists:,} held-out lists users like it no less than {before}, and they prefer it to "
+            f"your own ranking on {compared[taken].far.queries:,} queries unlike those that were clicked"
+        )
     else:
         told = f"{chosen}: on {lists:,} held-out lists users prefer it to {before}"
     left_out = [one.told for one, of in zip(offered, compared, strict=True) if of.forbidden]

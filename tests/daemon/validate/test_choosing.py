@@ -36,6 +36,10 @@ MORE_UP = Preference(0.05, 0.01, 300)
 A_LITTLE_UP = Preference(0.009, 0.01, 300)
 FAR_SAME = Preference(0.0, 0.01, LEAST_FAR)
 FAR_BELOW = Preference(-0.03, 0.01, LEAST_FAR)
+FAR_UP = Preference(0.021, 0.01, LEAST_FAR)
+FAR_A_LITTLE_UP = Preference(0.019, 0.01, LEAST_FAR)
+FEW_UP = Preference(0.05, 0.01, LEAST_FAR - 1)
+DOWN = Preference(-0.011, 0.01, 300)
 FEW_BELOW = Preference(-0.03, 0.01, LEAST_FAR - 1)
 
 
@@ -55,6 +59,12 @@ def compared(*pairs):
         (1, [(UP, FEW_BELOW), (SAME, FEW_BELOW), (SAME, FEW_BELOW), (SAME, FEW_BELOW)], 1),
         (0, [(SAME, FEW_BELOW), (SAME, FEW_BELOW), (SAME, FEW_BELOW), (SAME, FEW_BELOW)], 1),
         (1, [(UP, FAR_BELOW), (SAME, FAR_SAME), (SAME, FAR_SAME), (SAME, FAR_SAME)], 1),
+        # ... and where they surely speak for it, it need not be preferred to the first
+        (1, [(SAME, FAR_UP), (SAME, FAR_UP), (SAME, FAR_UP), (SAME, FAR_UP)], 0),
+        (1, [(SAME, FAR_A_LITTLE_UP), (SAME, FAR_UP), (SAME, FAR_UP), (SAME, FAR_UP)], 1),
+        (1, [(DOWN, FAR_UP), (SAME, FAR_UP), (SAME, FAR_UP), (SAME, FAR_UP)], 1),
+        (1, [(SAME, FEW_UP), (SAME, FEW_UP), (SAME, FEW_UP), (SAME, FEW_UP)], 1),
+        (2, [(SAME, FAR_UP), (SAME, FAR_UP), (SAME, FAR_UP), (SAME, FAR_UP)], 2),
         # what is below the own ranking there is left, for the best of what is not
         (1, [(UP, FAR_BELOW), (SAME, FAR_BELOW), (SAME, FAR_BELOW), (SAME, FAR_SAME)], 3),
         (1, [(UP, FAR_BELOW), (SAME, FAR_BELOW), (A_LITTLE_UP, FAR_SAME), (SAME, FAR_SAME)], 2),
@@ -86,6 +96,11 @@ def test_the_reason_is_a_sentence():
     )
     told = told_why(OFFERED, 1, 1, compared(*[(SAME, FAR_SAME)] * 4), 300)
     assert told.endswith("of your own ranking: on 300 held-out lists users prefer no other form")
+    told = told_why(OFFERED, 1, 0, compared(*[(SAME, FAR_UP)] * 4), 300)
+    assert told.endswith(
+        "on 300 held-out lists users like it no less than power 1.5 with 0.3 of your own ranking, and they "
+        "prefer it to your own ranking on 40 queries unlike those that were clicked"
+    )
     told = told_why(OFFERED, 0, 3, compared(*[(SAME, FAR_BELOW)] * 3, (SAME, FAR_SAME)), 300)
     assert told.startswith("power 1.5 with 1 of your own ranking, no longer power 1.5 with 0.2 of your own")
 
