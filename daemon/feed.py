@@ -28,6 +28,7 @@ from streams.errors import AddressError, StreamError, StreamUnavailable, TopicMi
 from streams.feed.decide import Decider, Decision
 from streams.feed.formats import read_sources
 from streams.feed.items import NO_SECRET, PROVED, TOO_LATE, FeedError, Placed, remedy
+from streams.feed.kinds import HeldOutKinds
 from streams.feed.options import FeedSettings, ListProof, ReaderOptions
 from streams.feed.run import Account, FeedRun, NoOutlet, SinkOutlet
 from streams.feed.triplets import CatalogCandidates, SeenCandidates
@@ -381,5 +382,14 @@ def _decider(config: Config, catalog: Catalog | None, partitions: int, now_ms: i
     settings = FeedSettings(**given, partitions=partitions, space=space, latest_ms=latest_ms, proof=proof)
     spec = space_of(config) if config.space.views else None
     if catalog is None:
+        if settings.holdout_kinds:
+            raise UserError(
+                "feed.holdout_kinds: kinds are found by the vectors of a catalog, and none is configured",
+                "set catalog.path, or feed.holdout_kinds = 0",
+                EX_CONFIG,
+            )
         return Decider(settings, SeenCandidates(seed=settings.seed), None, spec)
-    return Decider(settings, CatalogCandidates(catalog.ids), frozenset(catalog.ids), spec)
+    wanted, kinds = settings.holdout_kinds, None
+    if wanted:
+        kinds = HeldOutKinds(catalog, wanted, settings.kind_share, settings.seed)
+    return Decider(settings, CatalogCandidates(catalog.ids), frozenset(catalog.ids), spec, kinds)

@@ -100,7 +100,7 @@ def encode_impression(impression: Impression) -> bytes:
     wire.check_ts(impression.ts)
     wire.check_clicked(clicked, shown)
     fields: dict[str, Any] = {
-        "v": limits.DRAFTED_VERSION if impression.draft else _version_of(impression.key),
+        "v": _version_of_list(impression),
         "id": _text(impression.id, "id"),
         "ts": impression.ts,
         "q": object_fields(impression.query, "q"),
@@ -114,6 +114,7 @@ def encode_impression(impression: Impression) -> bytes:
     _add_key(fields, impression.key)
     if impression.draft is not None:
         fields["draft"] = _draft_fields(impression.draft, shown)
+    _add_texts(fields, kind=impression.kind)
     return pack(fields)
 
 
@@ -136,6 +137,7 @@ def decode_impression(value: bytes | None) -> Impression:
         space=fields.get("sp"),
         key=fields.get("key"),
         draft=_draft(fields["draft"]) if "draft" in fields else None,
+        kind=fields.get("kind"),
     )
 
 
@@ -248,6 +250,12 @@ def _add_texts(fields: dict[str, Any], **optional: str | None) -> None:
 
 def _version_of(key: str | None) -> int:
     return limits.FORMAT_VERSION if key is None else limits.KEYED_VERSION
+
+
+def _version_of_list(impression: Impression) -> int:
+    if impression.kind is not None:
+        return limits.KIND_VERSION
+    return limits.DRAFTED_VERSION if impression.draft else _version_of(impression.key)
 
 
 def _add_key(fields: dict[str, Any], key: str | None) -> None:

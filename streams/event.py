@@ -165,6 +165,7 @@ class Impression:
     may be empty; `propensity`, where logged, is the probability in (0, 1] that the user examined each
     rank. `ts` is in milliseconds since the epoch. `key` names the model that its clicks are of, where
     there is one per key. `draft`: how the list was made, where chance had a part in it and that was proved.
+    `kind`: of what kind its query is, where none of that kind is learned from: the object at the centre.
     """
 
     id: str
@@ -177,3 +178,4 @@ class Impression:
     space: str | None = None
     key: str | None = None
     draft: Draft | None = None
+    kind: str | None = None

@@ -18,6 +18,7 @@ from streams.limits import (
     DRAFTED_VERSION,
     FORMAT_VERSION,
     KEYED_VERSION,
+    KIND_VERSION,
     MAX_KEY_BYTES,
     MAX_MAP_ENTRIES,
     MAX_SHOWN,
@@ -110,9 +111,9 @@ def read_event(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[st
 def read_impression(value: bytes | None, max_bytes: int = MAX_VALUE_BYTES) -> dict[str, Any]:
     """An impression's fields, all checked except the objects in `q` and `shown`, which stay raw."""
     fields = open_map(unpack(value, max_bytes, max_list=MAX_SHOWN), "the impression")
-    versions = (FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION)
+    versions = (FORMAT_VERSION, KEYED_VERSION, DRAFTED_VERSION, KIND_VERSION)
     _check_head(fields, _IMPRESSION_REQUIRED, _IMPRESSION_FIELDS, versions)
-    _check_texts(fields, ("src", "sp"))
+    _check_texts(fields, ("src", "sp", "kind"))
     if type(fields["shown"]) is not list or not fields["shown"]:
         raise Poison(poison.WRONG_TYPE, "shown is not a list of at least one object")
     check_clicked(fields["clicked"], len(fields["shown"]))
@@ -132,6 +133,8 @@ def _check_head(
         required, known = required | {"key"}, known | {"key"}
     elif version == DRAFTED_VERSION:
         required, known = required | {"draft"}, known | {"draft", "key"}
+    elif version == KIND_VERSION:
+        required, known = required | {"kind"}, known | {"kind", "draft", "key"}
     if not required <= fields.keys():
         raise Poison(poison.MISSING_FIELD, f"{', '.join(sorted(required - fields.keys()))} missing")
     if len(fields) > len(required) and not known.issuperset(fields):

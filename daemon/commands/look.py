@@ -52,6 +52,8 @@ def _status_lines(picture: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines.append(("better?", picture["is_better"]))
     if picture["form"]:
         lines.append(("form", picture["form"]))
+    if picture["unseen"]:
+        lines.append(("unseen kinds", picture["unseen"]))
     if picture["reference"]:
         lines.append(("compared with", picture["reference"]))
     if numbers:

@@ -329,6 +329,19 @@ class FeedConfig(Section):
     holdout_by: Literal["query", "list"] = Field(
         "query", description="what is kept as a whole: a query with all its lists, or single lists"
     )
+    holdout_kinds: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="kinds of queries of which nothing is learned, so that versions are judged on such kinds"
+        " too; needs the vectors of a catalog; 0 none",
+    )
+    kind_share: float = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        description="size of such a kind: a share of the catalog, nearest to one object",
+    )
     query_cap: int = Field(1000, ge=0, description="most impressions kept per query and stream; 0 no cap")
     dedupe_window: int = Field(100_000, ge=0, description="impression ids remembered; 0 keeps duplicates")
     seed: int = Field(

@@ -127,6 +127,7 @@ TITLES = {
     "clicked_vs_random": "clicked above random objects (AUC)",
     "map_clicks": "mAP, whole catalog, by clicks",
     "macro_map_full": "mAP, whole catalog, mean of classes",
+    "unseen_preference": "preferred to your ranking on kinds never learned (0 = the same)",
     "symmetry_index": "symmetry index of W (1 = symmetric)",
 }
 """Measures that have a curve, in order of weight; a ledger may hold more (they are in the CSV)."""

@@ -60,7 +60,8 @@ class Summary:
     """What the verdicts amount to: the best version, the STOP and the learner's own pause in force.
 
     is_better: the newest answer to "is it better for my users?", None where none was given. form: in which
-    the best version is served and why, a sentence; None where it is as configured.
+    the best version is served and why, a sentence; None where it is as configured. unseen: how the newest
+    version judged on them does on kinds of queries that are never learned, None where there are none.
     """
 
     best: int | None
@@ -70,6 +71,7 @@ class Summary:
     paused_by: str | None
     is_better: str | None = None
     form: str | None = None
+    unseen: str | None = None
 
 
 def events_of(counters: Mapping[str, int | float]) -> int:
@@ -136,6 +138,7 @@ def summary(entries: Sequence[LedgerEntry]) -> Summary:
         paused_by=pause.reason if pause else None,
         is_better=next(filter(None, map(_answer, reversed(entries))), None),
         form=None if best is None else form_of(judged.get(best, {})),
+        unseen=next(filter(None, map(_unseen, reversed(entries))), None),
     )
 
 
@@ -143,6 +146,16 @@ def form_of(measures: Mapping[str, Any]) -> str | None:
     """In which form a version is served and why, by the measures of its judgment; None: as configured."""
     form = measures.get("form")
     return str(form.get("why")) if isinstance(form, Mapping) else None
+
+
+def _unseen(entry: LedgerEntry) -> str | None:
+    """How a version does on kinds of queries of which nothing is learned; None where none is held out."""
+    found = entry.measures
+    if "unseen_preference" not in found:
+        return None
+    queries = f"{round(found['unseen_queries']):,} queries of kinds that are never learned"
+    preferred = f"{found['unseen_preference']:+.4f} (error {found['unseen_error']:.4f})"
+    return f"version {entry.version} is preferred to your own ranking by {preferred} on {queries}"
 
 
 def _answer(entry: LedgerEntry) -> str | None:

@@ -134,7 +134,7 @@ def _of_line(line: str) -> str:
 def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | None:
     picture |= {"checkpoints": config.checkpoints.path, "versions": [], "newest": None, "best": None}
     picture |= {"stopped_by": None, "stopped_at": None, "paused_by": None, "judged": 0, "problems": []}
-    picture |= {"is_better": None, "form": None}
+    picture |= {"is_better": None, "form": None, "unseen": None}
     picture["reference"] = ""
     try:
         store, ledger = open_for_reading(config)
@@ -152,7 +152,7 @@ def _collect_versions(config: Config, picture: dict[str, Any]) -> Manifest | Non
     picture["best"] = _plain(by_number.get(stands.best)) if stands.best is not None else None
     picture |= {"stopped_by": stands.stopped_by, "stopped_at": stands.stopped_at}
     picture |= {"paused_by": stands.paused_by, "judged": stands.judged, "is_better": stands.is_better}
-    picture["form"] = stands.form
+    picture |= {"form": stands.form, "unseen": stands.unseen}
     picture["reference"] = reference_of(newest.map).told if newest else ""
     return newest
 

@@ -7,13 +7,13 @@ versions were bet on. Where nothing is better, the differences that follow have 
 
 **Careful.** Every form on offer gives way to the own ranking for queries unlike those that were clicked. The
 form in use stays unless another is preferred by more than the error of the comparison, and none is taken that
-users like less than their own ranking on the queries that have least in common with what was learned: only
-their lists tell of kinds that no click covered.
+users like less than their own ranking on the queries that have least in common with what was learned, nor one
+that is below it on kinds of queries that are held out as a whole: only these tell of kinds that no click
+covered.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,6 +24,7 @@ from daemon.validate.judge import Judge
 from daemon.validate.measures import Mask, Scores
 from daemon.validate.preferences import by_cluster, differences
 from daemon.validate.scorer import Scorer
+from daemon.validate.unseen import NO_PREFERENCE, Preference, UnseenKinds
 from daemon.versions.choice import FIRST, OFFERED, FormChoice
 from learners.forms.backoff import FAMILIAR, BackoffForm, usual_ratio
 from learners.forms.serving import ServingForm
@@ -37,48 +38,29 @@ LEAST_FAR = 40
 FAR = FAMILIAR
 """Of the usual ratio: below it a form gives way, as it does for one query in six of kinds that were clicked
 and for most of other kinds."""
-ERRORS = 1.0
-"""By how many standard errors a preference has to differ from 0 to count."""
 SURE = 2.0
-"""By how many it has to for a form to be taken that is preferred to the own ranking alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Preference:
-    """How much users prefer one ranking to another: mean difference of queries and its standard error."""
-
-    mean: float
-    error: float
-    queries: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Preference:
-        """Of differences in [-1, 1], one for each query; an infinite error for fewer than two."""
-        count = len(values)
-        if count < 2:
-            return cls(0.0, math.inf, count)
-        found = np.asarray(values, np.float64)
-        return cls(float(found.mean()), float(found.std(ddof=1) / math.sqrt(count)), count)
-
-    @property
-    def is_above(self) -> bool:
-        """Whether it counts as a preference for the first."""
-        return self.mean > ERRORS * self.error
-
-    @property
-    def is_below(self) -> bool:
-        """Whether it counts as one for the second."""
-        return self.mean < -ERRORS * self.error
+"""By how many standard errors a form has to be preferred to the own ranking to be taken for that alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
     """One form on the earlier lists. to_now: against the form in use. far: against the own ranking, on
-    queries that have little in common with what was learned.
+    queries that have little in common with what was learned. unseen: against it on unseen kinds.
     """
 
     to_now: Preference
     far: Preference
+    unseen: Preference = NO_PREFERENCE
+
+    @property
+    def is_below_far(self) -> bool:
+        """Whether users like it less than their own ranking on queries unlike those that were clicked."""
+        return self.far.queries >= LEAST_FAR and self.far.is_below
+
+    @property
+    def is_below_unseen(self) -> bool:
+        """The same on kinds of queries of which nothing is learned."""
+        return self.unseen.queries >= LEAST_FAR and self.unseen.is_below
 
     @property
     def welcome(self) -> bool:
@@ -90,21 +72,22 @@ class Compared:
     @property
     def forbidden(self) -> bool:
         """Whether users like it less than their own ranking where no click helped."""
-        return self.far.queries >= LEAST_FAR and self.far.is_below
+        return self.is_below_far or self.is_below_unseen
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether there are queries enough that no click helped."""
+        return max(self.far.queries, self.unseen.queries) >= LEAST_FAR
 
 
 def choose(now: int, compared: Sequence[Compared]) -> int:
     """Which form to take, of those in the order of `OFFERED`; now: the one in use. Pure.
 
-    One that is bolder than the first takes queries that have little in common with what was learned and do
-    not speak against it; where these surely speak for it, it need not be preferred to the first. Where all are
-    forbidden, the most careful one.
+    One that is bolder than the first takes queries that no click helped and that do not speak against it;
+    where those that have little in common with what was learned surely speak for it, it need not be preferred
+    to the first. Where all are forbidden, the most careful one.
     """
-    allowed = [
-        at
-        for at, one in enumerate(compared)
-        if not one.forbidden and (at >= FIRST or one.far.queries >= LEAST_FAR)
-    ]
+    allowed = [at for at, one in enumerate(compared) if not one.forbidden and (at >= FIRST or one.is_tried)]
     if not allowed:
         return len(compared) - 1
     preferred = [at for at in allowed if at != now and compared[at].to_now.is_above]
@@ -118,12 +101,14 @@ def choose(now: int, compared: Sequence[Compared]) -> int:
 @dataclass(frozen=True, slots=True)
 class FormChooser:
     """Chooses by the lists of a window that were bet on before. window: all its impressions, oldest first,
-    whose queries tell what is usual; earlier: those that were bet on; judge: of the objects as mapped.
+    whose queries tell what is usual; earlier: those that were bet on; judge: of the objects as mapped. kinds:
+    lists of unseen kinds, which are never bet on.
     """
 
     judge: Judge
     window: Sequence[Impression]
     earlier: Sequence[Impression]
+    kinds: Sequence[Impression] = ()
 
     def choose(
         self, number: int, now: FormChoice | None, learned: Callable[[float], ServingForm], own: OwnRanking
@@ -160,10 +145,13 @@ class FormChooser:
     ) -> list[Compared]:
         """Each form on the earlier lists."""
         panel, objects = self.judge.panel(self.earlier), self.judge.objects
-        scores, far = [], np.zeros(len(panel), bool)
+        kinds = UnseenKinds(self.judge, self.kinds, Scorer(own.form(), objects))
+        scores, unseen, far = [], [], np.zeros(len(panel), bool)
         for place, one in enumerate(offered):
             form = BackoffForm.beside(learned(one.power), own.metric, one.own_share, one.usual, one.familiar)
-            scores.append(self.judge.shown_scores(Scorer(form, objects), panel))
+            scorer = Scorer(form, objects)
+            scores.append(self.judge.shown_scores(scorer, panel))
+            unseen.append(kinds.compare(scorer))
             if place == FIRST:
                 block, _ = objects.block(panel.queries)
                 far = panel.in_time((form.known(block) < FAR)[panel.group])
@@ -175,7 +163,10 @@ class FormChooser:
             return Preference.of(by_cluster(found, groups[where].tolist()))
 
         whole = np.ones(len(panel), bool)
-        return [Compared(preference(one, scores[now], whole), preference(one, zero, far)) for one in scores]
+        return [
+            Compared(preference(one, scores[now], whole), preference(one, zero, far), kind)
+            for one, kind in zip(scores, unseen, strict=True)
+        ]
 
 
 def _place(now: FormChoice | None) -> int:
@@ -199,16 +190,21 @@ def told_why(
         told = f"{chosen}, no longer {before}"
     elif not compared[taken].to_now.is_above:
         told = (
-            f"{chosen}: on {lists:,} held-out lists users like it no less than {before}, and they prefer it to "
-            f"your own ranking on {compared[taken].far.queries:,} queries unlike those that were clicked"
+            f"{chosen}: on {lists:,} held-out lists users like it no less than {before}, and they prefer it "
+            f"to your own ranking on {compared[taken].far.queries:,} queries unlike those that were clicked"
         )
     else:
         told = f"{chosen}: on {lists:,} held-out lists users prefer it to {before}"
-    left_out = [one.told for one, of in zip(offered, compared, strict=True) if of.forbidden]
-    if left_out:
-        queries = compared[taken].far.queries
-        told += (
-            f"; below your own ranking on {queries:,} queries unlike those that were clicked: "
-            f"{' and '.join(left_out)}"
-        )
+    where = {
+        f"{compared[taken].far.queries:,} queries unlike those that were clicked": [
+            of.is_below_far for of in compared
+        ],
+        f"{compared[taken].unseen.queries:,} queries of kinds that are never learned": [
+            of.is_below_unseen for of in compared
+        ],
+    }
+    for queries, is_below in where.items():
+        left_out = [one.told for one, below in zip(offered, is_below, strict=True) if below]
+        if left_out:
+            told += f"; below your own ranking on {queries}: {' and '.join(left_out)}"
     return told

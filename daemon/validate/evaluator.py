@@ -31,6 +31,7 @@ from daemon.validate.judge import Judge, Measures, Scored, compare
 from daemon.validate.measures import Float
 from daemon.validate.preferences import State
 from daemon.validate.scorer import MappedObjects, NotFinite, Panel, Scorer
+from daemon.validate.unseen import UnseenKinds, to_measures
 from daemon.versions.algorithms import map_of
 from daemon.versions.choice import FormChoice, choice_of
 from daemon.versions.contents import APPLIED, counted, records_of
@@ -185,6 +186,7 @@ class Evaluator:
         self._seen: tuple[dict[int, int], int] | None = None
         self._panel: Panel | None = None
         self._looks: dict[int, Scored] = {}
+        self._kinds: tuple[dict[int, int], UnseenKinds] | None = None
 
     @property
     def objects(self) -> MappedObjects:
@@ -222,6 +224,18 @@ class Evaluator:
         states = version.state, zero.state, best.state, anchor.state
         return compare(self._panel_of(window), looks, states, fresh, window.positions)
 
+    def unseen(self, candidate: Candidate, zero: Candidate, window: Window) -> Measures:
+        """How a version does against version 0 on kinds of queries of which nothing is learned; empty where
+        none is held out as a whole. Raises NotFinite.
+        """
+        held = window.of_kinds()
+        if not held:
+            return {}
+        if self._kinds is None or self._kinds[0] != window.positions:
+            kinds = UnseenKinds(self._judge, [one.impression for one in held], zero.scorer)
+            self._kinds = window.positions, kinds
+        return to_measures(self._kinds[1].compare(candidate.scorer))
+
     def _look(self, candidate: Candidate, window: Window) -> Scored:
         panel, number = self._panel_of(window), candidate.number
         if number not in self._fixed:
@@ -236,7 +250,8 @@ class Evaluator:
     def chooser(self, window: Window, after: Positions) -> FormChooser:
         """Chooses forms by the lists of the window that were bet on before; after: positions up to which."""
         earlier = [held.impression for held in window if held.offset < after.get(held.partition, 0)]
-        return FormChooser(self._judge, [held.impression for held in window], earlier)
+        kinds = [held.impression for held in window.of_kinds()]
+        return FormChooser(self._judge, [held.impression for held in window], earlier, kinds)
 
     def keep(self, *numbers: int | None) -> None:
         """Forget every version but these."""

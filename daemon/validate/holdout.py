@@ -6,9 +6,10 @@ The window is a pure function of the holdout positions. Of every partition it ho
 `share = ceil(size / partitions)` records before its position, and of these the usable ones (at least one
 clicked and one unclicked object). So the window read again from the log at the same positions is the same
 window, whatever restarts, polls and rewinds lie between, as long as the log still holds those records.
-Memory: at most `size + partitions` impressions. An impression that was written twice (a broker that did not
-answer was sent it again) counts once: it is known by its id, and where one model per key is learned by its
-key too, as different keys may use one id.
+Memory: at most `size + partitions` impressions. Lists of kinds of queries that are held out as a whole stand
+in it too, apart from the others: nothing but `Window.of_kinds` gives them. An impression that was written
+twice (a broker that did not answer was sent it again) counts once: it is known by its id, and where one model
+per key is learned by its key too, as different keys may use one id.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Window:
         self._positions = dict(starts)
         self._held: dict[int, deque[HeldImpression]] = {partition: deque() for partition in starts}
         self._ids: Counter[Identity] = Counter()
+        """Of the lists that are of no held-out kind."""
 
     @property
     def positions(self) -> dict[int, int]:
@@ -78,11 +80,13 @@ class Window:
         return dict(sorted(self._positions.items()))
 
     def add(self, held: HeldImpression) -> bool:
-        """Take a usable impression and move past it; whether it was not here already."""
+        """Take a usable impression and move past it; whether it counts among the lists and was not here."""
         self._held[held.partition].append(held)
-        identity = self._identity(held)
-        self._ids[identity] += 1
-        is_first = self._ids[identity] == 1
+        is_first = False
+        if held.impression.kind is None:
+            identity = self._identity(held)
+            self._ids[identity] += 1
+            is_first = self._ids[identity] == 1
         self.move(held.partition, held.offset + 1)
         return is_first
 
@@ -92,7 +96,10 @@ class Window:
         oldest = self._positions[partition] - self._share
         queue = self._held[partition]
         while queue and queue[0].offset < oldest:
-            gone = self._identity(queue.popleft())
+            held = queue.popleft()
+            if held.impression.kind is not None:
+                continue
+            gone = self._identity(held)
             self._ids[gone] -= 1
             if not self._ids[gone]:
                 del self._ids[gone]
@@ -102,10 +109,18 @@ class Window:
 
     def __iter__(self) -> Iterator[HeldImpression]:
         """Each once, oldest first, by (time, partition, offset): an order that does not depend on how polls
-        interleaved.
+        interleaved. Without those of kinds that are held out as a whole.
         """
+        return self._in_order(of_kinds=False)
+
+    def of_kinds(self) -> list[HeldImpression]:
+        """In the same order, the lists of kinds of queries of which nothing is learned."""
+        return list(self._in_order(of_kinds=True))
+
+    def _in_order(self, of_kinds: bool) -> Iterator[HeldImpression]:
         everything = (held for queue in self._held.values() for held in queue)
-        ordered = sorted(everything, key=lambda h: (h.impression.ts, h.partition, h.offset))
+        wanted = (held for held in everything if (held.impression.kind is not None) is of_kinds)
+        ordered = sorted(wanted, key=lambda h: (h.impression.ts, h.partition, h.offset))
         firsts: dict[Identity, HeldImpression] = {}
         for held in ordered:
             firsts.setdefault(self._identity(held), held)

@@ -183,6 +183,7 @@ EXPORTED = (
     "ndcg_shown",
     "map_clicks",
     "clicked_vs_random",
+    "unseen_preference",
     "loss",
     SYMMETRY,
 )
@@ -456,13 +457,14 @@ class Validator:
                 asked = number
             candidate = self._inputs.candidates.open(number, self._chooser(history))
             own = self._measured(candidate)
+            unseen = self._unseen(candidate, zero)
             weighed = self._weigh(candidate, best, history) if self._inputs.by_evidence else None
         except (CandidateRejected, NotFinite) as error:
             return refused_entry(asked, str(error), window.positions)
         seen = (len(window), window.positions)
         keys = self._evaluator_now().verdicts(number)
         return keep_entry(
-            candidate, own, reference, self._rule, seen, best=standing, keys=keys, evidence=weighed
+            candidate, own | unseen, reference, self._rule, seen, best=standing, keys=keys, evidence=weighed
         )
 
     def _weigh(self, candidate: Candidate, best: int, history: JudgedHistory) -> Weighed | None:
@@ -518,6 +520,13 @@ class Validator:
     def _measured(self, candidate: Candidate) -> Measures:
         """The open version's measures on the window. Raises NotFinite."""
         return self._evaluator_now().measures(candidate, self._inputs.holdout.window)
+
+    def _unseen(self, candidate: Candidate, zero: Candidate) -> Measures:
+        """The open version on unseen kinds; nothing where one model per key is learned. Raises NotFinite."""
+        evaluator = self._evaluator_now()
+        if not isinstance(evaluator, Evaluator) or not candidate.number:
+            return {}
+        return evaluator.unseen(candidate, zero, self._inputs.holdout.window)
 
     def _forget_all_but(self, *numbers: int | None) -> None:
         self._inputs.candidates.keep(*numbers)

@@ -15,6 +15,7 @@ from streams.codec import encode_event, encode_impression
 from streams.event import Event, Impression, ObjectRef, SpaceSpec
 from streams.feed import items as reasons
 from streams.feed.items import Dropped, Ignored, Item
+from streams.feed.kinds import HeldOutKinds
 from streams.feed.options import FeedSettings
 from streams.feed.triplets import Candidates, Made, as_impression, make_events, without
 from streams.partitions import is_holdout, partition_of, route_key
@@ -91,7 +92,8 @@ class Decision:
 class Decider:
     """Decides item by item; `known` holds the catalog's ids, None where there is no catalog.
 
-    space: what features that come with an object are checked against; None: by who learns them alone.
+    space: what features that come with an object are checked against; None: by who learns them alone. kinds:
+    of queries that are held out as a whole.
     """
 
     def __init__(
@@ -100,11 +102,13 @@ class Decider:
         candidates: Candidates,
         known: Container[str] | None = None,
         space: SpaceSpec | None = None,
+        kinds: HeldOutKinds | None = None,
     ) -> None:
         self._settings = settings
         self._space = space
         self._candidates = candidates
         self._known = known
+        self._kinds = kinds
         self._seen = SeenIds(settings.dedupe_window)
         self._cap = QueryCap(settings.query_cap)
 
@@ -183,8 +187,10 @@ class Decider:
             return _drop(reasons.QUERY_CAP, f"query {_name(event.query)}")
         if self._names_space(event.space, event.query, event.clicked, event.skipped):
             event = replace(event, space=self._settings.space)
-        if self._is_holdout(key, event.id):
-            return self._kept("holdout", key, self._holdout_record(as_impression(event), key))
+        kind = self._kind_of(event.query)
+        if kind is not None or self._is_holdout(key, event.id):
+            held = replace(as_impression(event), kind=kind)
+            return self._kept("holdout", key, self._holdout_record(held, key))
         return self._kept("training", key, *self._event_records((event,), key), made=Made((event,), pairs=1))
 
     def _impression(self, impression: Impression) -> Decision:
@@ -201,8 +207,9 @@ class Decider:
             return _drop(reasons.QUERY_CAP, f"query {_name(impression.query)}")
         if self._names_space(impression.space, impression.query, *impression.shown):
             impression = replace(impression, space=self._settings.space)
-        if self._is_holdout(key, impression.id):
-            return self._to_holdout(without(impression, unknown), key)
+        kind = self._kind_of(impression.query)
+        if kind is not None or self._is_holdout(key, impression.id):
+            return self._to_holdout(replace(without(impression, unknown), kind=kind), key)
         return self._to_training(impression, unknown, key)
 
     def _to_holdout(self, impression: Impression, key: bytes) -> Decision:
@@ -240,6 +247,10 @@ class Decider:
         if self._settings.holdout_by == "list":
             key = name.encode()
         return is_holdout(key, self._settings.holdout_share, self._settings.seed)
+
+    def _kind_of(self, query: ObjectRef) -> str | None:
+        """Of the kinds that are held out as a whole; whatever a record said of itself."""
+        return None if self._kinds is None else self._kinds.of(query)
 
     def _is_unknown(self, ref: ObjectRef) -> bool:
         """By id alone, and the catalog does not have it."""

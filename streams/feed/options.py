@@ -137,7 +137,8 @@ class FeedSettings:
 
     `random_negatives` per clicked object of an impression (a plain triplet is fed as it is), each of
     `negative_weight`, on top of at most `triplets_per_impression` pairs of its shown list (0: all of them);
-    `holdout_share` of the queries, or where `holdout_by` is "list" of the lists, in [0, 1); `query_cap`
+    `holdout_share` of the queries, or where `holdout_by` is "list" of the lists, in [0, 1); `holdout_kinds`
+    kinds of queries, each of `kind_share` of the catalog, held out as a whole beside them; `query_cap`
     impressions (or plain triplets) kept per query and `dedupe_window` ids remembered, 0 for no cap and
     no memory; `space` is written into items with inline features that name none.  Changing `seed`
     or `holdout_share` between runs moves queries between training and holdout.  What is stamped later than
@@ -151,6 +152,8 @@ class FeedSettings:
     negative_weight: float = 1.0
     holdout_share: float = 0.1
     holdout_by: str = "query"
+    holdout_kinds: int = 0
+    kind_share: float = 0.05
     query_cap: int = 1000
     dedupe_window: int = 100_000
     seed: int = 0
@@ -166,9 +169,12 @@ class FeedSettings:
             raise ValueError(f"unknown holdout_by {self.holdout_by!r}; use one of {', '.join(HOLDOUTS)}")
         if not 0.0 <= self.holdout_share < 1.0:
             raise ValueError(f"holdout_share is {self.holdout_share}; use a share in [0, 1)")
-        for name in ("triplets_per_impression", "random_negatives", "query_cap", "dedupe_window"):
+        whole = ("triplets_per_impression", "random_negatives", "holdout_kinds", "query_cap", "dedupe_window")
+        for name in whole:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
+        if not 0.0 < self.kind_share < 1.0:
+            raise ValueError(f"kind_share is {self.kind_share}; use a share in (0, 1)")
         if not 0.0 < self.negative_weight <= 1.0:
             raise ValueError(f"negative_weight is {self.negative_weight}; use a number above 0, at most 1")
         if self.partitions < 1:

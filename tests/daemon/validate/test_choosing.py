@@ -9,19 +9,11 @@ import numpy as np
 import pytest
 
 from daemon.validate.betting import STAKES
-from daemon.validate.choosing import (
-    ERRORS,
-    LEAST_FAR,
-    LEAST_LISTS,
-    Compared,
-    FormChooser,
-    Preference,
-    choose,
-    told_why,
-)
+from daemon.validate.choosing import LEAST_FAR, LEAST_LISTS, Compared, FormChooser, choose, told_why
 from daemon.validate.evaluator import Evaluator
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.preferences import differences
+from daemon.validate.unseen import ERRORS, Preference
 from daemon.versions.choice import FIRST, OFFERED, FormChoice
 from learners.forms.backoff import FAMILIAR, BackoffForm, usual_ratio
 from learners.forms.serving import ServingForm
@@ -43,8 +35,8 @@ DOWN = Preference(-0.011, 0.01, 300)
 FEW_BELOW = Preference(-0.03, 0.01, LEAST_FAR - 1)
 
 
-def compared(*pairs):
-    return [Compared(to_now, far) for to_now, far in pairs]
+def compared(*seen):
+    return [Compared(*one) for one in seen]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +61,11 @@ def compared(*pairs):
         (1, [(UP, FAR_BELOW), (SAME, FAR_BELOW), (SAME, FAR_BELOW), (SAME, FAR_SAME)], 3),
         (1, [(UP, FAR_BELOW), (SAME, FAR_BELOW), (A_LITTLE_UP, FAR_SAME), (SAME, FAR_SAME)], 2),
         (0, [(SAME, FAR_BELOW)] * 4, 3),
+        # the same on kinds that are never learned; and these are queries enough for a bolder one
+        (1, [(UP, FAR_SAME, FAR_BELOW), *[(SAME, FAR_SAME, FAR_SAME)] * 3], 1),
+        (1, [(UP, FEW_BELOW, FAR_SAME), *[(SAME, FEW_BELOW, FAR_SAME)] * 3], 0),
+        (0, [*[(SAME, FAR_SAME, FAR_BELOW)] * 2, *[(A_LITTLE_UP, FAR_SAME, FAR_SAME)] * 2], 2),
+        (0, [(SAME, FAR_SAME, FAR_BELOW)] * 4, 3),
     ],
 )
 def test_which_form_is_taken(now, seen, wanted):
@@ -93,6 +90,11 @@ def test_the_reason_is_a_sentence():
         "power 1 with 1 of your own ranking: on 1,200 held-out lists users prefer it to power 1.5 with 0.3 "
         "of your own ranking; below your own ranking on 40 queries unlike those that were clicked: power 1.5 "
         "with 0.2 of your own ranking"
+    )
+    seen = compared((UP, FAR_SAME, FAR_BELOW), *[(SAME, FAR_SAME, FAR_SAME)] * 3)
+    assert told_why(OFFERED, 1, 1, seen, 300).endswith(
+        "users prefer no other form; below your own ranking on 40 queries of kinds that are never learned: "
+        "power 1.5 with 0.2 of your own ranking"
     )
     told = told_why(OFFERED, 1, 1, compared(*[(SAME, FAR_SAME)] * 4), 300)
     assert told.endswith("of your own ranking: on 300 held-out lists users prefer no other form")
@@ -233,6 +235,19 @@ def test_every_form_on_offer_gives_way_to_the_own_ranking(world):
             (far @ objects.T) / np.abs(far @ objects.T).max(),
             atol=1e-3,
         )
+
+
+def test_a_form_that_loses_kinds_that_were_never_learned_is_left(world):
+    """The bold one, on queries of a class that what was learned cannot tell from others."""
+    chooser, learned = chooser_of(world, 4 * LEAST_LISTS), Learned(40.0)
+    lost = [replace(one, kind="o0") for one in chooser.window]
+    without = chooser.choose(2, OFFERED[FIRST], learned, OWN)
+    assert replace(chooser, kinds=lost).choose(2, OFFERED[FIRST], learned, OWN) == without, "nothing is lost"
+    turned = Learned(40.0)
+    turned.W = turned.W[::-1, ::-1].copy()
+    found = replace(chooser, kinds=lost).choose(2, OFFERED[FIRST], turned, OWN)
+    assert "queries of kinds that are never learned: " in found.why
+    assert "never learned" not in chooser.choose(2, OFFERED[FIRST], turned, OWN).why
 
 
 def test_a_query_without_an_id_counts(world):

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from daemon.validate.choosing import FAR, Compared, Preference, choose
+from daemon.validate.choosing import FAR, Compared, choose
 from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.unseen import Preference
 from daemon.versions.choice import FIRST, OFFERED
 from learners.forms.backoff import BACKOFF, FAMILIAR, BackoffForm, usual_ratio
 from learners.forms.quadratic import FoldingForm, inverse_roots
@@ -58,14 +59,16 @@ TRIED = (
 
 
 class Learned:
-    """What lists taught, and its forms."""
+    """What lists taught, and its forms. apart: see `Users`."""
 
-    def __init__(self, data: RawSet, who: Split, clicks: str, seed: int) -> None:
+    def __init__(
+        self, data: RawSet, who: Split, clicks: str, seed: int, apart: npt.NDArray[np.bool_] | None = None
+    ) -> None:
         self._data = data
         self.space: Space = mapped(data, "precondition")
         several = len(data.views) > 1
         self._how = Learning("identity" if several else "mean")
-        self._users, self._lists = Users(data, clicks, seed, who), 0
+        self._users, self._lists = Users(data, clicks, seed, who, apart), 0
         self.W: Floats = self.space.first(self._how.start)
         self.asked = np.zeros(0, np.int64)
         self.held, self.held_clicks = np.zeros((0, 1 + LENGTH), np.int64), np.zeros((0, LENGTH), bool)
@@ -104,7 +107,7 @@ def measured(
     """(lists, form, kinds of queries -> [mAP, P@10] minus the owner's ranking)."""
     data, who = load(name), split(load(name), 0, kinds=True)
     learned, own = Learned(data, who, clicks, 0), own_scores(data.joined())
-    rows = {"clicked": _some(who.judged, queries), "never clicked": _some(who.unseen, queries)}
+    rows = {"clicked": some(who.judged, queries), "never clicked": some(who.unseen, queries)}
     before = {kind: np.array(judge(own, data.labels, one).pair) for kind, one in rows.items()}
     for count in lists:
         learned.go_on(count)
@@ -153,7 +156,7 @@ def choices(
         yield count, now, compared
 
 
-def _some(rows: Ints, count: int) -> Ints:
+def some(rows: Ints, count: int) -> Ints:
     """At equal distances, at most so many."""
     return rows[:: max(1, len(rows) // count)][:count]
 

@@ -1,0 +1,86 @@
+"""How versions do on kinds of queries of which nothing is learned, against the user's own ranking.
+
+Of a query that is held out alone, others of its kind are learned. Lists of kinds that are held out as a whole
+(`streams.feed.kinds`) are judged apart: by what users prefer, as everywhere. No bets are made on them, so
+that all of them may tell which form to take.
+
+What is two clicks away, which guards versions elsewhere, says nothing here: queries of one kind lead to what
+the list maker put near to all of them, and every ranking that differs from the list maker's loses on it,
+also one that is better by labels (docs/decisions/045).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from daemon.validate.judge import Judge
+from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.scorer import Scorer
+from streams.event import Impression
+
+ERRORS = 1.0
+"""By how many standard errors a preference has to differ from 0 to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """How much users prefer one ranking to another: mean difference of queries and its standard error."""
+
+    mean: float
+    error: float
+    queries: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Preference:
+        """Of differences in [-1, 1], one for each query; an infinite error for fewer than two."""
+        count = len(values)
+        if count < 2:
+            return cls(0.0, math.inf, count)
+        found = np.asarray(values, np.float64)
+        return cls(float(found.mean()), float(found.std(ddof=1) / math.sqrt(count)), count)
+
+    @property
+    def is_above(self) -> bool:
+        """Whether it counts as a preference for the first."""
+        return self.mean > ERRORS * self.error
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it counts as one for the second."""
+        return self.mean < -ERRORS * self.error
+
+
+NO_PREFERENCE = Preference(0.0, math.inf, 0)
+
+
+class UnseenKinds:
+    """Lists of such kinds, oldest first; own: scores of the user's own ranking."""
+
+    def __init__(self, judge: Judge, impressions: Sequence[Impression], own: Scorer) -> None:
+        self._judge = judge
+        self._panel = judge.panel(impressions) if impressions else None
+        self._own = None if self._panel is None else judge.shown_scores(own, self._panel)
+
+    def compare(self, scorer: Scorer) -> Preference:
+        """How much users prefer a ranking to their own. Raises NotFinite."""
+        panel = self._panel
+        if panel is None or self._own is None:
+            return NO_PREFERENCE
+        lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
+        found = differences(self._judge.shown_scores(scorer, panel), self._own, lists)
+        return Preference.of(by_cluster(found, groups.tolist()))
+
+
+def to_measures(found: Preference) -> dict[str, float]:
+    """As it stands among a version's measures; nothing for fewer than two queries."""
+    if found.queries < 2:
+        return {}
+    return {
+        "unseen_preference": found.mean,
+        "unseen_error": found.error,
+        "unseen_queries": float(found.queries),
+    }
