@@ -122,8 +122,9 @@ def main() -> None:
                 inside, inside_learned, outside, outside_learned = (
                     f"{mean_ap:+.3f} / {p10:+.3f}" for mean_ap, p10 in pairs
                 )
+                form = f"power {one.how.power:g}, share {one.how.share:g}"
                 print(
-                    f"{asked.set}, {apart.mean():.3f}, seed {seed}, power {one.how.power:g}, share {one.how.share:g}: "
+                    f"{asked.set}, {apart.mean():.3f}, seed {seed}, {form}: "
                     f"its queries {inside} (all learned {inside_learned}), "
                     f"others {outside} (all learned {outside_learned}), "
                     f"preferred {one.preference.mean:+.4f} (error {one.preference.error:.4f})",
