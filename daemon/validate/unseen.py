@@ -6,7 +6,7 @@ that all of them may tell which form to take.
 
 What is two clicks away, which guards versions elsewhere, says nothing here: queries of one kind lead to what
 the list maker put near to all of them, and every ranking that differs from the list maker's loses on it,
-also one that is better by labels (docs/decisions/045).
+also one that is better by labels (docs/decisions/044).
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streams.catalog import Catalog
 from streams.event import Column, DenseColumn, Float64Array, Int64Array, ObjectRef, SparseVector, Vector
@@ -90,8 +89,9 @@ def _centres(catalog: Catalog, count: int, seed: int) -> list[int]:
 def _row(column: Column, row: int) -> Float64Array:
     """A row of a view, dense, float64 [d]."""
     if isinstance(column, DenseColumn):
-        return column.values[row].astype(np.float64)
-    out, part = np.zeros(column.dim), slice(column.indptr[row], column.indptr[row + 1])
+        return np.asarray(column.values[row], np.float64)
+    part = slice(column.indptr[row], column.indptr[row + 1])
+    out: Float64Array = np.zeros(column.dim, np.float64)
     out[column.indices[part]] = column.values[part]
     return out
 
@@ -105,16 +105,17 @@ def _unit(vector: Float64Array) -> Float64Array:
 def _cosines(column: Column, centre: Float64Array) -> Float64Array:
     """Of each row with a vector of unit length, float64 [n]; 0 for a row of zeros."""
     size = len(column)
+    products: Float64Array = np.zeros(size, np.float64)
+    squares: Float64Array = np.zeros(size, np.float64)
     if isinstance(column, DenseColumn):
-        products, squares = np.zeros(size), np.zeros(size)
         for start in range(0, size, ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
             values = column.values[part].astype(np.float64)
             products[part], squares[part] = values @ centre, np.einsum("nd,nd->n", values, values)
     else:
         owners, values = np.repeat(np.arange(size), np.diff(column.indptr)), column.values.astype(np.float64)
-        products = np.bincount(owners, values * centre[column.indices], size)
-        squares = np.bincount(owners, values * values, size)
+        products += np.bincount(owners, values * centre[column.indices], size)
+        squares += np.bincount(owners, values * values, size)
     return _divided(products, squares)
 
 
@@ -131,5 +132,6 @@ def _cosine(vector: Vector | None, centre: Float64Array) -> float:
     return float(_divided(np.atleast_1d(values @ others), np.atleast_1d(values @ values))[0])
 
 
-def _divided(products: NDArray[np.float64], squares: NDArray[np.float64]) -> Float64Array:
-    return np.divide(products, np.sqrt(squares), out=np.zeros(len(products)), where=squares > 0)
+def _divided(products: Float64Array, squares: Float64Array) -> Float64Array:
+    out: Float64Array = np.zeros(len(products), np.float64)
+    return np.divide(products, np.sqrt(squares), out=out, where=squares > 0)
