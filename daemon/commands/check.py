@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json as json_text
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from daemon.commands.common import ConfigOption, JsonOption, SetOption, console, facts, load, write_json
+from daemon.commands.common import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    console,
+    facts,
+    flag,
+    load,
+    write_json,
+)
 from daemon.exits import EX_CONFIG, EX_OK, UserError
 
 if TYPE_CHECKING:
     from daemon.config import Config
     from daemon.exits import CheckFinding
 
+AllOption = Annotated[bool, flag("--all", "Every setting, also those that have their default.")]
+
 _STYLES = {"ok": "green", "note": "yellow", "error": "bold red"}
 
 
-def check(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOption = False) -> int:
-    """Check the configuration and what it names; print every value with its origin."""
+def check(
+    *, config: ConfigOption = None, set_: SetOption = None, all_: AllOption = False, json: JsonOption = False
+) -> int:
+    """Check the configuration and what it names; print the values that somebody set, each with its origin."""
     from daemon.checks import run_checks
 
     try:
@@ -32,7 +45,7 @@ def check(*, config: ConfigOption = None, set_: SetOption = None, json: JsonOpti
     if json:
         write_json(_document(effective, findings, errors == 0))
     else:
-        _print_config(effective)
+        _print_config(effective, all_)
         _print_findings(findings, errors)
     return EX_CONFIG if errors else EX_OK
 
@@ -54,7 +67,7 @@ def _flat(config: Config) -> list[tuple[str, Any]]:
     return [(".".join(path), value) for path, value in flatten(config.values())]
 
 
-def _print_config(config: Config) -> None:
+def _print_config(config: Config, with_defaults: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -64,8 +77,9 @@ def _print_config(config: Config) -> None:
     table.add_column("key", no_wrap=True)
     table.add_column("value", overflow="fold")
     table.add_column("origin", no_wrap=True, justify="right")
-    section = ""
-    for key, value in _flat(config):
+    section, flat = "", _flat(config)
+    told = [(key, one) for key, one in flat if with_defaults or config.origin_of(key) != "default"]
+    for key, value in told:
         head, _, name = key.rpartition(".")
         if head != section:
             table.add_row(Text(f"[{head}]", style="bold cyan"), "", "")
@@ -75,6 +89,8 @@ def _print_config(config: Config) -> None:
         shown = json_text.dumps(value, ensure_ascii=False)
         table.add_row(Text(f"  {name}"), Text(shown), Text(origin, style=style))
     out.print(table)
+    if len(told) < len(flat):
+        out.print(Text(f"{len(flat) - len(told)} settings have their defaults: --all prints them", style="dim"))
 
 
 def _print_findings(findings: list[CheckFinding], errors: int) -> None:

@@ -142,16 +142,23 @@ def test_version(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout.split()[0]) == (EX_OK, "tripletd")
 
 
-def test_check_prints_values_with_their_origin_and_passes(tmp_path: Path) -> None:
+def test_check_prints_what_was_set_with_its_origin_and_passes(tmp_path: Path) -> None:
     (tmp_path / "tripletd.toml").write_text(
         "[space.views.x]\ndim = 3\n[http]\nlearn_port = 0\nvalidate_port = 0\nserve_port = 0\n"
     )
-    ended = tripletd("check", "--set", "learner.C=0.5", cwd=tmp_path, env={"TRIPLETD_FEED__SEED": "4"})
-    assert ended.returncode == EX_OK, ended.stderr
-    lines = {line.split()[0]: line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("  ")}
-    assert lines["C"] == ["0.5", "cli"]
-    assert lines["dim"] == ["3", "file"]
-    assert lines["psd_every"] == ["0", "default"]
+    asked, env = ("check", "--set", "learner.C=0.5"), {"TRIPLETD_FEED__SEED": "4"}
+    ended, whole = (tripletd(*asked, *more, cwd=tmp_path, env=env) for more in ((), ("--all",)))
+    assert (ended.returncode, whole.returncode) == (EX_OK, EX_OK), ended.stderr
+    told, every = (
+        {line.split()[0]: line.split()[1:] for line in one.stdout.splitlines() if line.startswith("  ")}
+        for one in (ended, whole)
+    )
+    assert told["C"] == every["C"] == ["0.5", "cli"]
+    assert told["dim"] == every["dim"] == ["3", "file"]
+    assert "psd_every" not in told
+    assert every["psd_every"] == ["0", "default"]
+    assert "settings have their defaults: --all prints them" in ended.stdout
+    assert "settings have their defaults" not in whole.stdout
     assert "all is well" in ended.stdout
 
 

@@ -23,7 +23,7 @@ INTRODUCTION = """# Configuration
 
 One TOML file, `tripletd.toml`, holds the settings of all roles; every key has a default except the views of
 the space. [deploy/tripletd.toml](../deploy/tripletd.toml) is a commented file with every key in it.
-`tripletd check` prints each value in force and where it came from.
+`tripletd check` prints what was set and where it came from; with `--all` every value in force.
 
 This page is made from the schema: `python -m tests.docs.configuration_page > docs/configuration.md`.
 
