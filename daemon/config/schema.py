@@ -325,7 +325,12 @@ class FeedConfig(Section):
         le=1,
         description="weight of a random negative; less where many objects are right for a query",
     )
-    holdout_share: float = Field(0.1, ge=0, lt=1, description="share of queries kept for validation only")
+    holdout_share: float = Field(
+        0.25,
+        ge=0,
+        lt=1,
+        description="share of queries kept for validation only; a tenth is enough where judgments decide",
+    )
     holdout_by: Literal["query", "list"] = Field(
         "query", description="what is kept as a whole: a query with all its lists, or single lists"
     )

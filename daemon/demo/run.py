@@ -221,6 +221,7 @@ def _end_users(users: subprocess.Popen[bytes]) -> None:
 FILE = "tripletd.toml"
 VERSION_EVERY = 5_000
 VERSIONS_KEPT = 8
+HOLDOUT_SHARE = 0.1
 LOG_BYTES = "32MiB"
 MIN_DELTA = 0.02
 PATIENCE = 3
@@ -249,6 +250,9 @@ id = "clothing-1"
 {tables}
 [catalog]
 path = "{CATALOG}"
+
+[feed]
+holdout_share = {HOLDOUT_SHARE}   # labels judge here: a tenth of the queries is enough
 
 [checkpoints]
 path = "checkpoints"

@@ -150,7 +150,7 @@ class FeedSettings:
     triplets_per_impression: int = 5
     random_negatives: int = 1
     negative_weight: float = 1.0
-    holdout_share: float = 0.1
+    holdout_share: float = 0.25
     holdout_by: str = "query"
     holdout_kinds: int = 0
     kind_share: float = 0.05

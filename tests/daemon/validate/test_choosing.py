@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from daemon.validate.betting import STAKES
+from daemon.validate.betting import STAKES, log_capital
 from daemon.validate.choosing import LEAST_FAR, LEAST_LISTS, Compared, FormChooser, choose, told_why
 from daemon.validate.evaluator import Evaluator
 from daemon.validate.holdout import HeldImpression, Window
@@ -153,7 +153,7 @@ def _highest(told):
     logs, highest = np.zeros((len(told), len(STAKES))), np.zeros(len(told))
     for difference in told.T:
         logs += np.log1p(difference[:, None] * STAKES)
-        highest = np.maximum(highest, np.logaddexp.reduce(logs, axis=1) - math.log(len(STAKES)))
+        highest = np.maximum(highest, log_capital(logs))
     return highest
 
 

@@ -59,16 +59,22 @@ TRIED = (
 
 
 class Learned:
-    """What lists taught, and its forms. apart: see `Users`."""
+    """What lists taught, and its forms. apart, share: see `Users`."""
 
     def __init__(
-        self, data: RawSet, who: Split, clicks: str, seed: int, apart: npt.NDArray[np.bool_] | None = None
+        self,
+        data: RawSet,
+        who: Split,
+        clicks: str,
+        seed: int,
+        apart: npt.NDArray[np.bool_] | None = None,
+        share: float | None = None,
     ) -> None:
         self._data = data
         self.space: Space = mapped(data, "precondition")
         several = len(data.views) > 1
         self._how = Learning("identity" if several else "mean")
-        self._users, self._lists = Users(data, clicks, seed, who, apart), 0
+        self._users, self._lists = Users(data, clicks, seed, who, apart, share), 0
         self.W: Floats = self.space.first(self._how.start)
         self.asked = np.zeros(0, np.int64)
         self.held, self.held_clicks = np.zeros((0, 1 + LENGTH), np.int64), np.zeros((0, LENGTH), bool)

@@ -92,14 +92,22 @@ class Learned:
 
 class Users:
     """Lists and clicks without end, in the same order for the same seed. apart: rows of kinds of queries that
-    are held out as a whole, bool [n].
+    are held out as a whole, bool [n]. share: of queries held out, None: as by default.
     """
 
-    def __init__(self, data: RawSet, clicks: str, seed: int, who: Split, apart: Bools | None = None) -> None:
+    def __init__(
+        self,
+        data: RawSet,
+        clicks: str,
+        seed: int,
+        who: Split,
+        apart: Bools | None = None,
+        share: float | None = None,
+    ) -> None:
         self._labels, self._asking = data.labels, who.asking
         self._clicks, self._rng = CLICKS[clicks], np.random.default_rng((seed, 5))
         self._settings, self._number = FeedSettings(), 0
-        share = self._settings.holdout_share
+        share = self._settings.holdout_share if share is None else share
         self._held_out = np.array([is_holdout(route_key(ObjectRef(id=one)), share, 0) for one in data.ids])
         if apart is not None:
             self._held_out |= apart
