@@ -148,12 +148,17 @@ def _move(stack: list[int | None], entry: LedgerEntry) -> None:
         stack.append(entry.version)
 
 
+def is_pause(entry: LedgerEntry) -> bool:
+    """Whether a STOP is the learner's own pause, or a RESUME lifts a pause only."""
+    return PAUSE in entry.measures
+
+
 def stop_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
     """The STOP that no later RESUME has lifted; None when there is none. Pauses do not count.
 
     `before` is the one in force before `entries`, so that a reader of the ledger can fold what is new.
     """
-    return _standing((entry for entry in entries if PAUSE not in entry.measures), before)
+    return _standing((entry for entry in entries if not is_pause(entry)), before)
 
 
 def pause_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = None) -> LedgerEntry | None:
@@ -161,7 +166,7 @@ def pause_in_force(entries: Iterable[LedgerEntry], before: LedgerEntry | None = 
 
     Pauses and early stops are two latches: neither is lifted by what lifts the other.
     """
-    return _standing((entry for entry in entries if PAUSE in entry.measures), before)
+    return _standing((entry for entry in entries if is_pause(entry)), before)
 
 
 def _standing(entries: Iterable[LedgerEntry], before: LedgerEntry | None) -> LedgerEntry | None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from checkpoints.ledger import LedgerEntry
-from checkpoints.names import ANCHOR, BEST, MOVES, PAUSE, STABLE
+from checkpoints.names import ANCHOR, BEST, MOVES, STABLE, is_pause
 
 T = TypeVar("T")
 HOUR_S, DAY_S, MONTH_S = 3600.0, 86_400.0, 30 * 86_400.0
@@ -86,7 +86,7 @@ def _groups(entries: Iterable[LedgerEntry]) -> dict[Any, list[LedgerEntry]]:
     for entry in entries:
         if entry.kind not in MOVES or entry.alias in (BEST, None):
             kind = "turn" if entry.kind in ("STOP", "RESUME") else entry.kind
-            found.setdefault((kind, PAUSE in entry.measures), []).append(entry)
+            found.setdefault((kind, is_pause(entry)), []).append(entry)
     return found
 
 
@@ -113,8 +113,8 @@ def _of_names(entries: Sequence[LedgerEntry], now: float) -> set[int]:
 def _of_stops(entries: Sequence[LedgerEntry]) -> set[int]:
     """The last turns of either latch, so that a lifted pause still tells where it was made."""
     turns = [entry for entry in entries if entry.kind in ("STOP", "RESUME")]
-    pauses = [entry for entry in turns if PAUSE in entry.measures]
-    stops = [entry for entry in turns if PAUSE not in entry.measures]
+    pauses = [entry for entry in turns if is_pause(entry)]
+    stops = [entry for entry in turns if not is_pause(entry)]
     resumed = [entry for entry in stops if entry.kind == "RESUME"]
     return {entry.n for entry in (*pauses[-4:], *stops[-4:], *resumed[-1:])}
 
@@ -127,7 +127,7 @@ def _of_best(entries: Sequence[LedgerEntry]) -> set[int]:
     of the best version now.
     """
     resumed = max(
-        (e.n for e in entries if e.kind == "RESUME" and PAUSE not in e.measures),
+        (e.n for e in entries if e.kind == "RESUME" and not is_pause(e)),
         default=0,
     )
     best_moves = [e for e in entries if e.kind in MOVES and e.alias == BEST]

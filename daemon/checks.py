@@ -50,10 +50,9 @@ def _secrets(config: Config) -> Iterator[CheckFinding]:
 
 
 def _space(config: Config) -> Iterator[CheckFinding]:
-    from daemon.objects import space_of
     from daemon.versions.reference import reference_by
 
-    views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in space_of(config).views]
+    views = [f"{view.name} ({view.kind}, {view.dim:,})" for view in config.space_spec().views]
     yield CheckFinding("space.views", "ok", ", ".join(views))
     reference = reference_by(config.space)
     yield CheckFinding("space.similarity", "ok" if reference.own else "note", reference.told)
@@ -140,10 +139,9 @@ def _catalog(config: Config) -> Iterator[CheckFinding]:
     if not config.catalog.path:
         yield CheckFinding("catalog.path", "ok", "none: events carry their features; no random negatives")
         return
-    from daemon.objects import space_of
     from streams.catalog import load_catalog
 
-    catalog = load_catalog(Path(config.catalog.path), space_of(config))
+    catalog = load_catalog(Path(config.catalog.path), config.space_spec())
     yield CheckFinding("catalog.path", "ok", f"{len(catalog):,} objects, digest {catalog.digest[:12]}")
 
 
@@ -213,10 +211,9 @@ def _serve(config: Config) -> Iterator[CheckFinding]:
     items = 0
     path = config.serve.catalog or config.catalog.path
     if path and config.space.views:
-        from daemon.objects import space_of
         from streams.catalog import load_catalog
 
-        items = len(load_catalog(Path(path), space_of(config)))
+        items = len(load_catalog(Path(path), config.space_spec()))
         if config.serve.catalog:
             yield CheckFinding("serve.catalog", "ok", f"{items:,} objects")
     if memory.mapped_dim(config):

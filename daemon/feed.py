@@ -19,7 +19,6 @@ from rich.markup import escape
 
 from daemon.config import Config
 from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, UserError
-from daemon.objects import space_of
 from daemon.retries import RetryingSink
 from daemon.topics.retention import retain_after_feed
 from streams.address import Address
@@ -335,7 +334,7 @@ def _catalog(config: Config) -> Catalog | None:
             "correct --catalog or catalog.path",
             EX_CONFIG,
         )
-    return load_catalog(config.catalog.path, space_of(config) if config.space.views else None)
+    return load_catalog(config.catalog.path, config.space_spec() if config.space.views else None)
 
 
 def _open(
@@ -380,7 +379,7 @@ def _decider(config: Config, catalog: Catalog | None, partitions: int, now_ms: i
     proof = _proof(config, now_ms)
     latest_ms = now_ms + round(1000 * config.stream.max_future)
     settings = FeedSettings(**given, partitions=partitions, space=space, latest_ms=latest_ms, proof=proof)
-    spec = space_of(config) if config.space.views else None
+    spec = config.space_spec() if config.space.views else None
     if catalog is None:
         if settings.holdout_kinds:
             raise UserError(

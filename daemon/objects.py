@@ -1,4 +1,4 @@
-"""The configured feature space, and the catalog's objects in the learner's space."""
+"""The catalog's objects in the learner's space."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from daemon.config import Config
 from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from streams.catalog import Catalog
-from streams.event import Column, DenseColumn, SpaceSpec, ViewSpec
+from streams.event import Column, DenseColumn
 
 
 def as_blocks(views: Mapping[str, Column]) -> dict[str, Block]:
@@ -45,9 +44,3 @@ def overlay(
     places = np.arange(len(rows), dtype=np.int64)
     places[named] = len(rows) + np.arange(len(from_catalog))
     return concatenate([mapped, from_catalog]).take(places)
-
-
-def space_of(config: Config) -> SpaceSpec:
-    """[space] as a SpaceSpec, views in the file's order; UserError when no view is configured."""
-    spec = config.space_spec()
-    return SpaceSpec(spec["id"], tuple(ViewSpec(**view) for view in spec["views"]))

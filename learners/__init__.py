@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from learners.maps.approximations import RffMap as RffMap
     from learners.maps.base import CosineMap as CosineMap
     from learners.maps.base import IdentityMap as IdentityMap
+    from learners.maps.base import OwnRanking as OwnRanking
     from learners.maps.base import UnitMap as UnitMap
     from learners.maps.base import ViewConfig as ViewConfig
     from learners.maps.base import ViewMap as ViewMap
@@ -91,7 +92,6 @@ if TYPE_CHECKING:
     from learners.outcome import Outcome as Outcome
     from learners.outcome import Reason as Reason
     from learners.outcome import StepInfo as StepInfo
-    from learners.own import OwnRanking as OwnRanking
     from learners.psd import factor as factor
     from learners.psd import lanczos_negative_pairs as lanczos_negative_pairs
     from learners.psd import project_psd as project_psd

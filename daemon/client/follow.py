@@ -86,7 +86,7 @@ def _settings(versions: VersionStore) -> ServingConfig:
     defaults."""
     from checkpoints.store import CheckpointError
     from daemon.config.schema import ServingConfig
-    from daemon.versions.choice import CHOSEN, DERIVED
+    from daemon.versions.restore import CHOSEN, DERIVED
 
     for number in reversed(versions.versions()):
         try:

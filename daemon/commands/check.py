@@ -90,7 +90,9 @@ def _print_config(config: Config, with_defaults: bool) -> None:
         table.add_row(Text(f"  {name}"), Text(shown), Text(origin, style=style))
     out.print(table)
     if len(told) < len(flat):
-        out.print(Text(f"{len(flat) - len(told)} settings have their defaults: --all prints them", style="dim"))
+        out.print(
+            Text(f"{len(flat) - len(told)} settings have their defaults: --all prints them", style="dim")
+        )
 
 
 def _print_findings(findings: list[CheckFinding], errors: int) -> None:

@@ -38,13 +38,12 @@ def put(
 
     A line of .jsonl has id, and x or views as in a catalog; title, text, image and tags if there are any.
     """
-    from daemon.objects import space_of
     from daemon.serve.items.files import records_to_put, send_items
 
     effective = load(config, set_, {"stream.address": to})
     address = effective.stream.to_address()
     with _progress(file) as read:
-        records = records_to_put(file, space_of(effective), read)
+        records = records_to_put(file, effective.space_spec(), read)
         count = sum(1 for _ in records) if dry_run else send_items(address, records, common.write_note)
     return _told({"put": count, "to": str(address.items), "dry_run": dry_run}, json)
 

@@ -56,11 +56,10 @@ def _replay(config: Config, versions: VersionStore, from_: int, to: int, verify:
 
     from daemon.learn.compatible import refuse_other_stream
     from daemon.learn.replay.replay import replay as recompute
-    from daemon.objects import space_of
     from streams.catalog import load_catalog
     from streams.open import open_source
 
-    catalog = load_catalog(config.catalog.path, space_of(config)) if config.catalog.path else None
+    catalog = load_catalog(config.catalog.path, config.space_spec()) if config.catalog.path else None
     with closing(open_source(config.stream.to_address())) as source, threadpool_limits(limits=1):
         refuse_other_stream(versions.manifest(to), asdict(source.identity()), source.bounds())
         with _progress() as told:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -27,6 +27,9 @@ from daemon.config.values import (
 )
 from daemon.exits import UserError
 from streams.limits import MAX_MAP_ENTRIES, MAX_TEXT_BYTES
+
+if TYPE_CHECKING:
+    from streams.event import SpaceSpec
 
 ROLE_PORTS = ("learn_port", "validate_port", "serve_port", "up_port")
 """The key of each process' port, in the order in which they are told of."""
@@ -484,15 +487,17 @@ class Config:
         """Where the value of "section.key" came from."""
         return self.origins.get(key, "default")
 
-    def space_spec(self) -> dict[str, Any]:
-        """{"id", "views": [{"name", "kind", "dim"}]} in the file's order; UserError when there is no view."""
+    def space_spec(self) -> SpaceSpec:
+        """[space], its views in the file's order; UserError when there is no view."""
+        from streams.event import SpaceSpec, ViewSpec
+
         if not self.space.views:
             raise UserError(
                 f"{self.file or 'configuration'}: no view is configured",
                 "add a table such as [space.views.x] with kind and dim (a plain `x` in events is view x)",
             )
-        views = [{"name": n, "kind": view.kind, "dim": view.dim} for n, view in self.space.views.items()]
-        return {"id": self.space.id, "views": views}
+        views = (ViewSpec(name, view.kind, view.dim) for name, view in self.space.views.items())
+        return SpaceSpec(self.space.id, tuple(views))
 
 
 SECTIONS: dict[str, type[Section]] = {

@@ -12,9 +12,9 @@ import structlog
 from prometheus_client import Counter
 
 from checkpoints.ledger import LedgerEntry
+from checkpoints.names import is_pause
 from checkpoints.publisher import Published
 from checkpoints.store import CheckpointError
-from daemon.learn.halts import is_pause
 from daemon.learn.housekeeping import Housekeeper, LogBounds
 from daemon.learn.reader import Reader
 from daemon.learn.step import ReadyBatch, StepResult

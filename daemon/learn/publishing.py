@@ -1,21 +1,33 @@
 """Versions on a cadence: captured at an event boundary, written off the loop, by the one learner that may
 write.
+
+There is one learner per checkpoint folder: asked for at the start, and looked after while it runs. On one
+host the second learner is refused at its start, and told who is there; `--take-over` starts it all the same,
+for a first one that is frozen or unknown. Across hosts the claim of the newer one holds the older off. Either
+way both say so at once.
 """
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
-from checkpoints import Epoch, VersionStore
+import structlog
+
+from checkpoints import BlobStore, Epoch, Manifest, VersionStore
 from checkpoints.commit import check_next, check_writer
-from checkpoints.manifest import VersionMeta
+from checkpoints.lock import WriterLock
+from checkpoints.manifest import TRAILER_BYTES, VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
-from checkpoints.store import CheckpointError, Superseded
+from checkpoints.store import CheckpointError, KeyMissing, Superseded, manifest_key
 from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, UserError
 from daemon.learn.state import Progress, Snapshot
 from daemon.versions.contents import Arrays
+from daemon.versions.folder import GONE, LACKS, TOLD, is_away
 
 FINAL_ATTEMPTS = 3
 
@@ -179,3 +191,158 @@ class Publishing:
             raise taken_over(result.error)
         self.on_failed(result.error)
         return result.error
+
+
+WAIT_SECONDS = 3.0
+"""A learner that was told to stop ends within two seconds: who comes right after it waits so long."""
+_LOOK_SECONDS = 0.1
+
+log = structlog.get_logger("tripletd.learn")
+
+
+@runtime_checkable
+class LockingStore(Protocol):
+    """A store whose writer can hold off others on the same host."""
+
+    def writer_lock(self) -> WriterLock:
+        """Its lock, not taken yet."""
+        ...
+
+
+def take_place(
+    stack: ExitStack, store: BlobStore, place: str, take_over: bool, stopping: Callable[[float], bool]
+) -> WriterLock | None:
+    """The lock of the folder `place`, released by `stack`; None for a store without one.
+
+    With `take_over` it is taken once the other process is gone, and by no third one before.
+    `stopping(seconds)` waits; True ends the attempt. Raises UserError (75: another start may succeed) while
+    another learner on this host has it.
+    """
+    if not isinstance(store, LockingStore):
+        return None
+    lock = store.writer_lock()
+    stack.callback(lock.release)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not lock.take():
+        if take_over:
+            log.warning("taking over from another learner on this host", process=lock.holder(), place=place)
+            lock.be_next()
+            break
+        if time.monotonic() >= deadline:
+            lock.tell_refused()
+            raise _refused(place, lock.holder())
+        if stopping(_LOOK_SECONDS):
+            break
+    return lock
+
+
+def _refused(place: str, holder: int | None) -> UserError:
+    who = "another learner" if holder is None else f"another learner (process {holder})"
+    return UserError(
+        f"{place}: {who} on this host writes to this checkpoint folder",
+        "let it go on, or stop it and start this one again; if it hangs or nobody knows it, start this one "
+        "with --take-over: the other one then leaves without writing",
+        EX_TEMPFAIL,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A version that was written, and the last bytes of its manifest, which are those of no other."""
+
+    manifest: Manifest
+    seal: bytes
+
+
+class PlaceWatch:
+    """Looks, once a second, whether the folder is still this learner's, and holds what was written to it.
+
+    The housekeeper calls it; the loop reads `lost`, and calls `published` and `begun`.
+    """
+
+    def __init__(self, fence: Fence, lock: WriterLock | None, base: Manifest) -> None:
+        """lock: None where the store has none. base: the version that the run goes on from."""
+        self.fence = fence
+        self._lock = lock
+        seal = _seal_of(fence.versions.store, base.number)
+        is_newest = base.number == max(fence.versions.versions(), default=None)  # an older one may be pruned
+        self._kept: tuple[_Written, ...] = (_Written(base, seal),) if seal and is_newest else ()
+        self.lost: Manifest | None = None
+        """The newest version, while the folder does not have all that was written to it last."""
+        self.is_away = False
+        self.losses: Counter[str] = Counter()
+        """Times that the folder was lost, by how."""
+
+    def __call__(self) -> None:
+        """Raises UserError (73) once another learner has taken over; says who wanted to start here, and when
+        what was written is gone.
+        """
+        self.fence.check_next()
+        if self._lock is not None:
+            self._lock.take()
+            for process in self._lock.refused():
+                told = "another learner wanted to start on this checkpoint folder, and was refused"
+                log.warning(told, process=process)
+        if self._look_whether_away():
+            return  # who writes there is told, and tries again: it may be put back as it was
+        self._look_for_newest()
+
+    def published(self, version: Manifest) -> None:
+        """A version is durable. Its writer's one before is looked for, too: pruning spares the newest two."""
+        before = tuple(one for one in self._kept[-1:] if one.manifest.writer == version.writer)
+        self._kept = (*before, _Written(version, version.to_json()[-TRAILER_BYTES:]))
+
+    def begun(self) -> None:
+        """The next version begins a new line: nothing is looked for before it is durable."""
+        self._kept, self.lost = (), None
+
+    @property
+    def how(self) -> str:
+        """How the folder is lost now, one of `TOLD`; "" where it is not."""
+        if self.is_away:
+            return GONE
+        return LACKS if self.lost is not None else ""
+
+    def trouble(self) -> str | None:
+        """Why no version can be written, None where one can. An emptied folder is written to all the same."""
+        return f"{TOLD[GONE]}. What was learned since the last version waits for it" if self.is_away else None
+
+    def _look_whether_away(self) -> bool:
+        was, self.is_away = self.is_away, is_away(self.fence.versions.store)
+        if self.is_away and not was:
+            self.losses[GONE] += 1
+            log.error(f"{TOLD[GONE]}. Learning goes on; what is learned now is in no version before")
+        elif was and not self.is_away:
+            log.info("there is a checkpoint folder again")
+        return self.is_away
+
+    def _look_for_newest(self) -> None:
+        kept = self._kept
+        found = [_seal_of(self.fence.versions.store, one.manifest.number) for one in kept]
+        if None in found:
+            return
+        if all(seal == one.seal for seal, one in zip(found, kept, strict=True)):
+            if self.lost is not None:
+                self.lost = None
+                log.info("the checkpoint folder has what was written to it again")
+        elif self.lost is None and kept is self._kept:
+            self.lost = kept[-1].manifest
+            self.losses[LACKS] += 1
+            log.error(
+                "the checkpoint folder was emptied, or an older copy was put in its place: it lacks "
+                "what was written last. What was learned is kept and written there, on a new line; older "
+                "versions and promotions that are missing come back with a copy of the folder alone",
+                version=self.lost.name,
+            )
+
+
+def _seal_of(store: BlobStore, number: int) -> bytes | None:
+    """The last bytes of a version's manifest, none where there is no such version, None where that cannot be
+    told now.
+    """
+    try:
+        return store.get(manifest_key(number))[-TRAILER_BYTES:]
+    except KeyMissing:
+        return b""
+    except CheckpointError:
+        return None

@@ -14,12 +14,10 @@ from checkpoints.publisher import AsyncPublisher, Published
 from daemon.config.schema import Config
 from daemon.dead_letters import DeadLetterWriter
 from daemon.exits import EX_OK
-from daemon.learn.halts import Halts, PoisonGate, remember_poison
 from daemon.learn.housekeeping import Housekeeper, VersionCleanup
-from daemon.learn.loop import LearnLoop
+from daemon.learn.loop import Halts, LearnLoop, PoisonGate, remember_poison
 from daemon.learn.observe import Observer, StreamReadiness
-from daemon.learn.place import PlaceWatch, take_place
-from daemon.learn.publishing import Cadence, Fence, Publishing
+from daemon.learn.publishing import Cadence, Fence, PlaceWatch, Publishing, take_place
 from daemon.learn.reader import PollSize, Reader, learned_up_to
 from daemon.learn.resume.fitting import Fitted, fit_map
 from daemon.learn.resume.inputs import Inputs, open_inputs

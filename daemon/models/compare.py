@@ -25,13 +25,13 @@ from daemon.models.diff import (
     steps_of,
     turns_of,
 )
-from daemon.objects import map_catalog, space_of
+from daemon.objects import map_catalog
 from daemon.versions.algorithms import map_of
 from daemon.versions.forms import KeyedForm
 from daemon.versions.restore import read_map, serving_form
 from learners.block import Block, Float32s
-from learners.forms.backoff import learned_of
 from learners.forms.quadratic import ServedForm, folds
+from learners.forms.serving import learned_of
 from learners.maps import FittedSpaceMap
 from learners.pending import matrix_in
 from learners.search import as_items
@@ -56,7 +56,7 @@ def catalog_objects(config: Config, versions: VersionStore, number: int) -> Mapp
     if not config.catalog.path:
         return None
     _, fitted = read_map(versions, number)
-    catalog = load_catalog(Path(config.catalog.path), space_of(config))
+    catalog = load_catalog(Path(config.catalog.path), config.space_spec())
     return MappedCatalog(catalog.ids, map_catalog(catalog, fitted), fitted.id)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from checkpoints import PAUSE, LedgerEntry, pause_in_force, resolve, stop_in_force
+from checkpoints import PAUSE, LedgerEntry, is_pause, pause_in_force, resolve, stop_in_force
 from checkpoints.names import BEST, LATEST, PIN, STABLE, Meaning, before, meaning, moves, names
 from daemon.exits import EX_USAGE, UserError
 from daemon.text import number_runs
@@ -248,7 +248,7 @@ class Resumption:
     @property
     def is_pause(self) -> bool:
         """Whether it is the learner's own pause and not an early stop."""
-        return PAUSE in self.stop.measures
+        return is_pause(self.stop)
 
 
 def resumptions(entries: Sequence[LedgerEntry], reason: str) -> list[Resumption]:

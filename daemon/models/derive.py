@@ -24,10 +24,9 @@ from checkpoints import Manifest, Version, VersionMeta, VersionStore
 from daemon.exits import EX_CANTCREAT, EX_DATAERR, EX_USAGE, UserError
 from daemon.models.compare import MappedCatalog, load_version
 from daemon.versions.algorithms import ALGORITHMS, those_that
-from daemon.versions.choice import choice_of
 from daemon.versions.contents import MAX_FUTURE, average_entry, learner_arrays, watermark_of
 from daemon.versions.forms import MatrixForms
-from daemon.versions.restore import learner_of
+from daemon.versions.restore import choice_of, learner_of
 from daemon.versions.storage import open_store
 from learners import average_states
 from learners.block import row_blocks, times

@@ -12,14 +12,12 @@ from daemon.config.schema import ServingConfig
 from daemon.replica.loading import BufferArrays
 from daemon.replica.settings import VersionSource
 from daemon.versions.algorithms import algorithm_of
-from daemon.versions.choice import FormChoice
-from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormKind, as_scored, power_of
+from daemon.versions.forms import ANEW, CARRIED, HELD, VERSIONS, FormChoice, FormKind, as_scored, power_of
 from learners.base import Learner
-from learners.forms.backoff import BackoffForm, learned_of, with_learned
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import DiagonalForm, ServedForm
-from learners.forms.serving import ServingForm
-from learners.own import OwnRanking
+from learners.forms.serving import BackoffForm, ServingForm, learned_of, with_learned
+from learners.maps.base import OwnRanking
 from learners.tether import untethered
 
 ChoiceAt: TypeAlias = Callable[[int], FormChoice | None]

@@ -22,16 +22,15 @@ from daemon.exits import UserError
 from daemon.replica.settings import VersionSource
 from daemon.replica.view import ModelSpace
 from daemon.versions.algorithms import algorithm_of, learner_config_of, restored
-from daemon.versions.choice import DERIVED, stands
 from daemon.versions.contents import records_of
 from daemon.versions.forms import CARRIED, as_scored
+from daemon.versions.restore import DERIVED, stands
 from learners.base import Learner
 from learners.block import Float32s
 from learners.errors import LearnerError
-from learners.forms.backoff import learned_of, with_learned
 from learners.forms.carried import Tangent
 from learners.forms.quadratic import ServedForm
-from learners.forms.serving import ServingForm
+from learners.forms.serving import ServingForm, learned_of, with_learned
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 5.0, 300.0
 """A file may be put back, a disk may recover: the wait doubles from the one to the other."""

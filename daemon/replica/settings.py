@@ -16,8 +16,8 @@ from checkpoints.versions import VersionStore
 from daemon.config.schema import Config, ServingConfig
 from daemon.replica.view import ModelId, ModelSpace, View
 from daemon.versions.algorithms import algorithm_of, by_steps, columns_of
-from daemon.versions.choice import FormChoice, choice_at
-from daemon.versions.restore import read_map
+from daemon.versions.forms import FormChoice
+from daemon.versions.restore import choice_at, read_map
 from learners.block import Block
 from learners.errors import LearnerError
 from learners.maps import FittedSpaceMap

@@ -25,7 +25,7 @@ from learners.forms.quadratic import (
     terms_of,
     whole,
 )
-from learners.own import OwnRanking
+from learners.maps.base import OwnRanking
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,12 @@ from functools import cache
 import numpy as np
 
 from daemon.validate.judge import Judge
-from daemon.validate.measures import Mask, Scores
-from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.measures import Mask, Scores, by_cluster, differences
 from daemon.validate.scorer import Scorer
 from daemon.validate.unseen import NO_PREFERENCE, Preference, UnseenKinds
-from daemon.versions.choice import FIRST, OFFERED, FormChoice
-from learners.forms.backoff import FAMILIAR, BackoffForm, usual_ratio
-from learners.forms.serving import ServingForm
-from learners.own import OwnRanking
+from daemon.versions.forms import FIRST, OFFERED, FormChoice
+from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
+from learners.maps.base import OwnRanking
 from streams.event import Impression
 
 LEAST_LISTS = 100

@@ -14,7 +14,6 @@ from checkpoints.versions import VersionStore
 from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
 from daemon.exits import UserError
-from daemon.objects import space_of
 from daemon.telemetry import ValidateMetrics
 from daemon.validate.decide import CLICKS, FULL_CATALOG, SHOWN_LISTS, DecisionRule, asking, of_all_keys
 from daemon.validate.evaluator import AnyEvaluator, CandidateCache, Evaluator, KeyedEvaluator
@@ -89,7 +88,7 @@ class ValidatorInputs:
 
 def open_inputs(stack: ExitStack, config: Config, metrics: ValidateMetrics) -> ValidatorInputs:
     """Open everything; `stack` closes it. Raises UserError and the errors of streams and checkpoints."""
-    space = space_of(config)
+    space = config.space_spec()
     catalog = load_catalog(Path(config.catalog.path), space) if config.catalog.path else None
     judgments, keyed = open_judgments(config), config.keys.slots > 0
     address = config.stream.to_address()

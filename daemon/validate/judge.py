@@ -33,9 +33,20 @@ from daemon.validate import measures
 from daemon.validate.decide import CLICKS_MEASURE, HOP_WEIGHT
 from daemon.validate.evidence import Comparison, Positions
 from daemon.validate.judgments import BoundJudgments
-from daemon.validate.measures import TOP, Float, Mask, PositionBalance, Rows, Scores
-from daemon.validate.preferences import State, by_cluster, differences, outcomes
-from daemon.validate.scorer import MappedObjects, Panel, Scorer, ShownLists, draws, make_panel, stable_order
+from daemon.validate.measures import (
+    TOP,
+    Float,
+    Mask,
+    PositionBalance,
+    Rows,
+    Scores,
+    ShownLists,
+    State,
+    by_cluster,
+    differences,
+    outcomes,
+)
+from daemon.validate.scorer import MappedObjects, Panel, Scorer, draws, make_panel, stable_order
 from learners.block import Float32s
 from streams.event import Impression, ObjectRef
 

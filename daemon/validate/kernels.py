@@ -18,7 +18,6 @@ from checkpoints.store import CheckpointError
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config
 from daemon.exits import EX_DATAERR, EX_USAGE, UserError
-from daemon.objects import space_of
 from daemon.validate.inputs import holdout_rule, open_judgments
 from daemon.validate.judge import JudgedQueries
 from daemon.validate.scorer import MappedObjects, Scorer
@@ -84,7 +83,7 @@ class _Measure:
     """mAP over the whole catalog, on the judged queries of the holdout."""
 
     def __init__(self, config: Config, fitted: FittedSpaceMap, most: int) -> None:
-        space, judgments = space_of(config), open_judgments(config)
+        space, judgments = config.space_spec(), open_judgments(config)
         assert judgments is not None
         self._objects = MappedObjects(space, load_catalog(Path(config.catalog.path), space), fitted)
         bound = judgments.bind(self._objects.ids)

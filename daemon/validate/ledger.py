@@ -6,12 +6,11 @@ A pure fold of its entries gives the history that the decisions need; each decis
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from checkpoints.ledger import LedgerEntry
-from checkpoints.names import ANCHOR, PAUSE, stop_in_force
-from daemon.validate.betting import Finding
+from checkpoints.names import ANCHOR, is_pause, stop_in_force
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,
@@ -25,7 +24,7 @@ from daemon.validate.decide import (
     why_not,
 )
 from daemon.validate.evaluator import Candidate
-from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, is_better, lists_missing
+from daemon.validate.evidence import Conclusion, Standing, Weighed
 from daemon.versions.key_verdicts import KEYS, KeyVerdict, verdicts_to_json
 
 BEST = "best"
@@ -67,7 +66,7 @@ def fold(entries: Iterable[LedgerEntry], rule: DecisionRule) -> JudgedHistory:
             promoted = entry.version
             if entry.kind == "ROLLBACK" and entry.by == VALIDATE:
                 judged = [one for one in judged if one.version == 0]  # what led to the fallen one
-        elif entry.kind == "RESUME" and PAUSE not in entry.measures:
+        elif entry.kind == "RESUME" and not is_pause(entry):
             judged = []
             baseline = frozenset({0} if promoted is None else {0, promoted})
             standing = Standing(promoted or 0, falls=standing.falls, through=positions_of(entry.measures))
@@ -181,43 +180,6 @@ def _against(best: Incumbent | None) -> dict[str, Any]:
         BEST_HOLDS: best.holds,
         MIN_DELTA: best.min_delta,
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Weighed:
-    """A judgement by evidence: of `version` while `best` was best, and what is known after it."""
-
-    version: int
-    best: int
-    standing: Standing
-    outcome: Conclusion
-    rule: EvidenceRule
-
-    @property
-    def verdict(self) -> Finding:
-        """What is known of the learned versions against version 0."""
-        if self.outcome.fell:
-            return "inferior"
-        is_up = self.outcome.promoted or (self.best and self.best != self.version)
-        return "superior" if is_up else self.outcome.found
-
-    @property
-    def told(self) -> str:
-        """The answer to "is it better for my users?"."""
-        return is_better(self.standing, self.rule, self.best, self.version, self.outcome)
-
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in the entry's measures."""
-        return {
-            "found": self.outcome.found,
-            "guards": list(self.outcome.guards),
-            "promoted": self.outcome.promoted,
-            "fell": self.outcome.fell,
-            "alpha": self.rule.alpha,
-            "lists_missing": lists_missing(self.standing, self.rule),
-            "is_better": self.told,
-            "standing": self.standing.to_json(),
-        }
 
 
 def refused_entry(version: int, why: str, positions: Positions) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from daemon.objects import as_blocks, map_catalog, overlay
-from daemon.validate.measures import Float, Mask, Rows, propensity_weights
+from daemon.validate.measures import Mask, Rows, ShownLists, shown_lists
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, against, dense_rows
 from learners.forms.quadratic import (
     IdentityForm,
@@ -261,46 +261,6 @@ def _row_products(folded: Float32s, items: Block) -> Float32s:
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-@dataclass(frozen=True, slots=True)
-class ShownLists:
-    """n shown lists padded to the longest, L: `valid`, `clicked` bool[n, L], `weights` float64[n, L]
-    (1/propensity, clipped; 1 where none was logged).
-    """
-
-    valid: Mask
-    clicked: Mask
-    weights: Float
-
-    @property
-    def shown_order(self) -> Rows:
-        """Ranks of the order the user saw, int64[n, L]."""
-        count, length = self.valid.shape
-        return np.tile(np.arange(1, length + 1, dtype=np.int64), (count, 1))
-
-    def in_order(self, places: Rows) -> ShownLists:
-        """Where list i is put at places[i], int64[n]."""
-        back = np.argsort(places)
-        return ShownLists(self.valid[back], self.clicked[back], self.weights[back])
-
-    def slice(self, part: slice) -> ShownLists:
-        """Some of the lists, not copied."""
-        return ShownLists(self.valid[part], self.clicked[part], self.weights[part])
-
-
-def shown_lists(impressions: Sequence[Impression]) -> ShownLists:
-    """Pad impressions to arrays."""
-    length = max((len(impression.shown) for impression in impressions), default=1)
-    shape = (len(impressions), length)
-    lengths = np.array([len(impression.shown) for impression in impressions], np.int64)
-    valid = np.arange(length) < lengths[:, None]
-    clicked, weights = np.zeros(shape, bool), np.ones(shape)
-    for row, impression in enumerate(impressions):
-        clicked[row, list(impression.clicked)] = True
-        if impression.propensity is not None:
-            weights[row, : lengths[row]] = propensity_weights(np.asarray(impression.propensity, np.float64))
-    return ShownLists(valid, clicked, weights)
 
 
 def draws(impression_ids: Sequence[str], count: int, among: int) -> NDArray[np.int64]:

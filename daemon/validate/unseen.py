@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daemon.validate.judge import Judge
-from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.measures import by_cluster, differences
 from daemon.validate.scorer import Scorer
 from streams.event import Impression
 

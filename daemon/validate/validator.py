@@ -33,15 +33,14 @@ from daemon.validate.decide import (
     next_to_judge,
     outstanding,
 )
-from daemon.validate.evaluator import SYMMETRY, AnyEvaluator, Candidate, CandidateRejected, Evaluator
-from daemon.validate.evidence import EvidenceRule, lists_missing
+from daemon.validate.evaluator import SYMMETRY, AnyEvaluator, Candidate, CandidateRejected, Evaluator, Weigher
+from daemon.validate.evidence import EvidenceRule, Weighed, lists_missing
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.inputs import ValidatorInputs
 from daemon.validate.judge import Measures
 from daemon.validate.ledger import (
     REFERENCE,
     REFUSED,
-    Weighed,
     fold,
     keep_entry,
     refused_entry,
@@ -50,7 +49,6 @@ from daemon.validate.ledger import (
 )
 from daemon.validate.measures import Float
 from daemon.validate.scorer import NotFinite
-from daemon.validate.weighing import Weigher
 from daemon.versions.folder import LOOK_EVERY_S, TOLD, FolderWatch, is_away
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
 from streams.event import Impression

@@ -35,11 +35,11 @@ from learners.errors import ConfigError
 from learners.hedge import HedgeConfig
 from learners.keyed import CLOCK, KEY_ARRAYS, Keyed, KeyedConfig, repeated
 from learners.maps import FittedSpaceMap
+from learners.maps.base import OwnRanking, first_diagonal
 from learners.multikernel import Omks, OmksConfig, ViewKernels, support_bytes
 from learners.multikernel.form import form_bytes
 from learners.oasis import Oasis, OasisConfig
 from learners.omks_maps import OmksMaps, OmksMapsConfig
-from learners.own import OwnRanking, first_diagonal
 from learners.pending import PAIRS, TAU, pending_bytes
 from learners.soml import DiagonalLearner, SomlDa, SomlDaConfig, SomlTg, SomlTgConfig
 from learners.tether import TetherConfig, Tethered, untethered

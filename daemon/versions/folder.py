@@ -1,8 +1,8 @@
 """Whether the checkpoint folder still has what a role works with: it may be gone, emptied or an older copy.
 
-Every role looks: the learner at what it wrote (`daemon.learn.place`), all others, with `FolderWatch`, at the
-version they work with. Each goes on with what it has, and says so until the folder has it again, or something
-newer.
+Every role looks: the learner at what it wrote (`daemon.learn.publishing`), all others, with `FolderWatch`, at
+the version they work with. Each goes on with what it has, and says so until the folder has it again, or
+something newer.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A learned matrix W: symmetric, PSD, sharpened, normalised. OMKS over maps: block-diagonal, PSD, sharpened, its
 weights folded in. OKS and OMKS over a support set: a form that scores a few items for each query. One model
 per key: version 0's form, and for each key the form of its own model.
+
+Where clicks choose among forms, `FormChoice` is what they chose for a version.
 """
 
 from __future__ import annotations
@@ -17,20 +19,57 @@ from numpy.typing import NDArray
 
 from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
-from daemon.versions.choice import FormChoice
 from learners.base import Learner
 from learners.block import Float32s
-from learners.forms.backoff import BackoffForm, learned_of
 from learners.forms.blocks import BlocksForm
 from learners.forms.quadratic import DiagonalForm, FoldingForm, Pieces, ServedForm, by_distance, whole
-from learners.forms.serving import Beside, ServingForm
+from learners.forms.serving import FAMILIAR, BackoffForm, Beside, ServingForm, learned_of
 from learners.keyed import Keyed
+from learners.maps.base import OwnRanking
 from learners.multikernel import Omks
 from learners.multikernel.form import MOST_OBJECTS, AsLearned, SupportsForm
 from learners.omks_maps import OmksMaps
-from learners.own import OwnRanking
 from learners.psd import MAX_FULL_DIM
 from learners.tether import untethered
+
+_NUMBERS = ("power", "own_share", "familiar", "usual")
+
+
+@dataclass(frozen=True, slots=True)
+class FormChoice:
+    """power: of the eigenvalues. own_share: of the own ranking beside what was learned, and more of it where
+    a query has less in common with that than `familiar` times what is `usual` (`learners.forms.serving`).
+    why: a sentence.
+    """
+
+    power: float
+    own_share: float
+    familiar: float = FAMILIAR
+    usual: float = 1.0
+    why: str = ""
+
+    @property
+    def told(self) -> str:
+        """What it is, in words."""
+        return f"power {self.power:g} with {self.own_share:g} of your own ranking"
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands beside the version."""
+        return {**{name: getattr(self, name) for name in _NUMBERS}, "why": self.why}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """The inverse. KeyError, TypeError or ValueError for anything else."""
+        power, own_share, familiar, usual = (float(found[name]) for name in _NUMBERS)
+        return cls(power, own_share, familiar, usual, str(found["why"]))
+
+
+OFFERED = (FormChoice(1.5, 0.2, 0.8), FormChoice(1.5, 0.3), FormChoice(1.0, 1.0), FormChoice(1.5, 1.0))
+"""What there is to choose from, in order of care: bolder, as long as nothing is known, and with as much of
+the own ranking as of what was learned, without and with a sharp spectrum."""
+FIRST = 1
+"""Of `OFFERED`, what is taken as long as nothing is known."""
+
 
 CARRIED, ANEW, HELD, VERSIONS = "carried", "anew", "held", "versions"
 

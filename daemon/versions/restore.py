@@ -3,11 +3,17 @@
 What takes long to make is made once per version, off the learner, so that checkpoints stay small and the
 learner's memory flat: it is stored as the derived file `serving` of its version, with the settings it was
 made with, and read back later; for other settings it is made in memory.
+
+In which form that is, where clicks choose, is kept with it: the choice belongs to the version. One that was
+not judged yet, and what a replica has learned behind it, has the form of the newest version before it that
+was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,22 +26,19 @@ from checkpoints.store import CheckpointError, KeyExists
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.versions.algorithms import algorithm_of, columns_of, keys_of, learner_config_of, map_of, restored
-from daemon.versions.choice import (
-    DERIVED,
-    FormChoice,
-    choice_at,
-    described,
-    digest_of,
-    stands,
-)
 from daemon.versions.contents import MAP_PREFIX, learner_arrays
-from daemon.versions.forms import FormKind, MatrixForms, as_scored
+from daemon.versions.forms import FormChoice, FormKind, MatrixForms, as_scored
 from learners.base import Learner
 from learners.errors import StateError
 from learners.forms.quadratic import ServedForm
 from learners.forms.serving import ServingForm
 from learners.maps import FittedSpaceMap
-from learners.own import OwnRanking
+from learners.maps.base import OwnRanking
+
+DERIVED = "serving"
+"""Name of the file beside a version that holds its form."""
+CHOSEN = "chosen"
+"""In the description of that file: what was chosen, and why."""
 
 
 def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpaceMap]:
@@ -125,3 +128,56 @@ def _keep(versions: VersionStore, number: int, arrays: dict[str, NDArray[Any]], 
         pass  # another validator made the same form of the same version
     except CheckpointError as error:
         log.warning("serving form not kept", version=number, error=str(error))
+
+
+def described(config: ServingConfig, choice: FormChoice | None = None) -> dict[str, Any]:
+    """What stands beside a form of how it was made; config: `as_scored`. What says nothing is left out, so
+    that forms kept before it was known stand.
+    """
+    settings = config.model_dump(exclude={"form"})
+    if config.score == "auto":
+        settings["score"] = "normalised"  # as it is wherever nothing is known of the user's own ranking
+    if choice is not None:
+        settings |= {"power": choice.power, "own_share": 0.0}
+    told = {"settings": {name: one for name, one in settings.items() if one or name != "own_share"}}
+    return told if choice is None else told | {CHOSEN: choice.to_json()}
+
+
+def digest_of(told: Mapping[str, Any]) -> str:
+    """sha256 over what `described` says of the settings, and of the choice where there is one."""
+    said = told["settings"] if CHOSEN not in told else [told["settings"], told[CHOSEN]]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def settings_digest(config: ServingConfig) -> str:
+    """sha256 over the settings that a form without a choice depends on; config: `as_scored`."""
+    return digest_of(described(config))
+
+
+def stands(meta: Mapping[str, Any], config: ServingConfig, judged: bool) -> bool:
+    """Whether a kept form is still that of its version. judged: `FormKind.is_judged`; then the form that its
+    validator made stands, in whichever form that was; else one that was made with these settings.
+    """
+    if meta.get("settings_digest") == settings_digest(config):
+        return True
+    kept = meta.get("settings")
+    return judged and isinstance(kept, Mapping) and _lasting(kept) == _lasting(described(config)["settings"])
+
+
+def _lasting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in {"power", "own_share"}}
+
+
+def choice_of(versions: VersionStore, number: int) -> FormChoice | None:
+    """What was chosen for version `number` itself; None where nothing was, or where it cannot be read."""
+    try:
+        meta = versions.attached_meta(number, DERIVED)
+        return None if meta is None or CHOSEN not in meta else FormChoice.from_json(meta[CHOSEN])
+    except (CheckpointError, KeyError, TypeError, ValueError):
+        return None
+
+
+def choice_at(versions: VersionStore, number: int) -> FormChoice | None:
+    """What was chosen for version `number`, else for the newest one before it; None where nothing was."""
+    numbers = (one for one in reversed(versions.versions()) if one <= number)
+    return next((found for one in numbers if (found := choice_of(versions, one)) is not None), None)

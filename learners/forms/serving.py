@@ -10,21 +10,42 @@ field's terms a power of the learned PSD metric: half a step of diffusion more a
 Measured, as mAP over the untrained cosine's: photos x1.56 -> x1.70, texts x1.67 -> x1.70 (-.009 P@10). It
 needs the normalised score: unnormalised, a power blows up the directions that most items share, and on texts
 P@10 fell below the cosine. An untrained W = I is I at every power.
+
+A learned form gives way to the user's own ranking for queries unlike those that were clicked (`BackoffForm`).
+Clicks teach some kinds of queries. On others the learned form S ranks worse than what learning began from,
+since it weighs every query by the directions of those that were clicked. How much of a query lies there shows
+in S(q, q) / M(q, q), with M the user's own metric: on very different data, queries of kinds that were clicked
+have .7 to 1.4 of what is usual among them, and queries of other kinds .5 to .9. So a query is answered with
+
+    S q + (share / g) u M q,    g = min(1, S(q, q) / (familiar u M(q, q))) ^ backoff
+
+(up to a factor of its own), where u is the usual ratio: a small share of the own ranking that grows fast
+where a query has less in common with what was learned than usual. It still folds into one vector, and each
+item has one norm, sqrt(S(p, p) + share u M(p, p)), by which what clicks know well stays out of other kinds'
+answers.
+
+In language models, taking a coarser model where evidence is scarce is called backing off (Katz, IEEE Trans.
+ASSP 35, 1987). A share that is the same for all queries either keeps the loss on kinds that were never
+clicked or costs what was learned: docs/decisions/043.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.block import Float32s, as_block, times
+from learners.block import Block, DenseBlock, Float32s, as_block, times
 from learners.errors import StateError, saved, saved_flag
 from learners.forms.quadratic import (
+    DiagonalForm,
+    FoldingForm,
     Pieces,
+    ServedForm,
     fold_symmetric,
     pair_products,
     remove_pairs,
@@ -182,3 +203,168 @@ class ServingForm:
         if self.state_matrix is None:
             raise StateError("the form holds no matrix: give the W of its version as state_matrix")
         return self.state_matrix
+
+
+Doubles: TypeAlias = NDArray[np.float64]
+
+BACKOFF = 12.0
+"""From 8 on little changes."""
+FAMILIAR = 0.85
+"""Of the usual ratio: more than eight of ten queries of kinds that were clicked have more."""
+
+OWN, NUMBERS = "own", ("own_share", "familiar", "backoff")
+"""Names of the arrays that it adds to those of the learned form."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BackoffForm:
+    """`learned`, normalised, with the own ranking beside.
+
+    own: share u M, float32 [d], > 0. share, familiar, backoff: > 0, see above.
+    """
+
+    learned: FoldingForm
+    own: Float32s
+    share: float
+    familiar: float = FAMILIAR
+    backoff: float = BACKOFF
+
+    @classmethod
+    def beside(
+        cls,
+        learned: ServingForm,
+        metric: Float32s,
+        share: float,
+        usual: float,
+        familiar: float = FAMILIAR,
+    ) -> Self:
+        """With a diagonal metric, float32 [d], > 0; usual: see `usual_ratio`."""
+        own = np.asarray(share * usual * _size(learned) * metric, np.float32)
+        return cls(learned, own, share, familiar)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self.learned.dim
+
+    @property
+    def normalised(self) -> bool:
+        """As what was learned."""
+        return self.learned.normalised
+
+    def fold(self, queries: Any) -> Float32s:
+        """What a query is answered with, float32 [n, d], scaled so that its product with the query is the
+        query's own self score.
+
+        Raises BlockError on another dimension or a bad index.
+        """
+        block = as_block(queries, self.dim, "queries")
+        learned, own = self.learned.fold(block), self._own.fold(block)
+        return _mixed(self._weights(learned, block), learned, own)
+
+    def known(self, queries: Any) -> Doubles:
+        """How much each query has in common with what was learned, 1 being usual, float64 [n]."""
+        block = as_block(queries, self.dim, "queries")
+        return self._ratios(self.learned.fold(block), block)[0]
+
+    def weights(self, queries: Any) -> Float32s:
+        """What S q and share u M q are multiplied with for each query, float32 [n, 2]."""
+        block = as_block(queries, self.dim, "queries")
+        return self._weights(self.learned.fold(block), block)
+
+    def fold_as(self, queries: Any, weights: Float32s) -> Float32s:
+        """`fold` with the weights of another query, float32 [1, 2]: linear, so that parts of it add up."""
+        block = as_block(queries, self.dim, "queries")
+        return _mixed(weights, self.learned.fold(block), self._own.fold(block))
+
+    def self_scores(self, items: Any, pieces: Pieces = whole) -> Float32s:
+        """S(p, p) + share u M(p, p) for each item, float32 [n]; `pieces` changes no bit."""
+        return self.learned.self_scores(items, pieces) + self._own.self_scores(items)
+
+    def scores(self, queries: Any, items: Any) -> Float32s:
+        """Scores of all pairs, float32 [queries, items]."""
+        return score_pairs(self, queries, items)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a checkpoint stores of it: the arrays of the learned form, and its own."""
+        learned: dict[str, NDArray[Any]] = cast(Any, self.learned).arrays()
+        numbers = (self.share, self.familiar, self.backoff)
+        named = {name: np.array(one, np.float64) for name, one in zip(NUMBERS, numbers, strict=True)}
+        return learned | {OWN: self.own} | named
+
+    @staticmethod
+    def is_in(arrays: Mapping[str, NDArray[Any]]) -> bool:
+        """Whether these arrays are of such a form."""
+        return OWN in arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], learned: FoldingForm) -> Self:
+        """The inverse. Raises StateError naming the array that is missing or does not fit."""
+        own = saved(arrays, OWN, np.float32, (learned.dim,))
+        numbers = [float(saved(arrays, name, np.float64, ())) for name in NUMBERS]
+        if min(own.min(initial=np.inf), *numbers) <= 0:
+            raise StateError(f"arrays {OWN}, {', '.join(NUMBERS)} must be above 0")
+        return cls(learned, own, *numbers)
+
+    @property
+    def _own(self) -> DiagonalForm:
+        return DiagonalForm(self.own, self.normalised)
+
+    def _weights(self, folded: Float32s, block: Block) -> Float32s:
+        known, learned, own = self._ratios(folded, block)
+        given = np.minimum(known / self.familiar, 1) ** self.backoff
+        mixed = given * learned + own
+        scale = np.divide(learned + own, mixed, out=np.ones(len(block)), where=mixed > 0)
+        return np.column_stack([scale * given, scale]).astype(np.float32)
+
+    def _ratios(self, folded: Float32s, block: Block) -> tuple[Doubles, Doubles, Doubles]:
+        """S(q, q) / (u M(q, q)), S(q, q) and share u M(q, q) of each query; folded: S q."""
+        learned = np.maximum(_products(folded, block), 0)
+        own = self._own.self_scores(block).astype(np.float64)
+        known = np.divide(self.share * learned, own, out=np.ones(len(block)), where=own > 0)
+        return known, learned, own
+
+
+def usual_ratio(learned: ServingForm, metric: Float32s, queries: Any) -> float:
+    """The median of S(q, q) / M(q, q) over queries, S at a mean eigenvalue of 1: so the scale of what was
+    learned does not matter. 1 without queries, and where nothing is left of S."""
+    block = as_block(queries, learned.dim, "queries")
+    own = DiagonalForm(metric, True).self_scores(block).astype(np.float64)
+    ratios = learned.self_scores(block)[own > 0] / own[own > 0]
+    found = float(np.median(ratios)) / _size(learned) if len(ratios) else 0.0
+    return found if found > 0 else 1.0
+
+
+def learned_of(form: ServedForm) -> ServedForm:
+    """What was learned of a form: itself, or the part that has the own ranking beside."""
+    return form.learned if isinstance(form, BackoffForm) else form
+
+
+def with_learned(form: ServedForm, learned: ServedForm) -> ServedForm:
+    """The form with something else in place of `learned_of` it."""
+    return replace(form, learned=cast(FoldingForm, learned)) if isinstance(form, BackoffForm) else learned
+
+
+def linear_fold(form: FoldingForm, query: Any) -> Callable[[Any], Float32s]:
+    """`fold` as it is for one query: linear, so that the query's parts add up."""
+    return partial(form.fold_as, weights=form.weights(query)) if isinstance(form, BackoffForm) else form.fold
+
+
+def _size(learned: ServingForm) -> float:
+    """The mean eigenvalue; 1 where nothing is left."""
+    mean = learned.trace / learned.dim
+    return mean if mean > 0 else 1.0
+
+
+def _mixed(weights: Float32s, learned: Float32s, own: Float32s) -> Float32s:
+    return np.asarray(weights[:, :1] * learned + weights[:, 1:] * own, np.float32)
+
+
+def _products(folded: Float32s, block: Block) -> Doubles:
+    """The inner product of each folded query with the query, float64 [n]."""
+    if isinstance(block, DenseBlock):
+        return np.asarray((folded.astype(np.float64) * block.values).sum(axis=1))  # no bit from other rows
+    rows = block.checked_csr()
+    owners = np.repeat(np.arange(len(block)), np.diff(rows.indptr))
+    products = rows.data.astype(np.float64) * folded[owners, rows.indices]
+    return np.asarray(np.bincount(owners, products, minlength=len(block)), np.float64)

@@ -27,6 +27,7 @@ from learners.kernels.map_rows import (
 from learners.maps.base import (
     IdentityMap,
     ViewMap,
+    ViewMetric,
     fitted_array,
     option_whole,
     read_options,
@@ -34,7 +35,6 @@ from learners.maps.base import (
     require_sample,
     require_sparse,
 )
-from learners.own import ViewMetric
 
 
 class SqrtMap(IdentityMap):

@@ -20,6 +20,7 @@ from learners.errors import BlockError, MapError
 from learners.kernels.map_rows import project_dense, scale_sparse, standardise_dense
 from learners.maps.base import (
     ViewMap,
+    ViewMetric,
     fitted_array,
     option_number,
     option_whole,
@@ -29,7 +30,6 @@ from learners.maps.base import (
     require_sparse,
     to_unit,
 )
-from learners.own import ViewMetric
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,10 +227,10 @@ class PreconditionMap(ViewMap):
     direction. All sums in float64.
 
     A geometry for steps, not another similarity: a step in z is a step in x preconditioned by V D^-1 V^T, and
-    the inner product of the given vectors is the metric D of z (`learners.own`). About 0, since a shifted
-    origin is another cosine; the mean direction by itself, since it tells objects apart least and may hold
-    most (.6 to .94 of what histograms hold), and would drown the others; every direction, since a dropped one
-    cannot be learned about; epsilon, since else noise weighs as much as signal.
+    the inner product of the given vectors is the metric D of z (`learners.maps.base`). About 0, since a
+    shifted origin is another cosine; the mean direction by itself, since it tells objects apart least and may
+    hold most (.6 to .94 of what histograms hold), and would drown the others; every direction, since a
+    dropped one cannot be learned about; epsilon, since else noise weighs as much as signal.
 
     Options: epsilon, above 0 (1). components: float32 [d, d], V D^(-1/2). weights: D, float32 [d]. A zero
     row stays zero.

@@ -23,10 +23,22 @@ from learners.errors import BlockError, MapError
 from learners.kernels.checks import MAX_MAGNITUDE
 from learners.kernels.map_rows import append_dense, append_sparse
 from learners.maps.approximations import NystroemMap, RffMap
-from learners.maps.base import CosineMap, IdentityMap, UnitMap, ViewConfig, ViewMap, read_options, to_unit
+from learners.maps.base import (
+    SIMILARITIES,
+    CosineMap,
+    IdentityMap,
+    OwnRanking,
+    Rows,
+    Similarity,
+    UnitMap,
+    ViewConfig,
+    ViewMap,
+    ViewMetric,
+    read_options,
+    to_unit,
+)
 from learners.maps.histograms import HikeMap, SharesMap, SqrtMap
 from learners.maps.scaling import PreconditionMap, StandardiseMap, TfidfMap, WhitenMap
-from learners.own import SIMILARITIES, OwnRanking, Rows, Similarity, ViewMetric
 
 
 def joined(parts: Sequence[tuple[Block | None, int]], rows: int, sparse: bool) -> Block:

@@ -21,6 +21,7 @@ from daemon.config.load import flatten, nest
 from daemon.config.stream import KafkaConfig
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 from streams import limits
+from streams.event import SpaceSpec, ViewSpec
 from tests.docs.configuration_page import reference
 
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "tripletd.toml"
@@ -63,7 +64,7 @@ def test_environment_is_typed_and_reaches_views() -> None:
         "TRIPLETD_CONFIG": "elsewhere.toml",
     }
     config = load_config(None, environ=environ)
-    assert config.space_spec() == {"id": "default", "views": [{"name": "x", "kind": "sparse", "dim": 7}]}
+    assert config.space_spec() == SpaceSpec("default", (ViewSpec("x", "sparse", 7),))
     assert config.validate.min_delta == 0.001
 
 
@@ -147,7 +148,7 @@ def test_nested_and_dotted_overrides_mean_the_same() -> None:
 def test_views_keep_the_order_of_the_file(tmp_path: Path) -> None:
     text = "[space.views.zeta]\ndim = 2\n[space.views.alpha]\ndim = 3\n"
     spec = load_config(write(tmp_path, text), environ=NO_ENV).space_spec()
-    assert [view["name"] for view in spec["views"]] == ["zeta", "alpha"]
+    assert [view.name for view in spec.views] == ["zeta", "alpha"]
 
 
 def test_map_default_depends_on_the_kind(tmp_path: Path) -> None:

@@ -20,14 +20,12 @@ from daemon.look.status import collect
 from daemon.replica.form_updates import FORM_UPDATERS
 from daemon.replica.loading import BufferArrays
 from daemon.versions.algorithms import map_of
-from daemon.versions.choice import FIRST, OFFERED, FormChoice, choice_at, choice_of, described, digest_of
-from daemon.versions.forms import CARRIED, MatrixForms, as_scored
-from daemon.versions.restore import learner_of, serving_form
+from daemon.versions.forms import CARRIED, FIRST, OFFERED, FormChoice, MatrixForms, as_scored
+from daemon.versions.restore import choice_at, choice_of, described, digest_of, learner_of, serving_form
 from learners import Oasis, OasisConfig
-from learners.forms.backoff import BackoffForm
 from learners.forms.carried import CarriedForm
-from learners.forms.serving import ServingForm
-from learners.own import OwnRanking
+from learners.forms.serving import BackoffForm, ServingForm
+from learners.maps.base import OwnRanking
 from tests.daemon.test_own_ranking import OBJECTS, Place, vectors_of
 
 

@@ -23,7 +23,6 @@ from daemon.config.schema import ServingConfig
 from daemon.exits import EX_CONFIG, EX_OK
 from daemon.learn.resume.fitting import space_map
 from daemon.look.status import collect
-from daemon.objects import space_of
 from daemon.replica.form_updates import FORM_UPDATERS
 from daemon.replica.loading import BufferArrays
 from daemon.validate.evaluator import CandidateCache
@@ -35,7 +34,7 @@ from learners import Keyed, KeyedConfig, Oasis, OasisConfig
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import DiagonalForm
 from learners.forms.serving import ServingForm
-from learners.own import OwnRanking, first_diagonal
+from learners.maps.base import OwnRanking, first_diagonal
 from streams.catalog import load_catalog
 from streams.event import ObjectRef
 from tests.daemon.kept import Kept
@@ -175,7 +174,7 @@ def test_version_0_is_judged_and_given_to_clients_as_numpy_has_it(case: tuple[Pl
     place.learn(20)
     config = load_config(place.file)
     assert reference_of(place.newest().map).own
-    space = space_of(config)
+    space = config.space_spec()
     catalog = load_catalog(Path(config.catalog.path), space)
     judged = CandidateCache(place.versions, space, catalog, config.serving).open(0)
     folded = judged.scorer.fold([ObjectRef(id=name) for name in catalog.ids])

@@ -17,7 +17,7 @@ from daemon.client import follow
 from daemon.config import load_config
 from daemon.exits import EX_OK, EX_USAGE
 from daemon.look.overview import KeyRow, key_rows, read_events
-from daemon.objects import map_catalog, space_of
+from daemon.objects import map_catalog
 from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted
 from daemon.versions.forms import KeyedForm
@@ -102,7 +102,7 @@ class Shop(Place):
         config, version = load_config(self.file), self.versions.load(self.newest().number)
         form = serving_form(self.versions, version, config.serving)
         assert isinstance(form, KeyedForm)
-        catalog = load_catalog(Path(config.catalog.path), space_of(config))
+        catalog = load_catalog(Path(config.catalog.path), config.space_spec())
         return form, map_catalog(catalog, map_of(version))
 
 

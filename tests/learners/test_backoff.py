@@ -7,10 +7,16 @@ import pytest
 
 from learners.block import DenseBlock, SparseBlock
 from learners.errors import StateError
-from learners.forms.backoff import BackoffForm, learned_of, linear_fold, usual_ratio, with_learned
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import DiagonalForm
-from learners.forms.serving import ServingForm
+from learners.forms.serving import (
+    BackoffForm,
+    ServingForm,
+    learned_of,
+    linear_fold,
+    usual_ratio,
+    with_learned,
+)
 
 DIM = 12
 METRIC = np.linspace(0.5, 2.0, DIM).astype(np.float32)

@@ -32,8 +32,8 @@ from learners import (
     ViewConfig,
 )
 from learners.forms.serving import Beside
+from learners.maps.base import OwnRanking, first_diagonal
 from learners.maps.space import fit_map
-from learners.own import OwnRanking, first_diagonal
 
 from .examples import dense
 

@@ -68,7 +68,7 @@ LEDGER_AND_NAMES = (
     _m("names.rollback-forgets", "def _move(stack", "stack.pop()", "break", f"{ALIASES} daemon/models"),
     _m("names.step-back-unprotected", "def protected(", "(*steps_back, *(", "(*(), *(", ALIASES + " " + RETENTION),
     _m("halt.resume-does-nothing", "def _standing(entries", "entry if entry.kind == STOP else None", "entry if entry.kind == STOP else found", ALIASES + " daemon/learn/test_halts.py daemon/learn/test_pause.py"),
-    _m("halt.pause-is-stop", "def stop_in_force(", "if PAUSE not in entry.measures", "if True", ALIASES + " daemon/learn/test_halts.py daemon/learn/test_pause.py"),
+    _m("halt.pause-is-stop", "def stop_in_force(", "if not is_pause(entry)", "if True", ALIASES + " daemon/learn/test_halts.py daemon/learn/test_pause.py"),
 )
 
 KEEPING = (

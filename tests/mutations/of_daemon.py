@@ -192,7 +192,7 @@ VALIDATE = (
     _m("rules.guard", "def _holds(guard", "base - guard.tolerance", "base + guard.tolerance", RULES + " " + DECIDE),
     _m("rules.few-impressions", "def missing(rule", "if count < rule.min_impressions", "if count < 0", RULES),
     _m("history.refused-stays", "if entry.measures.get(REFUSED):", "judged = [one for one in judged if one.version != entry.version]", "pass", HISTORY),
-    _m("history.resume", "elif entry.kind == \"RESUME\" and", "PAUSE not in entry.measures", "True", "daemon/validate"),
+    _m("history.resume", "elif entry.kind == \"RESUME\" and", "not is_pause(entry)", "True", "daemon/validate"),
     _m("history.other-rule", "def _judged(version", "or measures.get(DECIDED_BY) != rule.measure", "", HISTORY),
     _m("measures.ranks-of-ties", "def ranks_of(", "ranks[tied] += np.searchsorted(rows, targets[tied])", "pass", MEASURES),
     _m("measures.excluded", "def ranks_of(", "(own > wanted) |", "", MEASURES),

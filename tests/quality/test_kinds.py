@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from daemon.versions.choice import FIRST, OFFERED
+from daemon.versions.forms import FIRST, OFFERED
 from tests.quality.bench.backoff import Giving, measured
 
 SHARP = Giving(1.5, 0.0)

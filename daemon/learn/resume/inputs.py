@@ -10,7 +10,6 @@ from checkpoints.ledger import Ledger
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config
 from daemon.dead_letters import open_dead
-from daemon.objects import space_of
 from daemon.versions.storage import open_store
 from streams.address import Address
 from streams.catalog import Catalog, load_catalog
@@ -55,7 +54,7 @@ class Inputs:
 
 def open_inputs(stack: ExitStack, config: Config) -> Inputs:
     """Open everything; `stack` closes it. Raises the errors of streams and checkpoints."""
-    space = space_of(config)
+    space = config.space_spec()
     catalog = load_catalog(config.catalog.path, space) if config.catalog.path else None
     address = config.stream.to_address()
     with ThreadPoolExecutor(1) as other:  # a broker may be slow to answer: both topics are opened at once

@@ -11,7 +11,6 @@ import structlog
 
 from daemon.config import Config
 from daemon.dead_letters import open_dead
-from daemon.objects import space_of
 from daemon.serve.items.decoding import ItemDecoder, catalog_rows
 from daemon.serve.items.display import DisplayFile, load_display
 from daemon.serve.items.index import ItemIndex, Sizes
@@ -255,7 +254,7 @@ def build_catalog(config: Config, fitted: FittedSpaceMap, sizes: Sizes | None = 
     fitted: the frozen map of the versions that are served. The files are read before this returns; `start`
     begins to follow the topic, which need not exist yet. Raises CatalogError or UserError for a file.
     """
-    space = space_of(config)
+    space = config.space_spec()
     sizes = sizes or Sizes()
     shown = load_display(config.serve.display) if config.serve.display else DisplayFile()
     path = config.serve.catalog or config.catalog.path

@@ -22,9 +22,9 @@ from daemon.serve.query import ExplainedId, PairClicks, Query, ScoredId, Share
 from daemon.serve.retrieve.finding import eligible_rows
 from daemon.serve.retrieve.part import Norms, ReadyPart, folded_queries, own_scores
 from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate, dense_rows
-from learners.forms.backoff import linear_fold
 from learners.forms.quadratic import DiagonalForm, by_distance, inverse_roots
-from learners.own import OwnRanking
+from learners.forms.serving import linear_fold
+from learners.maps.base import OwnRanking
 from learners.search import score_rows
 
 Places: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int64]]

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.local import LocalStore
 from checkpoints.names import stop_in_force
-from daemon.learn.halts import Halts, PoisonGate
+from daemon.learn.loop import Halts, PoisonGate
 
 
 @pytest.mark.parametrize(

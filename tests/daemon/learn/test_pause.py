@@ -14,7 +14,7 @@ from checkpoints.ledger import Ledger
 from checkpoints.store import WriteFailed
 from daemon.cli import main
 from daemon.exits import EX_DATAERR, EX_OK, UserError
-from daemon.learn.halts import LOOK_EVERY_S, Halts, PoisonGate
+from daemon.learn.loop import LOOK_EVERY_S, Halts, PoisonGate
 from daemon.learn.observe import halt_reason
 from daemon.learn.resume.origin import LearnOptions
 from streams.open import delete_topic, open_source

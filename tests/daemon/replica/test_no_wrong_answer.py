@@ -13,7 +13,7 @@ import pytest
 
 from daemon.replica import replica as follower
 from daemon.replica.settings import FollowSettings, Hooks
-from daemon.versions.choice import settings_digest
+from daemon.versions.restore import settings_digest
 from learners.block import Block, against
 from learners.forms.quadratic import inverse_roots
 from tests.harness.waiting import until

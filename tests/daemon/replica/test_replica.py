@@ -15,9 +15,9 @@ from daemon.replica.loading import BufferArrays, load_form, load_state
 from daemon.replica.refine import rest
 from daemon.replica.settings import Hooks, read_space
 from daemon.replica.view import ModelId, NotServing
-from daemon.versions.choice import settings_digest
 from daemon.versions.contents import pack
 from daemon.versions.forms import MatrixForms
+from daemon.versions.restore import settings_digest
 from learners import SpaceMap, ViewConfig, as_block
 from tests.harness.waiting import until
 

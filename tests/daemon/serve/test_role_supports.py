@@ -16,7 +16,7 @@ from daemon.client import follow
 from daemon.config import load_config
 from daemon.demo.report import retrieval
 from daemon.exits import EX_OK
-from daemon.objects import map_catalog, space_of
+from daemon.objects import map_catalog
 from daemon.validate.inputs import holdout_rule
 from daemon.versions.algorithms import map_of
 from daemon.versions.restore import learner_of, serving_form
@@ -52,7 +52,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 def offline(place: Place, number: int) -> tuple[ServedForm, Block]:
     """The form of a version and the mapped catalog, without a server."""
     config, version = load_config(place.file), place.versions.load(number)
-    catalog = load_catalog(Path(config.catalog.path), space_of(config))
+    catalog = load_catalog(Path(config.catalog.path), config.space_spec())
     form = serving_form(place.versions, version, config.serving, keep=False)
     return form, map_catalog(catalog, map_of(version))
 

@@ -8,16 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from daemon.validate.betting import STAKES, log_capital
 from daemon.validate.choosing import LEAST_FAR, LEAST_LISTS, Compared, FormChooser, choose, told_why
 from daemon.validate.evaluator import Evaluator
+from daemon.validate.evidence import STAKES, log_capital
 from daemon.validate.holdout import HeldImpression, Window
-from daemon.validate.preferences import differences
+from daemon.validate.measures import differences
 from daemon.validate.unseen import ERRORS, Preference
-from daemon.versions.choice import FIRST, OFFERED, FormChoice
-from learners.forms.backoff import FAMILIAR, BackoffForm, usual_ratio
-from learners.forms.serving import ServingForm
-from learners.own import OwnRanking
+from daemon.versions.forms import FIRST, OFFERED, FormChoice
+from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
+from learners.maps.base import OwnRanking
 from streams.event import Impression, ObjectRef
 from tests.daemon.validate.helpers import judge_of
 from tests.daemon.validate.test_preferences import ALPHA, lists_of, rank_clicks, shown_order, usable

@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from daemon.validate.betting import STAKES, PairedTest, log_capital
-from daemon.validate.measures import propensity_weights
-from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.evidence import STAKES, PairedTest, log_capital
+from daemon.validate.measures import by_cluster, differences, propensity_weights
 from daemon.validate.scorer import ShownLists
 
 ALPHA = 0.05
@@ -55,7 +54,7 @@ def test_it_goes_in_parts(monkeypatch):
     valid = np.arange(5) < rng.integers(2, 6, 90)[:, None]
     lists = lists_of(valid & (rng.random((90, 5)) < 0.4), valid)
     whole = differences(own, other, lists)
-    monkeypatch.setattr("daemon.validate.preferences.PART_PAIRS", 7 * 25)
+    monkeypatch.setattr("daemon.validate.measures.PART_PAIRS", 7 * 25)
     assert differences(own, other, lists) == pytest.approx(whole)
 
 

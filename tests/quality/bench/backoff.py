@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.validate.choosing import FAR, Compared, choose
-from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.measures import by_cluster, differences
 from daemon.validate.unseen import Preference
-from daemon.versions.choice import FIRST, OFFERED
-from learners.forms.backoff import BACKOFF, FAMILIAR, BackoffForm, usual_ratio
+from daemon.versions.forms import FIRST, OFFERED
 from learners.forms.quadratic import FoldingForm, inverse_roots
-from learners.forms.serving import ServingForm
+from learners.forms.serving import BACKOFF, FAMILIAR, BackoffForm, ServingForm, usual_ratio
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.geometry import Space, mapped
 from tests.quality.bench.judged import of_lists, shown

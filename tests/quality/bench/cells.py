@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from learners.own import Start
+from learners.maps.base import Start
 from tests.quality.bench import forms, rivals
 from tests.quality.bench.forms import Eigen, Form, own_scores
 from tests.quality.bench.geometry import Space, mapped

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daemon.validate.betting import NOTHING_SEEN
-from daemon.validate.preferences import by_cluster, differences
+from daemon.validate.evidence import NOTHING_SEEN
+from daemon.validate.measures import by_cluster, differences
 from daemon.validate.scorer import ShownLists
 from tests.quality.bench.backoff import Giving, Learned, scores_of
 from tests.quality.bench.forms import own_scores

@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.block import DenseBlock
 from learners.maps import SpaceMap, ViewConfig
-from learners.own import OwnRanking, Start, first_diagonal
+from learners.maps.base import OwnRanking, Start, first_diagonal
 from tests.quality.bench.sets import Floats, RawSet
 
 

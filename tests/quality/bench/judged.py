@@ -13,9 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from daemon.validate.betting import NOTHING_SEEN
-from daemon.validate.preferences import by_cluster, differences
-from daemon.validate.scorer import ShownLists
+from daemon.validate.evidence import NOTHING_SEEN
+from daemon.validate.measures import ShownLists, by_cluster, differences
 from tests.quality.bench.retrieval import Scores
 from tests.quality.bench.sets import Floats, Ints
 from tests.quality.bench.users import Learned

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from learners.own import Start
+from learners.maps.base import Start
 from tests.quality.bench.geometry import Space
 from tests.quality.bench.sets import Floats, Ints
 from tests.quality.bench.stepping import step_dense, step_sparse

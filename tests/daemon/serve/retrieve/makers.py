@@ -16,7 +16,7 @@ from daemon.serve.items.snapshot import Changes, IndexSnapshot, PartRows, resolv
 from daemon.serve.query import Query, QueryError
 from daemon.serve.retrieve import AnnSettings, Searcher
 from learners import Block, ServingForm
-from learners.forms.backoff import BackoffForm
+from learners.forms.serving import BackoffForm
 from learners.search import SHORTLIST
 from streams.event import SpaceSpec, ViewSpec
 from streams.ids import Packed

@@ -15,7 +15,7 @@ from daemon.serve.retrieve import Searcher
 from daemon.serve.retrieve.explaining import Clicks, Explainer
 from learners import ServingForm
 from learners.forms.quadratic import DiagonalForm
-from learners.own import OwnRanking
+from learners.maps.base import OwnRanking
 from streams.event import SpaceSpec, ViewSpec
 from tests.daemon.serve.items.objects import identity
 from tests.daemon.serve.retrieve.makers import DIM, Items, backing_off, learned, several_parts

@@ -13,9 +13,9 @@ from daemon.serve.query import Query, QueryError, ScoredId
 from daemon.serve.retrieve.finding import FEW
 from daemon.serve.retrieve.part import Norms
 from learners import ServingForm
-from learners.forms.backoff import with_learned
 from learners.forms.carried import CarriedForm
 from learners.forms.quadratic import Pieces, ServedForm
+from learners.forms.serving import with_learned
 from learners.search import as_items, topk
 from tests.daemon.serve.retrieve.makers import (
     DIM,
