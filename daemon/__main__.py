@@ -15,7 +15,7 @@ def start() -> None:
     if ROLES.intersection(sys.argv[1:]):
         leave_when_told()
     from daemon.cli import main
-    from daemon.runtime.signals import end
+    from daemon.runtime.leaving import end
 
     end(main())
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from daemon.exits import EX_TEMPFAIL
-from daemon.runtime.signals import LIFELINE, open_lifeline
+from daemon.runtime.leaving import LIFELINE, open_lifeline
 from tests.harness import forked
 from tests.harness.waiting import until
 

@@ -81,9 +81,8 @@ def config_file(path: Path | None) -> Path | None:
 
 def start_role(name: str, path: Path | None, settings: Sequence[str] | None) -> Config:
     """Configuration and logging of a long-running role; it ends with whoever started it as a child."""
-    from daemon.runtime.leaving import leave_when_told
+    from daemon.runtime.leaving import follow_lifeline, leave_when_told
     from daemon.runtime.logs import configure, get_logger
-    from daemon.runtime.signals import follow_lifeline
 
     leave_when_told()
     follow_lifeline()

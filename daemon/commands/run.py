@@ -131,7 +131,7 @@ def up(
     """
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
     from daemon.runtime.logs import configure, get_logger
-    from daemon.runtime.signals import Signals
+    from daemon.runtime.runtime import Signals
     from daemon.runtime.watchdog import Notifier
     from daemon.up.kernels import compile_ahead
     from daemon.up.restarts import WITH_AN_END, RestartPolicy

@@ -17,7 +17,7 @@ from rich.console import Console
 from daemon.config.schema import HttpConfig
 from daemon.demo.pack_files import load_pack, load_thumbnails
 from daemon.exits import EX_CANTCREAT, EX_SOFTWARE, UserError
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import Signals
 from daemon.up.role_process import RoleProcess
 
 EVERY_SECONDS = 0.1

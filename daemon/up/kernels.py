@@ -24,7 +24,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from daemon.exits import EX_OK, tell
-from daemon.runtime.signals import follow_lifeline
+from daemon.runtime.leaving import follow_lifeline
 from daemon.up.role_process import RoleProcess
 
 ROOT = Path(__file__).parents[2]

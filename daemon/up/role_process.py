@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import IO
 
 from daemon.exits import LAST_WORDS
+from daemon.runtime.leaving import LIFELINE, open_lifeline
 from daemon.runtime.logs import wants_colour
-from daemon.runtime.signals import LIFELINE, open_lifeline
 
 TRIPLETD = (sys.executable, "-P", "-m", "daemon")
 """-P: a folder called `checkpoints` or `streams` in the working directory must not be imported."""

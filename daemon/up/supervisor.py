@@ -23,7 +23,7 @@ from checkpoints.store import CheckpointError
 from daemon.config.schema import Config, HttpConfig
 from daemon.exits import EX_OK, EX_TEMPFAIL, UserError
 from daemon.look.live import is_of, role_status
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import Signals
 from daemon.runtime.watchdog import Notifier
 from daemon.telemetry import Health, serve_http
 from daemon.telemetry.metrics import add_build_info, add_place

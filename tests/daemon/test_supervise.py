@@ -30,7 +30,7 @@ from daemon.exits import (
     UserError,
 )
 from daemon.look.live import UpStatus, role_status
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import Signals
 from daemon.up.restarts import (
     MOST_REASON,
     WITH_AN_END,
@@ -375,7 +375,7 @@ time.sleep(60)
 """
 CHILD = """
 import pathlib, signal, sys, time
-from daemon.runtime.signals import follow_lifeline
+from daemon.runtime.leaving import follow_lifeline
 def stop(*_):
     pathlib.Path({marker!r}).write_text("stopped gently")
     sys.exit(0)
@@ -431,7 +431,7 @@ def test_a_role_goes_on_when_nobody_reads_its_log() -> None:
 
 
 def test_a_process_without_a_lifeline_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    from daemon.runtime.signals import LIFELINE, follow_lifeline
+    from daemon.runtime.leaving import LIFELINE, follow_lifeline
 
     monkeypatch.delenv(LIFELINE, raising=False)
     assert follow_lifeline() is None
@@ -439,7 +439,7 @@ def test_a_process_without_a_lifeline_follows_none(monkeypatch: pytest.MonkeyPat
 
 SIGNALLED = """
 import sys
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import Signals
 with Signals() as signals:
     print("ready", flush=True)
     for line in sys.stdin:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from daemon.config import load_config
-from daemon.runtime.signals import ROLES
+from daemon.runtime.leaving import ROLES
 from daemon.serve.http.guard import AllowedHosts
 from tests.deploy.programs import DEPLOY, ROOT
 

@@ -16,8 +16,7 @@ from structlog.testing import capture_logs
 from daemon.config import Config, load_config
 from daemon.exits import UserError
 from daemon.runtime.logs import configure, get_logger
-from daemon.runtime.runtime import ConfigReloader, differing
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import ConfigReloader, Signals, differing
 from daemon.runtime.watchdog import SEND_SECONDS, SOCKET, WATCHDOG_PID, WATCHDOG_USEC, Notifier
 
 

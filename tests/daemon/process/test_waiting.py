@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import Signals
 from daemon.telemetry.server import Health, serve_http
 from tests.harness.wakes import wakes_a_second
 
@@ -20,7 +20,7 @@ LONG_S = 60.0
 
 AT_EVERY_STEP = """
 import faulthandler, signal, sys
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import Signals
 
 faulthandler.dump_traceback_later(60, exit=True)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from daemon.runtime.runtime import ConfigReloader, RoleRuntime
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import ConfigReloader, RoleRuntime, Signals
 from daemon.runtime.watchdog import Notifier, Pulse, Watchdog
 from daemon.serve.start import ServeParts, _loop
 from daemon.telemetry.server import Health

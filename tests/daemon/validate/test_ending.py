@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from daemon.exits import EX_TEMPFAIL, UserError
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import Signals
 from daemon.validate.inputs import short_of_end
 from daemon.validate.role import (
     WAIT_LIMIT_SECONDS,

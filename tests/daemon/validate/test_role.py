@@ -169,7 +169,7 @@ def test_too_few_impressions_give_no_verdict(world):
 
 
 def test_a_version_behind_the_training_topic_is_not_the_end(world, monkeypatch):
-    from daemon.runtime.signals import Signals
+    from daemon.runtime.runtime import Signals
     from streams.open import open_sink
     from streams.source import OutRecord
 

@@ -12,7 +12,7 @@ from daemon.exits import as_user_error
 from daemon.learn import start as role
 from daemon.learn.resume.origin import LearnOptions
 from daemon.runtime import runtime as outside
-from daemon.runtime.signals import Signals
+from daemon.runtime.runtime import Signals
 from daemon.telemetry import LearnMetrics
 from tests.harness.kill.learners import START_SECONDS
 from tests.harness.kill.seams import Seams
