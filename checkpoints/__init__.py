@@ -2,14 +2,12 @@
 
 from checkpoints.commit import Epoch, new_line
 from checkpoints.encoding import array_digest, state_hash
-from checkpoints.ledger import Ledger, LedgerEntry
-from checkpoints.local import LocalStore
-from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
-from checkpoints.names import (
+from checkpoints.entries import (
     BEST,
     LATEST,
     PAUSE,
     STABLE,
+    LedgerEntry,
     Meaning,
     aliases,
     is_pause,
@@ -20,6 +18,9 @@ from checkpoints.names import (
     resolve,
     stop_in_force,
 )
+from checkpoints.ledger import Ledger
+from checkpoints.local import LocalStore
+from checkpoints.manifest import ArraySpec, FileEntry, Manifest, PartitionPosition, VersionMeta
 from checkpoints.pruned import fold_history, history
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from checkpoints.retention import fold, plan, prune

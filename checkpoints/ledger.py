@@ -1,29 +1,22 @@
 """The ledger: one create-only numbered object per verdict, the only way back from judging to learning.
 
-Old entries live on, thinned, in sealed snapshots. What the entries amount to is in `checkpoints.names`.
+Old entries live on, thinned, in sealed snapshots: every entry up to a number, in one create-only file;
+`checkpoints.retention` says what is kept and when. What the entries amount to is in `checkpoints.entries`.
 """
 
 from __future__ import annotations
 
-import sys
+import re
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from checkpoints.folded import (
-    folded_key,
-    folded_number,
-    lost_bytes,
-    lost_key,
-    lost_number,
-    read_folded,
-    written_off_through,
-)
+from checkpoints.entries import KINDS, LedgerEntry
 from checkpoints.manifest import RecordFields, seal, unseal
 from checkpoints.store import (
     LEDGER,
@@ -40,78 +33,90 @@ from checkpoints.store import (
 )
 
 FORMAT = 1
-KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
+"""Of sealed snapshots, and of the marks that write a lost entry off."""
+REMEDY = "the one before it and the entries after that are read instead; restore it from a copy"
+_FOLDED = re.compile(r"ledger/folded-([0-9]{10})\.json")
+_LOST = re.compile(r"ledger/lost-([0-9]{10})\.json")
+
+
+def folded_key(through: int) -> str:
+    """Where the snapshot of all entries up to number `through` lives."""
+    return f"{LEDGER}folded-{through:010d}.json"
+
+
+def folded_number(key: str) -> int | None:
+    """Inverse of `folded_key`, None for other keys."""
+    match = _FOLDED.fullmatch(key)
+    return int(match.group(1)) if match else None
+
+
+def lost_key(n: int) -> str:
+    """Where the mark lives that writes off what begins with entry `n`."""
+    return f"{LEDGER}lost-{n:010d}.json"
+
+
+def lost_number(key: str) -> int | None:
+    """Inverse of `lost_key`, None for other keys."""
+    match = _LOST.fullmatch(key)
+    return int(match.group(1)) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedRecords:
+    """A snapshot as it stands in its file: entries up to number `through`, ascending, each as JSON fields."""
+
+    through: int
+    entries: Sequence[dict[str, Any]]
+
+
+def folded_bytes(through: int, entries: Iterable[dict[str, Any]]) -> bytes:
+    """Sealed JSON of a snapshot."""
+    return seal({"format": FORMAT, "through": through, "entries": list(entries)})
+
+
+def read_folded(store: BlobStore, through: int) -> FoldedRecords:
+    """The snapshot up to `through`. Raises Damaged or FutureFormat; KeyMissing where there is none (now)."""
+    key = folded_key(through)
+    try:
+        record = unseal(store.get(key), key)
+    except BadKey as error:
+        raise Damaged("mismatch", error.place, error.problem, REMEDY) from error
+    except FutureFormat:
+        raise
+    except Damaged as error:
+        raise Damaged(error.kind, error.place, error.problem, REMEDY) from error
+    if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
+        raise FutureFormat(key, record.get("format"), f"ledger snapshot format {FORMAT}")
+    at = RecordFields(record, key)
+    at.integer("format")
+    if at.integer("through", low=1) != through:
+        raise Damaged("mismatch", key, f"says it is of the entries up to {record['through']}", REMEDY)
+    entries = at.sequence("entries")
+    at.nothing_left()
+    if not all(isinstance(entry, dict) for entry in entries):
+        raise Damaged("malformed", key, "holds what is no entry", REMEDY)
+    return FoldedRecords(through, entries)
+
+
+def lost_bytes(n: int, through: int, by: str, reason: str, at: str) -> bytes:
+    """Sealed JSON of the mark that the entries `n` to `through` are written off."""
+    return seal({"format": FORMAT, "n": n, "through": through, "by": by, "reason": reason, "at": at})
+
+
+def written_off_through(store: BlobStore, n: int) -> int | None:
+    """The last number of what the mark `n` writes off; None without one. A damaged mark is none."""
+    key = lost_key(n)
+    try:
+        at = RecordFields(unseal(store.get(key), key), key)
+        return at.integer("through", low=n) if at.integer("format") == FORMAT else None
+    except (KeyMissing, BadKey, Damaged):
+        return None
+
+
 LOST = (
     "restore it from a copy, or write it off (`tripletd models write-off`); until then what it said does not "
     "count, and all other entries do"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LedgerEntry:
-    """One verdict. `n` orders entries (from 1); PROMOTE and ROLLBACK move `alias` to `version`."""
-
-    n: int
-    kind: str
-    version: int | None = None
-    alias: str | None = None
-    by: str = ""
-    reason: str = ""
-    measures: dict[str, Any] = field(default_factory=dict)
-    at: str = ""
-
-    def to_json(self) -> bytes:
-        """Sealed JSON. ValueError for values that JSON cannot carry."""
-        return seal({"format": FORMAT, **self.record()})
-
-    def record(self) -> dict[str, Any]:
-        """Its fields as JSON has them."""
-        return {
-            "n": self.n,
-            "kind": self.kind,
-            "version": self.version,
-            "alias": self.alias,
-            "by": self.by,
-            "reason": self.reason,
-            "measures": self.measures,
-            "at": self.at,
-        }
-
-    @staticmethod
-    def from_json(data: bytes, place: str) -> LedgerEntry:
-        """Strict inverse of `to_json`; raises Damaged or FutureFormat naming `place`."""
-        record = unseal(data, place)
-        if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
-            raise FutureFormat(place, record.get("format"), f"ledger format {FORMAT}")
-        del record["format"]
-        return LedgerEntry.of_record(record, place)
-
-    @staticmethod
-    def of_record(record: dict[str, Any], place: str) -> LedgerEntry:
-        """Strict inverse of `record`; raises Damaged naming `place`."""
-        at = RecordFields(record, place)
-        entry = LedgerEntry(
-            n=at.integer("n", low=1),
-            kind=at.text("kind"),
-            version=at.optional("version", at.integer),
-            alias=at.optional("alias", at.text),
-            by=at.text("by"),
-            reason=at.text("reason"),
-            measures=_with_shared_names(at.mapping("measures")),
-            at=at.text("at"),
-        )
-        at.nothing_left()
-        if entry.kind not in KINDS:
-            raise Damaged("malformed", place, f"field kind: {entry.kind!r} is not one of {', '.join(KINDS)}")
-        return entry
-
-
-def _with_shared_names(value: Any) -> Any:
-    """The same with one string for each name: entries are read one by one and say the same names."""
-    if isinstance(value, dict):
-        return {sys.intern(name): _with_shared_names(inner) for name, inner in value.items()}
-    return value
-
 
 FULL_LOOK_S = 10.0
 """Between two full looks of `poll`, which otherwise only asks whether there is a next entry."""

@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from checkpoints.folded import (
+from checkpoints.entries import LedgerEntry
+from checkpoints.ledger import (
+    Ledger,
     folded_bytes,
     folded_key,
     folded_number,
@@ -23,7 +25,6 @@ from checkpoints.folded import (
     read_folded,
     written_off_through,
 )
-from checkpoints.ledger import Ledger, LedgerEntry
 from checkpoints.pruned import add_line
 from checkpoints.store import (
     LEDGER,

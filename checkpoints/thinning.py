@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from checkpoints.ledger import LedgerEntry
-from checkpoints.names import ANCHOR, BEST, MOVES, STABLE, is_pause
+from checkpoints.entries import ANCHOR, BEST, MOVES, STABLE, LedgerEntry, is_pause
 
 T = TypeVar("T")
 HOUR_S, DAY_S, MONTH_S = 3600.0, 86_400.0, 30 * 86_400.0

@@ -71,7 +71,7 @@ def learn(
             EX_USAGE,
         )
     effective = start_role("learn", config, set_)
-    from checkpoints.names import MOST_DIGITS
+    from checkpoints.entries import MOST_DIGITS
     from daemon.learn.resume.origin import LearnOptions
     from daemon.learn.start import run
 

@@ -11,8 +11,7 @@ import numpy as np
 import structlog
 from prometheus_client import Counter
 
-from checkpoints.ledger import LedgerEntry
-from checkpoints.names import is_pause
+from checkpoints.entries import LedgerEntry, is_pause
 from checkpoints.publisher import Published
 from checkpoints.store import CheckpointError
 from daemon.learn.housekeeping import Housekeeper, LogBounds

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from checkpoints import PAUSE, LedgerEntry, is_pause, pause_in_force, resolve, stop_in_force
-from checkpoints.names import BEST, LATEST, PIN, STABLE, Meaning, before, meaning, moves, names
+from checkpoints.entries import BEST, LATEST, PIN, STABLE, Meaning, before, meaning, moves, names
 from daemon.exits import EX_USAGE, UserError
 from daemon.text import number_runs
 

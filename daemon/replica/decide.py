@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from checkpoints.ledger import LedgerEntry
-from checkpoints.names import BEST, LATEST, MOVES, STABLE, meaning
+from checkpoints.entries import BEST, LATEST, MOVES, STABLE, LedgerEntry, meaning
 from streams.steps.segment import Base, Body, Break, ChainPosition, RankOneSteps, Segment, Taken, Triplets
 
 

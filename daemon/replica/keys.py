@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from checkpoints.ledger import LedgerEntry
+from checkpoints.entries import LedgerEntry
 from daemon.replica.view import View
 from daemon.versions.forms import KeyedForm
 from daemon.versions.key_verdicts import KeyVerdicts

@@ -17,9 +17,8 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from checkpoints.ledger import LedgerEntry
+from checkpoints.entries import LATEST, MOVES, LedgerEntry
 from checkpoints.manifest import Manifest
-from checkpoints.names import LATEST, MOVES
 from checkpoints.store import CheckpointError
 from checkpoints.versions import VersionStore
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper

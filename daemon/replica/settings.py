@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from checkpoints.ledger import Ledger, LedgerEntry
-from checkpoints.names import LATEST
+from checkpoints.entries import LATEST, LedgerEntry
+from checkpoints.ledger import Ledger
 from checkpoints.store import CheckpointError, OnDamage
 from checkpoints.versions import VersionStore
 from daemon.config.schema import Config, ServingConfig

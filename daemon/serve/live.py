@@ -13,7 +13,7 @@ import structlog
 from numpy.typing import NDArray
 
 from checkpoints import Ledger, VersionStore
-from checkpoints.names import LATEST
+from checkpoints.entries import LATEST
 from daemon.config.schema import Config
 from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from checkpoints.ledger import LedgerEntry
-from checkpoints.names import ANCHOR, is_pause, stop_in_force
+from checkpoints.entries import ANCHOR, LedgerEntry, is_pause, stop_in_force
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,

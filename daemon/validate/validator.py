@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import structlog
 
-from checkpoints.ledger import LedgerEntry
+from checkpoints.entries import LedgerEntry
 from checkpoints.store import CheckpointError, WriteFailed
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError

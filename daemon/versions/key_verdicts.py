@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from checkpoints.ledger import LedgerEntry
+from checkpoints.entries import LedgerEntry
 
 KEYS = "keys"
 """Of an entry's measures: key -> `KeyVerdict`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from checkpoints.names import LATEST
+from checkpoints.entries import LATEST
 from daemon.config import Config
 from daemon.versions.algorithms import Columns, algorithm_of
 from daemon.versions.forms import CARRIED, HELD, VERSIONS, KeyedForms

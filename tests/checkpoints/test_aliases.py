@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkpoints import Ledger, LedgerEntry, LocalStore, MemoryStore, meaning, names, protected, resolve
-from checkpoints.names import before
+from checkpoints.entries import before
 from checkpoints.store import KeyExists
 
 Said = tuple[str, str | None, int | None]

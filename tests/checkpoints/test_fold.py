@@ -24,7 +24,7 @@ from checkpoints import (
     protected,
     stop_in_force,
 )
-from checkpoints.names import before
+from checkpoints.entries import before
 from checkpoints.retention import fold
 from checkpoints.store import ledger_key
 from checkpoints.thinning import by_age, thinned

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from checkpoints.entries import aliases
 from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
-from checkpoints.names import aliases
 from daemon.cli import main
 from daemon.exits import EX_OK, EX_UNAVAILABLE
 from daemon.up.supervisor import RoleSpec

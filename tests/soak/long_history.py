@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from checkpoints import Ledger, LedgerEntry, LocalStore, Manifest, VersionStore
-from checkpoints.folded import folded_bytes, folded_key
+from checkpoints.ledger import folded_bytes, folded_key
 from checkpoints.manifest import seal, unseal
 from checkpoints.pruned import FIELDS, sealed_lines, tail_key
 from checkpoints.pruned import folded_key as history_key

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints.names import aliases
+from checkpoints.entries import aliases
 from daemon.exits import EX_OK, EX_UNAVAILABLE
 from daemon.versions.contents import learner_arrays
 from streams.address import parse_address

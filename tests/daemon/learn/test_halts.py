@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from checkpoints.ledger import Ledger, LedgerEntry
+from checkpoints.entries import LedgerEntry, stop_in_force
+from checkpoints.ledger import Ledger
 from checkpoints.local import LocalStore
-from checkpoints.names import stop_in_force
 from daemon.learn.loop import Halts, PoisonGate
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from checkpoints import Ledger, LocalStore, VersionStore, aliases, prune, resolve
-from checkpoints.names import protected
+from checkpoints.entries import protected
 from daemon.models.actions import AliasMove
 from daemon.models.decide import MoveRefused
 

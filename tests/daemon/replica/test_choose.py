@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkpoints.ledger import LedgerEntry
+from checkpoints.entries import LedgerEntry
 from daemon.replica.decide import Keep, Load, ServedVersion, StoreListing, choose
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from checkpoints.names import aliases
+from checkpoints.entries import aliases
 from daemon.validate.ledger import fold
 from streams.codec import encode_impression
 from streams.event import EITHER, FIRST, SECOND, Draft, DraftModel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from checkpoints.ledger import LedgerEntry
+from checkpoints.entries import LedgerEntry
 from daemon.validate.decide import (
     CLICKS,
     FULL_CATALOG,

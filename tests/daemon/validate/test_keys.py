@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from checkpoints.names import aliases
+from checkpoints.entries import aliases
 from daemon.exits import UserError
 from daemon.validate.decide import CLICKS
 from daemon.validate.evaluator import NO_MODEL, weighted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkpoints.names import aliases
+from checkpoints.entries import aliases
 from daemon.exits import UserError
 from daemon.validate.role import ValidateOptions, run
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from checkpoints.names import aliases
+from checkpoints.entries import aliases
 from daemon.validate.decide import FULL_CATALOG
 from daemon.validate.holdout import Holdout
 from daemon.validate.ledger import fold

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkpoints.ledger import LedgerEntry
+from checkpoints.entries import LedgerEntry
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED, KeyVerdict, KeyVerdicts, verdicts_to_json
 
 

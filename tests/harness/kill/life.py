@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoints.ledger import Ledger, LedgerEntry
+from checkpoints.entries import LedgerEntry
+from checkpoints.ledger import Ledger
 from checkpoints.local import Fs, LocalStore
 from checkpoints.manifest import Manifest
 from checkpoints.publisher import Failed, Published

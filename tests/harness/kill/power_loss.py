@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from checkpoints.ledger import LedgerEntry
+from checkpoints.entries import LedgerEntry, aliases
 from checkpoints.local import Fs
 from checkpoints.manifest import Manifest
-from checkpoints.names import aliases
 from checkpoints.pruned import history
 from checkpoints.publisher import Failed, Published
 from tests.checkpoints.disk import FaultyDisk, Op

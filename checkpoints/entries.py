@@ -1,4 +1,4 @@
-"""What the ledger's entries amount to, as pure folds over them: names for versions, and the stop in force.
+"""Entries of the ledger, and what they amount to, as pure folds: names for versions, and the stop in force.
 
 Names: `latest` is the newest version listed; `best` is the validator's; `stable` is what people promoted, and
 until they do it is `best`, and without that version 0; any other name is one that people pinned or promoted.
@@ -7,10 +7,16 @@ A number written out is that version.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from checkpoints.ledger import LedgerEntry
+from checkpoints.manifest import RecordFields, seal, unseal
+from checkpoints.store import Damaged, FutureFormat
+
+FORMAT = 1
+KINDS = ("KEEP", "PROMOTE", "ROLLBACK", "STOP", "RESUME")
 
 LATEST = "latest"
 BEST = "best"
@@ -28,6 +34,72 @@ ANCHOR = "anchor"
 """Key of a judgment's measures: the version that the next ones are compared with."""
 PIN = "pin"
 """Key of the measures that makes a PROMOTE a pin: a name given to one version, which no promotion moves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """One verdict. `n` orders entries (from 1); PROMOTE and ROLLBACK move `alias` to `version`."""
+
+    n: int
+    kind: str
+    version: int | None = None
+    alias: str | None = None
+    by: str = ""
+    reason: str = ""
+    measures: dict[str, Any] = field(default_factory=dict)
+    at: str = ""
+
+    def to_json(self) -> bytes:
+        """Sealed JSON. ValueError for values that JSON cannot carry."""
+        return seal({"format": FORMAT, **self.record()})
+
+    def record(self) -> dict[str, Any]:
+        """Its fields as JSON has them."""
+        return {
+            "n": self.n,
+            "kind": self.kind,
+            "version": self.version,
+            "alias": self.alias,
+            "by": self.by,
+            "reason": self.reason,
+            "measures": self.measures,
+            "at": self.at,
+        }
+
+    @staticmethod
+    def from_json(data: bytes, place: str) -> LedgerEntry:
+        """Strict inverse of `to_json`; raises Damaged or FutureFormat naming `place`."""
+        record = unseal(data, place)
+        if record.get("format") != FORMAT or isinstance(record.get("format"), bool):
+            raise FutureFormat(place, record.get("format"), f"ledger format {FORMAT}")
+        del record["format"]
+        return LedgerEntry.of_record(record, place)
+
+    @staticmethod
+    def of_record(record: dict[str, Any], place: str) -> LedgerEntry:
+        """Strict inverse of `record`; raises Damaged naming `place`."""
+        at = RecordFields(record, place)
+        entry = LedgerEntry(
+            n=at.integer("n", low=1),
+            kind=at.text("kind"),
+            version=at.optional("version", at.integer),
+            alias=at.optional("alias", at.text),
+            by=at.text("by"),
+            reason=at.text("reason"),
+            measures=_with_shared_names(at.mapping("measures")),
+            at=at.text("at"),
+        )
+        at.nothing_left()
+        if entry.kind not in KINDS:
+            raise Damaged("malformed", place, f"field kind: {entry.kind!r} is not one of {', '.join(KINDS)}")
+        return entry
+
+
+def _with_shared_names(value: Any) -> Any:
+    """The same with one string for each name: entries are read one by one and say the same names."""
+    if isinstance(value, dict):
+        return {sys.intern(name): _with_shared_names(inner) for name, inner in value.items()}
+    return value
 
 
 @dataclass(frozen=True, slots=True)
