@@ -148,6 +148,20 @@ class BlobStore(Protocol):
         ...
 
 
+@runtime_checkable
+class PlacedStore(Protocol):
+    """A store at a place that can be away, as a folder that is not mounted."""
+
+    def is_there(self) -> bool:
+        """Whether the place is there now."""
+        ...
+
+
+def is_away(store: BlobStore) -> bool:
+    """Whether the store's place is not there; False for a store that has no place."""
+    return isinstance(store, PlacedStore) and not store.is_there()
+
+
 class Staged(Protocol):
     """An object being written outside the namespace: it has no key before `commit`."""
 

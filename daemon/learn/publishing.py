@@ -23,11 +23,11 @@ from checkpoints.commit import check_next, check_writer
 from checkpoints.lock import WriterLock
 from checkpoints.manifest import TRAILER_BYTES, VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
-from checkpoints.store import CheckpointError, KeyMissing, Superseded, manifest_key
+from checkpoints.store import CheckpointError, KeyMissing, Superseded, is_away, manifest_key
+from checkpoints.versions import GONE, LACKS, TOLD
 from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, UserError
 from daemon.learn.state import Progress, Snapshot
 from daemon.versions.contents import Arrays
-from daemon.versions.folder import GONE, LACKS, TOLD, is_away
 
 FINAL_ATTEMPTS = 3
 

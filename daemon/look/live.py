@@ -24,8 +24,8 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from checkpoints.versions import TOLD
 from daemon.text import span
-from daemon.versions.folder import TOLD
 
 RATE_SECONDS = 10.0
 QUANTILE_SECONDS = 60.0
@@ -66,7 +66,7 @@ class Distribution(BaseModel):
 
 class _OfRole(BaseModel):
     """`began`: Unix seconds; `not_ready`: why not, null when it is ready. `folder`: how the checkpoint folder
-    is lost now (`daemon.versions.folder`), "" while it is not; `folder_losses`: how often since it began.
+    is lost now (`checkpoints.versions`), "" while it is not; `folder_losses`: how often since it began.
     """
 
     version: str

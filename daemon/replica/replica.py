@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from checkpoints.entries import LATEST, MOVES, LedgerEntry
 from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError
-from checkpoints.versions import VersionStore
+from checkpoints.versions import TOLD, FolderWatch, VersionStore
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
 from daemon.replica.decide import REASONS, Keep, Load, Lost, ServedVersion, StoreListing, choose
@@ -32,7 +32,6 @@ from daemon.replica.step_applier import NO_TIMES, StepApplier, StepLogReader
 from daemon.replica.view import CarryError, ModelId, NotServing, ReplicaStatus, View
 from daemon.runtime.watchdog import give_way
 from daemon.versions.contents import APPLIED, counted, records_of, watermark_of
-from daemon.versions.folder import TOLD, FolderWatch
 from streams.source import Quiet
 
 

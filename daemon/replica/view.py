@@ -112,7 +112,7 @@ class ReplicaStatus:
     relabel, refine). swap_seconds: of the last version swapped in, by phase (load, prepare, follow, warm,
     flip). carried: the last measured error, None before any. stuck: readers who do not leave the old side.
     behind_since: since when something newer has been there than what answers, seconds since the epoch, None
-    while it is the newest. folder: how the checkpoint folder is lost (`daemon.versions.folder`), "" while it
+    while it is the newest. folder: how the checkpoint folder is lost (`checkpoints.versions`), "" while it
     has what answers or something newer; folder_losses: how often it was, by how.
     """
 

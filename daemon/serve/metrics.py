@@ -12,11 +12,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from checkpoints.versions import TOLD
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.items.catalog import CatalogStatus
 from daemon.serve.retrieve import GuardResult
 from daemon.telemetry.metrics import FOLDER_LOSSES, FOLDER_LOST, ArrayHistograms, add_build_info
-from daemon.versions.folder import TOLD
 
 FRESHNESS_EDGES = (
     0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0,

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from daemon.versions.folder import TOLD
+from checkpoints.versions import TOLD
 from streams.partitions import OpenTransactions
 
 Floats = npt.NDArray[np.floating]

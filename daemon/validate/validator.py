@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import structlog
 
 from checkpoints.entries import LedgerEntry
-from checkpoints.store import CheckpointError, WriteFailed
+from checkpoints.store import CheckpointError, WriteFailed, is_away
+from checkpoints.versions import LOOK_EVERY_S, TOLD, FolderWatch
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.telemetry import ValidateMetrics
@@ -49,7 +50,6 @@ from daemon.validate.ledger import (
 )
 from daemon.validate.measures import Float
 from daemon.validate.scorer import NotFinite
-from daemon.versions.folder import LOOK_EVERY_S, TOLD, FolderWatch, is_away
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
 from streams.event import Impression
 from streams.partitions import behind_transactions

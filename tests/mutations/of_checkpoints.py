@@ -16,6 +16,7 @@ LEDGER = "checkpoints/test_ledger.py checkpoints/test_ledger_damage.py"
 ALIASES = "checkpoints/test_aliases.py"
 RETENTION = "checkpoints/test_retention.py"
 LOCAL = "checkpoints/test_local.py"
+FOLDER = "checkpoints/test_folder.py"
 
 
 def _m(name: str, mark: str, old: str, new: str, tests: str, *more: tuple[str, str, str]) -> Mutation:
@@ -82,4 +83,13 @@ KEEPING = (
     _m("publisher.second-in-flight", "def begin(self", "return False", "return True", "checkpoints/test_publisher.py daemon/learn/writing/test_publishing.py"),
 )
 
-MUTATIONS = (*WRITING, *READING, *LEDGER_AND_NAMES, *KEEPING)
+LOST_FOLDER = (
+    _m("folder.gone-unseen", "def look(self, versions: Sequence[int]", "if is_away(self._versions.store):", "if False:", FOLDER + " daemon/replica/test_replaced_folder.py"),
+    _m("folder.pruned-is-lost", "def look(self, versions: Sequence[int]", "and newest < mine.number", "", FOLDER),
+    _m("folder.replaced-unseen", "def look(self, versions: Sequence[int]", "there.to_json() != mine.to_json()", "False", FOLDER),
+    _m("folder.line-unseen", "def works_with(", "self.losses[LACKS] += 1", "pass", FOLDER),
+    _m("folder.counted-twice", "def works_with(", "and not self._lacked_mine", "", FOLDER + " daemon/replica/test_replaced_folder.py"),
+    _m("folder.counts-every-look", "def _stands(self, how", "if how and not self.how:", "if how:", FOLDER),
+)
+
+MUTATIONS = (*WRITING, *READING, *LEDGER_AND_NAMES, *KEEPING, *LOST_FOLDER)

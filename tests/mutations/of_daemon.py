@@ -105,15 +105,7 @@ STEP_LOG = (
     _m("line.highest-epoch", "def begin(self, version: int", "key=lambda cut: cut.place.epoch", "key=lambda cut: -cut.place.epoch", LINE),
 )
 
-FOLDER = "daemon/versions/test_folder.py"
-
 LOST_FOLDER = (
-    _m("folder.gone-unseen", "def look(self, versions: Sequence[int]", "if is_away(self._versions.store):", "if False:", FOLDER + " daemon/replica/test_replaced_folder.py"),
-    _m("folder.pruned-is-lost", "def look(self, versions: Sequence[int]", "and newest < mine.number", "", FOLDER),
-    _m("folder.replaced-unseen", "def look(self, versions: Sequence[int]", "there.to_json() != mine.to_json()", "False", FOLDER),
-    _m("folder.line-unseen", "def works_with(", "self.losses[LACKS] += 1", "pass", FOLDER),
-    _m("folder.counted-twice", "def works_with(", "and not self._lacked_mine", "", FOLDER + " daemon/replica/test_replaced_folder.py"),
-    _m("folder.counts-every-look", "def _stands(self, how", "if how and not self.how:", "if how:", FOLDER),
     _m("folder.judged-into-nothing", "def judge_next(self)", "if is_away(self._inputs.versions.store): # it went", "if False: # it went", "daemon/validate/test_validator.py"),
     _m("folder.metric-stays", "def record(self, now: str, losses", "self._lost[how].set(how == now)", "self._lost[how].set(bool(now))", "daemon/test_telemetry.py"),
 )

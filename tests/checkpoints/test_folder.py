@@ -10,7 +10,8 @@ import pytest
 
 from checkpoints import LocalStore, MemoryStore, VersionMeta, VersionStore
 from checkpoints.commit import Epoch
-from daemon.versions.folder import GONE, LACKS, LOOK_EVERY_S, FolderWatch, is_away
+from checkpoints.store import is_away
+from checkpoints.versions import GONE, LACKS, LOOK_EVERY_S, FolderWatch
 
 
 class Folder:
