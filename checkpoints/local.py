@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from checkpoints.lock import WriterLock
+from checkpoints.commit import WriterLock
 from checkpoints.store import (
     BadKey,
     Buffer,

@@ -1,7 +1,8 @@
 """Reading a configuration: file, then environment, then command line; the last one wins.
 
 Relative paths are taken against the file's folder, not wherever the process was started. What is wrong is put
-in one readable line for each key.
+in one readable line for each key. A secret may come from a file that the environment names; which files with
+secrets everybody can read is told.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,14 @@ from typing import Any
 from pydantic import BeforeValidator, SecretStr, TypeAdapter, ValidationError
 
 from daemon.config.learners import LEARNERS, LearnerConfig, ViewKeys, all_keys, learner_keys, owner, owners
-from daemon.config.schema import SECTIONS, Config, ValueOrigin
-from daemon.config.secrets import FILE_SUFFIX, exposed_files, read_secret, refuse_both
+from daemon.config.schema import SECTIONS, Config, ExposedFile, ValueOrigin
 from daemon.config.stream import KafkaConfig, StreamConfig
 from daemon.config.values import Section
 from daemon.exits import EX_CONFIG, EX_USAGE, UserError
 
 ENV_PREFIX = "TRIPLETD_"
+FILE_SUFFIX = "_file"
+"""A secret's variable with this ending holds the path of a file with the secret."""
 Flat = dict[tuple[str, ...], Any]
 
 
@@ -111,6 +114,41 @@ def _holding(
     if config.stream.kafka.ssl_keyfile:
         holding.setdefault(Path(config.stream.kafka.ssl_keyfile), []).append("a private key")
     return holding
+
+
+def exposed_files(holding: Mapping[Path, Sequence[str]]) -> tuple[ExposedFile, ...]:
+    """Those of the files that every user of the host can read; `holding`: the secrets in each."""
+    found = []
+    for path, keys in holding.items():
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except OSError:  # gone, or not to be looked at: whoever opens it says so
+            continue
+        if keys and mode & stat.S_IROTH:
+            found.append(ExposedFile(path, tuple(keys), mode))
+    return tuple(found)
+
+
+def read_secret(name: str, path: str) -> str:
+    """The secret in a file named by an environment variable, without the line's end. UserError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "not a readable text file"
+        # the path is not shown: it may be the secret itself, put where its file's path belongs
+        message = f"environment {name}: the file it names cannot be read: {why}"
+        raise UserError(message, "give the path of the secret's file") from None
+    secret = text.removesuffix("\n").removesuffix("\r")
+    if not secret:
+        raise UserError(f"environment {name}: the file is empty", "write the secret into it, on one line")
+    return secret
+
+
+def refuse_both(name: str, environ: Mapping[str, str]) -> None:
+    """UserError where the environment gives a secret and, in the variable `name`, its file as well."""
+    plain = name[: -len(FILE_SUFFIX)]
+    if plain in environ:
+        raise UserError(f"environment {plain} and {name} are both set", "unset one of the two")
 
 
 def model_at(path: tuple[str, ...]) -> type[Section] | None:

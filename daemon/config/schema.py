@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from daemon.config.learners import CapsKeys, KeysConfig, LearnerConfig, OasisKeys, ViewKeys
-from daemon.config.secrets import ExposedFile
 from daemon.config.stream import StreamConfig
 from daemon.config.values import (
     Bytes,
@@ -451,6 +450,26 @@ class LogConfig(Section):
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severity shown")
     format: Literal["auto", "console", "json"] = Field("auto", description="auto: json unless a terminal")
+
+
+@dataclass(frozen=True, slots=True)
+class ExposedFile:
+    """A file with the secrets `keys` ("section.key") whose mode lets every user of the host read it."""
+
+    path: Path
+    keys: tuple[str, ...]
+    mode: int
+
+    @property
+    def text(self) -> str:
+        """What is wrong, in words."""
+        held = " and ".join(self.keys)
+        return f"{self.path} holds {held}, and every user of this host can read it (mode {self.mode:04o})"
+
+    @property
+    def remedy(self) -> str:
+        """What to do: the owner and the group keep what they may."""
+        return f"chmod o-rwx {self.path}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from typing import Protocol, runtime_checkable
 import structlog
 
 from checkpoints import BlobStore, Epoch, Manifest, VersionStore
-from checkpoints.commit import check_next, check_writer
-from checkpoints.lock import WriterLock
+from checkpoints.commit import WriterLock, check_next, check_writer
 from checkpoints.manifest import TRAILER_BYTES, VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from checkpoints.store import CheckpointError, KeyMissing, Superseded, is_away, manifest_key

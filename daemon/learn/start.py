@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from checkpoints.lock import WriterLock
+from checkpoints.commit import WriterLock
 from checkpoints.publisher import AsyncPublisher, Published
 from daemon.config.schema import Config
 from daemon.dead_letters import DeadLetterWriter

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints.lock import WriterLock
+from checkpoints.commit import WriterLock
 
 
 @pytest.fixture
