@@ -97,13 +97,13 @@ if TYPE_CHECKING:
     from learners.psd import project_psd as project_psd
     from learners.psd import psd_part as psd_part
     from learners.psd import symmetry_index as symmetry_index
-    from learners.search.items import DenseItems as DenseItems
-    from learners.search.items import SparseItems as SparseItems
-    from learners.search.items import as_items as as_items
-    from learners.search.topk import SearchIndex as SearchIndex
-    from learners.search.topk import merge_topk as merge_topk
-    from learners.search.topk import score_rows as score_rows
-    from learners.search.topk import topk as topk
+    from learners.search import DenseItems as DenseItems
+    from learners.search import SearchIndex as SearchIndex
+    from learners.search import SparseItems as SparseItems
+    from learners.search import as_items as as_items
+    from learners.search import merge_topk as merge_topk
+    from learners.search import score_rows as score_rows
+    from learners.search import topk as topk
     from learners.soml import DiagonalLearner as DiagonalLearner
     from learners.soml import SomlDa as SomlDa
     from learners.soml import SomlDaConfig as SomlDaConfig
@@ -135,7 +135,7 @@ _MODULES = {
     "kernels.kinds": "KERNELS MAP_KERNELS",
     "keyed": "Keyed KeyedConfig",
     "maps.approximations": "NystroemMap RffMap",
-    "maps.base": "CosineMap IdentityMap UnitMap ViewConfig ViewMap",
+    "maps.base": "CosineMap IdentityMap OwnRanking UnitMap ViewConfig ViewMap",
     "maps.histograms": "HikeMap SharesMap SqrtMap",
     "maps.scaling": "PreconditionMap StandardiseMap TfidfMap WhitenMap",
     "maps.space": "ChainMap FittedSpaceMap KINDS KernelsMap SpaceMap fit_map load_map",
@@ -145,10 +145,8 @@ _MODULES = {
     "oasis": "Oasis OasisConfig",
     "omks_maps": "OmksMaps OmksMapsConfig",
     "outcome": "DEGENERATE Outcome PASSIVE REJECTED Reason StepInfo UPDATED",
-    "own": "OwnRanking",
     "psd": "factor lanczos_negative_pairs project_psd psd_part symmetry_index",
-    "search.items": "DenseItems SparseItems as_items",
-    "search.topk": "SearchIndex merge_topk score_rows topk",
+    "search": "DenseItems SearchIndex SparseItems as_items merge_topk score_rows topk",
     "soml": "DiagonalLearner SomlDa SomlDaConfig SomlTg SomlTgConfig",
     "spectrum": "change spectrum",
     "steps": "StepBatch Steps TripletSteps taken_steps taken_triplets",

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from learners import psd as lanczos
 from learners.block import Float32s
 from learners.errors import ConfigError
-from learners.kernels.eigen import symmetric_eigen
 from learners.kernels.fold import symmetric_product
-from learners.psd import one_blas_thread, symmetric_squares, tiles
+from learners.psd import one_blas_thread, symmetric_eigen, symmetric_squares, tiles
 
 FULL_UP_TO = 2048
 """Largest dimension that is decomposed as a whole here: about a second."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 
-from learners.kernels.eigen import symmetric_eigen
+from learners.psd import symmetric_eigen
 
 
 def symmetric(dim: int) -> np.ndarray:
