@@ -77,11 +77,30 @@ def test_nobody_is_fed_who_does_not_watch_us(manager: tuple[Manager, str], watch
     assert other.nothing_more()
 
 
-@pytest.mark.parametrize("environ", [{}, {SOCKET: ""}, {SOCKET: "/nowhere/at/all"}, {SOCKET: "vsock:2:1"}])
-def test_without_a_manager_nothing_happens(environ: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("environ", "tried"),
+    [
+        ({}, []),
+        ({SOCKET: ""}, []),
+        ({SOCKET: "vsock:2:1"}, []),
+        ({SOCKET: "/nowhere/at/all"}, [(b"READY=1", "/nowhere/at/all")]),
+    ],
+)
+def test_without_a_manager_nothing_happens(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], tried: list[tuple[bytes, str]]
+) -> None:
+    found = []
+
+    class Kept(socket.socket):
+        def sendto(self, *told: Any) -> int:
+            found.append(told)
+            return super().sendto(*told)
+
+    monkeypatch.setattr(socket, "socket", Kept)
     notifier = Notifier(environ)
     notifier.ready()
     notifier.alive()
+    assert found == tried
 
 
 def test_what_is_started_does_not_speak_for_the_service(tmp_path: Path) -> None:

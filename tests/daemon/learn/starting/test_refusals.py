@@ -18,6 +18,7 @@ from daemon.exits import EX_CONFIG, EX_DATAERR, EX_OK, UserError
 from daemon.learn import compatible as describe
 from daemon.learn.resume.inputs import open_inputs
 from daemon.learn.resume.origin import LearnOptions
+from daemon.learn.state import partitions
 from streams.catalog import Catalog, save_catalog
 from streams.codec import encode_event
 from streams.errors import LogMismatch
@@ -216,10 +217,12 @@ def test_more_partitions_of_a_topic_without_an_id_are_refused_with_the_way_on() 
     assert """--accept-log --start 'offset={"0": 500, "1": 0, "2": 0}'""" in refused.value.remedy
 
 
-@pytest.mark.parametrize("change", [{"partitions": 3}, {}])
-def test_more_partitions_of_the_same_topic_are_the_same_log(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("change", "has"), [({"partitions": 3}, 3), ({}, None)])
+def test_more_partitions_of_the_same_topic_are_the_same_log(change: dict[str, Any], has: int | None) -> None:
     version = _learned_from("id")
-    describe.refuse_other_stream(version, version.stream | change, {0: (0, 500)})
+    stream = version.stream | change
+    describe.refuse_other_stream(version, stream, {0: (0, 500)})
+    assert describe.grown(version, stream) == (None if has is None else partitions(1, has))
 
 
 @pytest.mark.parametrize(
