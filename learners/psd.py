@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,13 +37,20 @@ SET_BY_THREADPOOLCTL = "KMP_DUPLICATE_LIB_OK"
 
 def one_blas_thread() -> AbstractContextManager[Any]:
     """While the context lasts, BLAS uses one thread, in the whole process."""
+    limits: AbstractContextManager[Any] = _loaded_blas().limit(limits=1, user_api="blas")
+    return limits
+
+
+@cache
+def _loaded_blas() -> Any:
+    """The BLAS of numpy and scipy, which are loaded by now: to look for libraries in a process takes longer
+    than most decompositions."""
     known = SET_BY_THREADPOOLCTL in os.environ
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import ThreadpoolController
 
     if not known:  # its import sets this for the process and its children, which is not for a library to do
         os.environ.pop(SET_BY_THREADPOOLCTL, None)
-    limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
-    return limits
+    return ThreadpoolController()
 
 
 SEED = 20100

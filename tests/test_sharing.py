@@ -25,3 +25,8 @@ def test_the_longest_begin_first() -> None:
     last, long, clusters = "tests/streams/test_codec.py", "tests/kill/test_points.py::test_d", "kafka-cluster"
     assert sorted([last, long, clusters], key=rank) == [clusters, long, last]
     assert rank(last) == len(FIRST)
+
+
+def test_ids_of_tests_are_short(request: pytest.FixtureRequest) -> None:
+    """Each worker sends all of them: those of six large values took longer than the tests."""
+    assert [item.nodeid[:100] for item in request.session.items if len(item.nodeid) > 12_000] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,10 @@ from daemon.demo.run import MIN_DELTA, PATIENCE, DemoProgress
 from daemon.look.charts import save_picture
 from daemon.look.curves import LOSS, Curves
 from daemon.look.overview import events_of
-from daemon.objects import map_catalog
 from daemon.validate import measures
 from daemon.validate.decide import STOP_PATIENCE
+from daemon.validate.scorer import MappedObjects, Scorer
 from daemon.versions.restore import read_map, serving_form
-from learners.block import Block
-from learners.forms.quadratic import ServedForm
 from streams.event import ObjectRef
 from streams.partitions import is_holdout, route_key
 
@@ -115,8 +113,12 @@ class Retrieval:
     queries: int
 
 
+ScoresOf = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float32]]
+"""Scores of the objects in these catalog rows against all of it, int64 [n] -> float32 [n, objects]."""
+
+
 def retrieval(
-    form: ServedForm, catalog: Block, labels: npt.NDArray[np.str_], query_rows: npt.NDArray[np.int64]
+    scores_of: ScoresOf, labels: npt.NDArray[np.str_], query_rows: npt.NDArray[np.int64]
 ) -> Retrieval:
     """Judge a serving form: each query's candidates are the whole catalog without the query itself.
 
@@ -124,11 +126,11 @@ def retrieval(
     """
     ap: list[float] = []
     p10: list[float] = []
+    members = {label: np.flatnonzero(labels == label) for label in np.unique(labels[query_rows])}
     for start in range(0, len(query_rows), QUERIES_AT_ONCE):
         rows = query_rows[start : start + QUERIES_AT_ONCE]
-        scores = form.scores(catalog.take(rows), catalog)
-        for row, own in zip(scores, rows.tolist(), strict=True):
-            relevant = np.flatnonzero(labels == labels[own])
+        for row, own in zip(scores_of(rows), rows.tolist(), strict=True):
+            relevant = members[labels[own]]
             ranks = measures.ranks_of(row, relevant[relevant != own], own)
             ap.append(measures.average_precision(ranks))
             p10.append(measures.precision_at(ranks, TOP))
@@ -143,9 +145,9 @@ def retrieval(
     )
 
 
-def nearest(form: ServedForm, catalog: Block, row: int, count: int) -> Sequence[int]:
+def nearest(scores_of: ScoresOf, row: int, count: int) -> Sequence[int]:
     """Rows of the `count` best candidates for the object in `row`, itself left out; ties to lower rows."""
-    scores = form.scores(catalog.take(np.array([row])), catalog)[0].copy()
+    scores = scores_of(np.array([row]))[0]
     scores[row] = -np.inf
     return [int(found) for found in np.argsort(-scores, kind="stable")[:count]]
 
@@ -203,17 +205,15 @@ class Reporter:
 
     def __init__(self, config: Config, versions: VersionStore, pack: Pack) -> None:
         self._config, self._versions, self._pack = config, versions, pack
-        self._forms: dict[int, ServedForm] = {}
+        self._scorers: dict[int, Scorer] = {}
         _, fitted = read_map(versions, 0)
-        self._catalog: Block = map_catalog(pack.catalog, fitted)
+        self._objects = MappedObjects(pack.catalog.space, pack.catalog, fitted)
 
     def report(self, look: DemoProgress, ended_by: str) -> Report:
         """Figures of version 0 and of the best; `ended_by`: why a run ended that did not stop itself."""
         best = 0 if look.curves.best is None else look.curves.best
         rows = self.holdout_rows()
-        before, after = (
-            retrieval(self._form(number), self._catalog, self._pack.labels, rows) for number in (0, best)
-        )
+        before, after = (retrieval(self._scores_of(number), self._pack.labels, rows) for number in (0, best))
         newest = self._versions.versions()[-1]
         events = events_of(self._versions.manifest(newest).counters)
         stopped_by = look.curves.stopped_by or ended_by
@@ -244,7 +244,7 @@ class Reporter:
 
     def _rows(self, best: int) -> list[Neighbours]:
         labels, thumbnails = self._pack.labels, load_thumbnails()
-        before, after = self._form(0), self._form(best)
+        before, after = self._scores_of(0), self._scores_of(best)
         seen: Counter[str] = Counter()
         rows = []
         for query in self.holdout_rows().tolist():
@@ -252,20 +252,18 @@ class Reporter:
             seen[label] += 1
             if seen[label] == 1:
                 found = [
-                    [
-                        (thumbnails[row], str(labels[row]))
-                        for row in nearest(form, self._catalog, query, SHOWN)
-                    ]
-                    for form in (before, after)
+                    [(thumbnails[row], str(labels[row])) for row in nearest(scores_of, query, SHOWN)]
+                    for scores_of in (before, after)
                 ]
                 rows.append(Neighbours(label, thumbnails[query], found[0], found[1]))
         return sorted(rows, key=lambda row: row.label)
 
-    def _form(self, number: int) -> ServedForm:
-        if number not in self._forms:
+    def _scores_of(self, number: int) -> ScoresOf:
+        if number not in self._scorers:
             version = self._versions.load(number)
-            self._forms[number] = serving_form(self._versions, version, self._config.serving)
-        return self._forms[number]
+            form = serving_form(self._versions, version, self._config.serving)
+            self._scorers[number] = Scorer(form, self._objects)
+        return self._scorers[number].within_catalog
 
 
 def print_report(report: Report, files: Sequence[Path], console: Console) -> None:

@@ -199,6 +199,11 @@ class Scorer:
         """Scores against every catalog object, in row order, [queries, objects]."""
         return self._finish(self._products(folded, self._every()), self._terms)
 
+    def within_catalog(self, rows: Rows) -> Float32s:
+        """Scores of the objects in these catalog rows against every one, int64 [n] -> [n, objects]."""
+        ids = self._objects.ids
+        return self.catalog(self.fold([ObjectRef(ids[row]) for row in rows.tolist()]))
+
     def rows(self, folded: Float32s, rows: Rows) -> Float32s:
         """Scores of each query against its own k catalog rows, int64 [queries, k] -> [queries, k]."""
         every, terms = self._every(), None if self._terms is None else self._terms[rows]

@@ -19,11 +19,10 @@ from daemon.config.schema import ServingConfig, ValidateConfig
 from daemon.demo.report import Retrieval, retrieval
 from daemon.demo.users import ClickModel, explored_list
 from daemon.validate.evidence import Conclusion, EvidenceRule, Standing, weigh
-from daemon.validate.judge import Judge, Scored, compare
-from daemon.validate.scorer import Scorer
+from daemon.validate.judge import ClickJudge, Scored, ShownJudge, compare
+from daemon.validate.scorer import Panel, Scorer, make_panel
 from daemon.versions.algorithms import ALGORITHMS, untrained
 from learners.block import TripletBatch
-from learners.forms.quadratic import ServedForm
 from streams.event import Event, Impression, ObjectRef
 from streams.feed.decide import Decider
 from streams.feed.options import FeedSettings
@@ -77,6 +76,7 @@ Step = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], list[Impression]]
 out."""
 
 _DONE: dict[Hashable, tuple[list[Step], Iterator[Step]]] = {}
+_FIRST_LISTS: dict[Hashable, npt.NDArray[np.int64]] = {}
 
 
 class _Undelivered(Decider):
@@ -109,17 +109,17 @@ def _steps(data: Dataset, setting: Setting, lists: Callable[[], npt.NDArray[np.i
 def _impressions(
     data: Dataset, setting: Setting, lists: Callable[[], npt.NDArray[np.int64]]
 ) -> Iterator[Impression]:
-    ids, labels = data.catalog.ids, data.labels
+    refs = [ObjectRef(id=one) for one in data.catalog.ids]
+    classes = np.unique(data.labels, return_inverse=True)[1]
     rng = np.random.default_rng(setting.seed)
-    apart = len(ids) // setting.queries if setting.queries else 1
-    asked = range(0, len(ids) - apart + 1, apart)
+    apart = len(refs) // setting.queries if setting.queries else 1
+    asked = len(range(0, len(refs) - apart + 1, apart))
     for number in count(1):
-        query = int(rng.integers(len(asked))) * apart
+        query = int(rng.integers(asked)) * apart
         near = lists()[query, : LENGTH - setting.uniform]
-        shown = explored_list(near, len(ids), query, setting.uniform, rng) if setting.uniform else near
-        clicked = setting.clicks(labels[shown] == labels[query], rng)
-        objects = tuple(ObjectRef(id=ids[row]) for row in shown)
-        yield Impression(f"visit-{number}", number, ObjectRef(id=ids[query]), objects, clicked)
+        shown = explored_list(near, len(refs), query, setting.uniform, rng) if setting.uniform else near
+        clicked = setting.clicks(classes[shown] == classes[query], rng)
+        yield Impression(f"visit-{number}", number, refs[query], tuple(refs[row] for row in shown), clicked)
 
 
 def _rows(data: Dataset, events: list[Event]) -> npt.NDArray[np.int64]:
@@ -136,17 +136,16 @@ class Simulation:
         self._learner = untrained(
             setting.learner, data.objects.dim, data.columns, data.mapped.slice(0, 1_000)
         )
-        self._judge = Judge(data.objects, None, 1_000)
+        self._shown, self._clicks = ShownJudge(data.objects), ClickJudge(data.objects, 1_000)
         self._window: list[Impression] = []
         self._judged: list[Conclusion] = []
         self._best_at: list[int] = []
         self._standing = Standing()
         self._held = 0
-        self._forms: dict[int, ServedForm] = {}
         self._scorers: dict[int, Scorer] = {}
         self._labelled: dict[int, Retrieval] = {}
         self._make(0)
-        self._lists = self._nearest(0)
+        self._lists = self._first_lists()
         self._steps = self._replayed() if not setting.closed_loop else _steps(data, setting, self._shown_now)
 
     def run(self) -> Run:
@@ -168,7 +167,7 @@ class Simulation:
     def in_hindsight(self) -> list[Retrieval]:
         """What labels say of every version, by number."""
         rows = self._holdout_rows()
-        return [self._by_labels(number, rows) for number in sorted(self._forms)]
+        return [self._by_labels(number, rows) for number in sorted(self._scorers)]
 
     def batches(self) -> Iterator[tuple[TripletBatch, npt.NDArray[np.float64]]]:
         """Triplets of the simulated clicks with their weights, BATCH at a time, without end; holdout
@@ -198,10 +197,10 @@ class Simulation:
 
     def _publish(self, version: int) -> None:
         self._make(version)
-        panel = self._judge.panel(self._window)
+        panel = make_panel(self._data.objects, self._window)
         before, taken = self._best_at[-1] if self._best_at else 0, self._standing.through.get(0, 0)
         needed = (version, 0, before, self._standing.anchor)
-        looks: dict[int, Scored] = {one: self._judge.look(self._scorers[one], panel) for one in {*needed}}
+        looks = {one: self._look(one, panel, away=one in (version, 0)) for one in {*needed}}
         fresh = np.arange(self._held - len(panel), self._held) >= taken
         own, zero, best, anchor = (looks[one] for one in needed)
         states = tuple((number, number * VERSION_EVERY) for number in needed)
@@ -213,18 +212,31 @@ class Simulation:
         if self._setting.closed_loop:
             self._lists = self._nearest(now)
 
+    def _look(self, version: int, panel: Panel, away: bool) -> Scored:
+        """What decides, without the measures that a judge tells people."""
+        scorer = self._scorers[version]
+        scores = self._shown.scores(scorer, panel)
+        return Scored({}, scores, self._clicks.judge(scorer, panel)[1] if away else np.zeros(0))
+
     def _make(self, version: int) -> None:
         """The serving form of what is learned now, ready to be judged on any window."""
         forms = ALGORITHMS[self._setting.learner.algorithm].forms
-        self._forms[version] = forms.make(self._learner.clone(), version, self._setting.serving)
-        self._scorers[version] = Scorer(self._forms[version], self._data.objects)
+        form = forms.make(self._learner.clone(), version, self._setting.serving)
+        self._scorers[version] = Scorer(form, self._data.objects)
+
+    def _first_lists(self) -> npt.NDArray[np.int64]:
+        """Version 0's, the same for all runs of a learner."""
+        key = self._data.name, repr(self._setting.learner), repr(self._setting.serving)
+        if key not in _FIRST_LISTS:
+            _FIRST_LISTS[key] = self._nearest(0)
+        return _FIRST_LISTS[key]
 
     def _nearest(self, version: int) -> npt.NDArray[np.int64]:
-        mapped, form = self._data.mapped, self._forms[version]
-        out = np.empty((len(mapped), LENGTH), np.int64)
-        for start in range(0, len(mapped), 256):
-            rows = np.arange(start, min(start + 256, len(mapped)))
-            scores = form.scores(mapped.take(rows), mapped)
+        size, scorer = len(self._data.mapped), self._scorers[version]
+        out = np.empty((size, LENGTH), np.int64)
+        for start in range(0, size, 256):
+            rows = np.arange(start, min(start + 256, size))
+            scores = scorer.within_catalog(rows)
             scores[np.arange(len(rows)), rows] = -np.inf
             best = np.argpartition(-scores, LENGTH, axis=1)[:, :LENGTH]
             order = np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1, kind="stable")
@@ -242,6 +254,6 @@ class Simulation:
     def _by_labels(self, version: int, rows: npt.NDArray[np.int64]) -> Retrieval:
         if version not in self._labelled:
             self._labelled[version] = retrieval(
-                self._forms[version], self._data.mapped, self._data.labels, rows
+                self._scorers[version].within_catalog, self._data.labels, rows
             )
         return self._labelled[version]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from daemon.config.learners import OasisKeys
 from daemon.config.schema import ServingConfig
 from daemon.demo.users import position_biased
 from streams.feed.options import FeedSettings
@@ -85,16 +86,19 @@ def test_lists_with_exploration(data):
 
 @pytest.mark.parametrize("clicks", [position_biased, cascade])
 @pytest.mark.parametrize(
-    ("collapsing", "events"), [(photos_weighed_alike, 64_000), (texts, 40_000)], ids=["photos", "texts"]
+    ("collapsing", "C", "events"),
+    [(photos_weighed_alike, 0.2, 24_000), (texts, 0.1, 40_000)],  # on photos .1 takes more than 32,000
+    ids=["photos", "texts"],
 )
-def test_a_learner_that_collapses_is_not_chosen(collapsing, events, clicks):
+def test_a_learner_that_collapses_is_not_chosen(collapsing, C, events, clicks):
     """Without random negatives and serving form, and where views of noise weigh as much as the others,
     learning ruins the top 10; the decision sees it."""
     setting = Setting(
         clicks,
-        events=events,  # with half as many it has not collapsed yet
+        events=events,
         feed=FeedSettings(random_negatives=0),
         serving=ServingConfig(score="raw", psd="off"),
+        learner=OasisKeys(C=C),
     )
     run = Simulation(collapsing(), setting).run()
     assert run.newest.p10 < run.before.p10 - 0.04, "the danger of this test is gone; find a harder one"

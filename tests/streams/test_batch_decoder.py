@@ -188,6 +188,14 @@ def test_a_catalog_of_another_space_is_refused():
         b"\x82\xa1a" + b"\x80" * 1_000_000,
         b"\xdc\xff\xff" + b"\x80" * 1_000_000,
     ],
+    ids=[
+        "lists of two",
+        "lists of one",
+        "empty maps",
+        "2^31 pairs",
+        "more behind a pair",
+        "a list too short",
+    ],
 )
 def test_bombs_are_refused_in_bounded_memory(bomb):
     tracemalloc.start()

@@ -120,8 +120,9 @@ def test_the_kernels_of_a_version_are_judged_one_by_one(
     for place_of, one in enumerate(told["kernels"]):
         config = replace(learner.config, hedge=HedgeConfig("given", weights=tuple(np.eye(2)[place_of])))
         standing = first_standing(config.hedge, 2)
-        alone = Omks.from_state({**learner.state(), "standing": standing}, config)
-        assert one["map"] == pytest.approx(retrieval(alone.form(), objects, labels, rows).map, abs=1e-6)
+        form = Omks.from_state({**learner.state(), "standing": standing}, config).form()
+        scores = form.scores(objects, objects)
+        assert one["map"] == pytest.approx(retrieval(lambda own: scores[own], labels, rows).map, abs=1e-6)
         assert one["weight"] == pytest.approx(np.exp(one["map"]))
     assert main([*asked[:4], *asked[4:5], *words]) == EX_OK
     assert 'learner.combine = "given", learner.weights = [' in capsys.readouterr().out

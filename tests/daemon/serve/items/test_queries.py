@@ -33,7 +33,9 @@ def test_by_id_a_living_object_is_its_vector():
     assert row_of(found, 0) == (0, 1, 2, 3.0, 3.0, 3.0)
 
 
-@pytest.mark.parametrize("object_id", ["item 4", "nobody", "", "\ud800", "i" * 100_000])
+@pytest.mark.parametrize(
+    "object_id", ["item 4", "nobody", "", "\ud800", pytest.param("i" * 100_000, id="long")]
+)
 def test_by_id_without_a_living_object_is_404(object_id):
     found = one(Query(id=object_id))
     assert isinstance(found, QueryError)
