@@ -20,7 +20,7 @@ CUTS = st.lists(st.integers(0, 40), max_size=6)
 
 @EVERY_INPUT
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(0, 40), cuts=CUTS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_many_at_once_equals_one_by_one_bit_for_bit(
     subject: UnderTest, kind: str, seed: int, n: int, cuts: list[int]
 ) -> None:
@@ -39,7 +39,7 @@ def test_many_at_once_equals_one_by_one_bit_for_bit(
 
 @EVERY_INPUT
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(0, 40), cuts=CUTS, pieces=st.integers(1, 5))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_what_was_taken_gives_another_copy_the_same_bits(
     subject: UnderTest, kind: str, seed: int, n: int, cuts: list[int], pieces: int
 ) -> None:

@@ -16,7 +16,7 @@ from .under_test import DIM, UnderTest, decided
 
 @EVERY_INPUT
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(0, 25), size=st.sampled_from([0.3, 1.0, 3.0]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_losses_steps_and_scores_are_those_of_the_formulas(
     subject: UnderTest, kind: str, seed: int, n: int, size: float
 ) -> None:
