@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Locator, Page, expect
 
@@ -27,25 +28,43 @@ def opened(
     """The page, opened; complaints of the browser and requests to anybody else fail the test at its end.
 
     forgiven: what complaints that a test makes on purpose contain, such as the number of an HTTP error.
+
+    All tests of a browser have one tab, because another takes longer than the page: what a page may keep
+    there belongs to its address, which is another one in every test.
     """
     wide, high = WIDTHS[width]
-    context = chromium.new_context(viewport={"width": wide, "height": high}, color_scheme=scheme)  # type: ignore[arg-type]
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
+    page = _tab(chromium)
+    page.set_viewport_size({"width": wide, "height": high})
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     complaints: list[str] = []
     asked: list[str] = []
-    page.on(
-        "console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None
-    )
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
+    hearing: dict[Any, Callable[[Any], None]] = {
+        "console": lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None,
+        "pageerror": lambda error: complaints.append(str(error)),
+        "request": lambda request: asked.append(request.url),
+    }
+    for what, hear in hearing.items():
+        page.on(what, hear)
     try:
         page.goto(address)
         yield page
         assert [told for told in complaints if not any(one in told for one in forgiven)] == []
         assert [url for url in asked if not url.startswith((f"{address}/", f"blob:{address}/"))] == []
     finally:
-        context.close()
+        for what, hear in hearing.items():
+            page.remove_listener(what, hear)
+        page.mouse.move(0, 0)
+        page.goto("about:blank")
+        page.context.clear_cookies()
+
+
+def _tab(chromium: Browser) -> Page:
+    """The tab of this browser, new or left empty by the test before."""
+    if not chromium.contexts:
+        context = chromium.new_context()
+        context.set_default_timeout(PATIENCE_MS)
+        context.new_page()
+    return chromium.contexts[0].pages[0]
 
 
 def points(page: Page, chart: str) -> Locator:

@@ -6,6 +6,7 @@ Screenshots of each width, light and dark, are left in `.cache/page/` to be look
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,15 +133,16 @@ def test_an_empty_installation_says_what_will_appear(chromium: Browser, tmp_path
 
 
 def test_a_server_that_is_gone_leaves_what_was_shown_and_says_so(chromium: Browser, scene: Scene) -> None:
-    context = chromium.new_context()
-    with scene.page() as address:
-        page = context.new_page()
-        page.goto(address)
-        points(page, "measure-chart")
-        expect(page.locator("#tiles")).to_contain_text("200 events/s")
-    expect(page.locator("#trouble")).to_contain_text("The server does not answer. What you see is from")
-    expect(page.locator("#tiles")).to_contain_text("200 events/s")
-    context.close()
+    with ExitStack() as server:
+        address = server.enter_context(scene.page())
+        with opened(chromium, address, forgiven=("net::ERR_",)) as page:
+            points(page, "measure-chart")
+            expect(page.locator("#tiles")).to_contain_text("200 events/s")
+            server.close()
+            expect(page.locator("#trouble")).to_contain_text(
+                "The server does not answer. What you see is from"
+            )
+            expect(page.locator("#tiles")).to_contain_text("200 events/s")
 
 
 def test_texts_without_pictures_are_lists(chromium: Browser, tmp_path: Path) -> None:
