@@ -12,6 +12,7 @@ import pytest
 
 from tests.harness.kafka.fixtures import ONE_AT_A_TIME
 from tests.harness.kafka.missing import KafkaMissing
+from tests.harness.waiting import until
 
 pytestmark = ONE_AT_A_TIME
 
@@ -31,8 +32,7 @@ def test_brokers_and_their_data_go_when_the_process_that_started_them_is_killed(
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == -signal.SIGKILL, done.stderr
     folder, pid = done.stdout.split()
-    while _alive(int(pid)) or Path(folder).exists():  # the test's own time limit ends it
-        pass
+    until(lambda: not (_alive(int(pid)) or Path(folder).exists()), "its broker and its data are gone")
 
 
 def test_a_machine_without_java_is_told_what_to_install(

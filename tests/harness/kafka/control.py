@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from tests.harness.kafka.cluster import Cluster
+from tests.harness.waiting import until
 
 SETTLE_SECONDS = 60.0
 _numbers = itertools.count()
@@ -123,14 +123,13 @@ def _partition(cluster: Cluster, topic: str, partition: int) -> dict[str, object
     return next(one for one in found if one["partition_index"] == partition)
 
 
-def _settle(what, name: str) -> None:
+def _settle(what: Callable[[], bool], name: str) -> None:
     """Wait for a condition while nodes come and go; the deadline only keeps a broken test from hanging."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while True:
+
+    def settled() -> bool:
         try:
-            if what():
-                return
+            return what()
         except KafkaError:
-            pass
-        assert time.monotonic() < deadline, f"waited in vain for {name}"
-        time.sleep(0.1)
+            return False
+
+    until(settled, name, SETTLE_SECONDS)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
@@ -18,6 +17,7 @@ from checkpoints.manifest import Manifest
 from daemon.exits import EX_OK
 from tests.harness import forked
 from tests.harness.kill.site import Site
+from tests.harness.waiting import until
 
 START_SECONDS = 120.0
 CATCH_UP_SECONDS = 240.0
@@ -32,6 +32,7 @@ class Learner(ABC):
         self._log = site.stderr
         self._log.touch()
         self._from = self._log.stat().st_size
+        self._url = ""
 
     def __enter__(self) -> Learner:
         return self
@@ -70,9 +71,11 @@ class Learner(ABC):
 
     def url(self) -> str:
         """Where it serves metrics and health, once it has said so."""
-        wait_until(lambda: '"url"' in self.said(), self)
-        lines = (json.loads(line) for line in self.said().splitlines() if line.startswith("{"))
-        return next(line["url"] for line in lines if "url" in line)
+        if not self._url:
+            wait_until(lambda: '"url"' in self.said(), self)
+            lines = (json.loads(line) for line in self.said().splitlines() if line.startswith("{"))
+            self._url = next(line["url"] for line in lines if "url" in line)
+        return self._url
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and text of a page."""
@@ -130,12 +133,13 @@ def wait_until(
     what: Callable[[], object], learner: Learner | None = None, seconds: float = START_SECONDS
 ) -> None:
     """Wait for a condition; the deadline only keeps a broken test from hanging."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        told = learner.said() if learner else "waited in vain"
-        assert time.monotonic() < deadline, told
-        assert learner is None or learner.running, told
-        time.sleep(0.01)
+
+    def happened() -> bool:
+        found = bool(what())
+        assert found or learner is None or learner.running, learner.said()
+        return found
+
+    until(happened, learner.said if learner else "it", seconds)
 
 
 def catch_up(site: Site, start: Start = Process) -> Manifest:
