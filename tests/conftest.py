@@ -10,6 +10,7 @@ from hypothesis import settings
 
 pytest_plugins = (
     "tests.harness.kafka.fixtures",
+    "tests.harness.kill.fixtures",
     "tests.harness.nothing_skipped",
     "tests.harness.quick",
     "tests.harness.sharing",

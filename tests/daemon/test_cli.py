@@ -192,7 +192,7 @@ def test_check_finds_what_a_role_would_stumble_over(tmp_path: Path) -> None:
 
 
 def test_up_ends_with_the_code_of_a_role_that_cannot_run(tmp_path: Path) -> None:
-    ended = tripletd("up", *FREE, cwd=tmp_path, real=True)
+    ended = tripletd("up", *FREE, cwd=tmp_path)
     assert ended.returncode == EX_CONFIG
     assert "no view is configured" in ended.stderr
     assert "giving up" in ended.stderr

@@ -19,6 +19,7 @@ from daemon.exits import EX_OK, EX_UNAVAILABLE
 from daemon.up.supervisor import RoleSpec
 from tests.daemon.serve.test_role import Role
 from tests.daemon.test_supervise import supervise
+from tests.harness import forked
 from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -59,12 +60,12 @@ def test_up_learns_and_judges_everything_and_ends_with_0(tmp_path: Path) -> None
     config.write_text(CONFIG)
     (tmp_path / "clicks.jsonl").write_text(clicks(200))
     assert main(["feed", str(tmp_path / "clicks.jsonl"), "--config", str(config)]) == EX_OK
-    ended = subprocess.run(
+    ended = forked.run(
         [sys.executable, "-m", "daemon", "up", "--config", str(config), "--exit-when-caught-up"],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert ended.returncode == EX_OK, ended.stderr

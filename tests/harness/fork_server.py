@@ -64,13 +64,22 @@ def load() -> None:
     from learners.kernels.compile import load_all
     from streams.ids import IdWindow
 
-    command_line()
+    _read_options(command_line())
     package_versions()
     ThreadpoolController()  # it looks for the libraries anew in each process, and remembers where they lie
     IdWindow(1)
     load_all()
     gc.collect()
     gc.freeze()
+
+
+def _read_options(command: Any) -> None:
+    """Have made what reads each option of a command, and of all commands below it."""
+    for parameter in command.params:
+        if hasattr(parameter, "get_runtime_param"):
+            parameter.get_runtime_param()
+    for below in getattr(command, "commands", {}).values():
+        _read_options(below)
 
 
 def main() -> int:

@@ -25,7 +25,7 @@ from tests.harness.fork_server import LENGTH
 ROOT = Path(__file__).resolve().parents[2]
 START = "TRIPLETD_TESTS_START"
 """The variable by which nothing is forked: `real`."""
-FORKED = ("daemon", "tests.harness.kill.patched")
+FORKED = ("daemon", "tests.harness.kill.patched", "tests.harness.kill.server")
 """The modules of `python -m` that are forked."""
 SEEN_BY_IMPORTS = (
     *("PYTHON", "NUMBA_", "OMP_", "OPENBLAS_", "XDG_CACHE_HOME", "LD_", "MALLOC_"),

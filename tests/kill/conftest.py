@@ -1,26 +1,18 @@
-"""What the crash tests share: one server of forks, and streams of both kinds."""
+"""What the crash tests share: streams of both kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
-from tests.harness.kill.forks import Forks
 from tests.harness.kill.site import embedded
 
 StreamIn = Callable[[Path], str]
 """Gives the address of a new stream for a test's folder."""
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    """Starts learners in milliseconds."""
-    with Forks() as server:
-        yield server
 
 
 @pytest.fixture

@@ -193,14 +193,19 @@ def cost_of(config: Path) -> Cost:
 
 
 class RunningRole:
-    """One role until it is ready: (process, port, seconds until then by its own processor time)."""
+    """One role until it is ready: (process, port, seconds until then by its own processor time).
 
-    def __init__(self, config: Path, role: str) -> None:
-        self._config, self._role = config, role
+    start: what starts it, as `subprocess.Popen` does.
+    """
+
+    def __init__(
+        self, config: Path, role: str, start: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+    ) -> None:
+        self._config, self._role, self._start = config, role, start
 
     def __enter__(self) -> tuple[subprocess.Popen[bytes], int, float]:
         self._log = (self._config.parent / f"{self._role}.log").open("wb")
-        self._process = subprocess.Popen(command(self._config, [self._role]), cwd=ROOT, stderr=self._log)
+        self._process = self._start(command(self._config, [self._role]), cwd=ROOT, stderr=self._log)
         key = f"{self._role}_port = "
         port = int(self._config.read_text().partition(key)[2].split()[0])
         deadline = time.monotonic() + WAIT_S

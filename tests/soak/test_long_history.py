@@ -61,7 +61,7 @@ def test_a_year_of_versions_is_bounded_in_all_that_is_read(
 
 @pytest.mark.parametrize(("role", "most"), [("learn", 25), ("validate", 15), ("serve", 40)])
 def test_a_role_at_rest_is_woken_rarely(young: Path, tmp_path: Path, role: str, most: float) -> None:
-    with RunningRole(copied(young, tmp_path), role) as (process, _, _):
+    with RunningRole(copied(young, tmp_path), role, forked.Popen) as (process, _, _):
         time.sleep(SETTLED_S)
         assert wakes_a_second(process.pid, 5.0) <= most
 

@@ -36,13 +36,12 @@ def test_nothing_tried_is_bad() -> None:
         Tally("nothing").check()
 
 
-def test_an_experiment_that_breaks_is_a_bad_row(tmp_path: Path) -> None:
+def test_an_experiment_that_breaks_is_a_bad_row(tmp_path: Path, forks: Forks) -> None:
     def broken(place: Place) -> list[Tally]:
         raise RuntimeError("no broker")
 
-    with Forks() as forks:
-        place = Place(tmp_path / "row", embedded, forks, parse([]))
-        (line,) = _make(Row("kills", "log", broken), place)
+    place = Place(tmp_path / "row", embedded, forks, parse([]))
+    (line,) = _make(Row("kills", "log", broken), place)
     assert line.bad == 1
     assert "no broker" in line.told[0]
 

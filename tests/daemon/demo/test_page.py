@@ -14,6 +14,7 @@ import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +27,8 @@ from daemon.demo.run import MIN_DELTA, PATIENCE, DemoRun, ended_by_sigterm, unbr
 from daemon.exits import EX_OK, UserError
 from daemon.serve.items.display import load_display
 from daemon.serve.page.objects import ImageFolder
+from daemon.up import role_process
+from tests.harness import forked
 from tests.harness.waiting import until
 
 ROOT = Path(__file__).parents[3]
@@ -79,6 +82,16 @@ def test_a_taken_port_is_left_to_who_has_it() -> None:
     assert len({other.learn, other.validate, other.serve}) == 3
 
 
+@pytest.fixture
+def forked_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The roles of a demo in this process start in hundredths of a second: those of one that is a process of
+    its own start as users start them.
+    """
+    names = vars(subprocess) | {"Popen": forked.Popen}
+    monkeypatch.setattr(role_process, "subprocess", SimpleNamespace(**names))
+
+
+@pytest.mark.usefixtures("forked_roles")
 def test_the_page_is_served_before_anything_is_learned_and_ends_when_told(tmp_path: Path) -> None:
     ports = ports_for_test()
     write_photos(tmp_path)
@@ -95,7 +108,8 @@ def test_a_demo_that_is_told_to_end_ends_all_that_it_started(tmp_path: Path) -> 
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL) as demo:
         try:
-            until(lambda: len(_running(tmp_path)) >= 5)  # demo, serve, learn, validate, feed
+            all_six = "demo, serve, learn, validate, users and feed"
+            until(lambda: len(_running(tmp_path)) >= 6, all_six, 240.0)
             demo.send_signal(signal.SIGTERM)
             assert demo.wait(WAIT_SECONDS) == EX_OK
             assert _running(tmp_path) == []
@@ -119,6 +133,7 @@ def test_what_is_being_started_is_noted_before_the_demo_ends(number: signal.Sign
 
 
 @pytest.mark.timeout(600)  # processes of its own, whose kernels may have to be compiled first
+@pytest.mark.usefixtures("forked_roles")
 def test_a_demo_that_runs_out_of_time_draws_what_it_has_and_keeps_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,12 +226,15 @@ def test_a_visitor_asks_under_both_names_and_survives_a_server_that_hangs_up() -
 
 
 def _running(folder: Path) -> list[int]:
-    """Processes with this folder on their command line."""
+    """Other processes with this folder on their command line, or with a file of it open."""
     found = []
     for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if entry.name.isdecimal() and str(folder).encode() in (entry / "cmdline").read_bytes():
-                found.append(int(entry.name))
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                files = [os.readlink(one) for one in (entry / "fd").iterdir()]
+                words = (entry / "cmdline").read_text(errors="replace")
+                if any(str(folder) in one for one in (words, *files)):
+                    found.append(int(entry.name))
     return found
 
 

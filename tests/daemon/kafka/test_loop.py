@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from streams.errors import TopicMissing
 from streams.event import Event, Impression, ObjectRef
 from streams.kafka.topics import inspect_topic
 from tests.daemon.kafka.shop import DIM, Shop
+from tests.harness import forked
 from tests.harness.kafka.control import create_topic
 
 ROOT = Path(__file__).parents[3]
@@ -207,12 +207,12 @@ def test_retention_is_the_brokers(shop: Shop, capsys: Capture) -> None:
 def test_up_runs_the_loop_on_a_broker(make_shop: Callable[[int], Shop]) -> None:
     shop = make_shop(3)
     assert shop.feed(1500) == EX_OK
-    ended = subprocess.run(
+    ended = forked.run(
         [sys.executable, "-m", "daemon", "up", "--config", str(shop.file), "--exit-when-caught-up"],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert ended.returncode == EX_OK, ended.stderr

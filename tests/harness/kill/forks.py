@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.harness import forked
 from tests.harness.kill.learners import START_SECONDS, Learner
 from tests.harness.kill.points import KILLED, Act
 from tests.harness.kill.site import Site
@@ -20,7 +21,7 @@ class Forks:
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tests.harness.kill.server"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self._server = subprocess.Popen(
+        self._server = forked.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
 
