@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness.kafka.broker_faults import all_faults, readers_of, site_on
 from tests.harness.kafka.cluster import Cluster
+from tests.harness.kafka.faults import restarted_leader
 from tests.harness.kafka.fixtures import ONE_AT_A_TIME
 from tests.harness.kafka.learning import Learning
 from tests.harness.kafka.scene import Scene
@@ -17,8 +18,10 @@ from tests.harness.kafka.scene import Scene
 pytestmark = ONE_AT_A_TIME
 
 SILENCE_S = 10.0
-FAULTS = all_faults(SILENCE_S)
 SILENCE = f"silence of {SILENCE_S:g} s"
+FAULTS = {**all_faults(SILENCE_S), "leader restarted": restarted_leader}
+OF_SOAK = "rolling restart"
+"""What `make soak` has: three restarts, of which one that hands the leadership over is here."""
 
 
 @dataclass
@@ -46,7 +49,7 @@ def show(kafka_three: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     show.end()
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if name != SILENCE])
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in (SILENCE, OF_SOAK)])
 def test_everybody_reads_on(show: Show, name: str) -> None:
     show.scene.strike(name, FAULTS[name])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -28,13 +27,6 @@ from tests.harness.kill.learners import Learner, catch_up, wait_until
 from tests.harness.kill.site import SPARSE, Site, make_site
 
 pytestmark = ONE_AT_A_TIME
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    """Starts learners in milliseconds."""
-    with Forks() as server:
-        yield server
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import replace
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,13 +36,6 @@ from tests.harness.kill.site import Site, make_site
 pytestmark = ONE_AT_A_TIME
 
 Place = Callable[..., Site]
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    """Starts learners in milliseconds."""
-    with Forks() as server:
-        yield server
 
 
 @pytest.fixture
@@ -122,58 +115,77 @@ def test_records_that_expired_before_they_were_learned_are_a_named_gap(
     assert (newest.counters["records"], newest.positions[0].next_offset) == (350, 500)
 
 
-@pytest.fixture
-def torn(forks: Forks, kafka_three: Cluster, tmp_path: Path) -> Iterator[tuple[Site, Learner]]:
+@dataclass
+class Torn:
     """A learner that has learned 100 records which both replicas have, and 50 that only a dead node has.
 
     What leads after that is a replica that lacks the 50. The learner is stopped and has not heard of it; a
     reader with the other client beside it has to notice as well.
     """
-    topic = fresh_topic()
+
+    site: Site
+    learner: Learner
+    beside: Reader
+
+
+@pytest.fixture(scope="module")
+def torn(
+    forks: Forks, kafka_three: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Torn]]:
+    """One for each test, by name, out of one election."""
     unsafe = {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
-    for name in (topic, f"{topic}.holdout", f"{topic}.dead"):
-        create_topic(kafka_three, name, replicas=[1, 2], configs=unsafe)
-    site = make_site(tmp_path, kafka_three.address(topic), every="200ms")
     first, second = kafka_three.nodes[1], kafka_three.nodes[2]
-    beside = Reader(replace(site.address, kafka=KafkaSettings(client="confluent")), "confluent")
-    with forks(site) as learner:
-        beside.start()
-        write(site, 0, 100)
-        has_learned(learner, 100)
-        await_in_sync(kafka_three, topic, {1, 2})
+    made: dict[str, Torn] = {}
+    with ExitStack() as ends:
+        for test in ("missing", "other"):
+            topic = fresh_topic()
+            for name in (topic, f"{topic}.holdout", f"{topic}.dead"):
+                create_topic(kafka_three, name, replicas=[1, 2], configs=unsafe)
+            site = make_site(tmp_path_factory.mktemp(test), kafka_three.address(topic), every="200ms")
+            beside = Reader(replace(site.address, kafka=KafkaSettings(client="confluent")), "confluent")
+            one = made[test] = Torn(site, ends.enter_context(forks(site)), beside)
+            beside.start()
+            ends.callback(beside.stop)
+            write(site, 0, 100)
+            has_learned(one.learner, 100)
+            await_in_sync(kafka_three, topic, {1, 2})
         second.stop()
-        await_in_sync(kafka_three, topic, {1})
-        write(site, 100, 50)
-        has_learned(learner, 150)
-        wait_until(lambda: beside.reached() == 150)
-        learner.signal(signal.SIGSTOP)
+        for one in made.values():
+            await_in_sync(kafka_three, one.site.address.topic, {1})
+            write(one.site, 100, 50)
+            has_learned(one.learner, 150)
+            wait_until(lambda one=one: one.beside.reached() == 150)
+            one.learner.signal(signal.SIGSTOP)
         first.kill()
         second.start()
         kafka_three.wait_ready()
-        elect_unclean(kafka_three, topic)
-        await_leader(kafka_three, topic, 2)
-        yield site, learner
+        for one in made.values():
+            elect_unclean(kafka_three, one.site.address.topic)
+            await_leader(kafka_three, one.site.address.topic, 2)
+        yield made
+
+
+def notices(beside: Reader) -> None:
+    """Wait until the reader has ended, for the right reason."""
     wait_until(lambda: beside.failed)
     assert isinstance(beside.failed, OffsetAhead | LogMismatch), beside.failed
-    first.start()
-    kafka_three.wait_ready()
 
 
-def test_a_leader_without_the_newest_records_is_noticed(forks: Forks, torn: tuple[Site, Learner]) -> None:
+def test_a_leader_without_the_newest_records_is_noticed(forks: Forks, torn: dict[str, Torn]) -> None:
     """Nothing was written since: the position is past the end."""
-    site, learner = torn
+    site, learner = torn["missing"].site, torn["missing"].learner
     learner.signal(signal.SIGCONT)
     refused((learner.wait(), learner.said()), "offset 150 is ahead of the log, which ends at 100")
     refused(learn(forks, site), "50 learned records are missing", "unclean election", "--accept-log")
+    notices(torn["missing"].beside)
 
 
-def test_other_records_in_the_place_of_learned_ones_are_noticed(
-    forks: Forks, torn: tuple[Site, Learner]
-) -> None:
+def test_other_records_in_the_place_of_learned_ones_are_noticed(forks: Forks, torn: dict[str, Torn]) -> None:
     """More was written since than was lost: the position exists again, with another record before it."""
-    site, learner = torn
+    site, learner = torn["other"].site, torn["other"].learner
     write(site, 2000, 100)
     learner.signal(signal.SIGCONT)
     refused((learner.wait(), learner.said()), "offset 149 holds another record", "unclean election")
     refused(learn(forks, site), "another record", "offset 149", "an unclean election", "--accept-log")
     assert site.newest().positions[0].next_offset == 150
+    notices(torn["other"].beside)

@@ -9,9 +9,8 @@ from streams.errors import StreamRefused, StreamUnavailable, TopicMissing
 from streams.kafka.preflight import preflight
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import create_topic
-from tests.harness.kafka.fixtures import ONE_AT_A_TIME, start_or_skip
+from tests.harness.kafka.fixtures import ONE_AT_A_TIME, mend
 from tests.harness.kafka.ports import free_ports
-from tests.harness.kafka.properties import Listener
 from tests.harness.kafka.refusals import assert_fault, assert_words, fault
 from tests.harness.kafka.secured import Secured
 from tests.harness.kafka.strangers import listener, web_server
@@ -77,15 +76,16 @@ def test_who_listens_is_told(kafka: Cluster, topic: str) -> None:
     assert_fault(both, KafkaSettings(), StreamUnavailable, "nobody listens.*no address is known")
 
 
-def test_a_frozen_broker_is_unavailable_not_refusing(topic: str) -> None:
-    with start_or_skip(Cluster()) as cluster:
-        cluster.nodes[1].freeze()
+def test_a_frozen_broker_is_unavailable_not_refusing(kafka_secured: Secured) -> None:
+    cluster = kafka_secured.cluster
+    cluster.nodes[1].freeze()
+    try:
         assert_fault(cluster.servers(), KafkaSettings(), StreamUnavailable, "does not answer")
+    finally:
+        mend(cluster)
 
 
-def test_brokers_that_send_their_clients_astray_are_named(topic: str) -> None:
-    astray = Listener("ASTRAY", "PLAINTEXT", advertised="no-such-host.invalid:9092")
-    with start_or_skip(Cluster(listeners=[astray])) as cluster:
-        kind, told = fault(cluster.servers("ASTRAY"), KafkaSettings(), topic, "create")
+def test_brokers_that_send_their_clients_astray_are_named(kafka_secured: Secured, topic: str) -> None:
+    kind, told = fault(kafka_secured.door("ASTRAY"), KafkaSettings(), topic, "create")
     assert kind is StreamUnavailable
     assert_words(told, r"sends its clients on \(advertised.listeners\), but there: no address is known")

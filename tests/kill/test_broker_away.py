@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,41 +17,26 @@ from streams.open import open_sink
 from streams.source import OutRecord
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
-from tests.harness.kafka.fixtures import OWN_NODE, start_or_skip
+from tests.harness.kafka.fixtures import OWN_NODE
 from tests.harness.kill.events import NOT_AN_EVENT, POISON_EVERY, event_bytes
 from tests.harness.kill.learners import Learner, Process, catch_up, wait_until
 from tests.harness.kill.site import DENSE, Site, make_site
 
 pytestmark = [pytest.mark.kill, OWN_NODE]
 
-MOST_SECONDS = 10.0
+MOST_SECONDS = 30.0
 """Far above the 2 s that are promised, for a loaded machine; a client left alone takes minutes."""
 STUCK_SECONDS = 6.0
 """What is frozen for longer must not trip the watchdog; a call to the broker ends much sooner."""
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Cluster]:
-    """A node that these tests may freeze and kill."""
-    cluster = start_or_skip(Cluster())
-    yield cluster
-    cluster.stop()
-
-
-@pytest.fixture
-def site(tmp_path: Path, broker: Cluster) -> Iterator[Site]:
+def a_site(folder: Path, broker: Cluster) -> Site:
     """A topic with 300 events of which a learner has had 100."""
-    made = make_site(tmp_path, broker.address(fresh_topic()), every="1h", poll_records=50, case=DENSE)
+    made = make_site(folder, broker.address(fresh_topic()), every="1h", poll_records=50, case=DENSE)
     feed(made, clean(0, 100))
     catch_up(made)
     feed(made, clean(100, 300))
-    yield made
-    node = broker.nodes[1]
-    if node.running:
-        node.thaw()
-    else:
-        node.start()
-    broker.wait_ready()
+    return made
 
 
 def clean(first: int, end: int) -> list[bytes]:
@@ -93,9 +77,9 @@ def told_to_leave(learner: Learner) -> int:
 
 @pytest.mark.parametrize("how", ["freeze", "kill"])
 def test_a_broker_that_is_away_turns_readiness_red_and_ends_nothing(
-    site: Site, broker: Cluster, how: str
+    tmp_path: Path, kafka_node: Cluster, how: str
 ) -> None:
-    node = broker.nodes[1]
+    site, node = a_site(tmp_path, kafka_node), kafka_node.nodes[1]
     with learning(site) as learner:
         wait_until(lambda: caught_up(learner), learner)
         getattr(node, how)()
@@ -114,14 +98,17 @@ def test_a_broker_that_is_away_turns_readiness_red_and_ends_nothing(
 
 
 @pytest.mark.parametrize("how", ["freeze", "kill"])
-@pytest.mark.parametrize("when", ["idle", "with poison on its way"])
-def test_sigterm_while_the_broker_is_away(site: Site, broker: Cluster, how: str, when: str) -> None:
-    node = broker.nodes[1]
-    with learning(site) as learner:
-        wait_until(lambda: caught_up(learner), learner)
-        if when == "with poison on its way":
-            feed(site, [NOT_AN_EVENT] * 500)
+def test_sigterm_while_the_broker_is_away(tmp_path: Path, kafka_node: Cluster, how: str) -> None:
+    """One learner is idle, another has poison on its way."""
+    node = kafka_node.nodes[1]
+    idle, poisoned = (a_site(tmp_path / name, kafka_node) for name in ("idle", "poisoned"))
+    with learning(idle) as one, learning(poisoned) as other:
+        for learner in (one, other):
+            wait_until(lambda learner=learner: caught_up(learner), learner)
+        feed(poisoned, [NOT_AN_EVENT] * 500)
         getattr(node, how)()
-        wait_until(lambda: learner.get("readyz")[0] == 503, learner)
-        assert told_to_leave(learner) == EX_OK, learner.said()
-    assert events_of(site.newest().counters) == 300
+        for learner in (one, other):
+            wait_until(lambda learner=learner: learner.get("readyz")[0] == 503, learner)
+            assert told_to_leave(learner) == EX_OK, learner.said()
+    for site in (idle, poisoned):
+        assert events_of(site.newest().counters) == 300

@@ -74,11 +74,11 @@ def states(site: Site, last: Manifest, wanted: set[int]) -> dict[int, bytes]:
 def test_a_replica_of_a_learner_that_is_killed_answers_from_its_states_alone(
     tmp_path: Path, forks: Forks, case: Case
 ) -> None:
-    site = make_site(tmp_path, case=case, poll_records=7, every="400ms")
+    site = make_site(tmp_path, case=case, poll_records=7, every="200ms")
     other = make_site(tmp_path, str(site.address), "other", case=OTHER)  # tells its steps to the same topic
     rng = random.Random(str(case))
     with ExitStack() as ends:
-        with Feeder(site, 1, Pace(0.01, 12)), forks(other) as beside:
+        with Feeder(site, 1, Pace(0.03, 12)), forks(other) as beside:
             wait_until(lambda: len(other.versions.versions()) > 1, beside)
             for number in range(KILLS):
                 before = len(site.versions.versions())

@@ -21,7 +21,7 @@ from tests.harness.kill.site import DENSE, Site, make_site
 
 pytestmark = pytest.mark.kill
 
-MOST_SECONDS = 10.0
+MOST_SECONDS = 30.0
 """Far above the 2 s that are promised, for a loaded machine; what hangs in these tests hangs for ever."""
 
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Thread
 from typing import IO
@@ -19,7 +19,7 @@ from tests.daemon.kafka.shop import Shop
 from tests.harness import forked
 from tests.harness.kafka.cluster import Cluster
 from tests.harness.kafka.control import fresh_topic
-from tests.harness.kafka.fixtures import OWN_NODE, start_or_skip
+from tests.harness.kafka.fixtures import OWN_NODE
 from tests.harness.waiting import until
 
 pytestmark = OWN_NODE
@@ -28,19 +28,10 @@ ROOT = Path(__file__).parents[3]
 WAIT_SECONDS = 60.0
 
 
-@pytest.fixture(scope="module")
-def own_kafka() -> Iterator[Cluster]:
-    """A node that these tests may freeze."""
-    cluster = start_or_skip(Cluster())
-    yield cluster
-    cluster.stop()
-
-
 @pytest.fixture
-def frozen_shop(tmp_path: Path, own_kafka: Cluster) -> Iterator[Shop]:
-    """A shop whose broker is thawed at the end."""
-    yield Shop(tmp_path, own_kafka, fresh_topic("shop"), 2)
-    own_kafka.nodes[1].thaw()
+def frozen_shop(tmp_path: Path, kafka_node: Cluster) -> Shop:
+    """A shop whose broker may be frozen."""
+    return Shop(tmp_path, kafka_node, fresh_topic("shop"), 2)
 
 
 def start(shop: Shop, *words: str) -> subprocess.Popen[str]:

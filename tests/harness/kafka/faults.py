@@ -41,6 +41,16 @@ def moved_leader(cluster: Cluster, topic: str) -> Iterator[None]:
 
 
 @contextmanager
+def restarted_leader(cluster: Cluster, topic: str) -> Iterator[None]:
+    """The leader leaves in order, and comes back."""
+    node = cluster.nodes[leader_of(cluster, topic)]
+    node.stop()
+    node.start()
+    _whole(cluster, topic)
+    yield
+
+
+@contextmanager
 def rolling_restart(cluster: Cluster, topic: str) -> Iterator[None]:
     """Every node leaves in order and comes back, one after the other."""
     for node in cluster.nodes.values():

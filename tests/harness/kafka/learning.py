@@ -12,7 +12,7 @@ from tests.harness.kafka.onlookers import longest_gap
 from tests.harness.kill.learners import Process, catch_up
 from tests.harness.kill.site import Site
 
-_LOOK_S = 0.1
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,7 @@ def properties(
         "offsets.topic.replication.factor": replicas,
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.backoff.ms": "200",
+        "metadata.max.idle.interval.ms": "0",  # nobody misses the records that say that nothing happens
         "log.cleaner.dedupe.buffer.size": "2097152",
         "log.index.size.max.bytes": "1048576",
         "log.segment.delete.delay.ms": "1000",

@@ -39,7 +39,7 @@ class Secured:
 
     Doors: SASL_SSL (the right one), TLS (no password), MUTUAL (a client certificate instead), PASSWORDS (SASL
     without TLS, also PLAIN), EXPIRED and STRANGER (SASL_SSL, with a certificate that is out of date or names
-    another host).
+    another host), ASTRAY (plain, and sends its clients on to a host that there is not).
     Administration goes through the plain door, whose nameless user may do everything.
     """
 
@@ -58,6 +58,7 @@ class Secured:
             Listener("PASSWORDS", "SASL_PLAINTEXT", _SCRAM | _PLAIN),
             Listener("EXPIRED", "SASL_SSL", expired | _SCRAM),
             Listener("STRANGER", "SASL_SSL", other_host | _SCRAM),
+            Listener("ASTRAY", "PLAINTEXT", advertised="no-such-host.invalid:9092"),
         ]
         self.cluster = Cluster(
             listeners=doors,

@@ -14,7 +14,7 @@ from streams.open import open_sink
 from streams.source import OutRecord, Sink
 from tests.harness.kill.site import DIM
 
-_PAUSE_S = 0.02
+_PAUSE_S = 0.05
 _NON_ZERO = 8
 
 

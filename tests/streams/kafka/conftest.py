@@ -16,7 +16,6 @@ from streams.kafka.source import KafkaSink, KafkaSource
 from streams.open import ensure_topic
 from streams.source import OutRecord
 from tests.harness.kafka.cluster import Cluster
-from tests.harness.kafka.fixtures import start_or_skip
 
 PATIENCE_S = 20.0
 ENOUGH_S = 15.0
@@ -58,14 +57,6 @@ class Place:
         if self.writer is None:
             self.writer = self.patient_sink()
         self.writer.send([OutRecord(value) for value in values])
-
-
-@pytest.fixture(scope="module")
-def own() -> Iterator[Cluster]:
-    """One node for the tests of a module, which they freeze and stop."""
-    cluster = start_or_skip(Cluster())
-    yield cluster
-    cluster.stop()
 
 
 def drain(source: KafkaSource, poll: int = 100) -> list[tuple[int, bytes | None]]:

@@ -60,24 +60,28 @@ if how == "close":
 
 
 @OWN_NODE
-@pytest.mark.parametrize("how", ["close", "leave"])
 @pytest.mark.parametrize("fault", ["freeze", "kill"])
-def test_a_process_ends_whatever_became_of_its_broker(how: str, fault: str, tmp_path: Path) -> None:
-    with Cluster() as cluster:
-        create_topic(cluster, "clicks")
-        child = subprocess.Popen(
-            [sys.executable, "-c", _CHILD, cluster.address("clicks"), how],
+def test_a_process_ends_whatever_became_of_its_broker(fault: str, kafka_node: Cluster, topic: str) -> None:
+    create_topic(kafka_node, topic)
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", _CHILD, kafka_node.address(topic), how],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         )
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        getattr(cluster.nodes[1], fault)()
-        try:
-            said, complaints = child.communicate("\n", timeout=30)
-        finally:
+        for how in ("close", "leave")
+    ]
+    try:
+        for child in children:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+        getattr(kafka_node.nodes[1], fault)()
+        for child in children:
+            said, complaints = child.communicate("\n", timeout=60)
+            assert (child.returncode, said, complaints) == (0, "in doubt\n", "")
+    finally:
+        for child in children:
             child.kill()
-        assert (child.returncode, said, complaints) == (0, "in doubt\n", "")
