@@ -5,7 +5,8 @@ the same lists would be bet on where it is already known to do well, and the err
 of several. So a choice is made once, before a version's first bet, by the clicks of lists that earlier
 versions were bet on. Where nothing is better, the differences that follow have mean 0 whatever was chosen.
 
-**Careful.** Every form on offer gives way to the own ranking for queries unlike those that were clicked. The
+**Careful.** Every form on offer but the raw one gives way to the own ranking for queries unlike those that
+were clicked. The
 form in use stays unless another is preferred by more than the error of the comparison, and none is taken that
 users like less than their own ranking on the queries that have least in common with what was learned, nor one
 that is below it on kinds of queries that are held out as a whole: only these tell of kinds that no click
@@ -14,9 +15,8 @@ covered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
 
@@ -24,7 +24,8 @@ from daemon.validate.judge import Judge
 from daemon.validate.measures import Mask, Scores, by_cluster, differences
 from daemon.validate.scorer import Scorer
 from daemon.validate.unseen import NO_PREFERENCE, Preference, UnseenKinds
-from daemon.versions.forms import FIRST, OFFERED, FormChoice
+from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
+from daemon.versions.restore import Learned
 from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
 from learners.maps.base import OwnRanking
 from streams.event import Impression
@@ -37,7 +38,8 @@ FAR = FAMILIAR
 """Of the usual ratio: below it a form gives way, as it does for one query in six of kinds that were clicked
 and for most of other kinds."""
 SURE = 2.0
-"""By how many standard errors a form has to be preferred to the own ranking to be taken for that alone."""
+"""By how many standard errors a form has to be preferred to the own ranking to be taken for that alone, and
+the raw one to the form in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class Compared:
     def is_below_unseen(self) -> bool:
         """The same on kinds of queries of which nothing is learned."""
         return self.unseen.queries >= LEAST_FAR and self.unseen.is_below
+
+    @property
+    def is_surely_preferred(self) -> bool:
+        """Whether users surely prefer it to the form in use."""
+        return self.to_now.mean > SURE * self.to_now.error
 
     @property
     def welcome(self) -> bool:
@@ -83,14 +90,17 @@ def choose(now: int, compared: Sequence[Compared]) -> int:
 
     One that is bolder than the first takes queries that no click helped and that do not speak against it;
     where those that have little in common with what was learned surely speak for it, it need not be preferred
-    to the first. Where all are forbidden, the most careful one.
+    to the first. The raw one, which gives way for no query, has to be surely preferred. Where all are
+    forbidden, the most careful one.
     """
     allowed = [at for at, one in enumerate(compared) if not one.forbidden and (at >= FIRST or one.is_tried)]
+    if now != RAW and RAW in allowed and not compared[RAW].is_surely_preferred:
+        allowed.remove(RAW)
     if not allowed:
         return len(compared) - 1
     preferred = [at for at in allowed if at != now and compared[at].to_now.is_above]
     if not preferred and now == FIRST:
-        preferred = [at for at in allowed if at < FIRST and compared[at].welcome]
+        preferred = [at for at in allowed if RAW < at < FIRST and compared[at].welcome]
     if not preferred and now in allowed:
         return now
     return max(preferred or allowed, key=lambda at: compared[at].to_now.mean)
@@ -108,13 +118,10 @@ class FormChooser:
     earlier: Sequence[Impression]
     kinds: Sequence[Impression] = ()
 
-    def choose(
-        self, number: int, now: FormChoice | None, learned: Callable[[float], ServingForm], own: OwnRanking
-    ) -> FormChoice:
+    def choose(self, number: int, now: FormChoice | None, learned: Learned, own: OwnRanking) -> FormChoice:
         """One of `OFFERED` for version `number`, with the reason. now: what was chosen last. learned: what
-        was learned, at a power, a decomposition for each; both are held meanwhile. own: the user's ranking.
+        was learned, one decomposition for each power; all are held meanwhile. own: the user's ranking.
         """
-        learned = cache(learned)
         place = _place(now)
         lists = len(self.earlier)
         if lists < LEAST_LISTS:
@@ -126,19 +133,19 @@ class FormChooser:
         taken = choose(place, compared)
         return replace(offered[taken], why=told_why(offered, place, taken, compared, lists))
 
-    def _usual(
-        self, choice: FormChoice, learned: Callable[[float], ServingForm], own: OwnRanking
-    ) -> FormChoice:
+    def _usual(self, choice: FormChoice, learned: Learned, own: OwnRanking) -> FormChoice:
         """The choice with the usual ratio of the window's queries, which say nothing of what was clicked."""
+        if choice.raw:
+            return choice
         queries = {one.query.id or str(at): one.query for at, one in enumerate(self.window)}
         block, _ = self.judge.objects.block([*queries.values()])
-        return replace(choice, usual=usual_ratio(learned(choice.power), own.metric, block))
+        return replace(choice, usual=usual_ratio(learned(choice), own.metric, block))
 
     def _compared(
         self,
         offered: Sequence[FormChoice],
         now: int,
-        learned: Callable[[float], ServingForm],
+        learned: Learned,
         own: OwnRanking,
     ) -> list[Compared]:
         """Each form on the earlier lists."""
@@ -146,13 +153,14 @@ class FormChooser:
         kinds = UnseenKinds(self.judge, self.kinds, Scorer(own.form(), objects))
         scores, unseen, far = [], [], np.zeros(len(panel), bool)
         for place, one in enumerate(offered):
-            form = BackoffForm.beside(learned(one.power), own.metric, one.own_share, one.usual, one.familiar)
+            form = learned(one) if one.raw else _beside(one, learned(one), own)
             scorer = Scorer(form, objects)
             scores.append(self.judge.shown_scores(scorer, panel))
             unseen.append(kinds.compare(scorer))
             if place == FIRST:
                 block, _ = objects.block(panel.queries)
-                far = panel.in_time((form.known(block) < FAR)[panel.group])
+                known = _beside(one, learned(one), own).known(block)
+                far = panel.in_time((known < FAR)[panel.group])
         zero = self.judge.shown_scores(Scorer(own.form(), objects), panel)
         lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
 
@@ -167,12 +175,16 @@ class FormChooser:
         ]
 
 
+def _beside(choice: FormChoice, learned: ServingForm, own: OwnRanking) -> BackoffForm:
+    return BackoffForm.beside(learned, own.metric, choice.own_share, choice.usual, choice.familiar)
+
+
 def _place(now: FormChoice | None) -> int:
     """Where in `OFFERED` what was chosen last stands; `FIRST` where it is none of them."""
     same = (
         at
         for at, one in enumerate(OFFERED)
-        if now is not None and (one.power, one.own_share) == (now.power, now.own_share)
+        if now is not None and (one.raw, one.power, one.own_share) == (now.raw, now.power, now.own_share)
     )
     return next(same, FIRST)
 

@@ -33,13 +33,17 @@ from learners.psd import MAX_FULL_DIM
 from learners.tether import untethered
 
 _NUMBERS = ("power", "own_share", "familiar", "usual")
+_SCORE, _RAW = "score", "raw"
+"""What stands beside them where scores are raw; releases before it read a kept form as it is, and make others
+normalised."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormChoice:
     """power: of the eigenvalues. own_share: of the own ranking beside what was learned, and more of it where
     a query has less in common with that than `familiar` times what is `usual` (`learners.forms.serving`).
-    why: a sentence.
+    raw: scores without norms instead, and nothing beside: how often an object is clicked whatever is asked
+    lies in its norm. why: a sentence.
     """
 
     power: float
@@ -47,27 +51,39 @@ class FormChoice:
     familiar: float = FAMILIAR
     usual: float = 1.0
     why: str = ""
+    raw: bool = False
 
     @property
     def told(self) -> str:
         """What it is, in words."""
+        if self.raw:
+            return "raw scores of what was learned"
         return f"power {self.power:g} with {self.own_share:g} of your own ranking"
 
     def to_json(self) -> dict[str, Any]:
         """As it stands beside the version."""
-        return {**{name: getattr(self, name) for name in _NUMBERS}, "why": self.why}
+        raw = {_SCORE: _RAW} if self.raw else {}
+        return {**{name: getattr(self, name) for name in _NUMBERS}, **raw, "why": self.why}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """The inverse. KeyError, TypeError or ValueError for anything else."""
         power, own_share, familiar, usual = (float(found[name]) for name in _NUMBERS)
-        return cls(power, own_share, familiar, usual, str(found["why"]))
+        return cls(power, own_share, familiar, usual, str(found["why"]), found.get(_SCORE) == _RAW)
 
 
-OFFERED = (FormChoice(1.5, 0.2, 0.8), FormChoice(1.5, 0.3), FormChoice(1.0, 1.0), FormChoice(1.5, 1.0))
-"""What there is to choose from, in order of care: bolder, as long as nothing is known, and with as much of
-the own ranking as of what was learned, without and with a sharp spectrum."""
-FIRST = 1
+OFFERED = (
+    FormChoice(1.0, 0.0, raw=True),
+    FormChoice(1.5, 0.2, 0.8),
+    FormChoice(1.5, 0.3),
+    FormChoice(1.0, 1.0),
+    FormChoice(1.5, 1.0),
+)
+"""What there is to choose from, in order of care: raw, bolder, as long as nothing is known, and with as much
+of the own ranking as of what was learned, without and with a sharp spectrum."""
+RAW = 0
+"""Of `OFFERED`, what gives way for no query."""
+FIRST = 2
 """Of `OFFERED`, what is taken as long as nothing is known."""
 
 
@@ -198,8 +214,10 @@ class MatrixForms(FormKind):
     def chosen(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, choice: FormChoice
     ) -> ServedForm:
-        """What was learned at the chosen power, with the own ranking beside."""
+        """What was learned at the chosen power, with the own ranking beside, or raw."""
         learned = self.learned(learner, number, config, own, choice.power)
+        if choice.raw:
+            return self.unnormalised(learned, own)
         return BackoffForm.beside(learned, own.metric, choice.own_share, choice.usual, choice.familiar)
 
     def learned(
@@ -208,6 +226,10 @@ class MatrixForms(FormKind):
         """What was learned, without the own ranking, with eigenvalues of this power where it applies."""
         alone = as_scored(config, own).model_copy(update={"power": power, "own_share": 0.0})
         return self._as_scored(make_form(cast(Any, learner).W, number, alone), own)
+
+    def unnormalised(self, learned: ServingForm, own: OwnRanking) -> ServingForm:
+        """The raw scores of what was learned, at power 1: the same matrix."""
+        return self._as_scored(replace(learned, normalised=False), own)
 
     def read(
         self, arrays: Mapping[str, NDArray[Any]], learner: Learner, own: OwnRanking | None = None

@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any, Protocol
+from functools import cache, partial
+from typing import Any, Protocol, TypeAlias
 
 import structlog
 from numpy.typing import NDArray
@@ -52,13 +52,15 @@ def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpace
 log = structlog.get_logger("tripletd.serving_form")
 
 
+Learned: TypeAlias = Callable[[FormChoice], ServingForm]
+"""What was learned, at the power of a choice, and raw where that is."""
+
+
 class ChoosesForms(Protocol):
     """Who chooses the form of a version that has none yet."""
 
-    def choose(
-        self, number: int, now: FormChoice | None, learned: Callable[[float], ServingForm], own: OwnRanking
-    ) -> FormChoice:
-        """now: what was chosen last. learned: what was learned, at a power."""
+    def choose(self, number: int, now: FormChoice | None, learned: Learned, own: OwnRanking) -> FormChoice:
+        """now: what was chosen last. learned: what was learned, without the own ranking beside."""
 
 
 def serving_form(
@@ -105,9 +107,16 @@ def serving_form(
 
 def _learned(
     kind: FormKind, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
-) -> Callable[[float], ServingForm]:
+) -> Learned:
+    """With one decomposition for each power."""
     assert isinstance(kind, MatrixForms), "no other forms are chosen"
-    return partial(kind.learned, learner, number, config, own)
+    at_power = cache(partial(kind.learned, learner, number, config, own))
+
+    def of(choice: FormChoice) -> ServingForm:
+        made = at_power(choice.power)
+        return kind.unnormalised(made, own) if choice.raw else made
+
+    return of
 
 
 def learner_of(version: Version, fitted: FittedSpaceMap | None = None) -> Learner:

@@ -20,8 +20,16 @@ from daemon.look.status import collect
 from daemon.replica.form_updates import FORM_UPDATERS
 from daemon.replica.loading import BufferArrays
 from daemon.versions.algorithms import map_of
-from daemon.versions.forms import CARRIED, FIRST, OFFERED, FormChoice, MatrixForms, as_scored
-from daemon.versions.restore import choice_at, choice_of, described, digest_of, learner_of, serving_form
+from daemon.versions.forms import CARRIED, FIRST, OFFERED, RAW, FormChoice, MatrixForms, as_scored
+from daemon.versions.restore import (
+    Learned,
+    choice_at,
+    choice_of,
+    described,
+    digest_of,
+    learner_of,
+    serving_form,
+)
 from learners import Oasis, OasisConfig
 from learners.forms.carried import CarriedForm
 from learners.forms.serving import BackoffForm, ServingForm
@@ -213,6 +221,65 @@ def test_steps_behind_a_version_are_followed_in_its_form() -> None:
     assert later.share == 1.0
     expected = kind.make(learner, 2, serving, ranking, choices[2])
     np.testing.assert_allclose(later.scores(items, items), expected.scores(items, items), atol=1e-4)
+
+
+def test_raw_scores_are_followed_without_norms() -> None:
+    draw, dim = np.random.default_rng(5), 6
+    ranking = OwnRanking("cosine", draw.uniform(0.5, 2, dim).astype(np.float32), 1.3)
+    learner = Oasis(dim, OasisConfig(C=0.1))
+    items = 0.3 * draw.standard_normal((9, dim)).astype(np.float32)
+    learner.learn_one(items[0], items[1], items[2])
+    buffers = BufferArrays({"W": learner.W}, *np.empty((2, dim, dim), np.float32))
+    updater = FORM_UPDATERS[CARRIED](MatrixForms(), ServingConfig(), ranking, {1: OFFERED[RAW]}.get)
+    form = updater.follow(updater.exact(learner, 1), learner, buffers)
+    assert isinstance(form, CarriedForm)
+    learner.learn_one(items[3], items[4], items[5])
+    anew = updater.exact(learner, 1)
+    assert isinstance(anew, ServingForm)
+    assert not anew.normalised
+    for one in (form, updater.to_install(anew, learner)):
+        assert one is not None
+        np.testing.assert_allclose(one.scores(items, items), anew.scores(items, items), atol=1e-4)
+
+
+class Raw:
+    """A judge that takes raw scores."""
+
+    def choose(self, number: int, now: FormChoice | None, learned: Learned, own: OwnRanking) -> FormChoice:
+        assert learned(OFFERED[RAW]).matrix is learned(FormChoice(1.0, 1.0)).matrix, "decomposed once"
+        return replace(OFFERED[RAW], why=f"{OFFERED[RAW].told}: because")
+
+
+def raw_by_hand(place: Place, number: int) -> Any:
+    """Of all pairs, from the version's W alone."""
+    version = place.versions.load(number)
+    W = np.asarray(learner_of(version).W, np.float64)  # type: ignore[attr-defined]
+    values, vectors = np.linalg.eigh((W + W.T) / 2)
+    Z = np.asarray(map_of(version).transform(vectors_of(["text"])).values, np.float64)  # type: ignore[union-attr]
+    return Z @ vectors @ np.diag(np.maximum(values, 0)) @ vectors.T @ Z.T
+
+
+def test_raw_scores_are_the_same_everywhere(place: Place) -> None:
+    place.learn(60)
+    number, serving = place.newest().number, load_config(place.file).serving
+    made = serving_form(place.versions, place.versions.load(number), serving, chooser=Raw())
+    chosen = choice_of(place.versions, number)
+    assert chosen is not None
+    assert chosen.raw
+    mapped = map_of(place.versions.load(number)).transform(vectors_of(["text"]))
+    for form in (made, place.form(number)):
+        assert not form.normalised
+        np.testing.assert_allclose(form.scores(mapped, mapped), raw_by_hand(place, number), atol=2e-4)
+    for where in (place.folder / "checkpoints", place.file):
+        with follow(where, str(number)) as model:
+            found = model.scores(vectors_of(["text"]), model.items(vectors_of(["text"])))
+        np.testing.assert_allclose(found, raw_by_hand(place, number), atol=2e-4)
+    place.learn(40, seed=2)
+    newest = place.newest().number
+    assert newest > number
+    with follow(place.file, "latest") as model:
+        found = model.scores(vectors_of(["text"]), model.items(vectors_of(["text"])))
+    np.testing.assert_allclose(found, raw_by_hand(place, newest), atol=2e-4)
 
 
 def test_a_chosen_form_has_a_digest_of_its_own() -> None:

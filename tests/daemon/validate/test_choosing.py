@@ -14,7 +14,7 @@ from daemon.validate.evidence import STAKES, log_capital
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.measures import differences
 from daemon.validate.unseen import ERRORS, Preference
-from daemon.versions.forms import FIRST, OFFERED, FormChoice
+from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
 from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
 from learners.maps.base import OwnRanking
 from streams.event import Impression, ObjectRef
@@ -32,6 +32,9 @@ FAR_A_LITTLE_UP = Preference(0.019, 0.01, LEAST_FAR)
 FEW_UP = Preference(0.05, 0.01, LEAST_FAR - 1)
 DOWN = Preference(-0.011, 0.01, 300)
 FEW_BELOW = Preference(-0.03, 0.01, LEAST_FAR - 1)
+
+
+GIVING_WAY = OFFERED[RAW + 1 :]
 
 
 def compared(*seen):
@@ -68,9 +71,32 @@ def compared(*seen):
     ],
 )
 def test_which_form_is_taken(now, seen, wanted):
-    assert len(seen) == len(OFFERED)
-    assert FIRST == 1
-    assert choose(now, compared(*seen)) == wanted
+    """Of the forms behind the raw one, which nobody prefers here."""
+    assert (RAW, FIRST, len(seen)) == (0, 2, len(OFFERED) - 1)
+    assert choose(now + 1, compared((SAME, FAR_SAME), *seen)) == wanted + 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        ((Preference(0.021, 0.01, 300), FAR_SAME), RAW),
+        ((Preference(0.019, 0.01, 300), FAR_SAME), FIRST),
+        ((MORE_UP, FEW_BELOW), FIRST),
+        ((MORE_UP, FAR_BELOW), FIRST),
+        ((MORE_UP, FAR_SAME, FAR_BELOW), FIRST),
+        # to be preferred to the own ranking alone is not enough for it
+        ((SAME, Preference(0.05, 0.01, LEAST_FAR)), FIRST),
+    ],
+)
+def test_the_raw_form_is_taken_where_users_surely_prefer_it(raw, wanted):
+    assert choose(FIRST, compared(raw, *[(SAME, FAR_SAME)] * (len(OFFERED) - 1))) == wanted
+
+
+def test_the_raw_form_is_left_for_any_that_users_prefer():
+    others = [(SAME, FAR_SAME), (UP, FAR_SAME), (SAME, FAR_SAME), (SAME, FAR_SAME)]
+    assert choose(RAW, compared((SAME, FAR_SAME), *others)) == FIRST
+    assert choose(RAW, compared((SAME, FAR_SAME), *[(SAME, FAR_SAME)] * 4)) == RAW
+    assert choose(RAW, compared((SAME, FAR_BELOW), *[(SAME, FAR_SAME)] * 4)) != RAW
 
 
 def test_a_preference_is_a_mean_and_its_error():
@@ -85,24 +111,24 @@ def test_a_preference_is_a_mean_and_its_error():
 
 def test_the_reason_is_a_sentence():
     seen = compared((UP, FAR_BELOW), (SAME, FAR_SAME), (UP, FAR_SAME), (SAME, FAR_SAME))
-    assert told_why(OFFERED, 1, 2, seen, 1_200) == (
+    assert told_why(GIVING_WAY, 1, 2, seen, 1_200) == (
         "power 1 with 1 of your own ranking: on 1,200 held-out lists users prefer it to power 1.5 with 0.3 "
         "of your own ranking; below your own ranking on 40 queries unlike those that were clicked: power 1.5 "
         "with 0.2 of your own ranking"
     )
     seen = compared((UP, FAR_SAME, FAR_BELOW), *[(SAME, FAR_SAME, FAR_SAME)] * 3)
-    assert told_why(OFFERED, 1, 1, seen, 300).endswith(
+    assert told_why(GIVING_WAY, 1, 1, seen, 300).endswith(
         "users prefer no other form; below your own ranking on 40 queries of kinds that are never learned: "
         "power 1.5 with 0.2 of your own ranking"
     )
-    told = told_why(OFFERED, 1, 1, compared(*[(SAME, FAR_SAME)] * 4), 300)
+    told = told_why(GIVING_WAY, 1, 1, compared(*[(SAME, FAR_SAME)] * 4), 300)
     assert told.endswith("of your own ranking: on 300 held-out lists users prefer no other form")
-    told = told_why(OFFERED, 1, 0, compared(*[(SAME, FAR_UP)] * 4), 300)
+    told = told_why(GIVING_WAY, 1, 0, compared(*[(SAME, FAR_UP)] * 4), 300)
     assert told.endswith(
         "on 300 held-out lists users like it no less than power 1.5 with 0.3 of your own ranking, and they "
         "prefer it to your own ranking on 40 queries unlike those that were clicked"
     )
-    told = told_why(OFFERED, 0, 3, compared(*[(SAME, FAR_BELOW)] * 3, (SAME, FAR_SAME)), 300)
+    told = told_why(GIVING_WAY, 0, 3, compared(*[(SAME, FAR_BELOW)] * 3, (SAME, FAR_SAME)), 300)
     assert told.startswith("power 1.5 with 1 of your own ranking, no longer power 1.5 with 0.2 of your own")
 
 
@@ -164,12 +190,11 @@ class Learned:
     """What was learned: classes lie in the first three columns of the small world."""
 
     def __init__(self, sense: float = 6.0) -> None:
-        self.asked: list[float] = []
         self.W = np.diag([sense] * 3 + [1.0] * (DIM - 3)).astype(np.float32)
 
-    def __call__(self, power: float) -> ServingForm:
-        self.asked.append(power)
-        return ServingForm.from_matrix(self.W, power=power)
+    def __call__(self, choice: FormChoice) -> ServingForm:
+        made = ServingForm.from_matrix(self.W, power=choice.power)
+        return replace(made, normalised=False) if choice.raw else made
 
 
 def chooser_of(world, earlier, later=40):
@@ -185,7 +210,7 @@ def test_few_earlier_lists_choose_nothing_and_still_tell_what_is_usual(world):
     assert (found.power, found.own_share, found.familiar) == (1.5, 0.3, FAMILIAR)
     queries = {one.query.id: one.query for one in chooser.window}
     block, _ = chooser.judge.objects.block([*queries.values()])
-    assert found.usual == pytest.approx(usual_ratio(learned(1.5), OWN.metric, block))
+    assert found.usual == pytest.approx(usual_ratio(learned(OFFERED[FIRST]), OWN.metric, block))
     assert found.usual != 1
     assert found.why.endswith(": 99 held-out lists came before, and a choice takes 100")
     last = FormChoice(1.0, 1.0, FAMILIAR, 2.5, "")
@@ -195,7 +220,6 @@ def test_few_earlier_lists_choose_nothing_and_still_tell_what_is_usual(world):
 def test_it_chooses_by_earlier_lists_alone(world):
     chooser, learned = chooser_of(world, 3 * LEAST_LISTS), Learned()
     found = chooser.choose(2, OFFERED[FIRST], learned, OWN)
-    assert sorted(learned.asked) == [1.0, 1.5], "one decomposition for each power"
     later = [replace(one, clicked=_others(one)) for one in chooser.window[len(chooser.earlier) :]]
     other = replace(chooser, window=[*chooser.earlier, *later])
     assert other.choose(2, OFFERED[FIRST], learned, OWN) == found, "what is bet on says nothing"
@@ -220,13 +244,13 @@ def test_lists_that_were_not_bet_on_are_no_earlier_ones(world):
     assert len(chooser.window) == 10
 
 
-def test_every_form_on_offer_gives_way_to_the_own_ranking(world):
+def test_every_form_on_offer_but_the_raw_one_gives_way_to_the_own_ranking(world):
     """Also the boldest answers a query that has nothing in common with what was learned by it alone."""
-    learned = Learned(1e4)(1.5)
+    learned = Learned(1e4)(OFFERED[FIRST])
     far = np.zeros((1, DIM), np.float32)
     far[0, 5:] = 1.0
     objects = world.values
-    for one in OFFERED:
+    for one in GIVING_WAY:
         form = BackoffForm.beside(learned, OWN.metric, one.own_share, 1e3, one.familiar)
         products = form.fold(far) @ objects.T
         np.testing.assert_allclose(

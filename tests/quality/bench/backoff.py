@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -95,10 +95,14 @@ class Learned:
         made = BackoffForm.beside(learned, self.space.metric, how.share, usual)
         return BackoffForm(learned, made.own, how.share, how.familiar, how.backoff)
 
+    def raw(self) -> FoldingForm:
+        """Its raw scores."""
+        return replace(ServingForm.from_matrix(self.W, power=1.0), normalised=False)
+
 
 def scores_of(form: FoldingForm, Z: Floats) -> Scores:
     """Scores of catalog rows with the catalog."""
-    roots = inverse_roots(form.self_scores(Z))
+    roots = inverse_roots(form.self_scores(Z)) if form.normalised else np.ones(len(Z), np.float32)
 
     def of(rows: Ints) -> Floats:
         return np.asarray(form.fold(Z[rows]) @ Z.T * roots)
@@ -143,7 +147,10 @@ def choices(
     for count in lists:
         learned.go_on(count)
         held, lists_held = learned.held[-WINDOW:], shown(learned.held_clicks[-WINDOW:])
-        forms = [learned.form(Giving(one.power, one.own_share, one.familiar)) for one in OFFERED]
+        forms = [
+            learned.raw() if one.raw else learned.form(Giving(one.power, one.own_share, one.familiar))
+            for one in OFFERED
+        ]
         scores = [of_lists(scores_of(one, learned.space.Z), held) for one in forms]
         first, zero = forms[FIRST], of_lists(own, held)
         assert isinstance(first, BackoffForm)
