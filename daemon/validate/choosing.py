@@ -38,8 +38,10 @@ FAR = FAMILIAR
 """Of the usual ratio: below it a form gives way, as it does for one query in six of kinds that were clicked
 and for most of other kinds."""
 SURE = 2.0
-"""By how many standard errors a form has to be preferred to the own ranking to be taken for that alone, and
-the raw one to the form in use."""
+"""By how many standard errors a form has to be preferred to the own ranking to be taken for that alone."""
+RAW_SURE = 3.0
+"""By how many the raw one has to be preferred to the form in use: whatever held-out lists say of it, it loses
+kinds that no click covered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Compared:
     @property
     def is_surely_preferred(self) -> bool:
         """Whether users surely prefer it to the form in use."""
-        return self.to_now.mean > SURE * self.to_now.error
+        return self.to_now.mean > RAW_SURE * self.to_now.error
 
     @property
     def welcome(self) -> bool:

@@ -169,6 +169,7 @@ VALIDATE = (
     _m("forms.surely-preferred", "def is_above(self) -> bool:", "self.mean > ERRORS * self.error", "self.mean > 0", CHOOSING),
     _m("forms.below-the-own-ranking", "def is_below_far(self) -> bool:", "self.far.queries >= LEAST_FAR and self.far.is_below", "False", CHOOSING),
     _m("forms.below-it-on-unseen-kinds", "def forbidden(self) -> bool:", " or self.is_below_unseen", "", CHOOSING),
+    _m("forms.raw-surely", "def is_surely_preferred(self) -> bool:", "RAW_SURE * self.to_now.error", "0", CHOOSING),
     _m("forms.bolder", "def choose(now: int", " or one.is_tried", " or True", CHOOSING),
     _m("forms.of-a-later-version", "def choice_at(", "if one <= number", "", FORMS),
     _m("forms.kept-before", "def stands(", "return judged and isinstance", "return False and isinstance", FORMS),

@@ -79,8 +79,8 @@ def test_which_form_is_taken(now, seen, wanted):
 @pytest.mark.parametrize(
     ("raw", "wanted"),
     [
-        ((Preference(0.021, 0.01, 300), FAR_SAME), RAW),
-        ((Preference(0.019, 0.01, 300), FAR_SAME), FIRST),
+        ((Preference(0.031, 0.01, 300), FAR_SAME), RAW),
+        ((Preference(0.029, 0.01, 300), FAR_SAME), FIRST),
         ((MORE_UP, FEW_BELOW), FIRST),
         ((MORE_UP, FAR_BELOW), FIRST),
         ((MORE_UP, FAR_SAME, FAR_BELOW), FIRST),
