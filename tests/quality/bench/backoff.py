@@ -35,12 +35,20 @@ Pair = npt.NDArray[np.float64]
 @dataclass(frozen=True)
 class Giving:
     """power: of the eigenvalues. share: of the own ranking, relative to the usual ratio; 0: none. backoff: 0:
-    the same share for every query."""
+    the same share for every query. raw: scores without norms."""
 
     power: float
     share: float
     familiar: float = FAMILIAR
     backoff: float = BACKOFF
+    raw: bool = False
+
+    @property
+    def told(self) -> str:
+        """What it is, in words."""
+        if self.raw:
+            return "raw scores"
+        return f"power {self.power:g}, share {self.share}, power {self.backoff:g} from {self.familiar:g}"
 
 
 TRIED = (
@@ -54,6 +62,7 @@ TRIED = (
     Giving(1.5, 1.0),
     Giving(1.0, 0.3),
     Giving(1.0, 1.0),
+    Giving(1.0, 0.0, raw=True),
 )
 
 
@@ -88,16 +97,14 @@ class Learned:
 
     def form(self, how: Giving) -> FoldingForm:
         """The product's form of what was learned."""
+        if how.raw:
+            return replace(ServingForm.from_matrix(self.W, power=1.0), normalised=False)
         learned = ServingForm.from_matrix(self.W, power=how.power)
         if not how.share:
             return learned
         usual = usual_ratio(learned, self.space.metric, self.space.Z[self.asked])
         made = BackoffForm.beside(learned, self.space.metric, how.share, usual)
         return BackoffForm(learned, made.own, how.share, how.familiar, how.backoff)
-
-    def raw(self) -> FoldingForm:
-        """Its raw scores."""
-        return replace(ServingForm.from_matrix(self.W, power=1.0), normalised=False)
 
 
 def scores_of(form: FoldingForm, Z: Floats) -> Scores:
@@ -147,10 +154,7 @@ def choices(
     for count in lists:
         learned.go_on(count)
         held, lists_held = learned.held[-WINDOW:], shown(learned.held_clicks[-WINDOW:])
-        forms = [
-            learned.raw() if one.raw else learned.form(Giving(one.power, one.own_share, one.familiar))
-            for one in OFFERED
-        ]
+        forms = [learned.form(Giving(one.power, one.own_share, one.familiar, raw=one.raw)) for one in OFFERED]
         scores = [of_lists(scores_of(one, learned.space.Z), held) for one in forms]
         first, zero = forms[FIRST], of_lists(own, held)
         assert isinstance(first, BackoffForm)
@@ -203,8 +207,7 @@ def main() -> None:
         return
     for count, how, pairs in measured(asked.set, asked.lists, asked.queries, clicks=asked.clicks):
         found = ", ".join(f"{kind} {ap:+.3f} / {p10:+.3f}" for kind, (ap, p10) in pairs.items())
-        given = f"share {how.share}, power {how.backoff:g} from {how.familiar:g}"
-        print(f"{asked.set}, {count:,} lists, power {how.power:g}, {given}: {found}", flush=True)
+        print(f"{asked.set}, {count:,} lists, {how.told}: {found}", flush=True)
 
 
 if __name__ == "__main__":
