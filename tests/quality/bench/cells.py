@@ -34,7 +34,7 @@ FORMS: Mapping[str, Form] = {
     "power 1": Form(1.0),
     "power 1.25 + .3 own": Form(1.25, 0.3),
 }
-VERSION = 1
+VERSION = 2
 """Of what a cell means: one that was kept under another is made again."""
 
 Pair = tuple[float, float]
@@ -140,7 +140,7 @@ def _versions(cell: Cell, data: RawSet, wanted: list[int]) -> Iterator[tuple[int
     """(lists so far, all that they gave, what is served) at each number of lists."""
     space, own = mapped(data, "precondition", epsilon=cell.epsilon), own_scores(data.joined())
     users, lists = Users(data, cell.clicks, cell.seed, split(data, cell.seed)), own_lists(cell.data)
-    W, parts, before = space.first(cell.learning.start), [], 0
+    W, parts, before, choice = space.first(cell.learning.start), [], 0, OWN
     for count in sorted({*wanted, *(BETWEEN if cell.loop == "closed" else ())}):
         if count > wanted[-1]:
             break
@@ -148,15 +148,16 @@ def _versions(cell: Cell, data: RawSet, wanted: list[int]) -> Iterator[tuple[int
         W = step(W, space, part.rows, cell.learning.bounds(part.drawn))
         parts, before = [*parts, part], count
         learned = joined(parts)
-        served = _served(space, Eigen(W), own, learned, count)
+        served = _served(space, Eigen(W), own, learned, count, choice)
+        choice = served.choice
         yield count, learned, served
         if cell.loop == "closed":
             lists = nearest(served.now, LENGTH, len(data))
 
 
-def _served(space: Space, eigen: Eigen, own: Scores, learned: Learned, lists: int) -> Served:
+def _served(space: Space, eigen: Eigen, own: Scores, learned: Learned, lists: int, before: str) -> Served:
     made = {name: forms.scores(eigen.matrix(form, space.metric), space.Z) for name, form in FORMS.items()}
-    return Served(made, chosen(made, own, learned, lists), own)
+    return Served(made, chosen(made, own, learned, lists, before), own)
 
 
 def _judge_ours(result: Result, lists: int, served: Served, data: RawSet, judged: Ints) -> None:

@@ -3,26 +3,27 @@
 `python -m tests.quality.bench.evidence SET` publishes a version at each of `VERSIONS`, bets on each held-out
 list once, by the version published next after it, and tells after how many lists "superior" was found. Beside
 it what all held-out lists would tell of the newest version: z, the mean of their differences over its error,
-and z^2 / 2, what the best bettor would have gained (natural logarithms; ln 20 = 3.0 decides).
+and z^2 / 2, what the best bettor would have gained (natural logarithms; ln 20 = 3.0 decides). `--signs` tells
+whom each statistic prefers where labels know who is better.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from daemon.validate.evidence import NOTHING_SEEN
-from daemon.validate.measures import by_cluster, differences
-from daemon.validate.scorer import ShownLists
+from daemon.validate.measures import ShownLists, by_cluster, differences
 from tests.quality.bench.backoff import Giving, Learned, scores_of
 from tests.quality.bench.forms import own_scores
 from tests.quality.bench.judged import ALPHA, HORIZON, of_lists, shown
-from tests.quality.bench.retrieval import judge
-from tests.quality.bench.sets import SETS, Floats, load
-from tests.quality.bench.users import CLICKS, split
+from tests.quality.bench.retrieval import Scores, judge, nearest
+from tests.quality.bench.sets import SETS, Floats, Ints, load, unit
+from tests.quality.bench.users import CLICKS, LENGTH, Users, split
 
 VERSIONS = (250, 500, 1_000, 1_500, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000, 32_000)
 SERVED = Giving(1.5, 0.3)
@@ -46,6 +47,28 @@ def by_ranks(own: Floats, other: Floats, lists: ShownLists) -> Floats:
     return _above_expected(first - second, lists)
 
 
+def by_gaps(own: Floats, other: Floats, lists: ShownLists) -> Floats:
+    """By how far apart two objects are scored, as `differences` by which is above: scores are standardised
+    over all lists, so that what is surely in order weighs more. Lists are all as long.
+    """
+    apart = _spread(own) - _spread(other)
+    pairs = (lists.clicked[:, :, None] & ~lists.clicked[:, None, :]).astype(np.float64)
+    pairs /= np.maximum(1.0, pairs.sum(axis=(1, 2), keepdims=True))
+    before = np.cumsum(pairs, axis=0) - pairs
+    turned = before.transpose(0, 2, 1)
+    share = np.divide(turned, before + turned, out=np.zeros_like(pairs), where=before + turned > 0)
+    gaps = apart[:, :, None] - apart[:, None, :]
+    widest = np.abs(gaps).max(axis=(1, 2))
+    found = (pairs * share * gaps).sum(axis=(1, 2))
+    return np.asarray(found / np.maximum(widest, max(float(np.median(widest)), 1e-6)))
+
+
+def _spread(scores: Floats) -> Floats:
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    centred = centred - centred.mean(axis=0)
+    return np.asarray(centred / np.sqrt(np.mean(centred**2)))
+
+
 def _standardised(scores: Floats) -> Floats:
     centred = scores - scores.mean(axis=1, keepdims=True)
     return np.asarray(centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12))
@@ -60,7 +83,12 @@ def _above_expected(apart: Floats, lists: ShownLists) -> Floats:
     return np.asarray(found / np.maximum(np.abs(above).max(axis=1), 0.5))
 
 
-STATISTICS: Mapping[str, Statistic] = {"order": differences, "scores": by_scores, "ranks": by_ranks}
+STATISTICS: Mapping[str, Statistic] = {
+    "order": differences,
+    "scores": by_scores,
+    "ranks": by_ranks,
+    "gaps": by_gaps,
+}
 """`order` is what the validator bets on."""
 
 
@@ -109,6 +137,42 @@ def told(name: str, clicks: str, share: float, seed: int, up_to: int, statistic:
     return Told(superior, highest, taken, z, *pairs)
 
 
+def signs(name: str, clicks: str, share: float, seed: int, up_to: int) -> Iterator[str]:
+    """Whom each statistic prefers where labels tell who is better: a line for each pair of rankings."""
+    data, who = load(name), split(load(name), seed)
+    learned, X = Learned(data, who, clicks, seed, share=share), data.joined()
+    own = own_scores(X)
+    learned.go_on(up_to)
+    version = scores_of(learned.form(SERVED), learned.space.Z)
+    half = np.random.default_rng(seed).permutation(X.shape[1])[: X.shape[1] // 2]
+    coarse = own_scores(unit(X[:, half]))
+    users = Users(data, clicks, seed + 100, who, share=share)
+    before = Held(learned.held, learned.held_clicks)
+    after = users.look(nearest(version, LENGTH, len(data)), up_to)
+    for what, scores, held in (
+        ("the newest version, lists of the own ranking", version, before),
+        ("the newest version, its own lists", version, Held(after.held, after.held_clicks)),
+        ("half of the columns, lists of the own ranking", coarse, before),
+        ("the own ranking to the ninth power, its lists", lambda rows: own(rows) ** 9, before),
+    ):
+        pair = np.subtract(*(judge(one, data.labels, who.judged[:QUERIES]).pair for one in (scores, own)))
+        found = (f"{way} {_z(one, scores, own, held):+.1f}" for way, one in STATISTICS.items())
+        yield f"{what}: mAP {pair[0]:+.3f}, P@10 {pair[1]:+.3f}; z by {', '.join(found)}"
+
+
+@dataclass(frozen=True)
+class Held:
+    """Lists held out: query and objects, int64 [h, 1 + LENGTH], and what was clicked, bool [h, LENGTH]."""
+
+    lists: Ints
+    clicks: npt.NDArray[np.bool_]
+
+
+def _z(statistic: Statistic, one: Scores, other: Scores, held: Held) -> float:
+    values = statistic(of_lists(one, held.lists), of_lists(other, held.lists), shown(held.clicks))
+    return float(values.mean() / values.std() * np.sqrt(len(values))) if values.any() else 0.0
+
+
 def main() -> None:
     """Print a line for each share, seed and statistic."""
     parser = argparse.ArgumentParser(prog="python -m tests.quality.bench.evidence", description=__doc__)
@@ -118,7 +182,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--lists", type=int, default=8_000)
     parser.add_argument("--statistic", choices=STATISTICS, nargs="+", default=["order"])
+    parser.add_argument("--signs", action="store_true", help="whom each statistic prefers instead")
     asked = parser.parse_args()
+    if asked.signs:
+        for line in signs(asked.set, asked.clicks, asked.share[-1], 0, asked.lists):
+            print(f"{asked.set}, {asked.clicks}: {line}", flush=True)
+        return
     for share in asked.share:
         for seed in range(asked.seeds):
             for name in asked.statistic:
