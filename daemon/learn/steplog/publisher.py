@@ -163,7 +163,7 @@ class StepPublisher(BackgroundThread):
         closing, used, due = False, 0.0, self._clock()
         self._inbox.wake()  # the topic is opened, and begun, before there is a step
         while not closing:
-            if not (self._backlog or self._waiting or self._trouble):
+            if not (self._backlog or self._waiting or self._trouble or self._closing.is_set()):
                 self._inbox.wait()
             closing = self._closing.wait(max(0.0, due - self._clock()))
             began = self._clock()

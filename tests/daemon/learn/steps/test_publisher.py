@@ -124,6 +124,17 @@ def test_what_was_handed_over_is_written_before_the_end() -> None:
     assert run.log.closed == 1
 
 
+def test_a_stop_amid_a_turn_ends_it_after_that_turn() -> None:
+    run = Running()
+    run.log.gate.clear()
+    run.publisher.start()
+    until(lambda: run.log.opened)
+    run.publisher.stop()
+    run.log.gate.set()
+    assert run.publisher.ended(WAIT)
+    assert run.log.closed == 1
+
+
 def test_while_nothing_is_learned_it_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Running()
     turns, turn = [], run.publisher._safe_turn
