@@ -179,9 +179,13 @@ class Housekeeper(BackgroundThread):
             self._lock.notify_all()
 
     def settle(self, timeout_s: float) -> bool:
-        """Wait until what was handed over is done; whether it is."""
+        """Wait until what was handed over is done, or an error has ended the thread; whether it is done."""
         with self._lock:
-            return self._lock.wait_for(lambda: self._version is None and not self._tidying, timeout_s)
+            self._lock.wait_for(lambda: self.error is not None or self._settled(), timeout_s)
+            return self._settled()
+
+    def _settled(self) -> bool:
+        return self._version is None and not self._tidying
 
     def stop(self) -> None:
         """Tidy up after the last version, then end; returns at once."""
