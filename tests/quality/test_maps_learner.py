@@ -19,7 +19,7 @@ from tests.quality.simulation import Setting, Simulation
 def clicks(make: Callable[[], Dataset], combine: str, seed: int) -> tuple[float, float, float, float]:
     """mAP and P@10 of version 0 and of the version that clicks choose."""
     keys = LEARNERS["omks-maps"](combine=combine)  # type: ignore[call-arg]
-    run = Simulation(make(), Setting(position_biased, events=32_000, seed=seed, learner=keys)).run()
+    run = Simulation(make(), Setting(position_biased, seed=seed, learner=keys)).run()
     assert run.best > 0
     return run.before.map, run.before.p10, run.after.map, run.after.p10
 

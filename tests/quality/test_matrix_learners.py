@@ -23,7 +23,7 @@ def data(request):
     [("oasis-averaged", 1.3, 0.06), ("dissim-oasis", 1.3, 0.06), ("lego", 1.15, 0.04)],
 )
 def test_lists_without_exploration(data, name, times, more):
-    run = Simulation(data, Setting(position_biased, events=32_000, learner=LEARNERS[name]())).run()
+    run = Simulation(data, Setting(position_biased, learner=LEARNERS[name]())).run()
     assert run.best > 0
     assert run.after.map >= times * run.before.map
     assert run.after.p10 >= run.before.p10 + more
@@ -31,7 +31,7 @@ def test_lists_without_exploration(data, name, times, more):
 
 def test_a_distance_learned_too_boldly_is_not_chosen(data):
     """LEGO with steps so long that it falls below cosine; the decision sees it."""
-    setting = Setting(position_biased, events=32_000, learner=LEARNERS["lego"](eta=0.32))
+    setting = Setting(position_biased, learner=LEARNERS["lego"](eta=0.32))
     run = Simulation(data, setting).run()
     assert run.newest.p10 < run.before.p10, "the danger of this test is gone; find a harder one"
     assert run.after.map >= run.before.map

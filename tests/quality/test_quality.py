@@ -111,4 +111,4 @@ def test_clicks_that_mean_nothing_do_no_harm(data):
     def careless(same, rng):
         return position_biased(np.ones_like(same), rng)
 
-    never_below(Simulation(data, Setting(careless)).run())
+    never_below(Simulation(data, Setting(careless, events=32_000)).run())
