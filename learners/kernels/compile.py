@@ -134,9 +134,9 @@ def _tell() -> None:
         return
     _told = True
     kept = f"kept in {CACHE_FOLDER}" if CACHE_FOLDER else "in this process alone, for want of a cache folder"
-    warnings.warn(
-        f"compiling the learners' kernels, about a minute in all, {kept}", CompileNotice, stacklevel=3
-    )
+    told = f"compiling the learners' kernels, about a minute in all, {kept}"
+    # Which line of a kernel's source it was tells nobody anything: shown is the library's name alone.
+    warnings.warn_explicit(told, CompileNotice, "learners", 1)
 
 
 def kernel(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
