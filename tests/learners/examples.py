@@ -17,17 +17,6 @@ def rows(rng: np.random.Generator, n: int, dim: int, share: float = 0.5) -> Floa
     return values.astype(np.float32)
 
 
-EDGES = np.array([0.0, 1.0, -1.0, 2.0**59, -(2.0**59), 9e17, -9e17, 1e-45, -1e-38], np.float32)
-
-
-def extremes(seed: int, n: int, dim: int) -> Floats:
-    """Rows of finite numbers that an event may hold, of any size or of large ones alone, and of `EDGES`."""
-    rng = np.random.default_rng(seed)
-    sizes = np.exp2(rng.uniform(rng.choice([-149, 0, 55]), 59, (n, dim)))
-    values = np.float32(sizes * rng.choice([-1, 1], (n, dim)))
-    return np.where(rng.random((n, dim)) < rng.choice([0, 0.2, 0.8]), rng.choice(EDGES, (n, dim)), values)
-
-
 def block(values: Floats, kind: str) -> Block:
     """`values` as a block of the kind "dense" or "sparse"."""
     return as_block(sparse.csr_array(values) if kind == "sparse" else values)
