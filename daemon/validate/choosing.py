@@ -25,7 +25,7 @@ from daemon.validate.measures import Mask, Scores, by_cluster, differences
 from daemon.validate.scorer import Scorer
 from daemon.validate.unseen import NO_PREFERENCE, Preference, UnseenKinds
 from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
-from daemon.versions.restore import Learned
+from daemon.versions.restore import FormByChoice
 from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
 from learners.maps.base import OwnRanking
 from streams.event import Impression
@@ -120,7 +120,9 @@ class FormChooser:
     earlier: Sequence[Impression]
     kinds: Sequence[Impression] = ()
 
-    def choose(self, number: int, now: FormChoice | None, learned: Learned, own: OwnRanking) -> FormChoice:
+    def choose(
+        self, number: int, now: FormChoice | None, learned: FormByChoice, own: OwnRanking
+    ) -> FormChoice:
         """One of `OFFERED` for version `number`, with the reason. now: what was chosen last. learned: what
         was learned, one decomposition for each power; all are held meanwhile. own: the user's ranking.
         """
@@ -135,7 +137,7 @@ class FormChooser:
         taken = choose(place, compared)
         return replace(offered[taken], why=told_why(offered, place, taken, compared, lists))
 
-    def _usual(self, choice: FormChoice, learned: Learned, own: OwnRanking) -> FormChoice:
+    def _usual(self, choice: FormChoice, learned: FormByChoice, own: OwnRanking) -> FormChoice:
         """The choice with the usual ratio of the window's queries, which say nothing of what was clicked."""
         if choice.raw:
             return choice
@@ -147,7 +149,7 @@ class FormChooser:
         self,
         offered: Sequence[FormChoice],
         now: int,
-        learned: Learned,
+        learned: FormByChoice,
         own: OwnRanking,
     ) -> list[Compared]:
         """Each form on the earlier lists."""

@@ -52,14 +52,16 @@ def read_map(versions: VersionStore, number: int) -> tuple[Manifest, FittedSpace
 log = structlog.get_logger("tripletd.serving_form")
 
 
-Learned: TypeAlias = Callable[[FormChoice], ServingForm]
+FormByChoice: TypeAlias = Callable[[FormChoice], ServingForm]
 """What was learned, at the power of a choice, and raw where that is."""
 
 
 class ChoosesForms(Protocol):
     """Who chooses the form of a version that has none yet."""
 
-    def choose(self, number: int, now: FormChoice | None, learned: Learned, own: OwnRanking) -> FormChoice:
+    def choose(
+        self, number: int, now: FormChoice | None, learned: FormByChoice, own: OwnRanking
+    ) -> FormChoice:
         """now: what was chosen last. learned: what was learned, without the own ranking beside."""
 
 
@@ -107,7 +109,7 @@ def serving_form(
 
 def _learned(
     kind: FormKind, learner: Learner, number: int, config: ServingConfig, own: OwnRanking
-) -> Learned:
+) -> FormByChoice:
     """With one decomposition for each power."""
     assert isinstance(kind, MatrixForms), "no other forms are chosen"
     at_power = cache(partial(kind.learned, learner, number, config, own))

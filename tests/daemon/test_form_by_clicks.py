@@ -22,7 +22,7 @@ from daemon.replica.loading import BufferArrays
 from daemon.versions.algorithms import map_of
 from daemon.versions.forms import CARRIED, FIRST, OFFERED, RAW, FormChoice, MatrixForms, as_scored
 from daemon.versions.restore import (
-    Learned,
+    FormByChoice,
     choice_at,
     choice_of,
     described,
@@ -245,7 +245,9 @@ def test_raw_scores_are_followed_without_norms() -> None:
 class Raw:
     """A judge that takes raw scores."""
 
-    def choose(self, number: int, now: FormChoice | None, learned: Learned, own: OwnRanking) -> FormChoice:
+    def choose(
+        self, number: int, now: FormChoice | None, learned: FormByChoice, own: OwnRanking
+    ) -> FormChoice:
         assert learned(OFFERED[RAW]).matrix is learned(FormChoice(1.0, 1.0)).matrix, "decomposed once"
         return replace(OFFERED[RAW], why=f"{OFFERED[RAW].told}: because")
 

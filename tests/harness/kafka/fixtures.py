@@ -6,6 +6,7 @@ frozen until a module asks for it, and those of a group of tests are stopped whe
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -65,13 +66,21 @@ def _group(item: pytest.Item) -> object:
     return found.args[0] if found is not None else None
 
 
-def mend(cluster: Cluster) -> None:
-    """Thaw or start every node, and wait until all serve."""
+SETTLED_SECONDS = 3.0
+"""After a thaw, until the controller has seen who was silent for too long: it looks every 1.1 s, and for a
+moment the brokers that it finds serve nobody."""
+
+
+def mend(cluster: Cluster, settled_seconds: float = SETTLED_SECONDS) -> None:
+    """Thaw or start every node, and wait until all serve, and go on serving."""
     for node in cluster.nodes.values():
         if node.running:
             node.thaw()
         else:
             node.start()
+    cluster.wait_ready()
+    last = max(node.thawed_at for node in cluster.nodes.values())
+    time.sleep(max(0.0, last + settled_seconds - time.monotonic()))
     cluster.wait_ready()
 
 
@@ -86,7 +95,7 @@ def shared_node() -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def kafka(shared_node: Cluster) -> Iterator[Cluster]:
     """One node, shared by the tests of a worker: never stop it, and use topics of your own."""
-    mend(shared_node)
+    mend(shared_node, settled_seconds=0)
     yield shared_node
     shared_node.nodes[1].freeze()
 

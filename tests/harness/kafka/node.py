@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,6 +59,9 @@ class Node:
         self._configuration = configuration
         self._log = configuration.with_suffix(".log")
         self._process: subprocess.Popen[bytes] | None = None
+        self._frozen = False
+        self.thawed_at = -math.inf
+        """By the monotonic clock; never, for one that was not."""
 
     @property
     def running(self) -> bool:
@@ -71,6 +76,7 @@ class Node:
     def start(self) -> None:
         """Begin; `Cluster.wait_ready` tells when it serves."""
         assert not self.running
+        self._frozen = False
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command("kafka.Kafka", str(self._configuration), options=self._options),
@@ -96,9 +102,12 @@ class Node:
     def freeze(self) -> None:
         """Let it hang: its connections stay open and nothing answers."""
         self._signal(signal.SIGSTOP)
+        self._frozen = True
 
     def thaw(self) -> None:
-        """Let a frozen one go on."""
+        """Let a frozen one go on; nothing for one that is not frozen."""
+        if self._frozen:
+            self._frozen, self.thawed_at = False, time.monotonic()
         self._signal(signal.SIGCONT)
 
     def said(self) -> str:
