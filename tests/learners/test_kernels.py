@@ -44,7 +44,9 @@ def test_the_level_is_fixed_not_the_hosts() -> None:
 
 
 @pytest.mark.skipif(CPU_LEVEL != cpu.X86_64_V3, reason="this host is of another level")
-def test_machine_code_uses_no_instruction_beyond_the_level() -> None:
+def test_machine_code_uses_no_instruction_beyond_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "CACHE_FOLDER", None)  # a run before this one would have left it there
+    monkeypatch.setattr(compiler, "_cached", frozenset())
     fresh = compiler.kernel("void(float32[::1], float32[::1])")(_add_to)
     code = "".join(fresh.inspect_asm().values())  # type: ignore[attr-defined]
     assert "%ymm" in code

@@ -95,7 +95,7 @@ def test_triplets_without_id_get_one_that_lasts_and_is_their_own(tmp_path: Path)
 BAD_TRIPLETS: list[tuple[Any, str]] = [
     ("{nonsense", reasons.NOT_JSON),
     ("[1, 2]", reasons.NOT_JSON),
-    pytest.param("[" * 100_000, reasons.NOT_JSON, id="nested too deeply"),
+    ("[" * 100_000, reasons.NOT_JSON),
     (b'{"q": "\xff"}', reasons.NOT_UTF8),
     ({"q": "q", "c": "c"}, reasons.MISSING_FIELD),
     ({**TRIPLET, "weigth": 2}, reasons.UNKNOWN_FIELD),
@@ -128,7 +128,7 @@ BAD_TRIPLETS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("line", "reason"), BAD_TRIPLETS)
+@pytest.mark.parametrize(("line", "reason"), BAD_TRIPLETS, ids=lambda value: str(value)[:60])
 def test_bad_triplets(tmp_path: Path, line: Any, reason: str) -> None:
     item = read_one(tmp_path, line, TRIPLET)
     assert isinstance(item, Dropped)
