@@ -69,8 +69,11 @@ class Learning:
         assert "Traceback" not in said, said
 
     def account(self, ids: list[str]) -> tuple[int, int]:
-        """Its last version must also hold the very bits that an uninterrupted learner comes to."""
-        newest, whole = self._site.newest(), catch_up(self._site.again("whole"))
+        """Its last version must also hold the very bits that an uninterrupted learner comes to.
+
+        It was asked to leave while the last records came, and goes on for these first.
+        """
+        newest, whole = catch_up(self._site), catch_up(self._site.again("whole"))
         assert newest.state_hash == whole.state_hash, (newest.counters, whole.counters)
         counted = newest.counters
         events = counted["records"] - counted["duplicate"]
