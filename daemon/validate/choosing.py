@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daemon.validate.judge import Judge
-from daemon.validate.measures import Mask, Scores, by_cluster, differences
+from daemon.validate.measures import NO_PREFERENCE, Mask, Preference, Scores, by_cluster, differences
 from daemon.validate.scorer import Scorer
-from daemon.validate.unseen import NO_PREFERENCE, Preference, UnseenKinds
+from daemon.validate.unseen import UnseenKinds
 from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
 from daemon.versions.restore import FormByChoice
 from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio

@@ -38,6 +38,7 @@ values are bets as they are. Lists of one query are alike: together they make on
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -381,3 +382,38 @@ def second_over_first(draft: Draft, clicked: Iterable[int]) -> float:
 
 def _state(model: DraftModel) -> State:
     return model.version, model.records
+
+
+ERRORS = 1.0
+"""By how many standard errors a preference has to differ from 0 to count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """How much users prefer one ranking to another: mean difference of queries and its standard error."""
+
+    mean: float
+    error: float
+    queries: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Preference:
+        """Of differences in [-1, 1], one for each query; an infinite error for fewer than two."""
+        count = len(values)
+        if count < 2:
+            return cls(0.0, math.inf, count)
+        found = np.asarray(values, np.float64)
+        return cls(float(found.mean()), float(found.std(ddof=1) / math.sqrt(count)), count)
+
+    @property
+    def is_above(self) -> bool:
+        """Whether it counts as a preference for the first."""
+        return self.mean > ERRORS * self.error
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it counts as one for the second."""
+        return self.mean < -ERRORS * self.error
+
+
+NO_PREFERENCE = Preference(0.0, math.inf, 0)

@@ -12,8 +12,7 @@ from daemon.validate.choosing import LEAST_FAR, LEAST_LISTS, Compared, FormChoos
 from daemon.validate.evaluator import Evaluator
 from daemon.validate.evidence import STAKES, log_capital
 from daemon.validate.holdout import HeldImpression, Window
-from daemon.validate.measures import differences
-from daemon.validate.unseen import ERRORS, Preference
+from daemon.validate.measures import ERRORS, Preference, differences
 from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
 from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
 from learners.maps.base import OwnRanking

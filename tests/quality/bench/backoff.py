@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daemon.validate.choosing import FAR, Compared, choose
-from daemon.validate.measures import by_cluster, differences
-from daemon.validate.unseen import Preference
+from daemon.validate.measures import Preference, by_cluster, differences
 from daemon.versions.forms import FIRST, OFFERED
 from learners.forms.quadratic import FoldingForm, inverse_roots
 from learners.forms.serving import BACKOFF, FAMILIAR, BackoffForm, ServingForm, usual_ratio
