@@ -39,7 +39,7 @@ def test_a_command_that_looks_loads_no_kernels(tmp_path: Path, command: tuple[st
 @pytest.mark.parametrize("role", ["learn.start", "validate.role", "serve.start"])
 def test_a_role_begins_without_the_libraries_that_it_may_need_later(role: str) -> None:
     """To load these takes more than a second of a core."""
-    heavy = ("river", "sklearn", "scipy.stats", "matplotlib", "pandas", "kafka", "confluent_kafka")
+    heavy = ("river", "sklearn", "scipy.stats", "matplotlib", "pandas", "kafka", "confluent_kafka", "pyarrow")
     code = f"import sys, daemon.{role}; print([name for name in {heavy} if name in sys.modules])"
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
