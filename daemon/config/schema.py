@@ -396,8 +396,8 @@ class ServingConfig(Section):
     psd: Literal["auto", "full", "lanczos", "off"] = Field("auto", description="negative eigenvalues removed")
     form: Literal["judged", "fixed"] = Field(
         "judged",
-        description="judged: of each version by clicks, careful with queries unlike those that were clicked;"
-        " fixed: by power and own_share, the default where one of them is written",
+        description="judged: of each version by judgments, else by clicks, careful with queries unlike those"
+        " that were clicked; fixed: by power and own_share, the default where one of them is written",
     )
     power: float = Field(
         1.5, ge=0.5, le=3, allow_inf_nan=False, description="of the eigenvalues; raw, lanczos, off: always 1"

@@ -1,4 +1,5 @@
-"""In which form a version is judged and served: chosen by held-out lists that no bet is made on any more.
+"""In which form a version is judged and served: chosen by judged queries, or, where nothing is judged, by
+held-out lists that no bet is made on any more.
 
 **Predictable.** Bets on a version are made on lists that nothing was decided by. A form that was chosen on
 the same lists would be bet on where it is already known to do well, and the error would be that of the best
@@ -11,11 +12,15 @@ form in use stays unless another is preferred by more than the error of the comp
 users like less than their own ranking on the queries that have least in common with what was learned, nor one
 that is below it on kinds of queries that are held out as a whole: only these tell of kinds that no click
 covered.
+
+**By judgments** the whole catalog is ranked, for queries of kinds that were clicked and of others. So what
+has the highest average precision is taken, also a form that gives way for no query, unless those that have
+least in common with what was learned are better off with the own ranking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,11 +29,12 @@ from daemon.validate.judge import Judge
 from daemon.validate.measures import NO_PREFERENCE, Mask, Preference, Scores, by_cluster, differences
 from daemon.validate.scorer import Scorer
 from daemon.validate.unseen import UnseenKinds
-from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
+from daemon.versions.forms import FIRST, OFFERED, PLAIN, RAW, FormChoice
 from daemon.versions.restore import FormByChoice
-from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
+from learners.block import Block
+from learners.forms.serving import FAMILIAR, BackoffForm, usual_ratio
 from learners.maps.base import OwnRanking
-from streams.event import Impression
+from streams.event import Impression, ObjectRef
 
 LEAST_LISTS = 100
 """Fewer earlier lists than this choose nothing."""
@@ -126,24 +132,21 @@ class FormChooser:
         """One of `OFFERED` for version `number`, with the reason. now: what was chosen last. learned: what
         was learned, one decomposition for each power; all are held meanwhile. own: the user's ranking.
         """
-        place = _place(now)
+        place = _place(now, OFFERED, FIRST)
         lists = len(self.earlier)
         if lists < LEAST_LISTS:
-            found = self._usual(OFFERED[place], learned, own)
+            found = with_usual(OFFERED[place], learned, own, self._queries())
             why = f"{lists} held-out lists came before, and a choice takes {LEAST_LISTS}"
             return replace(found, why=f"{found.told}: {why}")
-        offered = [self._usual(one, learned, own) for one in OFFERED]
+        queries = self._queries()
+        offered = [with_usual(one, learned, own, queries) for one in OFFERED]
         compared = self._compared(offered, place, learned, own)
         taken = choose(place, compared)
         return replace(offered[taken], why=told_why(offered, place, taken, compared, lists))
 
-    def _usual(self, choice: FormChoice, learned: FormByChoice, own: OwnRanking) -> FormChoice:
-        """The choice with the usual ratio of the window's queries, which say nothing of what was clicked."""
-        if choice.raw:
-            return choice
-        queries = {one.query.id or str(at): one.query for at, one in enumerate(self.window)}
-        block, _ = self.judge.objects.block([*queries.values()])
-        return replace(choice, usual=usual_ratio(learned(choice), own.metric, block))
+    def _queries(self) -> Block:
+        """Those of the window."""
+        return block_of(self.judge, (one.query for one in self.window))
 
     def _compared(
         self,
@@ -157,14 +160,12 @@ class FormChooser:
         kinds = UnseenKinds(self.judge, self.kinds, Scorer(own.form(), objects))
         scores, unseen, far = [], [], np.zeros(len(panel), bool)
         for place, one in enumerate(offered):
-            form = learned(one) if one.raw else _beside(one, learned(one), own)
-            scorer = Scorer(form, objects)
+            scorer = Scorer(one.beside(learned(one), own), objects)
             scores.append(self.judge.shown_scores(scorer, panel))
             unseen.append(kinds.compare(scorer))
             if place == FIRST:
                 block, _ = objects.block(panel.queries)
-                known = _beside(one, learned(one), own).known(block)
-                far = panel.in_time((known < FAR)[panel.group])
+                far = panel.in_time(unfamiliar(one, learned, own, block)[panel.group])
         zero = self.judge.shown_scores(Scorer(own.form(), objects), panel)
         lists, groups = panel.lists.in_order(panel.order), panel.in_time(panel.group)
 
@@ -179,18 +180,121 @@ class FormChooser:
         ]
 
 
-def _beside(choice: FormChoice, learned: ServingForm, own: OwnRanking) -> BackoffForm:
-    return BackoffForm.beside(learned, own.metric, choice.own_share, choice.usual, choice.familiar)
+BY_JUDGMENTS = (*OFFERED, PLAIN)
+"""What judgments choose from; the last one is what is served as long as nothing was chosen."""
+MOST_JUDGED = 200
+"""Judged queries that a form is chosen by: the catalog is ranked for each of them in each form."""
 
 
-def _place(now: FormChoice | None) -> int:
-    """Where in `OFFERED` what was chosen last stands; `FIRST` where it is none of them."""
+@dataclass(frozen=True, slots=True)
+class FormChooserByJudgments:
+    """Chooses by judged queries. judge: of the objects as mapped, with judgments; window: impressions whose
+    queries tell what is usual, and name judged queries that are no objects.
+    """
+
+    judge: Judge
+    window: Sequence[Impression]
+
+    def choose(
+        self, number: int, now: FormChoice | None, learned: FormByChoice, own: OwnRanking
+    ) -> FormChoice:
+        """One of `BY_JUDGMENTS`, otherwise as `FormChooser.choose`."""
+        place = _place(now, BY_JUDGMENTS, len(OFFERED))
+        judged = self.judge.judged_queries(self.window, MOST_JUDGED)
+        queries = block_of(self.judge, (one.query for one in self.window) if self.window else judged)
+        offered = [with_usual(one, learned, own, queries) for one in BY_JUDGMENTS]
+        if len(judged) < 2:
+            return replace(offered[place], why=f"{offered[place].told}: there are no judged queries")
+        compared = self._compared(offered, place, learned, own, judged)
+        taken = choose_by_judgments(place, compared)
+        return replace(offered[taken], why=told_of_judged(offered, place, taken, compared, len(judged)))
+
+    def _compared(
+        self,
+        offered: Sequence[FormChoice],
+        now: int,
+        learned: FormByChoice,
+        own: OwnRanking,
+        judged: Sequence[ObjectRef],
+    ) -> list[Compared]:
+        """Each form on the judged queries."""
+        objects = self.judge.objects
+        precision = [
+            self.judge.precision_of(Scorer(one.beside(learned(one), own), objects), judged) for one in offered
+        ]
+        zero = self.judge.precision_of(Scorer(own.form(), objects), judged)
+        block, _ = objects.block(judged)
+        far = unfamiliar(offered[FIRST], learned, own, block)
+        return [
+            Compared(
+                Preference.of((one - precision[now]).tolist()), Preference.of((one - zero)[far].tolist())
+            )
+            for one in precision
+        ]
+
+
+def choose_by_judgments(now: int, compared: Sequence[Compared]) -> int:
+    """Which form to take, of those in the order of `BY_JUDGMENTS`; now: the one in use. Pure.
+
+    The highest of those that are surely above the one in use, which else stays unless it is below the own
+    ranking where little is known. Where all are, the most careful one.
+    """
+    allowed = [at for at, one in enumerate(compared) if not one.is_below_far]
+    preferred = [at for at in allowed if at != now and compared[at].to_now.is_above]
+    if not allowed:
+        return len(OFFERED) - 1
+    if not preferred and now in allowed:
+        return now
+    return max(preferred or allowed, key=lambda at: compared[at].to_now.mean)
+
+
+def told_of_judged(
+    offered: Sequence[FormChoice], now: int, taken: int, compared: Sequence[Compared], queries: int
+) -> str:
+    """The choice and its reason, a sentence."""
+    chosen, before = offered[taken].told, offered[now].told
+    if taken == now:
+        told = f"{chosen}: no other form is better on {queries:,} judged queries"
+    else:
+        gain = compared[taken].to_now
+        much = f"{gain.mean:+.3f} mAP, error {gain.error:.3f}"
+        told = f"{chosen}: better than {before} on {queries:,} judged queries ({much})"
+    below = [one.told for one, of in zip(offered, compared, strict=True) if of.is_below_far]
+    if below:
+        unlike = f"{compared[taken].far.queries:,} of them that are unlike those that were clicked"
+        told += f"; below your own ranking on {unlike}: {' and '.join(below)}"
+    return told
+
+
+def with_usual(choice: FormChoice, learned: FormByChoice, own: OwnRanking, queries: Block) -> FormChoice:
+    """The choice with the usual ratio of some queries, which say nothing of what was clicked."""
+    if choice.raw or not choice.own_share:
+        return choice
+    return replace(choice, usual=usual_ratio(learned(choice), own.metric, queries))
+
+
+def unfamiliar(choice: FormChoice, learned: FormByChoice, own: OwnRanking, queries: Block) -> Mask:
+    """Which queries have little in common with what was learned, bool [n]; choice: one that gives way."""
+    form = choice.beside(learned(choice), own)
+    assert isinstance(form, BackoffForm)
+    return form.known(queries) < FAR
+
+
+def block_of(judge: Judge, queries: Iterable[ObjectRef]) -> Block:
+    """The features of distinct queries, mapped."""
+    distinct = {one.id or str(at): one for at, one in enumerate(queries)}
+    block, _ = judge.objects.block([*distinct.values()])
+    return block
+
+
+def _place(now: FormChoice | None, offered: Sequence[FormChoice], first: int) -> int:
+    """Where among those offered what was chosen last stands; `first` where it is none of them."""
     same = (
         at
-        for at, one in enumerate(OFFERED)
+        for at, one in enumerate(offered)
         if now is not None and (one.raw, one.power, one.own_share) == (now.raw, now.power, now.own_share)
     )
-    return next(same, FIRST)
+    return next(same, first)
 
 
 def told_why(

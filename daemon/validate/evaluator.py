@@ -24,7 +24,7 @@ from checkpoints.store import Damaged, KeyMissing
 from checkpoints.versions import Version, VersionStore
 from daemon.config.schema import ServingConfig
 from daemon.exits import EX_DATAERR, UserError
-from daemon.validate.choosing import FormChooser
+from daemon.validate.choosing import FormChooser, FormChooserByJudgments
 from daemon.validate.decide import DecisionRule, asking, fallen, is_finite, judge_by, why_not
 from daemon.validate.evidence import (
     Comparison,
@@ -45,7 +45,7 @@ from daemon.versions.algorithms import map_of
 from daemon.versions.contents import APPLIED, counted, records_of
 from daemon.versions.forms import FormChoice, KeyedForm
 from daemon.versions.key_verdicts import COSINE, LEARNED, KeyVerdict
-from daemon.versions.restore import choice_of, serving_form
+from daemon.versions.restore import ChoosesForms, choice_of, serving_form
 from learners.block import Float32s
 from learners.errors import LearnerError
 from learners.forms.quadratic import DiagonalForm, IdentityForm, ServedForm, by_distance, folds
@@ -122,7 +122,7 @@ class CandidateCache:
         assert self._objects is not None
         return self._objects
 
-    def open(self, number: int, chooser: FormChooser | None = None) -> Candidate:
+    def open(self, number: int, chooser: ChoosesForms | None = None) -> Candidate:
         """The version, loaded and checked unless it is open already. chooser: chooses its form where none was
         chosen yet. Raises CandidateRejected, UserError.
         """
@@ -137,7 +137,7 @@ class CandidateCache:
         """Close every open version but these."""
         self._open = {number: one for number, one in self._open.items() if number in numbers}
 
-    def _load(self, number: int, chooser: FormChooser | None) -> Candidate:
+    def _load(self, number: int, chooser: ChoosesForms | None) -> Candidate:
         version = self._versions.load(number)
         self._refuse_other_inputs(version.manifest)
         objects = self._mapped(version)
@@ -150,7 +150,7 @@ class CandidateCache:
         choice = choice_of(self._versions, number)
         return Candidate(version.manifest, Scorer(form, objects), objects, keys, symmetry, choice)
 
-    def _form_of(self, version: Version, chooser: FormChooser | None) -> ServedForm:
+    def _form_of(self, version: Version, chooser: ChoosesForms | None) -> ServedForm:
         """The version's serving form; version 0 stays open for good, so its W = I is not held."""
         form = serving_form(self._versions, version, self._serving, chooser=chooser)
         if isinstance(form, DiagonalForm):
@@ -260,6 +260,10 @@ class Evaluator:
         earlier = [held.impression for held in window if held.offset < after.get(held.partition, 0)]
         kinds = [held.impression for held in window.of_kinds()]
         return FormChooser(self._judge, [held.impression for held in window], earlier, kinds)
+
+    def chooser_by_judgments(self, window: Window) -> FormChooserByJudgments:
+        """Chooses forms by the judged queries."""
+        return FormChooserByJudgments(self._judge, [held.impression for held in window])
 
     def keep(self, *numbers: int | None) -> None:
         """Forget every version but these."""

@@ -491,6 +491,19 @@ class Judge:
         """Scores of the lists in the order of time, float32[n, L], and nothing else. Raises NotFinite."""
         return self._shown.scores(scorer, panel)
 
+    def judged_queries(self, window: Sequence[Impression], most: int) -> list[ObjectRef]:
+        """Queries with judgments, the fixed ones first, then those of the window that are no objects."""
+        if self._judged is None:
+            return []
+        fixed = self._judged.fixed[:most]
+        seen = self._judged.seen(self.panel(window)) if len(fixed) < most and window else []
+        return [*fixed, *seen][:most]
+
+    def precision_of(self, scorer: Scorer, judged: Sequence[ObjectRef]) -> Float:
+        """Average precision of each judged query, float64[n]. Raises NotFinite."""
+        assert self._judged is not None
+        return self._judged.table(scorer, judged)[:, 0]
+
     def fixed_table(self, scorer: Scorer) -> Float:
         """AP and P@10 of the fixed judged queries, float64 [n, 2]: the same on every window."""
         if self._judged is None:

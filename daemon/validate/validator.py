@@ -20,7 +20,6 @@ from checkpoints.versions import LOOK_EVERY_S, TOLD, FolderWatch
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.telemetry import ValidateMetrics
-from daemon.validate.choosing import FormChooser
 from daemon.validate.decide import (
     DecisionRule,
     Incumbent,
@@ -51,6 +50,7 @@ from daemon.validate.ledger import (
 from daemon.validate.measures import Float
 from daemon.validate.scorer import NotFinite
 from daemon.versions.key_verdicts import COSINE, KEYS, LEARNED
+from daemon.versions.restore import ChoosesForms
 from streams.event import Impression
 from streams.partitions import behind_transactions
 
@@ -483,11 +483,14 @@ class Validator:
         )
         return weighed
 
-    def _chooser(self, history: JudgedHistory) -> FormChooser | None:
-        """By the lists that earlier versions were bet on; None where no bets are made."""
-        if not self._inputs.by_evidence:
+    def _chooser(self, history: JudgedHistory) -> ChoosesForms | None:
+        """By judgments, else by the lists that earlier versions were bet on; None with a model per key."""
+        if self._inputs.per_key is not None:
             return None
-        return self._own_evaluator().chooser(self._inputs.holdout.window, history.standing.through)
+        window = self._inputs.holdout.window
+        if self._inputs.judgments is not None:
+            return self._own_evaluator().chooser_by_judgments(window)
+        return self._own_evaluator().chooser(window, history.standing.through)
 
     def _own_evaluator(self) -> Evaluator:
         """Where one model is learned for all."""

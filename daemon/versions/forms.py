@@ -58,7 +58,15 @@ class FormChoice:
         """What it is, in words."""
         if self.raw:
             return "raw scores of what was learned"
+        if not self.own_share:
+            return f"power {self.power:g} and nothing of your own ranking"
         return f"power {self.power:g} with {self.own_share:g} of your own ranking"
+
+    def beside(self, learned: ServingForm, own: OwnRanking) -> ServedForm:
+        """What was learned, at this power and raw where that is, with the own ranking beside."""
+        if self.raw or not self.own_share:
+            return learned
+        return BackoffForm.beside(learned, own.metric, self.own_share, self.usual, self.familiar)
 
     def to_json(self) -> dict[str, Any]:
         """As it stands beside the version."""
@@ -85,6 +93,10 @@ RAW = 0
 """Of `OFFERED`, what gives way for no query."""
 FIRST = 2
 """Of `OFFERED`, what is taken as long as nothing is known."""
+PLAIN = FormChoice(1.5, 0.0)
+"""Sharp, with nothing beside: the best where clicks taught, and below the own ranking where none did. Only
+judgments, which are of objects that no list showed, too, can choose it.
+"""
 
 
 CARRIED, ANEW, HELD, VERSIONS = "carried", "anew", "held", "versions"
@@ -216,9 +228,7 @@ class MatrixForms(FormKind):
     ) -> ServedForm:
         """What was learned at the chosen power, with the own ranking beside, or raw."""
         learned = self.learned(learner, number, config, own, choice.power)
-        if choice.raw:
-            return self.unnormalised(learned, own)
-        return BackoffForm.beside(learned, own.metric, choice.own_share, choice.usual, choice.familiar)
+        return choice.beside(self.unnormalised(learned, own) if choice.raw else learned, own)
 
     def learned(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking, power: float

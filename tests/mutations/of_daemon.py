@@ -166,6 +166,7 @@ VALIDATE = (
     _m("evidence.ranks-prefer", "def differences(", "clicked * share * apart", "clicked * apart", PREFERENCES),
     _m("evidence.usual", "def differences(", "_above(other[part]) - usual", "_above(other[part])", PREFERENCES),
     _m("forms.by-what-is-bet-on", "def chooser(self, window", "if held.offset < after.get(held.partition, 0)", "", CHOOSING),
+    _m("forms.judged-unlike", "def choose_by_judgments(", "if not one.is_below_far", "", CHOOSING),
     _m("forms.surely-preferred", "def is_above(self) -> bool:", "self.mean > ERRORS * self.error", "self.mean > 0", CHOOSING),
     _m("forms.below-the-own-ranking", "def is_below_far(self) -> bool:", "self.far.queries >= LEAST_FAR and self.far.is_below", "False", CHOOSING),
     _m("forms.below-it-on-unseen-kinds", "def forbidden(self) -> bool:", " or self.is_below_unseen", "", CHOOSING),

@@ -8,16 +8,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from daemon.validate.choosing import LEAST_FAR, LEAST_LISTS, Compared, FormChooser, choose, told_why
+from daemon.validate.choosing import (
+    LEAST_FAR,
+    LEAST_LISTS,
+    Compared,
+    FormChooser,
+    FormChooserByJudgments,
+    choose,
+    choose_by_judgments,
+    told_why,
+)
 from daemon.validate.evaluator import Evaluator
 from daemon.validate.evidence import STAKES, log_capital
 from daemon.validate.holdout import HeldImpression, Window
 from daemon.validate.measures import ERRORS, Preference, differences
 from daemon.versions.forms import FIRST, OFFERED, RAW, FormChoice
+from learners.block import DenseBlock
 from learners.forms.serving import FAMILIAR, BackoffForm, ServingForm, usual_ratio
+from learners.maps import SpaceMap, ViewConfig
 from learners.maps.base import OwnRanking
 from streams.event import Impression, ObjectRef
-from tests.daemon.validate.helpers import judge_of
+from tests.daemon.validate.helpers import better_and_better, judge_of, turn
 from tests.daemon.validate.test_preferences import ALPHA, lists_of, rank_clicks, shown_order, usable
 
 SAME = Preference(0.0, 0.01, 300)
@@ -276,3 +287,63 @@ def test_a_query_without_an_id_counts(world):
     chooser, learned = chooser_of(world, 5), Learned()
     nameless = [replace(one, query=ObjectRef(x=world.values[0])) for one in chooser.window]
     assert replace(chooser, window=nameless).choose(1, None, learned, OWN).usual > 0
+
+
+@pytest.mark.parametrize(
+    ("now", "gains", "far", "taken"),
+    [
+        (5, (0.0,) * 6, (0.0,) * 6, 5),  # nothing is better than the plain one, which is in use
+        (5, (0.0, 0.05, 0.03, 0.0, 0.0, 0.0), (0.0,) * 6, 1),
+        (5, (0.09, 0.05, 0.0, 0.0, 0.0, 0.0), (-0.1, 0.0, 0.0, 0.0, 0.0, 0.0), 1),  # raw loses what is unlike
+        (
+            5,
+            (-0.1, -0.1, -0.02, -0.03, -0.2, 0.0),
+            (0.0, 0.0, 0.0, 0.0, 0.0, -0.1),
+            2,
+        ),  # so is plain
+        (1, (0.0,) * 5 + (0.04,), (0.0,) * 6, 5),
+        (1, (0.0,) * 6, (-0.1,) * 6, len(OFFERED) - 1),
+        (1, (0.005,) * 6, (0.0,) * 6, 1),  # less than the error
+    ],
+)
+def test_judgments_choose_the_best_that_loses_nothing_unlike_what_was_clicked(now, gains, far, taken):
+    compared = [
+        Compared(Preference(gain, 0.01, 200), Preference(unlike, 0.01, 60))
+        for gain, unlike in zip(gains, far, strict=True)
+    ]
+    assert choose_by_judgments(now, compared) == taken
+
+
+def test_by_judgments_the_form_in_use_is_the_plain_one_until_another_is_better(world):
+    """What was learned is right for all: nothing beside it helps; where it is wrong, the own ranking does."""
+    judge, _ = judge_of(world)
+    lists = [world.impression() for _ in range(40)]
+    chooser = FormChooserByJudgments(judge, lists)
+    right = chooser.choose(1, None, Learned(40.0), OWN)
+    assert (right.power, right.own_share, right.raw) == (1.5, 0.0, False)
+    assert "judged queries" in right.why
+    wrong = Learned(40.0)
+    wrong.W = wrong.W[::-1, ::-1].copy()
+    other = chooser.choose(2, right, wrong, OWN)
+    assert other.own_share > 0
+    assert other.usual != 1
+    assert "mAP" in other.why
+    assert chooser.choose(2, right, wrong, OWN) == other, "the same again"
+
+
+def test_without_judged_queries_the_plain_form_stays(world):
+    judge, _ = judge_of(world, max_queries=0)
+    found = FormChooserByJudgments(judge, []).choose(1, None, Learned(), OWN)
+    assert (found.power, found.own_share) == (1.5, 0.0)
+    assert found.why.endswith("there are no judged queries")
+
+
+def test_a_validator_with_judgments_records_what_they_chose(world, start):
+    own = SpaceMap({"x": ViewConfig("unit")}, similarity="cosine")
+    world.fitted = own.fit({"x": DenseBlock(world.values)})
+    validator, inputs = start()
+    for _ in better_and_better(world, 2):
+        turn(validator)
+    choice = inputs.candidates.open(1).choice
+    assert choice is not None
+    assert "judged queries" in choice.why

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from daemon.validate.choosing import FAR, Compared, choose
+from daemon.validate.choosing import BY_JUDGMENTS, FAR, MOST_JUDGED, Compared, choose, choose_by_judgments
 from daemon.validate.measures import Preference, by_cluster, differences
 from daemon.versions.forms import FIRST, OFFERED
 from learners.forms.quadratic import FoldingForm, inverse_roots
@@ -171,6 +171,44 @@ def choices(
         yield count, now, compared
 
 
+def by_judgments(
+    name: str, lists: list[int], queries: int, clicks: str = "position"
+) -> Iterator[tuple[int, int, dict[str, Pair]]]:
+    """(lists, place in `BY_JUDGMENTS` of what judged queries choose, as `measured` of the chosen form); a
+    quarter of the kinds never comes. Chosen by `MOST_JUDGED` queries of all kinds, measured on others.
+    """
+    data, who = load(name), split(load(name), 0, kinds=True)
+    learned, own, now = Learned(data, who, clicks, 0), own_scores(data.joined()), len(BY_JUDGMENTS) - 1
+    halves = {"clicked": who.judged, "never clicked": who.unseen}
+    judged = some(np.concatenate([half[::2] for half in halves.values()]), MOST_JUDGED)
+    rows = {kind: some(half[1::2], queries) for kind, half in halves.items()}
+    before = {kind: np.array(judge(own, data.labels, one).pair) for kind, one in rows.items()}
+    for count in lists:
+        learned.go_on(count)
+        forms = [
+            learned.form(Giving(one.power, one.own_share, one.familiar, raw=one.raw)) for one in BY_JUDGMENTS
+        ]
+        scores = [scores_of(form, learned.space.Z) for form in forms]
+        precision = [judge(one, data.labels, judged).ap for one in scores]
+        zero, first = judge(own, data.labels, judged).ap, forms[FIRST]
+        assert isinstance(first, BackoffForm)
+        far = first.known(learned.space.Z[judged]) < FAR
+        now = choose_by_judgments(
+            now,
+            [
+                Compared(
+                    Preference.of((one - precision[now]).tolist()), Preference.of((one - zero)[far].tolist())
+                )
+                for one in precision
+            ],
+        )
+        pairs = {
+            kind: np.array(judge(scores[now], data.labels, one).pair) - before[kind]
+            for kind, one in rows.items()
+        }
+        yield count, now, pairs
+
+
 def some(rows: Ints, count: int) -> Ints:
     """At equal distances, at most so many."""
     return rows[:: max(1, len(rows) // count)][:count]
@@ -189,7 +227,13 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=150)
     parser.add_argument("--known", action="store_true", help="how much queries have in common instead")
     parser.add_argument("--choice", action="store_true", help="what held-out lists choose instead")
+    parser.add_argument("--judged", action="store_true", help="what judged queries choose instead")
     asked = parser.parse_args()
+    if asked.judged:
+        for count, taken, pairs in by_judgments(asked.set, asked.lists, asked.queries, asked.clicks):
+            found = ", ".join(f"{kind} {ap:+.3f} / {p10:+.3f}" for kind, (ap, p10) in pairs.items())
+            print(f"{asked.set}, {count:,} lists: {BY_JUDGMENTS[taken].told}: {found}", flush=True)
+        return
     if asked.choice:
         for count, taken, compared in choices(asked.set, asked.lists, asked.clicks):
             found = "; ".join(f"{_told(one.to_now)}, where it gives way {_told(one.far)}" for one in compared)
