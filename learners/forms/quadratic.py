@@ -260,7 +260,7 @@ class DiagonalForm:
         Raises BlockError on another dimension or an index out of range.
         """
         weights = 2 * self.weights if self.distance else self.weights
-        scaled = _times(as_block(queries, self.dim, "queries"), weights)
+        scaled = scaled_columns(as_block(queries, self.dim, "queries"), weights)
         if isinstance(scaled, DenseBlock):
             return scaled.values
         folded = np.zeros((len(scaled), self.dim), np.float32)
@@ -274,7 +274,7 @@ class DiagonalForm:
         entries = block.nbytes // (4 if isinstance(block, DenseBlock) else 8)
         for batch in batches(len(block), PASSES * (entries // max(1, len(block))), pieces):
             rows = block.slice(batch.start, batch.stop)
-            scaled = _times(rows, self.weights)
+            scaled = scaled_columns(rows, self.weights)
             if isinstance(rows, DenseBlock):
                 assert isinstance(scaled, DenseBlock)
                 products[batch] = (scaled.values.astype(np.float64) * rows.values).sum(axis=1)
@@ -304,7 +304,7 @@ def diagonal_scores(w: NDArray[Any], queries: Block, items: Block) -> Float32s:
 
     Products with w are rounded to float32 once. Raises BlockError on an index out of range.
     """
-    scaled = _times(queries, w)
+    scaled = scaled_columns(queries, w)
     if isinstance(scaled, DenseBlock):
         return against(scaled.values, items)
     left = scaled.checked_csr()
@@ -314,8 +314,8 @@ def diagonal_scores(w: NDArray[Any], queries: Block, items: Block) -> Float32s:
     return np.asarray(product.toarray(), np.float32)
 
 
-def _times(block: Block, w: NDArray[Any]) -> Block:
-    """Rows q (.) w; sparse ones with pointers from 0."""
+def scaled_columns(block: Block, w: NDArray[Any]) -> Block:
+    """Rows q (.) w, w: [d]; sparse ones with pointers from 0. Raises BlockError on an index out of range."""
     if isinstance(block, DenseBlock):
         return DenseBlock(block.values * w)
     block.check_indices()

@@ -59,6 +59,40 @@ class ViewMetric:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LinearRows:
+    """What a map does to a row: z(x) = c(x) (x - shift) matrix.
+
+    matrix: float64 [dim_in, dim], or [dim] where it is diagonal. shift: float64 [dim_in], None for 0. rows: c
+    is 1 where `kept`, 1 / ||x|| where `unit`, and any other number above 0 of the row's own where `scaled`.
+    """
+
+    matrix: NDArray[np.float64]
+    shift: NDArray[np.float64] | None = None
+    rows: Rows = "kept"
+
+    def then(self, after: LinearRows) -> LinearRows | None:
+        """That of a second map behind this one; None where it shifts rows that were changed already."""
+        if after.shift is not None and not (self._is_identity and self.rows == "kept"):
+            return None
+        own = self.matrix if after.matrix.ndim == 1 or self.matrix.ndim == 2 else np.diag(self.matrix)
+        matrix = own @ after.matrix if after.matrix.ndim == 2 else own * after.matrix
+        if after.rows == "kept":
+            rows = self.rows
+        else:  # lengths that a map before it has changed are not those of the given rows
+            rows = after.rows if self._is_identity else "scaled"
+        return LinearRows(matrix, after.shift if self.shift is None else self.shift, rows)
+
+    @property
+    def _is_identity(self) -> bool:
+        return self.matrix.ndim == 1 and bool((self.matrix == 1).all()) and self.shift is None
+
+    def back(self, folded: Float32s) -> NDArray[np.float64]:
+        """Vectors f in the map's columns, float32 [n, dim], as those whose product with x - shift is that of
+        f with (x - shift) matrix, float64 [n, dim_in]."""
+        return folded * self.matrix if self.matrix.ndim == 1 else folded @ self.matrix.T
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class OwnRanking:
     """What the user's index computes, in the columns of a map.
 
@@ -156,6 +190,10 @@ class ViewMap:
     def metric(self) -> ViewMetric | None:
         """How it carries the inner product of the vectors that it reads; None where it loses something of
         it."""
+        return None
+
+    def linear(self) -> LinearRows | None:
+        """What it does to a row, where that is linear; None where it is not."""
         return None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -285,6 +323,10 @@ class IdentityMap(ViewMap):
         """I."""
         return ViewMetric(np.ones(self.dim_in), "kept")
 
+    def linear(self) -> LinearRows | None:
+        """I."""
+        return LinearRows(np.ones(self.dim_in))
+
     def spec(self) -> dict[str, Any]:
         """Dimension and kind of the rows."""
         return {"dim_in": self.dim_in, "sparse": self.sparse}
@@ -313,6 +355,10 @@ class UnitMap(IdentityMap):
     def metric(self) -> ViewMetric | None:
         """I, of unit vectors."""
         return ViewMetric(np.ones(self.dim_in), "unit")
+
+    def linear(self) -> LinearRows | None:
+        """I, of unit vectors."""
+        return LinearRows(np.ones(self.dim_in), rows="unit")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

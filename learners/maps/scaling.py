@@ -19,6 +19,7 @@ from learners.block import Block, DenseBlock, Float32s, SparseBlock
 from learners.errors import BlockError, MapError
 from learners.kernels.map_rows import project_dense, scale_sparse, standardise_dense
 from learners.maps.base import (
+    LinearRows,
     ViewMap,
     ViewMetric,
     fitted_array,
@@ -68,6 +69,10 @@ class StandardiseMap(ViewMap):
         out = np.empty_like(rows)
         standardise_dense(rows, self.mean, self.scale, out)
         return DenseBlock(out)
+
+    def linear(self) -> LinearRows | None:
+        """The scales of the columns, about their means."""
+        return LinearRows(self.scale.astype(np.float64), self.mean.astype(np.float64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +124,10 @@ class TfidfMap(ViewMap):
     def metric(self) -> ViewMetric | None:
         """1 / idf^2 for each term."""
         return ViewMetric(1 / np.square(self.idf, dtype=np.float64), "scaled")
+
+    def linear(self) -> LinearRows | None:
+        """idf of each term."""
+        return LinearRows(self.idf.astype(np.float64), rows="scaled")
 
 
 DEFAULTS: Mapping[str, Any] = {"components": 100, "epsilon": 0.3}
@@ -196,6 +205,10 @@ class WhitenMap(ViewMap):
         out = np.empty((len(rows), self.dim), np.float32)
         project_dense(rows, self.mean, self.components, out)
         return DenseBlock(out)
+
+    def linear(self) -> LinearRows | None:
+        """Its components, about the mean."""
+        return LinearRows(self.components.astype(np.float64), self.mean.astype(np.float64))
 
     def spec(self) -> dict[str, Any]:
         """Dimensions and options."""
@@ -276,6 +289,10 @@ class PreconditionMap(ViewMap):
     def metric(self) -> ViewMetric | None:
         """D."""
         return ViewMetric(self.weights.astype(np.float64), "kept")
+
+    def linear(self) -> LinearRows | None:
+        """V D^(-1/2)."""
+        return LinearRows(self.components.astype(np.float64))
 
     def spec(self) -> dict[str, Any]:
         """Dimension and options."""

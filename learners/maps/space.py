@@ -27,6 +27,7 @@ from learners.maps.base import (
     SIMILARITIES,
     CosineMap,
     IdentityMap,
+    LinearRows,
     OwnRanking,
     Rows,
     Similarity,
@@ -150,6 +151,14 @@ class ChainMap(MapsMap):
         found = self.maps[0].metric()
         for step in self.maps[1:]:
             after = step.metric()
+            found = None if found is None or after is None else found.then(after)
+        return found
+
+    def linear(self) -> LinearRows | None:
+        """What the maps do together."""
+        found = self.maps[0].linear()
+        for step in self.maps[1:]:
+            after = step.linear()
             found = None if found is None or after is None else found.then(after)
         return found
 
