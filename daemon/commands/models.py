@@ -1,4 +1,5 @@
-"""`tripletd models`: list, show and kernels; the other verbs are in models_change.py and models_diff.py."""
+"""`tripletd models`: list, show and kernels; the other verbs are in models_change.py,
+models_diff.py and models_export.py."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from daemon.commands import common, models_change, models_diff
+from daemon.commands import common, models_change, models_diff, models_export
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, VersionArgument, console, load, table
 from daemon.exits import EX_OK, EX_USAGE, UserError
 from daemon.text import ago, measure, safe, size
@@ -292,6 +293,7 @@ def print_keys(rows: Sequence[KeyRow]) -> None:
 
 
 app.command("diff")(models_diff.diff)
-for verb in ("promote", "rollback", "pin", "unpin", "gc", "average", "export"):
+for verb in ("promote", "rollback", "pin", "unpin", "gc", "average"):
     app.command(verb)(getattr(models_change, verb))
 app.command("write-off")(models_change.write_off)
+app.command()(models_export.export)

@@ -1,4 +1,4 @@
-"""`tripletd models promote|rollback|pin|unpin|gc|average|export`: the verbs that write."""
+"""`tripletd models promote|rollback|pin|unpin|gc|write-off|average`: the verbs that write to checkpoints."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ NameArgument = Annotated[
 AliasOption = Annotated[
     str, typer.Option("--alias", "-a", metavar="NAME", help="The name to move; reserved: latest, best.")
 ]
+
+
 DryRunOption = Annotated[bool, common.flag("--dry-run", "Check and tell; write nothing, delete nothing.")]
 
 
@@ -237,47 +239,6 @@ def average(
         typer.echo(
             f"version {made.number} in {made.folder}: the average of {len(sources)}, {made.events:,} events"
         )
-    return EX_OK
-
-
-def export(
-    name: VersionArgument,
-    *,
-    factor: Annotated[
-        Path, typer.Option(metavar="FILE.npy", help="A with A^T A = PSD part of W, float32 \\[rank, dim].")
-    ],
-    embed: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.npy",
-            show_default=False,
-            help="Also A x of every catalog object, float32 \\[n, rank].",
-        ),
-    ] = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    json: JsonOption = False,
-) -> int:
-    """Write the factor of a version's matrix: it embeds mapped objects for any index of inner products.
-
-    W is made PSD once, after learning. Beside each file lies FILE.npy.json, which says what it is.
-    """
-    from daemon.models.compare import catalog_objects
-    from daemon.models.decide import number_of
-    from daemon.models.derive import export_embedding, export_factor
-
-    settings = load(config, set_)
-    versions, _, entries = common.opened(settings)
-    number = number_of(name, versions.versions(), entries)
-    objects = catalog_objects(settings, versions, number) if embed is not None else None
-    told, A = export_factor(versions, number, factor)
-    embedded = None if embed is None else export_embedding(told, A, objects, embed)
-    if json:
-        common.write_json(asdict(told) | {"embedded": embedded})
-    else:
-        typer.echo(f"version {number}: A of rank {told.rank:,} in {told.dim:,} dimensions, {told.similarity}")
-        if embedded is not None:
-            typer.echo(f"{embedded:,} objects embedded")
     return EX_OK
 
 

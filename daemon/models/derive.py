@@ -190,8 +190,8 @@ def export_factor(
         A.shape[0],
         "" if choice is None else choice.told,
     )
-    _write_new(path, lambda file: np.save(file, A))
-    _write_new(path.with_name(path.name + ".json"), lambda file: file.write(_json(asdict(told))))
+    write_new(path, lambda file: np.save(file, A))
+    write_new(path.with_name(path.name + ".json"), lambda file: file.write(as_json(asdict(told))))
     return told, A
 
 
@@ -210,8 +210,8 @@ def export_embedding(
     for part in row_blocks(len(embedded), told.dim):
         embedded[part] = times(objects.mapped.slice(part.start, part.stop), across)
     beside = asdict(told) | {"format": EMBED_FORMAT, "ids": list(objects.ids)}
-    _write_new(path, lambda file: np.save(file, embedded))
-    _write_new(path.with_name(path.name + ".json"), lambda file: file.write(_json(beside)))
+    write_new(path, lambda file: np.save(file, embedded))
+    write_new(path.with_name(path.name + ".json"), lambda file: file.write(as_json(beside)))
     return len(embedded)
 
 
@@ -232,11 +232,11 @@ def _factor(version: Version, name: str) -> NDArray[np.float32]:
         ) from error
 
 
-def _json(values: dict[str, Any]) -> bytes:
+def as_json(values: dict[str, Any]) -> bytes:
     return (json.dumps(values, indent=1) + "\n").encode()
 
 
-def _write_new(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+def write_new(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file that must not be there yet. Raises UserError."""
     try:
         with path.open("xb") as file:

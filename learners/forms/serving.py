@@ -345,6 +345,15 @@ def with_learned(form: ServedForm, learned: ServedForm) -> ServedForm:
     return replace(form, learned=cast(FoldingForm, learned)) if isinstance(form, BackoffForm) else learned
 
 
+def familiar_matrix(form: FoldingForm) -> Float32s:
+    """What queries are folded by, float32 [d, d], symmetric: S, or S + share u M where the own ranking stands
+    beside, for queries that the form does not give way for."""
+    directions = np.eye(form.dim, dtype=np.float32)
+    if isinstance(form, BackoffForm):
+        return form.fold_as(directions, np.ones((1, 2), np.float32))
+    return form.fold(directions)
+
+
 def linear_fold(form: FoldingForm, query: Any) -> Callable[[Any], Float32s]:
     """`fold` as it is for one query: linear, so that the query's parts add up."""
     return partial(form.fold_as, weights=form.weights(query)) if isinstance(form, BackoffForm) else form.fold

@@ -50,6 +50,19 @@ class LinearSpace:
         parts = [view.linear.back(folded[:, view.mapped]) for view in self.views]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
+    def adapter(self, S: Float32s) -> tuple[Float32s, Float32s | None]:
+        """F and b with F x + b the folded query of a given vector x, for given vectors too: M S M^T, float32
+        [dim, dim], and what the shifts of the maps add, float32 [dim] or None. S: float32 [d, d], symmetric.
+        A factor of the query's own is left out."""
+        F = self.back(np.ascontiguousarray(self.back(S).T))
+        if all(view.linear.shift is None for view in self.views):
+            return F, None
+        shift = np.zeros(self.dim)
+        for view in self.views:
+            if view.linear.shift is not None:
+                shift[view.columns] = view.linear.shift
+        return F, np.asarray(-(F @ shift), np.float32)
+
     def given(self, views: Mapping[str, Any]) -> Block:
         """What the index holds of objects: their given vectors side by side, those of a view at unit length
         where its map brings them there; a view that is absent is zeros. Raises BlockError on another

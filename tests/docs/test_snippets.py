@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from learners import ServingForm
+from learners.block import DenseBlock
+from learners.forms.embedding import Embedding
 from streams.catalog import load_catalog
 from streams.codec import decode_event
 
@@ -75,11 +77,11 @@ def test_an_export_ranks_as_the_server_does(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     chance = np.random.default_rng(1)
     items = chance.standard_normal((40, 6)).astype(np.float32)
-    W = (np.eye(6) + 0.4 * chance.standard_normal((6, 6))).astype(np.float32)
-    values, vectors = np.linalg.eigh((W + W.T) / 2)
-    A = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    np.save("A.npy", A.astype(np.float32))
-    np.save("items.npy", (items @ A.T).astype(np.float32))
-    rows = run("docs/choosing-a-learner.md", "A.npy")["rows"]
-    served = ServingForm.from_matrix(W).scores(items, items)
-    np.testing.assert_allclose(rows @ rows.T, served, atol=1e-4)
+    form = ServingForm.from_matrix((np.eye(6) + 0.4 * chance.standard_normal((6, 6))).astype(np.float32))
+    vectors = Embedding.of(form).documents(items)
+    assert isinstance(vectors, DenseBlock)
+    np.save("items.npy", vectors.values)
+    Path("items.npy.json").write_text(json.dumps({"ids": [f"o{n}" for n in range(40)]}))
+    best = run("docs/your-own-index.md", "items.npy.json")["best"]
+    served = form.scores(items[3:4], items)[0]
+    assert best == [f"o{row}" for row in np.argsort(-served) if row != 3][:10]

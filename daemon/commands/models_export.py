@@ -1,0 +1,154 @@
+"""`tripletd models export`: a version for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from daemon.commands import common
+from daemon.commands.common import ConfigOption, JsonOption, SetOption, VersionArgument, load
+from daemon.exits import EX_OK, EX_USAGE, UserError
+
+if TYPE_CHECKING:
+    from checkpoints import VersionStore
+    from daemon.config import Config
+    from daemon.models.vectors import AdapterDescription, ServedVersion, VectorsDescription
+
+
+class ExportedForm(StrEnum):
+    """What `models export --out` writes."""
+
+    served = "served"
+    folded = "folded"
+
+
+class ExportedSide(StrEnum):
+    """Which side of an index the vectors are for."""
+
+    documents = "documents"
+    queries = "queries"
+
+
+FileOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        show_default=False,
+        help="What is written, by its ending: .npy, .npz (sparse), .parquet or .safetensors.",
+    ),
+]
+
+
+def export(
+    name: VersionArgument,
+    *,
+    out: FileOption = None,
+    form: Annotated[
+        ExportedForm,
+        typer.Option(
+            help="With --out. served: vectors of all catalog objects, whose inner product is the served "
+            "score. folded: the matrix that folds a query for an index of the vectors as they were given."
+        ),
+    ] = ExportedForm.served,
+    side: Annotated[
+        ExportedSide,
+        typer.Option(help="Of --form served: objects as the documents of an index, or as its queries."),
+    ] = ExportedSide.documents,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", show_default=False, help="Whose model, where there is one per key."),
+    ] = None,
+    factor: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npy",
+            show_default=False,
+            help="A with A^T A = PSD part of the learned W alone, float32 \\[rank, dim]; not what is served.",
+        ),
+    ] = None,
+    embed: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npy",
+            show_default=False,
+            help="Beside --factor: A x of every catalog object, float32 \\[n, rank].",
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Write a version for an index that is not ours; see docs/your-own-index.md.
+
+    Beside each file lies FILE.json, which says what it is.
+    """
+    if (out is None) == (factor is None) or (embed is not None and factor is None):
+        told = "what is to be written is named by --out or by --factor, --embed only beside --factor"
+        raise UserError(told, "tripletd models export best --out vectors.npy", EX_USAGE)
+    settings = load(config, set_)
+    if factor is not None:
+        return _export_factor(settings, name, factor, embed, json)
+    assert out is not None
+    from daemon.models.decide import number_of
+    from daemon.models.vectors import ServedVersion, export_adapter
+
+    versions, _, entries = common.opened(settings)
+    number = number_of(name, versions.versions(), entries)
+    served = ServedVersion.load(versions, number, settings.serving, key)
+    made: AdapterDescription | VectorsDescription
+    if form is ExportedForm.folded:
+        made = export_adapter(served, out)
+        line = f"version {number}: a matrix of {made.dim:,} x {made.dim:,}, exact {made.exact}"
+    else:
+        made, line = _export_vectors(settings, versions, served, out, side)
+    if json:
+        common.write_json({field: value for field, value in asdict(made).items() if field != "ids"})
+    else:
+        typer.echo(line)
+    return EX_OK
+
+
+def _export_vectors(
+    settings: Config, versions: VersionStore, served: ServedVersion, out: Path, side: ExportedSide
+) -> tuple[VectorsDescription, str]:
+    from daemon.models.compare import catalog_objects
+    from daemon.models.vectors import export_vectors
+
+    number = int(served.about["version"])
+    written = export_vectors(served, catalog_objects(settings, versions, number), out, side.value)
+    if not written.symmetric:
+        common.write_note(_two_sides(written))
+    told = f"{written.rows:,} {side.value} of {written.dim:,} numbers, {written.similarity}"
+    return written, f"version {number}: {told}"
+
+
+def _two_sides(written: VectorsDescription) -> str:
+    """Why documents alone are not enough."""
+    if written.given_way:
+        why = f"{written.given_way:,} of {written.rows:,} objects, as queries, give way to your own ranking"
+    else:
+        why = "this form has one vector for a query and another one for a document"
+    return f"{why}: ask with vectors of --side queries or of /v1/fold"
+
+
+def _export_factor(settings: Config, name: str, factor: Path, embed: Path | None, json: bool) -> int:
+    from daemon.models.compare import catalog_objects
+    from daemon.models.decide import number_of
+    from daemon.models.derive import export_embedding, export_factor
+
+    versions, _, entries = common.opened(settings)
+    number = number_of(name, versions.versions(), entries)
+    objects = catalog_objects(settings, versions, number) if embed is not None else None
+    told, A = export_factor(versions, number, factor)
+    embedded = None if embed is None else export_embedding(told, A, objects, embed)
+    if json:
+        common.write_json(asdict(told) | {"embedded": embedded})
+    else:
+        typer.echo(f"version {number}: A of rank {told.rank:,} in {told.dim:,} dimensions, {told.similarity}")
+        if embedded is not None:
+            typer.echo(f"{embedded:,} objects embedded")
+    return EX_OK

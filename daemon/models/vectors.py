@@ -1,0 +1,323 @@
+"""A version's served form as files for an index that is not ours: vectors of the catalog's objects, and the
+matrix that folds a query for an index of the vectors as they were given.
+
+What is written is the form that was judged and is served, with its power, its share of the own ranking and
+its norms (`learners.forms.embedding`): brute force over the file gives the server's lists. `models export
+--factor` writes another thing, the factor of the learned W alone (`daemon.models.derive`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from checkpoints import VersionStore
+from daemon.config.schema import ServingConfig
+from daemon.exits import EX_DATAERR, EX_USAGE, UserError
+from daemon.models.compare import MappedCatalog, form_of_key, load_version
+from daemon.models.derive import as_json, write_new
+from daemon.text import size
+from daemon.versions.algorithms import map_of
+from daemon.versions.restore import choice_at, serving_form
+from learners.block import Block, DenseBlock, Float32s, SparseBlock, concatenate, row_blocks
+from learners.errors import ConfigError
+from learners.forms.embedding import Embedding
+from learners.forms.quadratic import ServedForm, folds
+from learners.forms.serving import BackoffForm, familiar_matrix
+from learners.maps import FittedSpaceMap
+from learners.maps.linear import linear_space
+from learners.psd import MAX_FULL_DIM
+
+FORMAT = "tripletd vectors 1"
+ADAPTER_FORMAT = "tripletd adapter 1"
+Side: TypeAlias = Literal["documents", "queries"]
+
+MOST_BYTES = 4 << 30
+"""Of rows that are sparse and would be written with their zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorsDescription:
+    """What a file of vectors is, as JSON beside it with the ending `.json`.
+
+    form: which was chosen by clicks, in words, "" where settings say it. side: which of the two an object is.
+    similarity: what of a query's vector and a document's is the served score: their `inner_product`, or minus
+    the square of their distance (`squared_euclidean`). symmetric: whether an object has one vector for both
+    sides. rows, dim: how many and how long. given_way: how many of the objects, as queries, have another
+    vector than as documents, since the form gives way to the own ranking for them. version, state_hash,
+    space, map, learner, key: what it was made of. ids: of the rows, in their order.
+    """
+
+    format: str
+    version: int
+    state_hash: str
+    space: str
+    map: str
+    learner: str
+    key: str | None
+    form: str
+    side: Side
+    similarity: str
+    symmetric: bool
+    rows: int
+    dim: int
+    given_way: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterDescription:
+    """What a file of a matrix is: a given vector q, or those of all views side by side, is folded as
+    weight q, and where `bias` is true, which is where the map shifts, as weight q + bias. views: name ->
+    [first column, columns, whether at unit length]. exact: up to what, and for which queries.
+    """
+
+    format: str
+    version: int
+    state_hash: str
+    space: str
+    map: str
+    learner: str
+    key: str | None
+    form: str
+    dim: int
+    bias: bool
+    views: Mapping[str, tuple[int, int, bool]]
+    exact: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServedVersion:
+    """A version's form and map, and what both descriptions say of it."""
+
+    form: ServedForm
+    fitted: FittedSpaceMap
+    about: Mapping[str, Any]
+
+    @classmethod
+    def load(
+        cls, versions: VersionStore, number: int, serving: ServingConfig, key: str | None
+    ) -> ServedVersion:
+        """As `number` is served under these settings. Raises UserError for one that does not load, and for a
+        key where there is one model for all, or none where there are several."""
+        version = load_version(versions, number)
+        form = form_of_key(serving_form(versions, version, serving, keep=False), number, key)
+        manifest, choice = version.manifest, choice_at(versions, number)
+        about = {
+            "version": number,
+            "state_hash": manifest.state_hash,
+            "space": manifest.space,
+            "map": str(manifest.map.get("id")),
+            "learner": str(manifest.learner.get("name")),
+            "key": key,
+            "form": choice.told if choice is not None and _is_of(form, choice.raw) else "",
+        }
+        return cls(form, map_of(version), about)
+
+
+def _is_of(form: ServedForm, raw: bool) -> bool:
+    """Whether a form is one that was chosen: version 0's, and those of settings, are not."""
+    return isinstance(form, BackoffForm) or raw
+
+
+def export_vectors(
+    served: ServedVersion, objects: MappedCatalog | None, path: Path, side: Side = "documents"
+) -> VectorsDescription:
+    """Write the vector of every object of the catalog to `path`, by its ending, and the description beside.
+
+    .npy: float32 [rows, dim]; .npz: scipy's CSR; .parquet: `id` and `vector`, a list of floats, or `indices`
+    and `values` of sparse ones; .safetensors: `vectors`. Raises UserError without objects, for objects of
+    another map, a form without such vectors, an ending that is unknown, and a file that is there already.
+    """
+    write = _writer(path)
+    if objects is None:
+        raise UserError("there are no objects to write", "set catalog.path", EX_USAGE)
+    if objects.map_id != served.about["map"]:
+        raise UserError("the catalog is mapped by another map", "export a version of this map", EX_DATAERR)
+    embedding = embedding_of(served)
+    made = embedding.documents if side == "documents" else embedding.queries
+    pieces, given_way = [], 0
+    for part in row_blocks(len(objects.ids), embedding.dim):
+        rows = objects.mapped.slice(part.start, part.stop)
+        pieces.append(made(rows))
+        given_way += int(embedding.given_way(rows).sum())
+    vectors = concatenate(pieces) if pieces else made(objects.mapped)
+    told = VectorsDescription(
+        FORMAT,
+        **served.about,
+        side=side,
+        similarity=embedding.similarity,
+        symmetric=embedding.symmetric,
+        rows=len(vectors),
+        dim=vectors.dim,
+        given_way=given_way,
+        ids=tuple(objects.ids),
+    )
+    write(path, vectors, told)
+    write_new(path.with_name(path.name + ".json"), lambda file: file.write(as_json(asdict(told))))
+    return told
+
+
+def embedding_of(served: ServedVersion) -> Embedding:
+    """Its vectors. Raises UserError where its similarity is no inner product."""
+    try:
+        return Embedding.of(served.form)
+    except ConfigError as error:
+        told = (
+            f"version {served.about['version']}, of {served.about['learner']}, has no such vectors: {error}"
+        )
+        raise UserError(told, "export a version of omks-maps or oasis", EX_USAGE) from error
+
+
+def export_adapter(served: ServedVersion, path: Path) -> AdapterDescription:
+    """Write the matrix that folds a query for an index of given vectors: `.safetensors` with `linear.weight`
+    and, where the map shifts, `linear.bias`, as PyTorch names those of a linear layer, or `.npy`, the weight
+    alone. Beside it the description. Raises UserError where there is no such matrix.
+    """
+    F, bias, views = adapter_of(served)
+    if path.suffix == ".npy" and bias is not None:
+        raise UserError(
+            "the map of this space shifts vectors: the matrix has a bias, for which npy has no room",
+            f"name a file {path.stem}.safetensors",
+            EX_USAGE,
+        )
+    if path.suffix not in (".npy", ".safetensors"):
+        raise UserError(f"{path.name}: no format has this ending", "end it in .safetensors or .npy", EX_USAGE)
+    exact = "up to each object's own norm"
+    if isinstance(served.form, BackoffForm):
+        exact += ", for queries that the form gives no way for; /v1/fold folds all of them"
+    told = AdapterDescription(
+        ADAPTER_FORMAT, **served.about, dim=len(F), bias=bias is not None, views=views, exact=exact
+    )
+    if path.suffix == ".npy":
+        write_new(path, lambda file: np.save(file, F))
+    else:
+        arrays = {"linear.weight": F} | ({} if bias is None else {"linear.bias": bias})
+        write_new(path, lambda file: file.write(_safetensors(arrays, asdict(told))))
+    write_new(path.with_name(path.name + ".json"), lambda file: file.write(as_json(asdict(told))))
+    return told
+
+
+def adapter_of(
+    served: ServedVersion,
+) -> tuple[Float32s, Float32s | None, dict[str, tuple[int, int, bool]]]:
+    """Weight, bias and views of `AdapterDescription`. Raises UserError where there is no such matrix."""
+    form, linear, about = served.form, linear_space(served.fitted), served.about
+    if not folds(form):
+        raise UserError(
+            f"version {about['version']} is of {about['learner']}, whose similarity does not fold",
+            "ask /v1/similar, or export a version of omks-maps or oasis",
+            EX_USAGE,
+        )
+    if linear is None:
+        raise UserError(
+            "the map of this space is not linear: no vector of the given space stands for a folded query",
+            "export vectors in the space of the map instead: --form served",
+            EX_USAGE,
+        )
+    if max(linear.dim, form.dim) > MAX_FULL_DIM:
+        raise UserError(
+            f"a matrix of {linear.dim:,} x {linear.dim:,} is not written (at most {MAX_FULL_DIM:,})",
+            "ask /v1/fold for folded queries",
+            EX_USAGE,
+        )
+    F, bias = linear.adapter(familiar_matrix(form))
+    views = {
+        view.name: (view.columns.start, view.columns.stop - view.columns.start, view.unit)
+        for view in linear.views
+    }
+    return F, bias, views
+
+
+Write: TypeAlias = Callable[[Path, Block, VectorsDescription], None]
+
+
+def _writer(path: Path) -> Write:
+    writers: dict[str, Write] = {
+        ".npy": _npy,
+        ".npz": _npz,
+        ".parquet": _parquet,
+        ".safetensors": _as_safetensors,
+    }
+    if path.suffix not in writers:
+        raise UserError(
+            f"{path.name}: no format has this ending", f"end it in {', '.join(writers)}", EX_USAGE
+        )
+    return writers[path.suffix]
+
+
+def _dense(rows: Block, path: Path) -> Float32s:
+    """Rows with their zeros. Raises UserError where these are too many."""
+    if isinstance(rows, DenseBlock):
+        return rows.values
+    if (wanted := 4 * len(rows) * rows.dim) > MOST_BYTES:
+        raise UserError(
+            f"{path.name} would take {size(wanted)}: these vectors are sparse, of {rows.dim:,} columns",
+            "end it in .npz or .parquet, which hold sparse vectors",
+            EX_USAGE,
+        )
+    return np.asarray(rows.checked_csr().toarray(), np.float32)
+
+
+def _npy(path: Path, rows: Block, told: VectorsDescription) -> None:
+    values = _dense(rows, path)
+    write_new(path, lambda file: np.save(file, values))
+
+
+def _npz(path: Path, rows: Block, told: VectorsDescription) -> None:
+    if isinstance(rows, DenseBlock):
+        raise UserError("these vectors are dense, .npz holds sparse ones", "end it in .npy", EX_USAGE)
+    write_new(path, lambda file: sparse.save_npz(file, rows.checked_csr()))
+
+
+def _as_safetensors(path: Path, rows: Block, told: VectorsDescription) -> None:
+    about = {name: value for name, value in asdict(told).items() if name != "ids"}
+    arrays = {"vectors": _dense(rows, path)}
+    write_new(path, lambda file: file.write(_safetensors(arrays, about)))
+
+
+def _safetensors(arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]) -> bytes:
+    from safetensors.numpy import save
+
+    whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return bytes(save(whole, {name: json.dumps(value) for name, value in about.items()}))
+
+
+ROW_GROUP = 10_000
+"""Objects of one row group of a Parquet file."""
+
+
+def _parquet(path: Path, rows: Block, told: VectorsDescription) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    about = {name: json.dumps(value) for name, value in asdict(told).items() if name != "ids"}
+
+    def table(start: int) -> Any:
+        part = rows.slice(start, min(start + ROW_GROUP, len(rows)))
+        ids = pa.array(told.ids[start : start + len(part)], pa.string())
+        if isinstance(part, SparseBlock):
+            csr = part.checked_csr()
+            places = pa.array(csr.indptr, pa.int32())
+            lists = {"indices": csr.indices.astype(np.int32), "values": csr.data.astype(np.float32)}
+        else:
+            places = pa.array(np.arange(len(part) + 1, dtype=np.int32) * np.int32(part.dim))
+            lists = {"vector": part.values.reshape(-1)}
+        columns = {name: pa.ListArray.from_arrays(places, pa.array(flat)) for name, flat in lists.items()}
+        return pa.table({"id": ids, **columns}).replace_schema_metadata(about)
+
+    def write(file: IO[bytes]) -> None:
+        first = table(0)
+        with pq.ParquetWriter(file, first.schema) as writer:
+            writer.write_table(first)
+            for start in range(ROW_GROUP, len(rows), ROW_GROUP):
+                writer.write_table(table(start))
+
+    write_new(path, write)

@@ -1,0 +1,235 @@
+"""Vectors of a version's served form as other programs read them: brute force gives the served lists."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file
+from scipy import sparse
+
+from daemon.cli import main
+from daemon.config import load_config
+from daemon.exits import EX_CANTCREAT, EX_OK, EX_USAGE
+from daemon.models.compare import catalog_objects
+from daemon.versions.forms import OFFERED, FormChoice
+from daemon.versions.restore import FormByChoice, serving_form
+from learners.forms.quadratic import ServedForm
+from learners.forms.serving import BackoffForm, usual_ratio
+from learners.maps.base import OwnRanking
+from tests.daemon.serve.test_role import Place as RolePlace
+from tests.daemon.serve.test_role import Role
+from tests.daemon.test_own_ranking import OBJECTS, Place, given
+from tests.harness.waiting import until
+
+VIEWS = {
+    "dense": {"text": 1.0},
+    "several": {"text": 1.0, "shape": 2.5},
+    "sparse": {"words": 1.0},
+    "mixed": {"text": 1.0, "words": 0.4},
+}
+
+
+class Shop(Place):
+    """Learned once, by one learner; `served` is what its newest version answers with."""
+
+    def __init__(self, folder: Path, weights: dict[str, float], more: str = "", similarity: str = "cosine"):
+        super().__init__(folder, similarity, weights, more)
+        text = self.file.read_text()
+        if "text" not in weights:
+            self.file.write_text(text.replace("[space.views.text]\ndim = 8\n", ""))
+        self.learn(40)
+
+    def choose(self) -> None:
+        """Judge the newest version: clicks chose a form that gives way to the own ranking."""
+        config, versions, number = load_config(self.file), self.versions, self.newest().number
+        objects = catalog_objects(config, versions, number)
+        assert objects is not None
+
+        class Chooser:
+            def choose(self, number: int, now: Any, learned: FormByChoice, own: OwnRanking) -> FormChoice:
+                usual = usual_ratio(learned(OFFERED[1]), own.metric, objects.mapped)
+                return replace(OFFERED[1], usual=usual, why="chosen by the test")
+
+        serving_form(versions, versions.load(number), config.serving, chooser=Chooser())
+
+    @property
+    def served(self) -> ServedForm:
+        config, versions = load_config(self.file), self.versions
+        return serving_form(versions, versions.load(self.newest().number), config.serving, keep=False)
+
+    def scores(self) -> np.ndarray:
+        config = load_config(self.file)
+        objects = catalog_objects(config, self.versions, self.newest().number)
+        assert objects is not None
+        return self.served.scores(objects.mapped, objects.mapped)
+
+    def export(self, name: str, *words: str) -> tuple[int, Path]:
+        out = self.folder / name
+        told = main(["models", "export", "latest", "--out", str(out), *words, "--config", str(self.file)])
+        return told, out
+
+    def vectors(self, name: str, *words: str) -> tuple[np.ndarray, dict[str, Any]]:
+        code, out = self.export(name, *words)
+        assert code == EX_OK
+        return read(out), json.loads(Path(f"{out}.json").read_text())
+
+
+def read(path: Path) -> np.ndarray:
+    """The rows of a file of any of the formats, with their zeros, float64."""
+    if path.suffix == ".npy":
+        return np.load(path).astype(np.float64)
+    if path.suffix == ".npz":
+        return sparse.load_npz(path).toarray().astype(np.float64)
+    if path.suffix == ".safetensors":
+        return load_file(path)["vectors"].astype(np.float64)
+    table = pq.read_table(path)
+    assert table.column("id").to_pylist() == [f"o{n}" for n in range(OBJECTS)]
+    if "vector" in table.column_names:
+        return np.array(table.column("vector").to_pylist(), np.float64)
+    rows = np.zeros((len(table), json.loads(table.schema.metadata[b"dim"])))
+    for row, (places, values) in enumerate(
+        zip(table.column("indices").to_pylist(), table.column("values").to_pylist(), strict=True)
+    ):
+        rows[row, places] = values
+    return rows
+
+
+def same_lists(found: np.ndarray, scores: np.ndarray) -> None:
+    np.testing.assert_allclose(found, scores, atol=3e-5 * np.abs(scores).max())
+
+
+@pytest.mark.parametrize(
+    ("views", "more"),
+    [
+        ("dense", ""),
+        ("dense", "judged"),
+        ("dense", '[serving]\nscore = "raw"'),
+        ("dense", '[serving]\npsd = "off"'),
+        ("dense", '[learner]\nalgorithm = "dissim-oasis"\n[serving]\nscore = "raw"'),
+        ("dense", '[learner]\nsymmetric = "online"'),
+        ("several", ""),
+        ("several", "judged"),
+        ("several", '[learner]\nalgorithm = "soml-tg"'),
+        ("several", '[learner]\nalgorithm = "omks-maps"'),
+        ("sparse", ""),
+        ("sparse", '[learner]\nalgorithm = "soml-tg"'),
+        ("mixed", ""),
+        ("mixed", "judged"),
+    ],
+    ids=str,
+)
+def test_brute_force_over_the_files_gives_the_served_scores(tmp_path: Path, views: str, more: str) -> None:
+    shop = Shop(tmp_path, VIEWS[views], more.removeprefix("judged"))
+    if more == "judged":
+        shop.choose()
+    documents, told = shop.vectors("d.npy")
+    queries, _ = shop.vectors("q.npy", "--side", "queries")
+    scores = shop.scores()
+    if told["similarity"] == "inner_product":
+        same_lists(queries @ documents.T, scores)
+    else:
+        same_lists(-np.square(queries[:, None] - documents[None]).sum(axis=2), scores)
+    assert told["form"] == ("power 1.5 with 0.2 of your own ranking" if more == "judged" else "")
+    assert (told["given_way"] > 0) == (more == "judged")
+    assert told["symmetric"] == bool(np.abs(queries - documents).max() < 1e-6)
+    assert told["ids"] == [f"o{n}" for n in range(OBJECTS)]
+    assert (told["rows"], told["dim"]) == documents.shape
+
+
+@pytest.mark.parametrize(("views", "names"), [("dense", ("v.parquet", "v.safetensors")), ("sparse", ())])
+def test_every_format_holds_the_same_vectors(tmp_path: Path, views: str, names: tuple[str, ...]) -> None:
+    more = '[learner]\nalgorithm = "soml-tg"' if views == "sparse" else ""
+    shop = Shop(tmp_path, VIEWS[views], more)
+    wanted, _ = shop.vectors("v.npy")
+    for name in names or ("v.parquet", "v.npz", "v.safetensors"):
+        np.testing.assert_array_equal(shop.vectors(name)[0], wanted)
+
+
+def test_version_0_is_exported_as_the_users_own_ranking(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, VIEWS["dense"])
+    out = shop.folder / "zero.npy"
+    assert main(["models", "export", "0", "--out", str(out), "--config", str(shop.file)]) == EX_OK
+    rows = given()["text"]
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    same_lists(read(out) @ read(out).T, rows @ rows.T)
+
+
+def test_the_folded_matrix_ranks_given_vectors_up_to_their_norms(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, VIEWS["several"])
+    shop.choose()
+    code, out = shop.export("adapter.safetensors", "--form", "folded")
+    assert code == EX_OK
+    weight, told = load_file(out)["linear.weight"], json.loads(Path(f"{out}.json").read_text())
+    assert told["views"] == {"text": [0, 8, True], "shape": [8, 5, True]}
+    assert not told["bias"]
+    rows = given()
+    held = np.hstack(
+        [one / np.linalg.norm(one, axis=1, keepdims=True) for one in (rows["text"], rows["shape"])]
+    )
+    folded, form = held @ weight, shop.served
+    assert isinstance(form, BackoffForm)
+    config = load_config(shop.file)
+    objects = catalog_objects(config, shop.versions, shop.newest().number)
+    assert objects is not None
+    familiar = np.flatnonzero(form.known(objects.mapped) >= form.familiar)
+    assert len(familiar) > 3
+    found = folded[familiar] @ held.T
+    norms = np.sqrt(np.einsum("nd,nd->n", held @ weight, held))  # rescored with the normaliser
+    same_lists(found / norms / norms[familiar, None], shop.scores()[familiar])
+
+
+def test_what_cannot_be_written_is_refused_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = Shop(tmp_path, VIEWS["dense"])
+    for words, said in (
+        (("v.hdf",), "no format has this ending"),
+        (("v.npz",), "end it in .npy"),
+        (("f.parquet", "--form", "folded"), "end it in .safetensors or .npy"),
+        (("v.npy", "--factor", "A.npy"), "--out or by --factor"),
+        (("v.npy", "--key", "k"), "leave --key out"),
+    ):
+        code, out = shop.export(*words)
+        assert code == EX_USAGE, words
+        assert said in capsys.readouterr().err
+        assert not out.exists()
+    assert shop.export("v.npy")[0] == EX_OK
+    assert shop.export("v.npy")[0] == EX_CANTCREAT
+
+
+def test_what_is_no_inner_product_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shop = Shop(tmp_path, VIEWS["dense"], '[learner]\nalgorithm = "omks"\nobjects = 20', similarity="")
+    assert shop.export("v.npy")[0] == EX_USAGE
+    assert "no inner product of finite vectors" in capsys.readouterr().err
+
+
+@pytest.fixture
+def role(tmp_path: Path) -> Iterator[RolePlace]:
+    place = RolePlace(tmp_path)
+    place.feed(60, seed=1)
+    place.learn()
+    yield place
+    place.end()
+
+
+def test_the_files_give_the_lists_of_a_running_server(role: RolePlace) -> None:
+    out = role.folder / "vectors.npy"
+    assert main(["models", "export", "latest", "--out", str(out), "--config", str(role.file)]) == EX_OK
+    vectors, told = read(out), json.loads(Path(f"{out}.json").read_text())
+    server: Role = role.start("serve")
+    until(lambda: server.get("/v1/similar?id=o3&alias=latest")[0] == 200, server.said)
+    for asked in (3, 17):
+        status, answer = server.get(f"/v1/similar?id=o{asked}&alias=latest&k=12")
+        assert (status, answer["version"]) == (200, str(told["version"]))
+        products = vectors @ vectors[asked]
+        products[asked] = -np.inf  # an object is left out of its own answer
+        best = np.argsort(-products, kind="stable")[: len(answer["results"])]
+        assert [told["ids"][row] for row in best] == [hit["id"] for hit in answer["results"]]
+        np.testing.assert_allclose(products[best], [hit["score"] for hit in answer["results"]], atol=1e-5)
