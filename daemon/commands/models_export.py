@@ -16,7 +16,7 @@ from daemon.exits import EX_OK, EX_USAGE, UserError
 if TYPE_CHECKING:
     from checkpoints import VersionStore
     from daemon.config import Config
-    from daemon.models.vectors import AdapterDescription, ServedVersion, VectorsDescription
+    from daemon.models.vectors import AdapterDescription, ExportSource, VectorsDescription
 
 
 class ExportedForm(StrEnum):
@@ -94,11 +94,11 @@ def export(
         return _export_factor(settings, name, factor, embed, json)
     assert out is not None
     from daemon.models.decide import number_of
-    from daemon.models.vectors import ServedVersion, export_adapter
+    from daemon.models.vectors import ExportSource, export_adapter
 
     versions, _, entries = common.opened(settings)
     number = number_of(name, versions.versions(), entries)
-    served = ServedVersion.load(versions, number, settings.serving, key)
+    served = ExportSource.load(versions, number, settings.serving, key)
     made: AdapterDescription | VectorsDescription
     if form is ExportedForm.folded:
         made = export_adapter(served, out)
@@ -113,7 +113,7 @@ def export(
 
 
 def _export_vectors(
-    settings: Config, versions: VersionStore, served: ServedVersion, out: Path, side: ExportedSide
+    settings: Config, versions: VersionStore, served: ExportSource, out: Path, side: ExportedSide
 ) -> tuple[VectorsDescription, str]:
     from daemon.models.compare import catalog_objects
     from daemon.models.vectors import export_vectors

@@ -37,7 +37,7 @@ from learners.psd import MAX_FULL_DIM
 
 FORMAT = "tripletd vectors 1"
 ADAPTER_FORMAT = "tripletd adapter 1"
-Side: TypeAlias = Literal["documents", "queries"]
+VectorSide: TypeAlias = Literal["documents", "queries"]
 
 MOST_BYTES = 4 << 30
 """Of rows that are sparse and would be written with their zeros."""
@@ -63,7 +63,7 @@ class VectorsDescription:
     learner: str
     key: str | None
     form: str
-    side: Side
+    side: VectorSide
     similarity: str
     symmetric: bool
     rows: int
@@ -94,7 +94,7 @@ class AdapterDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedVersion:
+class ExportSource:
     """A version's form and map, and what both descriptions say of it."""
 
     form: ServedForm
@@ -104,7 +104,7 @@ class ServedVersion:
     @classmethod
     def load(
         cls, versions: VersionStore, number: int, serving: ServingConfig, key: str | None
-    ) -> ServedVersion:
+    ) -> ExportSource:
         """As `number` is served under these settings. Raises UserError for one that does not load, and for a
         key where there is one model for all, or none where there are several."""
         version = load_version(versions, number)
@@ -128,7 +128,7 @@ def _is_of(form: ServedForm, raw: bool) -> bool:
 
 
 def export_vectors(
-    served: ServedVersion, objects: MappedCatalog | None, path: Path, side: Side = "documents"
+    served: ExportSource, objects: MappedCatalog | None, path: Path, side: VectorSide = "documents"
 ) -> VectorsDescription:
     """Write the vector of every object of the catalog to `path`, by its ending, and the description beside.
 
@@ -165,7 +165,7 @@ def export_vectors(
     return told
 
 
-def embedding_of(served: ServedVersion) -> Embedding:
+def embedding_of(served: ExportSource) -> Embedding:
     """Its vectors. Raises UserError where its similarity is no inner product."""
     try:
         return Embedding.of(served.form)
@@ -176,7 +176,7 @@ def embedding_of(served: ServedVersion) -> Embedding:
         raise UserError(told, "export a version of omks-maps or oasis", EX_USAGE) from error
 
 
-def export_adapter(served: ServedVersion, path: Path) -> AdapterDescription:
+def export_adapter(served: ExportSource, path: Path) -> AdapterDescription:
     """Write the matrix that folds a query for an index of given vectors: `.safetensors` with `linear.weight`
     and, where the map shifts, `linear.bias`, as PyTorch names those of a linear layer, or `.npy`, the weight
     alone. Beside it the description. Raises UserError where there is no such matrix.
@@ -206,7 +206,7 @@ def export_adapter(served: ServedVersion, path: Path) -> AdapterDescription:
 
 
 def adapter_of(
-    served: ServedVersion,
+    served: ExportSource,
 ) -> tuple[Float32s, Float32s | None, dict[str, tuple[int, int, bool]]]:
     """Weight, bias and views of `AdapterDescription`. Raises UserError where there is no such matrix."""
     form, linear, about = served.form, linear_space(served.fitted), served.about

@@ -48,7 +48,7 @@ from learners.forms.serving import BackoffForm, ServingForm
 from learners.kernels.map_rows import unit_dense, unit_sparse
 from learners.psd import MAX_FULL_DIM
 
-Compared: TypeAlias = Literal["inner_product", "squared_euclidean"]
+SimilarityOfVectors: TypeAlias = Literal["inner_product", "squared_euclidean"]
 """What of two vectors is the score: their inner product, or minus the square of their distance."""
 
 INDEFINITE = 1e-5
@@ -114,7 +114,7 @@ class Embedding:
         return cls(form, root_of(form))
 
     @property
-    def similarity(self) -> Compared:
+    def similarity(self) -> SimilarityOfVectors:
         """What of a query's vector and a document's is the served score."""
         return "squared_euclidean" if by_distance(self.form) and self.root is not None else "inner_product"
 
