@@ -112,6 +112,9 @@ class FeedReport:
         if account.dropped and not self._explain:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in account.dropped.most_common())
             self._say(f"dropped: {reasons} (--explain shows where and what to do)")
+        if account.ignored and not self._explain:
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in account.ignored.most_common())
+            self._say(f"ignored: {reasons}")
         if account.drafts:
             self._say(_of_drafts(account.drafts))
         if self._as_of_1970:

@@ -17,11 +17,10 @@ from daemon.client.follow import follow
 from tripletd import check_names
 
 if TYPE_CHECKING:
-    from daemon.client.model import Items, Model, Similar, Vectors
-    from daemon.replica.vectors import NoVectorsError
+    from daemon.client.model import Items, Model, Similar
     from daemon.replica.view import NotServing
 
-__all__ = ["Items", "Model", "NoVectorsError", "NotServing", "Similar", "Vectors", "follow"]
+__all__ = ["Items", "Model", "NotServing", "Similar", "follow"]
 
 
 check_names()  # a folder of one of these names beside the program would be found first
@@ -33,10 +32,6 @@ def __getattr__(name: str) -> Any:
         from daemon.replica.view import NotServing
 
         return NotServing
-    if name == "NoVectorsError":
-        from daemon.replica.vectors import NoVectorsError
-
-        return NoVectorsError
     if name in __all__:
         from daemon.client import model
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated
 import typer
 
 from daemon.commands.common import ConfigOption, JsonOption, SetOption, flag, load, write_json
-from daemon.exits import EX_USAGE, UserError
+from daemon.exits import EX_OK, EX_USAGE, UserError
 
 try:
     from streams.feed.options import FORMATS, PAIRS, RULES  # light: without a reader
@@ -29,9 +30,12 @@ TripletsOption = Annotated[
 def feed(
     *,
     sources: Annotated[
-        list[str],
-        typer.Argument(metavar="SOURCE...", help="Click logs: files, gzip files, or - for standard input."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="SOURCE...",
+            help="Click logs: files, gzip files, - for standard input; with --mapping tables, folders.",
+        ),
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Stream to feed, such as log:clicks.log or kafka://host/topic."),
@@ -46,6 +50,16 @@ def feed(
         typer.Option(
             "--format", metavar="NAME", help=f"{', '.join(FORMATS)}; else told from the first line."
         ),
+    ] = None,
+    mapping: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What the columns of foreign logs mean (Parquet, CSV, JSON): a name or a TOML file.",
+        ),
+    ] = None,
+    show_mapping: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Print a mapping that comes along, and end.")
     ] = None,
     rule: Annotated[str | None, typer.Option(metavar="NAME", help=f"{', '.join(RULES)}.")] = None,
     triplets_per_impression: Annotated[
@@ -95,6 +109,14 @@ def feed(
 
     A share of the queries goes to the holdout as whole impressions; everything dropped is accounted for.
     """
+    if show_mapping is not None:
+        return _show(show_mapping)
+    if not sources:
+        raise UserError(
+            "SOURCE is missing: no click log is given", "give a file, or - for standard input", EX_USAGE
+        )
+    if mapping is not None and format_ is not None:
+        raise UserError("--mapping and --format exclude each other", "leave one of them out", EX_USAGE)
     for option, value, known in (("--rule", rule, RULES), ("--format", format_, FORMATS)):
         _one_of(option, value, known)
     _one_of("--pairs", pairs, PAIRS)
@@ -114,7 +136,7 @@ def feed(
     clicks = {} if ubi_click is None else {"click_actions": frozenset(ubi_click)}
     sampling = RelevanceOptions(triplets, pairs, theta, seed=effective.feed.seed)
     now_ms, ubi = int(time.time() * 1000), UbiOptions(ubi_query, **clicks)
-    options = ReaderOptions(now_ms, source_name, ubi, sampling, key)
+    options = ReaderOptions(now_ms, source_name, ubi, sampling, key, mapping)
     job = FeedJob(sources, format_, options, dry_run, skip)
     fed = run_feed(effective, job, FeedReport(stderr_console(), explain))
     if json_:
@@ -123,6 +145,18 @@ def feed(
             {**head, "items": fed.run.items, "sent_again": fed.sent_again, **fed.run.committed.to_dict()}
         )
     return fed.code
+
+
+def _show(name: str) -> int:
+    """Print a mapping that comes along, to be copied and changed."""
+    from streams.feed.items import FeedError
+    from streams.feed.mapping.mapping import recipe_text
+
+    try:
+        sys.stdout.write(recipe_text(name))
+    except FeedError as error:
+        raise UserError(error.message, error.remedy, EX_USAGE) from None
+    return EX_OK
 
 
 def _check_key(key: str | None) -> None:

@@ -7,7 +7,7 @@ only through bounded memories: the ids already fed, and the impressions kept per
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Container, Hashable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -33,12 +33,12 @@ class SeenIds:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._ids: OrderedDict[Hashable, None] = OrderedDict()
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: Hashable) -> bool:
         return name in self._ids
 
-    def add(self, name: str) -> None:
+    def add(self, name: Hashable) -> None:
         """Remember an id; one already there keeps its age."""
         if self._size and name not in self._ids:
             self._ids[name] = None

@@ -9,10 +9,15 @@ from typing import Any
 
 from streams.feed.inputs import Input
 from streams.feed.items import FeedError, Placed
+from streams.feed.mapping.mapping import load_mapping
+from streams.feed.mapping.unknown import unmapped_lines, unmapped_table
 from streams.feed.options import FORMATS, IMPRESSIONS, MSGPACK, RELEVANCE, TRIPLETS, UBI, ReaderOptions
+from streams.feed.parse import unwrapped
+from streams.feed.readers.mapped import read_mapped
 from streams.feed.readers.native import read_binary, read_impressions, read_triplets
 from streams.feed.readers.relevance import read_relevance
-from streams.feed.readers.ubi import read_ubi, unwrapped
+from streams.feed.readers.ubi import read_ubi
+from streams.tables import is_table
 
 UBI_QUERIES, UBI_EVENTS = "ubi-queries", "ubi-events"
 """The two sides of UBI, as `detect` tells them apart."""
@@ -28,17 +33,26 @@ READERS: Mapping[str, SourceReader] = MappingProxyType(
     }
 )
 
+_TEXT_TABLES = (".csv", ".tsv", ".gz")
+"""Tables whose first line is looked at first: it may be that of a format known."""
+
 _CHOICES = f"name it with --format ({', '.join(FORMATS)})"
 
 
 def read_sources(paths: Sequence[str], options: ReaderOptions, wanted: str | None = None) -> Iterator[Placed]:
     """The items of all sources, in order; UBI query and event files are joined with each other.
 
-    `wanted` names the format; None tells it per source from its first line.  All sources are looked
-    at before the first item comes.  Raises FeedError, also for an empty or unrecognised source.
+    A mapping, where the options name one, says what the rows are. `wanted` names the format; None tells it
+    per source from its first line. All sources are looked at before the first item comes. Raises FeedError,
+    also for an empty or unrecognised source.
     """
     if wanted is not None and wanted not in FORMATS:
         raise FeedError(f"unknown format {wanted!r}", f"use one of {', '.join(FORMATS)}")
+    if options.mapping is not None:
+        return read_mapped(paths, load_mapping(options.mapping), options)
+    for path in paths:
+        if wanted is None and is_table(path) and not path.lower().endswith(_TEXT_TABLES):
+            raise unmapped_table(path)
     sources = [(Input(path), path) for path in paths]
     kinds = [_kind(source, wanted) for source, _ in sources]
     queries = [source for (source, _), kind in zip(sources, kinds, strict=True) if kind == UBI_QUERIES]
@@ -69,9 +83,13 @@ def _kind(source: Input, wanted: str | None) -> str:
             source.first_byte()
             return wanted
         kind = detect(source)
+    if kind is None and wanted is None:
+        if is_table(source.name):
+            raise unmapped_table(source.name)
+        with source:
+            raise unmapped_lines(source.name, source.first_line(), _CHOICES)
     if kind is None or (wanted == UBI and kind not in (UBI_QUERIES, UBI_EVENTS)):
-        expected = "UBI queries or events" if wanted == UBI else "any format known"
-        raise FeedError(f"{source.name}: its first line is not that of {expected}", _CHOICES)
+        raise FeedError(f"{source.name}: its first line is not that of UBI queries or events", _CHOICES)
     return kind
 
 

@@ -90,6 +90,10 @@ too long ago; or because no key is configured to check it with."""
 OTHER_ACTION = "other_action"
 CLICK_WITHOUT_QUERY = "click_without_query"
 CLICK_NOT_SHOWN = "click_not_shown"
+CLICK_WITHOUT_IMPRESSION = "click_without_impression"
+REPEATED_CLICK = "repeated_click"
+OTHER_ROW = "other_row"
+AFTER_WINDOW = "after_window"
 
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -126,6 +130,12 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         OTHER_ACTION: "only the configured click and impression actions are read",
         CLICK_WITHOUT_QUERY: "no query with this query_id was fed; give both files, covering the same time",
         CLICK_NOT_SHOWN: "the clicked object is not in the query's shown list; check object_id_field",
+        CLICK_WITHOUT_IMPRESSION: "no impression agrees with it in the columns of `join` within the time of"
+        " `within`; give both, covering the same time",
+        REPEATED_CLICK: "the object was clicked in this impression before; it counts once",
+        OTHER_ROW: "only the rows that `where` of the mapping names are read",
+        AFTER_WINDOW: "its impression was closed to make room; sort the file by time or by impression, or"
+        " raise `window` of the mapping",
     }
 )
 

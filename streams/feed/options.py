@@ -58,13 +58,15 @@ class RelevanceOptions:
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
     """`now_ms` is the time of items that carry none; `source` names where they come from; `key` the model
-    that is to learn those that name none."""
+    that is to learn those that name none; `mapping` says what the rows of foreign logs mean: a name, or the
+    path of a TOML file."""
 
     now_ms: int
     source: str | None = None
     ubi: UbiOptions = UbiOptions()
     relevance: RelevanceOptions = RelevanceOptions()
     key: str | None = None
+    mapping: str | None = None
 
 
 RankPairs = tuple[tuple[int, int], ...]

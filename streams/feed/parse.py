@@ -37,6 +37,12 @@ def json_map(line: bytes) -> dict[str, Any]:
     return value
 
 
+def unwrapped(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document itself where an export wrote it as `_source`."""
+    inner = line.get("_source")
+    return inner if isinstance(inner, dict) else line
+
+
 def check_fields(line: Mapping[str, Any], required: tuple[str, ...], known: frozenset[str]) -> None:
     """Refuse a missing required field and an unknown one (likely a misspelling of an optional one)."""
     for name in required:

@@ -169,7 +169,7 @@ def _draw_non_relevant(
 CHUNK = 1 << 17
 
 
-class Table:
+class RelevanceTable:
     """A relevance table being read: names in order of appearance, counts, a digest of its rows."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class Table:
 
 def read_relevance(source: Input, options: ReaderOptions) -> Iterator[Placed]:
     """The malformed rows, then the sampled Events.  FeedError where nothing can be sampled."""
-    table = Table()
+    table = RelevanceTable()
     for line in source.lines():
         try:
             query, item, count = _row(line)
@@ -226,7 +226,7 @@ def _is_header(line: InputLine) -> bool:
     return len(cells) == 3 and cells[2].strip().isalpha()
 
 
-def _sampled(name: str, table: Table, options: ReaderOptions) -> Iterator[Placed]:
+def _sampled(name: str, table: RelevanceTable, options: ReaderOptions) -> Iterator[Placed]:
     wanted = options.relevance
     pairs = _pairs(table.counts(), wanted)
     rng = np.random.default_rng(wanted.seed)

@@ -22,7 +22,7 @@ from streams.feed import items as reasons
 from streams.feed.inputs import Input, InputLine
 from streams.feed.items import BadItemError, Ignored, Placed
 from streams.feed.options import ReaderOptions, UbiOptions
-from streams.feed.parse import read_json_lines, text, timestamp
+from streams.feed.parse import read_json_lines, text, timestamp, unwrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,6 @@ def read_ubi(queries: list[Input], events: list[Input], options: ReaderOptions) 
         for click in clicks:
             detail = f"no query with query_id {name[:80]!r}"
             yield click.place, Ignored(reasons.CLICK_WITHOUT_QUERY, detail)
-
-
-def unwrapped(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document itself where an export wrote it as `_source`."""
-    inner = line.get("_source")
-    return inner if isinstance(inner, dict) else line
 
 
 def _collect(source: Input, joined: QueryClicks, options: UbiOptions) -> Iterator[Placed]:

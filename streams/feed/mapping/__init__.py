@@ -1,0 +1,1 @@
+"""Click logs of other tools: what their columns mean is said by a mapping, a TOML file."""

@@ -1,0 +1,229 @@
+"""Cells of a column as texts, times, numbers or lists of them; a column is a pyarrow array, or a list of what
+JSON held.
+
+What is empty or null is None. A cell of JSON that is of another kind is a BadItemError in its place, for its
+row alone; a column of another kind is a ValueError, for it is wrong in every row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streams.feed import items as reasons
+from streams.feed.items import BadItemError
+from streams.feed.mapping.mapping import ANY, NONE, UNITS
+from streams.feed.parse import timestamp
+from streams.tables import text_values
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Cells = Any
+"""A pyarrow array, or a list of values that were JSON."""
+
+DAY_MS = 86_400_000
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def texts(cells: Cells) -> list[Any]:
+    """Texts; whole numbers are written as text."""
+    if isinstance(cells, list):
+        return [_guarded(_text, cell) for cell in cells]
+    return [cell or None for cell in text_values(cells)]
+
+
+def times(cells: Cells, unit_ms: float) -> list[Any]:
+    """Milliseconds since 1970: of timestamps, ISO 8601 text, or numbers of `unit_ms` milliseconds each."""
+    if isinstance(cells, list):
+        return [_guarded(lambda cell: _time(cell, unit_ms), cell) for cell in cells]
+    import pyarrow
+    from pyarrow import types
+
+    kind = cells.type
+    if types.is_timestamp(kind):
+        cells, unit_ms = cells.cast(pyarrow.int64()), UNITS[kind.unit]
+    elif types.is_date32(kind):
+        cells, unit_ms = cells.cast(pyarrow.int32()).cast(pyarrow.int64()), DAY_MS
+    elif types.is_date64(kind):
+        cells, unit_ms = cells.cast(pyarrow.int64()), UNITS["ms"]
+    if types.is_integer(cells.type) and not cells.null_count:
+        whole = cells.to_numpy(zero_copy_only=False)
+        if len(whole) and whole.min() >= 0 and whole.max() < 2**63 / max(1, unit_ms):
+            scaled = whole * round(unit_ms) if unit_ms >= 1 else whole // round(1 / unit_ms)
+            found: list[Any] = scaled.tolist()
+            return found
+    texts_too = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    if not texts_too and not any(
+        fits(cells.type) for fits in (types.is_integer, types.is_floating, types.is_null)
+    ):
+        raise ValueError(f"is of type {kind}, which is no time")
+    return [_guarded(lambda cell: _time(cell, unit_ms), cell) for cell in cells.to_pylist()]
+
+
+def numbers(cells: Cells) -> list[Any]:
+    """Numbers, also those that are written as text."""
+    if not isinstance(cells, list):
+        import pyarrow
+
+        _check_plain(cells, "number")
+        try:
+            found: list[Any] = cells.cast(pyarrow.float64()).to_pylist()
+            if not any(one != one for one in found):  # noqa: PLR0124  not a number equals nothing
+                return found
+        except pyarrow.ArrowInvalid:
+            pass
+        cells = cells.to_pylist()
+    return [_guarded(_number, cell) for cell in cells]
+
+
+def text_lists(cells: Cells, separator: str | None) -> list[Any]:
+    """Lists of texts: of a list, of a JSON list written as text, or of text cut at the separator."""
+    return _lists(cells, separator, texts)
+
+
+def number_lists(cells: Cells, separator: str | None) -> list[Any]:
+    """Lists of numbers, written as `text_lists` may be."""
+    return _lists(cells, separator, numbers)
+
+
+def matching(cells: Cells, wanted: frozenset[str]) -> BoolArray:
+    """Which cells hold one of the wanted texts (`*`: any; an empty one: none)."""
+    said = conditions(cells)
+    if ANY in wanted:
+        return np.fromiter((one is not None for one in said), dtype=bool, count=len(said))
+    if NONE in wanted:
+        return np.fromiter((one is None or one in wanted for one in said), dtype=bool, count=len(said))
+    return np.fromiter((one in wanted for one in said), dtype=bool, count=len(said))
+
+
+def conditions(cells: Cells) -> list[str | None]:
+    """Cells as `where` compares them: numbers and truth values as text; an empty text is None."""
+    if not isinstance(cells, list):
+        import pyarrow
+        from pyarrow import types
+
+        if types.is_nested(cells.type):
+            raise ValueError(f"is of type {cells.type}, which no value equals")
+        cells = cells.cast(pyarrow.string()).to_pylist()
+        return [cell or None for cell in cells]
+    return [_condition(cell) for cell in cells]
+
+
+def _condition(cell: Any) -> str | None:
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return str(cell) if isinstance(cell, str | int | float) and cell != "" else None
+
+
+def _lists(cells: Cells, separator: str | None, inner: Callable[[Cells], list[Any]]) -> list[Any]:
+    if isinstance(cells, list):
+        return [_list(cell, separator, inner) for cell in cells]
+    from pyarrow import compute, types
+
+    kind = cells.type
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        flat = inner(cells.flatten())
+        sizes = compute.fill_null(compute.list_value_length(cells), 0).to_numpy().tolist()
+        made, at = [], 0
+        for size in sizes:
+            made.append(flat[at : at + size])
+            at += size
+        return made
+    if types.is_dictionary(kind) or types.is_string(kind) or types.is_large_string(kind):
+        return [_list(cell, separator, inner) for cell in cells.to_pylist()]
+    if types.is_null(kind):
+        return [[] for _ in range(len(cells))]
+    raise ValueError(f"is of type {kind}, which is no list")
+
+
+def _list(cell: Any, separator: str | None, inner: Callable[[Cells], list[Any]]) -> Any:
+    if isinstance(cell, BadItemError):
+        return cell
+    if cell is None or cell == "":
+        return []
+    if isinstance(cell, str):
+        text = cell.strip()
+        if text.startswith("["):
+            try:
+                cell = json.loads(text)
+            except (ValueError, RecursionError):
+                return BadItemError(reasons.NOT_JSON, f"{text[:40]!r} begins like a JSON list and is none")
+        elif separator is None:
+            return BadItemError(
+                reasons.WRONG_TYPE, f"{text[:40]!r} is text; say `separator`, or write a JSON list"
+            )
+        else:
+            cell = [one.strip() for one in text.split(separator)]
+    if not isinstance(cell, list):
+        return BadItemError(reasons.WRONG_TYPE, f"{str(cell)[:40]} is no list")
+    return inner(cell)
+
+
+def _guarded(convert: Callable[[Any], Any], cell: Any) -> Any:
+    try:
+        return cell if isinstance(cell, BadItemError) else convert(cell)
+    except BadItemError as bad:
+        return bad
+
+
+def _text(cell: Any) -> str | None:
+    if isinstance(cell, str):
+        return cell or None
+    if cell is None:
+        return None
+    if type(cell) is int:
+        return str(cell)
+    raise BadItemError(reasons.WRONG_TYPE, f"{str(cell)[:40]} is neither text nor a whole number")
+
+
+def _time(cell: Any, unit_ms: float) -> int | None:
+    if cell is None or cell == "":
+        return None
+    if isinstance(cell, str):
+        text = cell.strip().removesuffix(" UTC")
+        if not text.isdecimal():
+            return timestamp(text, "the time")
+        cell = int(text)
+    if isinstance(cell, bool) or not isinstance(cell, int | float) or not 0 <= cell * unit_ms < 2**63:
+        raise BadItemError(reasons.BAD_TIMESTAMP, f"the time {str(cell)[:40]} is no time since 1970")
+    if unit_ms >= 1:
+        return int(cell * unit_ms)
+    return int(cell) // round(1 / unit_ms)
+
+
+def _number(cell: Any) -> float | None:
+    if cell is None or cell == "":
+        return None
+    if isinstance(cell, str | int | float) and not isinstance(cell, bool):
+        try:
+            number = float(cell)
+        except (ValueError, OverflowError):
+            number = np.nan
+        if number == number:  # noqa: PLR0124  not a number equals nothing
+            return number
+    raise BadItemError(reasons.WRONG_TYPE, f"{str(cell)[:40]!r} is no number")
+
+
+def _check_plain(array: pyarrow.Array[Any], wanted: str) -> None:
+    from pyarrow import types
+
+    if types.is_nested(array.type) or types.is_boolean(array.type) or types.is_temporal(array.type):
+        raise ValueError(f"is of type {array.type}, which is no {wanted}")
+
+
+def first_filled(columns: Sequence[list[Any]]) -> list[Any]:
+    """Row by row the first of several columns that holds something."""
+    if len(columns) == 1:
+        return columns[0]
+    return [
+        next((cell for cell in row if cell is not None and cell != []), row[-1])
+        for row in zip(*columns, strict=True)
+    ]

@@ -1,0 +1,223 @@
+"""Rows that are pieces: single objects of shown lists, or impressions and their clicks apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from streams.feed import items as reasons
+from streams.feed.items import BadItemError, Placed
+from streams.feed.mapping.cells import BoolArray
+from streams.feed.mapping.columns import LIST, NUMBER, TEXT, TIME, RowColumns, RowKey, check_texts, id_of
+from streams.feed.mapping.mapping import ClickLogMapping, ShownRows
+from streams.feed.mapping.reading import Reading
+from streams.feed.mapping.rows import IntArray, LogRows
+from streams.feed.mapping.window import JoinWindow, Said
+from streams.feed.options import ReaderOptions
+
+Moves = list[tuple[int, Callable[[], None]]]
+"""What goes into the window, by row: impressions and clicks of a batch are read apart and go in together."""
+
+
+class _Pieces(Reading):
+    """Rows are pieces of impressions; they wait in a window until all have come."""
+
+    def __init__(self, mapping: ClickLogMapping, options: ReaderOptions) -> None:
+        super().__init__(mapping, options)
+        self.window = JoinWindow(mapping.window, mapping.within_ms, self.refs)
+
+    def finish(self) -> Iterator[Placed]:
+        """The impressions under way."""
+        self.window.finish()
+        return self.drained()
+
+    def drained(self) -> Iterator[Placed]:
+        """What the window is done with."""
+        done, self.window.done = self.window.done, []
+        return iter(done)
+
+    def said(self, columns: RowColumns, at: int, place: str, ids: tuple[str, RowKey], rank: int = 0) -> Said:
+        """What a row says of its impression; `ids`: its id and its join key."""
+        source, key = columns["source"][at], columns["key"][at]
+        return Said(
+            ids[0],
+            ids[1],
+            place,
+            columns["time"][at],
+            columns["query"][at],
+            source or self.options.source,
+            key or self.options.key,
+            rank,
+        )
+
+
+class ShownObjects(_Pieces):
+    """Every row is one object of a shown list."""
+
+    def __init__(self, mapping: ClickLogMapping, options: ReaderOptions) -> None:
+        super().__init__(mapping, options)
+        assert mapping.click is not None
+        self.wanted["click"] = mapping.click.where
+
+    def take(self, rows: LogRows) -> Iterator[Placed]:
+        """Impressions that had to make room."""
+        mapping = self.mapping
+        assert mapping.click is not None
+        (told,) = mapping.shown
+        self.read += len(rows)
+        mask = self.chosen(rows, "row that counts", mapping.where)
+        clicked = self.chosen(rows, "click", mapping.click.where)
+        self._note(rows, clicked)
+        yield from self.others(rows, ~mask)
+        columns = self.columns(rows, np.flatnonzero(mask))
+        self.queries(columns, required=False)
+        assert told.object is not None
+        columns.add("object", rows.texts(told.object, columns.chosen), TEXT, told.object)
+        for name, path in (("position", told.position), ("propensity", told.propensity)):
+            if path is not None:
+                columns.add(name, rows.numbers(path, columns.chosen), NUMBER, path)
+        yield from columns.faults()
+        self._runs(columns, clicked[columns.chosen])
+        yield from self.drained()
+
+    def _note(self, rows: LogRows, clicked: BoolArray) -> None:
+        """Which values rows have that are no clicks, while none was found."""
+        assert self.mapping.click is not None
+        if not self.found["click"]:
+            for condition in self.mapping.click.where:
+                counts = self.seen.setdefault(condition.path.text, Counter())
+                counts.update(value or "nothing" for value in rows.conditions(condition.path))
+
+    def _runs(self, columns: RowColumns, clicked: BoolArray) -> None:
+        """Rows of one impression that follow each other go into the window together."""
+        ids = self.ids(columns)
+        objects, rows = columns["object"], columns.chosen.tolist()
+        positions, chances = columns.of("position", []), columns.of("propensity", [])
+        starts = [at for at in range(len(ids)) if at == 0 or ids[at] != ids[at - 1]]
+        hits = np.flatnonzero(clicked)
+        cuts = np.searchsorted(hits, np.asarray([*starts, len(ids)])).tolist()
+        hit_list = hits.tolist()
+        for number, start in enumerate(starts):
+            end = starts[number + 1] if number + 1 < len(starts) else len(ids)
+            name = id_of(ids[start])
+            said = self.said(columns, start, columns.rows.place(rows[start]), (name, name))
+            chosen = [objects[at] for at in hit_list[cuts[number] : cuts[number + 1]]]
+            self.window.shown(said, objects[start:end], positions[start:end], chances[start:end], chosen)
+
+
+class JoinedEvents(_Pieces):
+    """Rows are impressions, clicks, and others."""
+
+    def __init__(self, mapping: ClickLogMapping, options: ReaderOptions) -> None:
+        super().__init__(mapping, options)
+        assert mapping.click is not None
+        for told in mapping.shown[:1]:
+            self.wanted["impression"] = told.where
+        self.wanted["click"] = mapping.click.where
+
+    def take(self, rows: LogRows) -> Iterator[Placed]:
+        """Impressions that had to make room."""
+        mapping = self.mapping
+        assert mapping.click is not None
+        self.read += len(rows)
+        left = self.chosen(rows, "row that counts", mapping.where)
+        unread = ~left
+        moves: Moves = []
+        for rank, told in enumerate(mapping.shown):
+            mask = self.chosen(rows, "impression", told.where) & left
+            left &= ~mask
+            if mask.any():
+                yield from self._shown(rows, np.flatnonzero(mask), told, rank, moves)
+        mask = self.chosen(rows, "click", mapping.click.where) & left
+        if mask.any():
+            yield from self._clicks(rows, np.flatnonzero(mask), moves)
+        for _, move in sorted(moves, key=itemgetter(0)):
+            move()
+        yield from self.others(rows, unread | (left & ~mask))
+        yield from self.drained()
+
+    def _joins(self, columns: RowColumns) -> list[RowKey]:
+        """The join key of each row; the faults of these columns are found with the others."""
+        paths = self.mapping.join
+        if not paths or paths == self.mapping.id:
+            return columns.keys("id", len(self.mapping.id))
+        return columns.keys("join", len(paths))
+
+    def _common(self, rows: LogRows, chosen: IntArray, with_id: bool) -> RowColumns:
+        columns = self.columns(rows, chosen) if with_id else RowColumns(rows, chosen)
+        if self.mapping.join and self.mapping.join != self.mapping.id:
+            for at, path in enumerate(self.mapping.join):
+                columns.add(f"join.{at}", rows.texts(path, chosen), TEXT, path)
+        return columns
+
+    def _shown(
+        self, rows: LogRows, chosen: IntArray, told: ShownRows, rank: int, moves: Moves
+    ) -> Iterator[Placed]:
+        """Add what goes into the window; give the rows that have a fault."""
+        columns = self._common(rows, chosen, with_id=True)
+        self.queries(columns, required=False)
+        separator = self.mapping.separator
+        if told.objects is not None:
+            columns.add("shown", rows.text_lists(told.objects, separator, chosen), LIST, told.objects)
+        else:
+            assert told.object is not None
+            columns.add("shown", rows.texts(told.object, chosen), TEXT, told.object)
+        for name, path in (("position", told.position), ("propensity", told.propensity)):
+            if path is not None and told.objects is None:
+                columns.add(name, rows.numbers(path, chosen), NUMBER, path)
+            elif path is not None:
+                columns.add(name, rows.number_lists(path, separator, chosen), LIST, path)
+        yield from columns.faults()
+        joins, ids = self._joins(columns), self.ids(columns)
+        for at, row in enumerate(columns.chosen.tolist()):
+            place = rows.place(row)
+            try:
+                moves.append((row, self._piece(columns, at, place, (ids[at], joins[at]), rank)))
+            except BadItemError as bad:
+                yield place, bad.dropped()
+
+    def _piece(
+        self, columns: RowColumns, at: int, place: str, ids: tuple[RowKey | None, RowKey], rank: int
+    ) -> Callable[[], None]:
+        shown = columns["shown"][at]
+        objects = shown if isinstance(shown, list) else [shown]
+        check_texts(objects, "shown")
+        name = id_of(ids[0], ids[1], columns["time"][at], columns["query"][at], objects)
+        said = self.said(columns, at, place, (name, ids[1]), rank)
+        positions = self._beside(columns["position"][at], objects, "position")
+        chances = self._beside(columns["propensity"][at], objects, "propensity")
+        return partial(self.window.shown, said, objects, positions, chances)
+
+    def _beside(self, value: Any, objects: list[str], name: str) -> list[float | None]:
+        """Numbers that go with the objects; none where a list of them is empty or not there."""
+        values = value if isinstance(value, list) else ([value] if value is not None else [])
+        for one in values:
+            if isinstance(one, BadItemError):
+                raise one
+        if values and len(values) != len(objects):
+            raise BadItemError(reasons.WRONG_TYPE, f"{len(values)} of {name}, and {len(objects)} objects")
+        return values or ([None] * len(objects) if name == "position" else [])
+
+    def _clicks(self, rows: LogRows, chosen: IntArray, moves: Moves) -> Iterator[Placed]:
+        """Add what goes into the window; give the rows that have a fault."""
+        mapping = self.mapping
+        assert mapping.click is not None
+        assert mapping.click.object is not None
+        columns = self._common(rows, chosen, with_id=False)
+        if not mapping.join or mapping.join == mapping.id:
+            for at, path in enumerate(mapping.id):
+                columns.add(f"id.{at}", rows.texts(path, chosen), TEXT, path)
+        columns.add("object", rows.texts(mapping.click.object, chosen), TEXT, mapping.click.object)
+        if mapping.within_ms is not None and mapping.time is not None:
+            columns.add("time", rows.times(mapping.time, mapping.unit_ms, chosen), TIME, mapping.time)
+        yield from columns.faults()
+        by_row = zip(
+            self._joins(columns), columns.chosen.tolist(), columns["object"], columns["time"], strict=True
+        )
+        for join, row, name, ts in by_row:
+            moves.append((row, partial(self.window.click, join, rows.place(row), name, ts or 0)))
