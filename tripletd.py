@@ -145,14 +145,14 @@ def _digest(file: Path) -> str:
 
 def _remedy(name: str, place: str, home: Path) -> str:
     if place == "nowhere":
-        again = "install tripletd anew (pip install --force-reinstall)"
+        again = "reinstall tripletd (pip install --force-reinstall)"
         return f"{again}, or start it where {home / name} can be read"
     found = Path(place)
     folder = found.parent if found.name == "__init__.py" else found
     if "site-packages" in folder.parts or "dist-packages" in folder.parts:
         who = " and ".join(shared_packages().get(name, ())) or "another distribution"
         return f"{who} installed it: {_OWN_PLACE}"
-    beside = "it lies beside the program, or on PYTHONPATH"
+    beside = "it lies next to the program, or on PYTHONPATH"
     return f"rename {folder}, or keep it off Python's search path ({beside})"
 
 

@@ -252,7 +252,7 @@ class ArrayDigests:
         self._at = 0
 
     def update(self, data: Buffer) -> None:
-        """The next bytes."""
+        """Take the next bytes."""
         view = memoryview(data).cast("B")
         skipped = min(self._before, len(view))
         self._before -= skipped

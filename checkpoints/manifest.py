@@ -54,21 +54,21 @@ class RecordFields:
         return value
 
     def text(self, name: str) -> str:
-        """A string."""
+        """Read a string."""
         value = self._take(name)
         if not isinstance(value, str):
             self.refuse(name, f"{value!r} is not a string")
         return value
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """A JSON object."""
+        """Read a JSON object."""
         value = self._take(name)
         if not isinstance(value, dict):
             self.refuse(name, "is not an object")
         return value
 
     def sequence(self, name: str) -> list[Any]:
-        """A JSON array."""
+        """Read a JSON array."""
         value = self._take(name)
         if not isinstance(value, list):
             self.refuse(name, "is not a list")

@@ -103,7 +103,7 @@ def attached_meta(store: BlobStore, number: int, name: str) -> dict[str, Any] | 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What `<name>.json` says."""
+    """The fields of `<name>.json`."""
 
     data_key: str
     size: int
@@ -260,12 +260,12 @@ class VersionStore:
 
 
 GONE, LACKS = "gone", "lacks"
-TOLD: Mapping[str, str] = {
+LOSS_MESSAGES: Mapping[str, str] = {
     GONE: "the checkpoint folder is gone: mount it again, or put a copy of it back",
     LACKS: "the checkpoint folder was emptied, or an older copy was put in its place: put a newer copy back, "
-    "or let learn go on there, on a line of its own; promotions that are missing come back with a copy alone",
+    "or let learn continue there on a new line; only a copy brings missing promotions back",
 }
-"""How a folder can be lost, and what people are told."""
+"""How a folder can be lost: what it is called, and the message that says so with its remedy."""
 LOOK_EVERY_S = 2.0
 """Between two looks whether a version is still the one under its number."""
 

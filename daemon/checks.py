@@ -100,7 +100,7 @@ def _caps(config: Config) -> Iterator[CheckFinding]:
     caps = config.caps
     if caps.source:
         text = "events without `src` are one source together, and share its cap"
-        yield CheckFinding("caps.source", "note", text, "let whoever sends events name themselves in `src`")
+        yield CheckFinding("caps.source", "note", text, "have each sender of events name itself in `src`")
     objects = [name for name in ("query", "item") if getattr(caps, name)]
     if objects and not config.catalog.path:
         text = "without a catalog objects are known by their features alone: another digit is another object"

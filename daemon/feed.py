@@ -297,7 +297,9 @@ def _run(run: FeedRun, items: Iterator[Placed], interrupts: Interrupts, report: 
         return EX_TEMPFAIL
     except StreamUnavailable as error:
         report.note(_how_far("ended early", run))
-        raise UserError(str(error), "once the stream is back, go on as told above", EX_TEMPFAIL) from error
+        raise UserError(
+            str(error), "once the stream is back, continue as described above", EX_TEMPFAIL
+        ) from error
     except (FeedError, StreamError):
         report.note(_how_far("ended early", run))
         raise
@@ -314,7 +316,7 @@ def _retain(config: Config, address: Address, report: FeedReport) -> None:
 
 def _how_far(what: str, run: FeedRun) -> str:
     at = f", the last one at {run.place}" if run.place else ""
-    again = f"go on with the same command and --skip {run.items}"
+    again = f"continue with the same command and --skip {run.items}"
     return f"{what}: the first {run.items:,} items are safe{at}; {again}"
 
 

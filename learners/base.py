@@ -390,7 +390,7 @@ class MatrixLearner(BaseLearner[AnyConfig]):
 
     @classmethod
     def added_later(cls, config: AnyConfig, dim: int) -> dict[str, NDArray[Any]]:
-        """Pending steps."""
+        """The arrays of pending steps, which older versions lack."""
         room = room_of(dim) if cls.ROOM is None else cls.ROOM
         return PendingSteps.none(dim, room, cls._kind_by(config)).arrays
 

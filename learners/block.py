@@ -148,7 +148,7 @@ class DenseBlock:
 
     @property
     def dim(self) -> int:
-        """Columns."""
+        """The number of columns."""
         return int(self.values.shape[1])
 
     def __len__(self) -> int:

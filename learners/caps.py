@@ -87,7 +87,7 @@ class StepWindow:
     """
 
     def __init__(self, config: CapsConfig, salt: int = 0) -> None:
-        """No event yet. Raises ConfigError as CapsConfig does."""
+        """Begin with no event. Raises ConfigError as CapsConfig does."""
         self.config = config
         self._salt = np.uint64(salt)
         caps = (config.source, config.query, config.item, config.item)

@@ -99,7 +99,7 @@ class Pairs:
     norms: NDArray[np.float64]
 
     def squares(self) -> NDArray[np.float64]:
-        """||V'||_F^2, float64 [n]."""
+        """The squared norms ||V'||_F^2, float64 [n]."""
         return (self.norms[:, 0] * self.norms[:, 1] + self.norms[:, 2] ** 2) / 2
 
     def slice(self, start: int, stop: int) -> Pairs:

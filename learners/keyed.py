@@ -124,7 +124,7 @@ class Directory:
         self._slot_of: OrderedDict[bytes, int] = OrderedDict()
 
     def __len__(self) -> int:
-        """Slots in use."""
+        """The number of slots in use."""
         return len(self._slot_of)
 
     def slot_of(self, key: bytes) -> int | None:

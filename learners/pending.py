@@ -104,7 +104,7 @@ class PendingSteps:
 
     @property
     def for_kernels(self) -> tuple[Float32s, Float32s]:
-        """As `learners.kernels.delayed` takes them."""
+        """The arrays as `learners.kernels.delayed` takes them."""
         return self.tau, self.pairs
 
     def with_them(self, base: Float32s) -> Float32s:

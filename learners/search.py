@@ -136,7 +136,7 @@ class SparseItems:
         return len(self.radius)
 
     def arrays(self) -> tuple[Int64s, NDArray[Any], Float32s, Float32s, Int64s]:
-        """As the kernels take them."""
+        """The arrays as the kernels take them."""
         return self.pointers, self.columns, self.values, self.radius, self.order
 
 
@@ -163,14 +163,14 @@ class DenseItems:
 
     @property
     def dim(self) -> int:
-        """Columns."""
+        """The number of columns."""
         return int(self.values.shape[1])
 
     def __len__(self) -> int:
         return len(self.values)
 
     def arrays(self) -> tuple[Float32s, NDArray[np.int8], NDArray[np.float64]]:
-        """As the kernels take them."""
+        """The arrays as the kernels take them."""
         return self.values, self.codes, self.bounds
 
 

@@ -227,7 +227,7 @@ class SomlTg(DiagonalLearner[SomlTgConfig]):
 
     @property
     def evidence(self) -> int:
-        """The violating rounds."""
+        """The number of violating rounds."""
         return self.violations
 
     @property

@@ -105,7 +105,7 @@ def _check_column(column: Column, view: ViewSpec, rows: int) -> None:
 def _check_sparse(column: SparseColumn, view: ViewSpec) -> None:
     indptr, indices = column.indptr, column.indices
     if indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(indices):
-        raise CatalogError(f"view {view.name!r}: indptr does not fit {len(indices)} entries; write it anew")
+        raise CatalogError(f"view {view.name!r}: indptr does not fit {len(indices)} entries; write it again")
     if len(column.values) != len(indices):
         raise CatalogError(f"view {view.name!r}: {len(indices)} indices for {len(column.values)} values")
     if len(indices) and (indices.min() < 0 or indices.max() >= view.dim):
@@ -299,7 +299,7 @@ def _load_safetensors(path: Path, space: SpaceSpec | None) -> Catalog:
             metadata = file.metadata() or {}
             arrays: _Arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
-        raise CatalogError(f"{path}: not a safetensors file ({error}); write it anew") from None
+        raise CatalogError(f"{path}: not a safetensors file ({error}); write it again") from None
     if metadata.get("format") != FORMAT:
         raise CatalogError(f"{path}: metadata `format` is not {FORMAT!r}; write it with save_catalog")
     ids = _read_ids(path, arrays)
@@ -319,17 +319,17 @@ def _read_ids(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[st
     for name, kind in (("ids", np.uint8), ("ids_offsets", np.int64)):
         if name not in arrays or arrays[name].dtype != kind or arrays[name].ndim != 1:
             raise CatalogError(
-                f"{path}: array {name!r} is missing or not {np.dtype(kind)} [n]; write it anew"
+                f"{path}: array {name!r} is missing or not {np.dtype(kind)} [n]; write it again"
             )
     text, offsets = arrays["ids"].tobytes(), arrays["ids_offsets"]
     if not len(offsets) or offsets[0] != 0 or offsets[-1] != len(text) or np.any(np.diff(offsets) < 1):
         raise CatalogError(
-            f"{path}: array 'ids_offsets' does not cut 'ids' into non-empty ids; write it anew"
+            f"{path}: array 'ids_offsets' does not cut 'ids' into non-empty ids; write it again"
         )
     try:
         return [text[first:last].decode() for first, last in pairwise(offsets.tolist())]
     except UnicodeDecodeError:
-        raise CatalogError(f"{path}: array 'ids' is not UTF-8; write it anew") from None
+        raise CatalogError(f"{path}: array 'ids' is not UTF-8; write it again") from None
 
 
 def _view_names(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, str]) -> list[str]:
@@ -349,7 +349,7 @@ def _view_names(path: Path, arrays: Mapping[str, Any], metadata: Mapping[str, st
         or len(ordered) != len(names)
         or set(map(str, ordered)) != names
     ):
-        raise CatalogError(f"{path}: its views and metadata `views` do not agree; write it anew")
+        raise CatalogError(f"{path}: its views and metadata `views` do not agree; write it again")
     return [str(name) for name in ordered]
 
 
@@ -368,7 +368,7 @@ def _read_view(
         return DenseColumn(array("", "f2 f4", 2).astype(np.float32, copy=False))
     dim = metadata.get(f"dim.{name}", "")
     if not dim.isascii() or not dim.isdigit() or not 0 < int(dim) < 2**31:
-        raise CatalogError(f"{path}: metadata 'dim.{name}' is not the size of the view; write it anew")
+        raise CatalogError(f"{path}: metadata 'dim.{name}' is not the size of the view; write it again")
     values = array(".values", "f2 f4", 1).astype(np.float32, copy=False)
     return SparseColumn(array(".indptr", "i8", 1), array(".indices", "i4", 1), values, int(dim))
 

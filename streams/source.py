@@ -281,7 +281,7 @@ class Quiet:
         self._since = clock()
 
     def broken(self) -> None:
-        """Something came."""
+        """Start the silence again: something came."""
         self._since = self._clock()
 
     def rest_s(self) -> float:

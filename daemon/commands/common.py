@@ -99,7 +99,7 @@ def write_json(value: Any) -> None:
 
 
 def write_notes(notes: Iterable[str]) -> None:
-    """What was passed over, on stderr."""
+    """Write to stderr what was passed over."""
     for note in notes:
         write_note(note)
 

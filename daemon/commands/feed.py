@@ -48,7 +48,9 @@ def feed(
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="NAME", help=f"{', '.join(FORMATS)}; else told from the first line."
+            "--format",
+            metavar="NAME",
+            help=f"{', '.join(FORMATS)}; detected from the first line if left out.",
         ),
     ] = None,
     mapping: Annotated[
@@ -91,7 +93,8 @@ def feed(
         str, typer.Option(metavar="NAME", help=f"{', '.join(PAIRS)}.", rich_help_panel=_TABLE)
     ] = "items",
     theta: Annotated[
-        float, typer.Option(min=0.0, help="Item relevance at or below is none.", rich_help_panel=_TABLE)
+        float,
+        typer.Option(min=0.0, help="Item relevance at or below this counts as none.", rich_help_panel=_TABLE),
     ] = 0.0,
     ubi_query: Annotated[
         str, typer.Option(metavar="FIELD", help="What names the query object.", rich_help_panel=_UBI)

@@ -94,7 +94,7 @@ def _version_line(row: Mapping[str, Any]) -> str:
 def _state(picture: Mapping[str, Any]) -> str:
     stopped, paused = picture["stopped_by"], picture["paused_by"]
     states = [f"stopped at version {picture['stopped_at']}: {stopped}"] if stopped is not None else []
-    states += [f"paused: {paused}; `tripletd resume` goes on"] if paused is not None else []
+    states += [f"paused: {paused}; `tripletd resume` continues"] if paused is not None else []
     return "; ".join(states) or "no STOP in force"
 
 

@@ -29,7 +29,7 @@ AliasOption = Annotated[
 ]
 
 
-DryRunOption = Annotated[bool, common.flag("--dry-run", "Check and tell; write nothing, delete nothing.")]
+DryRunOption = Annotated[bool, common.flag("--dry-run", "Check and report; write nothing, delete nothing.")]
 
 
 def promote(
@@ -53,7 +53,7 @@ def rollback(
     *,
     to: Annotated[
         str | None,
-        typer.Option(metavar="VERSION", show_default=False, help="Another version than the one before."),
+        typer.Option(metavar="VERSION", show_default=False, help="A version other than the previous one."),
     ] = None,
     alias: AliasOption = "stable",
     reason: ReasonOption = "asked for",
@@ -243,7 +243,7 @@ def average(
 
 
 def _sources(config: Config, names: Sequence[str]) -> Iterator[AverageSource]:
-    """Where each named version lies. Raises UserError."""
+    """The folder and number of each named version. Raises UserError."""
     from daemon.look.overview import read_entries
     from daemon.models.decide import number_of
     from daemon.models.derive import AverageSource

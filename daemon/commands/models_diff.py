@@ -31,7 +31,7 @@ def diff(
     queries: Annotated[
         int, typer.Option(min=0, max=100_000, help="Objects of the catalog asked as queries; 0 asks none.")
     ] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample of queries.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample of queries.")] = 0,
     most: Annotated[int, typer.Option(min=1, max=10_000, help="Longest list of each kind.")] = 10,
     key: Annotated[str | None, typer.Option(help="Whose model, where there is one per key.")] = None,
     config: ConfigOption = None,

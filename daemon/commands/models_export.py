@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ExportedForm(StrEnum):
-    """What `models export --out` writes."""
+    """The forms that `models export --out` can write."""
 
     served = "served"
     folded = "folded"
@@ -87,7 +87,7 @@ def export(
     Beside each file lies FILE.json, which says what it is.
     """
     if (out is None) == (factor is None) or (embed is not None and factor is None):
-        told = "what is to be written is named by --out or by --factor, --embed only beside --factor"
+        told = "say what to write with --out or --factor; --embed needs --factor"
         raise UserError(told, "tripletd models export best --out vectors.npy", EX_USAGE)
     settings = load(config, set_)
     if factor is not None:

@@ -28,7 +28,7 @@ def replay(
         str, typer.Option("--to", metavar="VERSION", help="Recompute this version: a number or a name.")
     ] = "latest",
     verify: Annotated[
-        bool, flag("--verify", "Compare every version kept on the way; tell the first difference.")
+        bool, flag("--verify", "Compare every version kept on the way; report the first difference.")
     ] = False,
     config: ConfigOption = None,
     set_: SetOption = None,
@@ -111,7 +111,7 @@ def _differs(found: ReplayDifference, from_version: int) -> UserError:
         lines.append(f"  all versions kept from {from_version} to {found.since} agree")
     return UserError(
         "\n".join(lines),
-        "altered is the log, a schedule in between or one of the two versions; those after it may agree "
+        "the log, a schedule in between or one of the two versions was altered; later ones may agree "
         "with each other: replay from there",
         EX_DATAERR,
     )

@@ -34,39 +34,42 @@ def learn(
             "--start",
             metavar="POSITION",
             help="Where to begin without a version: earliest, latest, ts=TIME, last=1h, offset={...}; "
-            "checkpoint goes on where the newest one stands. With a version, others need --jump.",
+            "checkpoint continues where the newest one stands. With a version, others need --jump.",
         ),
     ] = "checkpoint",
     restart_from: Annotated[
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="Branch from this version (a number or a name), once: a restart goes on with the branch; "
+            help="Branch from this version (a number or a name), once: a restart continues the branch; "
             "see --again.",
         ),
     ] = None,
     accept_gap: Annotated[
-        bool, flag("--accept-gap", "Go on although the log dropped records not yet learned.")
+        bool, flag("--accept-gap", "Continue although the log dropped records not yet learned.")
     ] = False,
     jump: Annotated[
         bool, flag("--jump", "Leave the position of the version for --start: repeats or skips events.")
     ] = False,
     accept_log: Annotated[
         bool,
-        flag("--accept-log", "Go on, from --start, with a log recreated, another, or one that lost records."),
+        flag(
+            "--accept-log",
+            "Continue, from --start, with a log that was recreated or replaced, or lost records.",
+        ),
     ] = False,
     again: Annotated[
-        bool, flag("--again", "Make the branch, or the change of the log, although it was made before.")
+        bool, flag("--again", "Repeat a branch, or a change of the log, that was made before.")
     ] = False,
     take_over: Annotated[
         bool,
-        flag("--take-over", "Start although another learner on this host has the folder: that one leaves."),
+        flag("--take-over", "Start although another learner on this host has the folder: that one stops."),
     ] = False,
 ) -> int:
     """Learn from the stream and write numbered versions."""
     if jump and start == "checkpoint":
         raise UserError(
-            "--jump leaves the position of the version, but not where to",
+            "--jump leaves the version's position, and no --start names another",
             "name the place with --start, such as --start earliest",
             EX_USAGE,
         )
@@ -127,7 +130,7 @@ def up(
 ) -> int:
     """Run learn, validate and serve together; restart what crashes.
 
-    A role that cannot go on stays down alone.
+    A role that cannot continue stays down alone.
     """
     effective = load(config, set_)  # a mistake in the file is told once, not by every role
     from daemon.runtime.logs import configure, get_logger
@@ -193,7 +196,7 @@ def resume(
     config: ConfigOption = None,
     set_: SetOption = None,
     reason: ReasonOption = "asked for",
-    dry_run: Annotated[bool, flag("--dry-run", "Tell what would be lifted; write nothing.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Show what would be lifted; write nothing.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Let a stopped or paused learner go on from its position.

@@ -86,7 +86,7 @@ class ViewKeys(Section):
         " view names a map, components or kernels",
     )
     weight: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="of this view in your own ranking, beside others"
+        1.0, gt=0, allow_inf_nan=False, description="of this view in your own ranking, relative to the others"
     )
     epsilon: float = Field(
         1.0,
@@ -161,7 +161,10 @@ class LearnerConfig(Section):
 
     algorithm: str = Field("oasis", description="learning algorithm")
     dedupe_window: int = Field(
-        100_000, ge=0, le=10_000_000, description="newest event ids known; one sent again is dropped; 0 off"
+        100_000,
+        ge=0,
+        le=10_000_000,
+        description="newest event ids remembered; a repeated one is dropped; 0 off",
     )
 
 
@@ -403,8 +406,11 @@ class KeysConfig(Section):
 
     slots: int = Field(0, ge=0, le=100_000, description="most models at once; 0: one model for all events")
     when_full: Literal["refuse", "evict"] = Field(
-        "refuse", description="a new key when all slots are taken: refused, or the longest silent one goes"
+        "refuse", description="a new key when all slots are taken: refuse it, or evict the one silent longest"
     )
     evict_after: int = Field(
-        100_000, ge=0, le=2**53, description="evict: least events of all keys since the last one of who goes"
+        100_000,
+        ge=0,
+        le=2**53,
+        description="evict: events of all keys that must follow the last one of the evicted key",
     )

@@ -43,7 +43,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         remedy = "check the path and its permissions"
         raise UserError(f"{path}: cannot be read: {error.strerror}", remedy) from None
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: not valid TOML: {error}", "mend the line named above") from None
+        raise UserError(f"{path}: not valid TOML: {error}", "correct the line named above") from None
     except (ValueError, RecursionError) as error:
         problem = "nested too deeply" if isinstance(error, RecursionError) else "a number has too many digits"
         remedy = "deploy/tripletd.toml shows what a configuration holds"

@@ -49,9 +49,7 @@ class HttpConfig(Section):
     validate_port: Port = Field(9102, description="port of validate; 0 any free port, printed")
     serve_port: Port = Field(9103, description="port of serve; 0 any free port, printed")
     up_port: Port = Field(UP_PORT, description="port of up itself; 0 any free port, printed")
-    hosts: Names = Field(
-        [], description="names under which serve may be asked, beside addresses and localhost"
-    )
+    hosts: Names = Field([], description="host names that serve answers to, besides addresses and localhost")
     token: SecretStr = Field(SecretStr(""), description="bearer token of what changes the served version")
 
     @model_validator(mode="before")
@@ -121,7 +119,7 @@ class ServeConfig(Section):
     )
     look_every: PositiveSeconds = Field(0.25, description="how often versions and verdicts are looked at")
     refine_every: PositiveSeconds = Field(
-        1.0, description="how often the form of a followed version is computed anew"
+        1.0, description="how often the form of a followed version is recomputed"
     )
     refine_share: float = Field(
         0.25, gt=0, le=1, allow_inf_nan=False, description="most of one core that computing it may take"
@@ -132,7 +130,11 @@ class ServeConfig(Section):
     )
     ann: Literal["off", "on"] = Field("off", description='approximate search; needs "tripletd[ann]"')
     ann_recall: float = Field(
-        0.95, gt=0, le=1, allow_inf_nan=False, description="of the exact top 10, least; else exact"
+        0.95,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description="least share of the exact top 10 to find; below it search is exact",
     )
     shortlist: int = Field(
         1000, ge=1, le=1_000_000, description="oks, omks: objects scored per query, the nearest by cosine"
@@ -145,7 +147,7 @@ class ServeConfig(Section):
     )
     k_max: int = Field(1000, ge=1, le=100_000, description="most results per query")
     batch_max: int = Field(256, ge=1, le=10_000, description="most queries per request")
-    queue: int = Field(512, ge=1, le=100_000, description="most queries waiting; more are told to come again")
+    queue: int = Field(512, ge=1, le=100_000, description="most queries waiting; beyond it requests get 503")
     connections: int = Field(
         512, ge=1, le=100_000, description="most connections at work at once; idle ones give way"
     )
@@ -172,7 +174,7 @@ seconds."""
 _FORMER = frozenset(("map", "components", "kernels"))
 LOST = {
     "whiten": "drops directions and moves the origin",
-    "standardise": "moves the origin and weighs columns anew",
+    "standardise": "moves the origin and reweights columns",
     "shares": "makes shares of what it is given",
     "sqrt": "takes roots",
     "tfidf": "weighs terms, and changes the lengths of vectors",
@@ -403,7 +405,11 @@ class ServingConfig(Section):
         1.5, ge=0.5, le=3, allow_inf_nan=False, description="of the eigenvalues; raw, lanczos, off: always 1"
     )
     own_share: float = Field(
-        0.0, ge=0, le=10, allow_inf_nan=False, description="of your own ranking beside what was learned"
+        0.0,
+        ge=0,
+        le=10,
+        allow_inf_nan=False,
+        description="share of your own ranking added to what was learned",
     )
     full_max_dim: int = Field(4096, ge=1, description="auto: full eigendecomposition up to this dimension")
     lanczos_pairs: int = Field(50, ge=1, description="most negative eigenpairs removed by lanczos")
@@ -462,7 +468,7 @@ class ExposedFile:
 
     @property
     def text(self) -> str:
-        """What is wrong, in words."""
+        """The problem in words."""
         held = " and ".join(self.keys)
         return f"{self.path} holds {held}, and every user of this host can read it (mode {self.mode:04o})"
 

@@ -156,7 +156,7 @@ def _split(value: Any) -> Any:
 
 
 def _split_numbers(value: Any) -> Any:
-    """The same of numbers: `1.2,1.4`."""
+    """Split a text of numbers: `1.2,1.4`."""
     if not isinstance(value, str):
         return value
     try:

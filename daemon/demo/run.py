@@ -226,7 +226,7 @@ LOG_BYTES = "32MiB"
 MIN_DELTA = 0.02
 PATIENCE = 3
 """Learning stops when so many versions in a row have not added MIN_DELTA of mAP to the best one: most of the
-gain comes first, and a newcomer has a minute. The defaults go on for longer."""
+gain comes first, and a newcomer has a minute. The defaults run for longer."""
 
 
 def write_settings(folder: Path, ports: DemoPorts, followed: bool = True) -> Path:
@@ -265,7 +265,7 @@ keep = {VERSIONS_KEPT}   # the curve also tells of those that are gone
 [validate]
 judgments = "labels:{LABELS}"
 # Stop when {PATIENCE} versions in a row have not added {MIN_DELTA} to the best mAP; the defaults, 8 and
-# 0.002, go on for longer.
+# 0.002, run for longer.
 min_delta = {MIN_DELTA}
 patience = {PATIENCE}
 on_stop = "exit"

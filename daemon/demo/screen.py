@@ -22,7 +22,7 @@ BAR = 28
 
 
 def introduction(folder: Path) -> str:
-    """What is about to be seen."""
+    """The text that introduces the demo."""
     return (
         "3,409 photos of clothes, with their real classes. The people are simulated: "
         f"{LISTS_PER_SECOND:.0f} lists a second, each with the 5 nearest photos by the ranking there is (the "

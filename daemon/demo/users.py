@@ -50,7 +50,7 @@ def explored_list(
     taken = {query, *map(int, nearest)}
     if n_objects - len(taken) < n_uniform:
         raise ValueError(
-            f"{n_objects} objects are too few to draw {n_uniform} beside {len(taken)} taken ones"
+            f"{n_objects} objects are too few to draw {n_uniform} besides {len(taken)} taken ones"
         )
     drawn: list[int] = []
     while len(drawn) < n_uniform:

@@ -281,10 +281,10 @@ def refuse_other_stream(
         starts = {str(p): stands[p].next_offset if p in stands else 0 for p in sorted(bounds)}
         raise OtherLog(
             f"version {manifest.number} was learned from {manifest.stream['partitions']} partitions, the "
-            f"topic has {stream['partitions']} now; the broker gives topics no id, so whether it is the same "
-            "one cannot be told",
-            "where it is, and partitions were added to it: --accept-log --start "
-            f"'offset={json.dumps(starts)}' goes on at the "
+            f"topic has {stream['partitions']} now; the broker gives topics no id, so it may or may not "
+            "be the same one",
+            "if it is, and partitions were added to it: --accept-log --start "
+            f"'offset={json.dumps(starts)}' continues at the "
             "version's position, and reads the new ones from their beginning (recorded in the schedule); "
             "else restore the log, or set checkpoints.path to an empty folder",
         )
@@ -292,7 +292,7 @@ def refuse_other_stream(
     if manifest.stream.get("log_id") != stream["log_id"]:
         what = "was learned from another log or cluster"
     elif manifest.stream.get("topic") == stream["topic"] and "topic_id" in lines[-1]:
-        what = "was learned from a topic of this name that was deleted; this one was created anew"
+        what = "was learned from a topic of this name that was deleted; this one was created later"
     lines += [
         f"partition {p}: the version stands at {at.next_offset:,}, this log {_held(bounds.get(p))}"
         for p, at in sorted(manifest.positions.items())

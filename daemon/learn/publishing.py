@@ -23,7 +23,7 @@ from checkpoints.commit import WriterLock, check_next, check_writer
 from checkpoints.manifest import TRAILER_BYTES, VersionMeta
 from checkpoints.publisher import AsyncPublisher, Failed, Published
 from checkpoints.store import CheckpointError, KeyMissing, Superseded, is_away, manifest_key
-from checkpoints.versions import GONE, LACKS, TOLD
+from checkpoints.versions import GONE, LACKS, LOSS_MESSAGES
 from daemon.exits import EX_CANTCREAT, EX_TEMPFAIL, UserError
 from daemon.learn.state import Progress, Snapshot
 from daemon.versions.contents import Arrays
@@ -239,8 +239,8 @@ def _refused(place: str, holder: int | None) -> UserError:
     who = "another learner" if holder is None else f"another learner (process {holder})"
     return UserError(
         f"{place}: {who} on this host writes to this checkpoint folder",
-        "let it go on, or stop it and start this one again; if it hangs or nobody knows it, start this one "
-        "with --take-over: the other one then leaves without writing",
+        "leave it running, or stop it and start this one again; if it hangs or nobody knows it, start this "
+        "one with --take-over: the other one then stops without writing",
         EX_TEMPFAIL,
     )
 
@@ -297,22 +297,22 @@ class PlaceWatch:
 
     @property
     def how(self) -> str:
-        """How the folder is lost now, one of `TOLD`; "" where it is not."""
+        """How the folder is lost now, one of `LOSS_MESSAGES`; "" where it is not."""
         if self.is_away:
             return GONE
         return LACKS if self.lost is not None else ""
 
     def trouble(self) -> str | None:
         """Why no version can be written, None where one can. An emptied folder is written to all the same."""
-        return f"{TOLD[GONE]}. What was learned since the last version waits for it" if self.is_away else None
+        return f"{LOSS_MESSAGES[GONE]}. What was learned since waits for it" if self.is_away else None
 
     def _look_whether_away(self) -> bool:
         was, self.is_away = self.is_away, is_away(self.fence.versions.store)
         if self.is_away and not was:
             self.losses[GONE] += 1
-            log.error(f"{TOLD[GONE]}. Learning goes on; what is learned now is in no version before")
+            log.error(f"{LOSS_MESSAGES[GONE]}. Learning continues, and is written when the folder is back")
         elif was and not self.is_away:
-            log.info("there is a checkpoint folder again")
+            log.info("the checkpoint folder is back")
         return self.is_away
 
     def _look_for_newest(self) -> None:
@@ -323,14 +323,14 @@ class PlaceWatch:
         if all(seal == one.seal for seal, one in zip(found, kept, strict=True)):
             if self.lost is not None:
                 self.lost = None
-                log.info("the checkpoint folder has what was written to it again")
+                log.info("the checkpoint folder has all its versions again")
         elif self.lost is None and kept is self._kept:
             self.lost = kept[-1].manifest
             self.losses[LACKS] += 1
             log.error(
                 "the checkpoint folder was emptied, or an older copy was put in its place: it lacks "
                 "what was written last. What was learned is kept and written there, on a new line; older "
-                "versions and promotions that are missing come back with a copy of the folder alone",
+                "versions and promotions can only be restored from a copy of the folder",
                 version=self.lost.name,
             )
 

@@ -132,7 +132,7 @@ def _headline(curves: Curves) -> str:
 
 
 def _short(value: float, _place: int) -> str:
-    """20000 -> 20k."""
+    """A large number, shortened: 20000 -> 20k."""
     for step, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= step:
             return f"{value / step:g}{unit}"

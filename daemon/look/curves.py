@@ -69,7 +69,7 @@ class VersionPlace:
 
     `records`: records passed since version 0, the position that every line shares; `events`: events stepped
     over, rejected ones left out; `loss_sum`: their hinge losses added up. `marks`: what else than learning
-    the next records led here, in words ("went on from version 5", "gap"). `epoch`: of its writer, another
+    the next records led here, in words ("continued from version 5", "gap"). `epoch`: of its writer, another
     after a restart.
     """
 
@@ -84,7 +84,7 @@ class VersionPlace:
 
 
 def place_of(manifest: Manifest) -> VersionPlace:
-    """Where a version stands."""
+    """The position of a version."""
     fields = ("number", "parent", "created", "epoch", "counters", "schedule")
     return _place({name: getattr(manifest, name) for name in fields})
 
@@ -113,7 +113,7 @@ def _place(manifest: Mapping[str, Any]) -> VersionPlace:
 
 def _mark(entry: Mapping[str, Any]) -> str:
     kind = str(entry.get("control"))
-    return f"went on from version {entry.get('from_version')}" if kind == "branch" else kind
+    return f"continued from version {entry.get('from_version')}" if kind == "branch" else kind
 
 
 REFERENCE = "version_0"

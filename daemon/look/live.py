@@ -24,7 +24,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from checkpoints.versions import TOLD
+from checkpoints.versions import LOSS_MESSAGES
 from daemon.text import span
 
 RATE_SECONDS = 10.0
@@ -78,14 +78,14 @@ class _OfRole(BaseModel):
 
     def folder_told(self) -> str | None:
         """What people are told of the checkpoint folder, None where there is nothing to tell."""
-        if self.folder in TOLD:
-            return TOLD[self.folder]
+        if self.folder in LOSS_MESSAGES:
+            return LOSS_MESSAGES[self.folder]
         times = "once" if self.folder_losses == 1 else f"{self.folder_losses} times"
         return f"the checkpoint folder was lost {times} since its start" if self.folder_losses else None
 
 
 class LearnStatus(_OfRole):
-    """What `learn` says of itself. Since it began: events by the outcome of their step, their hinge losses
+    """The status document of `learn`. Since it began: events by the outcome of their step, their hinge losses
     before it, dead letters by reason. `lag_events`: of all partitions, `lag_seconds`: of the last of them;
     null while they are not known.
     """
@@ -100,7 +100,7 @@ class LearnStatus(_OfRole):
     dead_letters: dict[str, int] = {}
 
     def line(self) -> str:
-        """What it does, for a terminal."""
+        """The state of the role in one line, for a terminal."""
         parked = ", parked" if self.parked else ""
         return f"running{parked}, {sum(self.events.values()):,} events since its start"
 
@@ -119,8 +119,8 @@ class LearnStatus(_OfRole):
 
 
 class ValidateStatus(_OfRole):
-    """What `validate` says of itself. `judged` versions and `drifts`: since it began; `holdout_loss`: of the
-    best version, null before one was judged.
+    """The status document of `validate`. `judged` versions and `drifts`: since it began; `holdout_loss`: of
+    the best version, null before one was judged.
     """
 
     role: Literal["validate"] = "validate"
@@ -129,7 +129,7 @@ class ValidateStatus(_OfRole):
     holdout_loss: float | None = None
 
     def line(self) -> str:
-        """What it does, for a terminal."""
+        """The state of the role in one line, for a terminal."""
         return f"running, {self.judged} versions judged since its start"
 
     def numbers(self, _ago: Self, _seconds: float, _minute: Self) -> Iterator[tuple[str, float | None]]:
@@ -171,7 +171,7 @@ class AliasStatus(BaseModel):
 
 
 class ServeStatus(_OfRole):
-    """What `serve` says of itself; numbers count from when it began (Unix seconds).
+    """The status document of `serve`; numbers count from when it began (Unix seconds).
 
     Dead letters of items by reason, requests for neighbours, the latency of those with one question.
     """
@@ -184,7 +184,7 @@ class ServeStatus(_OfRole):
     aliases: dict[str, AliasStatus] = {}
 
     def line(self) -> str:
-        """What it does, for a terminal."""
+        """The state of the role in one line, for a terminal."""
         return f"running, {self.objects:,} objects"
 
     def numbers(self, ago: Self, seconds: float, minute: Self) -> Iterator[tuple[str, float | None]]:
@@ -225,7 +225,7 @@ class UpStatus(_OfRole):
     roles: list[SupervisedRole] = []
 
     def line(self) -> str:
-        """What it does, for a terminal."""
+        """The state of the role in one line, for a terminal."""
         return f"runs {', '.join(one.name for one in self.roles)}"
 
     def trouble(self) -> dict[str, str]:

@@ -122,7 +122,7 @@ def _lacking(config: Config, served: ServeStatus) -> list[str]:
             found.append(
                 f"{alias} answers with version {one.version}{_of_line(one.line_id)}, which this folder lacks"
                 f"{has}: it was emptied, or an older copy was put in its place; put back a newer copy, or "
-                "let learn go on, on a line of its own"
+                "let learn continue there on a new line"
             )
     return found
 

@@ -289,7 +289,7 @@ def reasons(
         why += ["version 0"] if number == 0 else []
         why += ["one step back"] if number in one_step_back else []
         why += ["newest"] if number in newest else []
-        why += ["a learner goes on from it"] if number in going_on and number not in newest else []
+        why += ["a learner continues from it"] if number in going_on and number not in newest else []
         if why:
             found[number] = tuple(why)
     return found

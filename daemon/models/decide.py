@@ -64,8 +64,8 @@ Verb = Literal["promote", "rollback", "pin", "unpin"]
 
 @dataclass(frozen=True, slots=True)
 class StoreSnapshot:
-    """One look. versions: numbers listed, ascending; entries: the ledger's readable ones, ascending;
-    unreadable: numbers of the others; last: the highest number taken.
+    """The store as seen at one moment. versions: numbers listed, ascending; entries: the ledger's readable
+    ones, ascending; unreadable: numbers of the others; last: the highest number taken.
     """
 
     versions: Sequence[int]
@@ -80,7 +80,7 @@ class StoreSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
-    """What somebody asks for. version: a number, a name, or None (rollback: where it was before; unpin)."""
+    """A request to move a name. version: a number, a name, or None (rollback: where it was before; unpin)."""
 
     verb: Verb
     alias: str

@@ -166,7 +166,7 @@ def export_vectors(
 
 
 def embedding_of(served: ExportSource) -> Embedding:
-    """Its vectors. Raises UserError where its similarity is no inner product."""
+    """The embedding of a served form. Raises UserError where its similarity is no inner product."""
     try:
         return Embedding.of(served.form)
     except ConfigError as error:

@@ -208,7 +208,8 @@ class LeftRight(Generic[T]):
 
     @property
     def idle(self) -> T:
-        """The other side. To be changed by the writer alone, and only once `drain` said that it is free."""
+        """The side that does not answer. Only the writer changes it, and only once `drain` said
+        that it is free."""
         return self._sides[1 - self._active]
 
     def flip(self) -> None:

@@ -160,7 +160,7 @@ REASONS = {
     "break": "the learner left steps out",
     "steps": "steps do not fit the model",
     "log": "the step log was expired, cut or created again",
-    "error": "following failed by a mistake of the program's, which the log tells",
+    "error": "following failed because of a bug; the log has details",
 }
 
 SegmentMeaning: TypeAlias = Apply | Relabel | Lost | None

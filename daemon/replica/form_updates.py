@@ -25,7 +25,7 @@ ChoiceAt: TypeAlias = Callable[[int], FormChoice | None]
 
 
 def nothing_chosen(number: int) -> None:
-    """Where forms are as configured."""
+    """The choice of forms when all are as configured."""
 
 
 class FormUpdater:
@@ -93,7 +93,7 @@ class FirstOrderUpdate(FormUpdater):
         return with_learned(form, here)
 
     def bring(self, form: ServedForm, buffers: BufferArrays) -> None:
-        """Its two matrices."""
+        """Bring both matrices of the form up to date."""
         carried, mine = learned_of(form), buffers.tangent
         tangent = carried.tangent if isinstance(carried, CarriedForm) else None
         if tangent is not None and mine is not None:
@@ -124,7 +124,7 @@ class RecomputeAlways(FormUpdater):
         return self.exact(learner, number)
 
     def to_install(self, exact: ServedForm, learner: Learner) -> ServedForm | None:
-        """Nothing."""
+        """Install nothing: this form is not recomputed."""
         return None
 
 

@@ -153,5 +153,5 @@ class SeenVerdicts:
             self._now, self._seen = KeyVerdicts.of(entries), seen
 
     def now(self) -> KeyVerdicts:
-        """Those in force."""
+        """The verdicts in force now."""
         return self._now

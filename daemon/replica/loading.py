@@ -78,7 +78,7 @@ class _Case:
 
 @dataclass(slots=True)
 class RejectedVersions:
-    """What was refused under one alias. `now` is any clock in seconds that only goes forward."""
+    """The versions refused under one alias. `now` is any clock in seconds that only goes forward."""
 
     alias: str
     counts: Counter[str] = field(default_factory=Counter)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from checkpoints.entries import LATEST, MOVES, LedgerEntry
 from checkpoints.manifest import Manifest
 from checkpoints.store import CheckpointError
-from checkpoints.versions import TOLD, FolderWatch, VersionStore
+from checkpoints.versions import LOSS_MESSAGES, FolderWatch, VersionStore
 from daemon.replica.buffer_writer import DoubleBufferWriter, Swapper
 from daemon.replica.buffers import LeftRight, ModelBuffer
 from daemon.replica.decide import REASONS, Keep, Load, Lost, ServedVersion, StoreListing, choose
@@ -46,7 +46,7 @@ class StatusTracker:
 
     @property
     def status(self) -> ReplicaStatus:
-        """What is known now."""
+        """A snapshot of the replica's state."""
         return self._status
 
     def served(self, model: ModelId, result: str, seconds: Mapping[str, float] | None = None) -> None:
@@ -231,7 +231,7 @@ class Follower:
         folder.look(versions, now)
         if folder.how and not before and folder.mine is not None:
             newest = max(versions, default=-1)
-            told = f"{TOLD[folder.how]}. What answers goes on answering"
+            told = f"{LOSS_MESSAGES[folder.how]}. The loaded version keeps answering"
             log.error(told, alias=self._alias, answers=folder.mine.name, newest=newest)
         self._board.folder(folder.how, folder.losses)
         return folder.is_replaced
@@ -276,7 +276,7 @@ class Follower:
         if self._served is not None:
             self._served = ServedVersion(self._served.number, decision.entry)
         mine, how = self._folder.mine, self._folder.how
-        lost = f"the folder lacks {mine.name}: {TOLD[how]}" if mine is not None and how else ""
+        lost = f"the folder lacks {mine.name}: {LOSS_MESSAGES[how]}" if mine is not None and how else ""
         self._board.looked("; ".join(filter(None, (lost, decision.why))), self._refusals.counts)
 
     def _load(self, decision: Load, now: float) -> None:

@@ -103,7 +103,7 @@ class CarryError:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """A snapshot.
+    """The state of a replica at one moment.
 
     model: what answers, None for nothing yet; since: when its version or its last steps came, seconds since
     the epoch. why_not_newer: why nothing newer is served, "" when there is nothing newer. following: "steps"

@@ -101,7 +101,7 @@ class Signals:
         self._tell()
 
     def request_reload(self) -> None:
-        """What SIGHUP does."""
+        """Ask for a reload, as SIGHUP does."""
         self._reload = True
         self._tell()
 

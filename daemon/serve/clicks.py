@@ -73,8 +73,8 @@ class ClickWindow:
     def told(
         self, query: str | None, near: Sequence[str], objects: Sequence[str], key: str | None = None
     ) -> list[PairClicks]:
-        """Of each object. near: ids of queries like this one. key: count what was learned for this key alone;
-        None: for all."""
+        """Clicks and skips of each object. near: ids of queries like this one. key: count what was learned
+        for this key alone; None: for all."""
         with self._lock:
             own = [] if query is None else self._of(query, key)
             others = [one for other in near if other != query for one in self._of(other, key)]
@@ -147,7 +147,7 @@ class RecentClicks:
                 self._window = None
                 if str(error) != said:
                     said = str(error)
-                    log.warning("which clicks were learned cannot be told", problem=said)
+                    log.warning("cannot follow which clicks were learned", problem=said)
                 self._stop.wait(RETRY_SECONDS)
 
     def _is_wanted(self) -> bool:

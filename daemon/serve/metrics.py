@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from checkpoints.versions import TOLD
+from checkpoints.versions import LOSS_MESSAGES
 from daemon.replica.view import ReplicaStatus
 from daemon.serve.items.catalog import CatalogStatus
 from daemon.serve.retrieve import GuardResult
@@ -88,7 +88,7 @@ def _served(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
         ("tripletd_refused_swaps", "Versions refused, by reason", "reason", "refusals"),
         (
             "tripletd_step_log_fallbacks",
-            "Times that following the steps began anew from a version, by reason",
+            "Times that following the steps restarted from a version, by reason",
             "reason",
             "fallbacks",
         ),
@@ -101,7 +101,7 @@ def _served(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
     yield _filled(seconds, {one.alias: one.swap_seconds for one in states})
     error = GaugeMetricFamily(
         "tripletd_carried_error",
-        "Error of a form carried along the steps, when it was last made anew: fold, norms (relative; 0 is "
+        "Error of a form carried along the steps, when it was last recomputed: fold, norms (relative; 0 is "
         "exact), overlap (of the top 10; 1 is exact)",
         labels=["alias", "kind"],
     )
@@ -110,7 +110,7 @@ def _served(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
     yield _filled(
         error, {alias: {kind: getattr(one, kind) for kind in kinds} for alias, one in carried.items()}
     )
-    refine = _gauge("tripletd_refine_seconds", "What making the form anew took the last time")
+    refine = _gauge("tripletd_refine_seconds", "Seconds of the last recomputation of the form")
     for alias, one in carried.items():
         refine.add_metric([alias], one.seconds)
     yield refine
@@ -154,7 +154,7 @@ def _folder(states: Sequence[ReplicaStatus]) -> Iterator[Metric]:
     """All aliases follow one folder: it is lost when one of them says so."""
     lost = GaugeMetricFamily(*FOLDER_LOST, labels=["how"])
     losses = CounterMetricFamily(*FOLDER_LOSSES, labels=["how"])
-    for how in TOLD:
+    for how in LOSS_MESSAGES:
         lost.add_metric([how], any(one.folder == how for one in states))
         losses.add_metric([how], max((one.folder_losses.get(how, 0) for one in states), default=0))
     yield from (lost, losses)

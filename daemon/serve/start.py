@@ -77,7 +77,7 @@ def _loop(parts: ServeParts, runtime: RoleRuntime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServeParts:
-    """What the role's loop looks after."""
+    """The parts that the role's loop looks after."""
 
     live: Live
     server: HttpServer

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from checkpoints.versions import TOLD
+from checkpoints.versions import LOSS_MESSAGES
 from streams.partitions import OpenTransactions
 
 Floats = npt.NDArray[np.floating]
@@ -169,13 +169,13 @@ class FolderMetrics:
     """Whether the checkpoint folder has what a role works with."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._lost = _preset(Gauge(*FOLDER_LOST, ["how"], registry=registry), tuple(TOLD))
-        self._losses = _preset(Counter(*FOLDER_LOSSES, ["how"], registry=registry), tuple(TOLD))
+        self._lost = _preset(Gauge(*FOLDER_LOST, ["how"], registry=registry), tuple(LOSS_MESSAGES))
+        self._losses = _preset(Counter(*FOLDER_LOSSES, ["how"], registry=registry), tuple(LOSS_MESSAGES))
         self._seen: TallyOf[str] = TallyOf()
 
     def record(self, now: str, losses: Mapping[str, int]) -> None:
         """How it is lost now, "" where it is not, and how often it was so far, by how."""
-        for how in TOLD:
+        for how in LOSS_MESSAGES:
             self._lost[how].set(how == now)
             self._losses[how].inc(losses.get(how, 0) - self._seen[how])
             self._seen[how] = losses.get(how, 0)

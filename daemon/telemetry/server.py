@@ -34,7 +34,7 @@ def _nobody() -> str | None:
 
 
 class Health:
-    """What the loop tells the outside.
+    """The health of a role, as its loop reports it.
 
     Alive: no thread is stuck (before the loop has started, always: start-up has its own answer). Ready:
     started, alive, and the loop has named no reason against it.
@@ -54,7 +54,7 @@ class Health:
         self._started = True
 
     def set_ready(self, reason: str | None) -> None:
-        """None: ready. A text: why not."""
+        """Report the role ready (None), or why it is not (a text)."""
         self._unready = reason
 
     def startup(self) -> str | None:
@@ -141,7 +141,7 @@ class _Server(ThreadingHTTPServer):
                 self.shutdown_request(request)
 
     def shutdown(self) -> None:
-        """Have `serve_forever` return."""
+        """Make `serve_forever` return."""
         self._end.close()
 
     def server_close(self) -> None:

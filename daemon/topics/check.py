@@ -74,7 +74,7 @@ def _topic(
         found, asked = shown(one.setting, one.found), shown(one.setting, one.wanted)
         yield CheckFinding(key, grade, f"{one.setting} is {found}, should be {asked}: {one.why}")
     if look.remedy:
-        yield CheckFinding(key, "note", "this can be mended in place", "`tripletd topics describe` says how")
+        yield CheckFinding(key, "note", "this can be fixed in place", "`tripletd topics describe` says how")
     if look.settings is None:
         text = "its settings may not be read, so whether they are safe is not known"
         yield CheckFinding(key, "note", text, "grant DESCRIBE_CONFIGS on the topic")

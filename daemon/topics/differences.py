@@ -125,7 +125,7 @@ def _cost(setting: str, found: str, wanted: str, client: str) -> tuple[str, bool
         return _cost_of_compression(found, client)
     if setting == "cleanup.policy":
         if wanted == "compact":
-            return "objects put long ago are gone when serve starts anew", True
+            return "objects put long ago are gone when serve starts again", True
         return "records can be compacted away before they are learned", True
     if setting in _COSTS_OF_NUMBERS:
         return _COSTS_OF_NUMBERS[setting][_number(found) >= _number(wanted)]

@@ -39,7 +39,7 @@ _MEANING = {
     EX_UNAVAILABLE: "something that it needs is not available",
     EX_SOFTWARE: "a bug, or a client that hung",
     EX_CANTCREAT: "it cannot write, or another learner has its place",
-    EX_TEMPFAIL: "it could not go on for now",
+    EX_TEMPFAIL: "it could not continue for now",
     EX_CONFIG: "wrong configuration",
 }
 
@@ -167,4 +167,4 @@ def not_ready(reports: Sequence[RoleReport], pid: int) -> str | None:
 
 def remedy(pid: int) -> str:
     """What to do about a role that stays down under the supervisor with process id `pid`."""
-    return f"mend what it says, then start it again with `kill -HUP {pid}`"
+    return f"fix what it says, then start it again with `kill -HUP {pid}`"

@@ -81,7 +81,7 @@ class RoleProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
+        """The process id."""
         return self._process.pid
 
     def poll(self) -> int | None:

@@ -208,7 +208,7 @@ class Supervisor:
                     self._log.error("failed, giving up", role=name, exit=returncode, reason=reason)
                     return
                 told = {"exit": returncode, "reason": reason, "remedy": remedy(os.getpid())}
-                self._log.error("failed; it stays down, the others go on", role=name, **told)
+                self._log.error("failed; it stays down, the others keep running", role=name, **told)
                 role.spec.finished()
 
     def _stop_all(self) -> int:

@@ -273,7 +273,7 @@ class WindowPool:
         self._scorer = scorer
 
     def scores(self, folded: Float32s, part: slice) -> tuple[Float32s, Mask]:
-        """As of `CatalogPool`."""
+        """See `CatalogPool.scores`."""
         impressions = self._panel.impressions[part]
         picked = draws([one.id for one in impressions], RANDOM_OBJECTS, len(self._ids))
         numbers = np.arange(part.start, part.start + len(impressions))

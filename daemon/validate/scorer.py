@@ -223,7 +223,7 @@ class Scorer:
         return self._finish(products, items.terms)
 
     def _every(self) -> ScorableItems:
-        """The catalog's objects."""
+        """All objects of the catalog."""
         assert self._objects.catalog is not None
         return ScorableItems(
             self._objects.catalog, self._terms, None if self._pairs is None else self._pairs.catalog

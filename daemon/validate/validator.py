@@ -16,7 +16,7 @@ import structlog
 
 from checkpoints.entries import LedgerEntry
 from checkpoints.store import CheckpointError, WriteFailed, is_away
-from checkpoints.versions import LOOK_EVERY_S, TOLD, FolderWatch
+from checkpoints.versions import LOOK_EVERY_S, LOSS_MESSAGES, FolderWatch
 from daemon.config.schema import ValidateConfig
 from daemon.exits import EX_DATAERR, UserError
 from daemon.telemetry import ValidateMetrics
@@ -340,7 +340,7 @@ class Validator:
         before = folder.how
         folder.look(versions, now)
         if folder.how and not before and folder.mine is not None:
-            log.error(TOLD[folder.how], had=folder.mine.name, newest=max(versions, default=None))
+            log.error(LOSS_MESSAGES[folder.how], had=folder.mine.name, newest=max(versions, default=None))
         elif before and not folder.how:
             log.info("the checkpoint folder has what it had again")
         newest = max(versions, default=-1)
@@ -355,7 +355,7 @@ class Validator:
         """Why not, None when ready. A lost folder and what an open transaction holds back are told, and keep
         nothing that is there from being judged.
         """
-        lost = TOLD[self._folder.how] if self._folder.how else None
+        lost = LOSS_MESSAGES[self._folder.how] if self._folder.how else None
         return lost or self._inputs.holdout.trouble() or self.waiting_for()
 
     def waiting_for(self) -> str | None:

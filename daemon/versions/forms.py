@@ -55,7 +55,7 @@ class FormChoice:
 
     @property
     def told(self) -> str:
-        """What it is, in words."""
+        """A description of the choice in words."""
         if self.raw:
             return "raw scores of what was learned"
         if not self.own_share:
@@ -69,7 +69,7 @@ class FormChoice:
         return BackoffForm.beside(learned, own.metric, self.own_share, self.usual, self.familiar)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands beside the version."""
+        """The choice as JSON, kept with the version."""
         raw = {_SCORE: _RAW} if self.raw else {}
         return {**{name: getattr(self, name) for name in _NUMBERS}, **raw, "why": self.why}
 
@@ -161,7 +161,7 @@ class FormKind:
         raise LookupError("no form of this kind is stored")
 
     def arrays(self, form: ServedForm) -> dict[str, NDArray[Any]]:
-        """What is stored of a form."""
+        """The arrays of a form that are stored."""
         return cast(Any, form).arrays() if self.kept else {}
 
     def account(self, form: ServedForm) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class UnstoredForms(FormKind):
     def trained(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
     ) -> ServedForm:
-        """As `form_of`."""
+        """See `form_of`."""
         form = self.form_of(learner, config)
         distance = own is not None and own.by_distance and not form.normalised
         return replace(form, distance=True) if distance and isinstance(form, DiagonalForm) else form
@@ -208,13 +208,13 @@ class MatrixForms(FormKind):
     distance: bool = False
 
     def has_matrix(self, config: ServingConfig, dim: int) -> bool:
-        """As `has_matrix`."""
+        """See `has_matrix`."""
         return has_matrix(config, dim)
 
     def trained(
         self, learner: Learner, number: int, config: ServingConfig, own: OwnRanking | None
     ) -> ServedForm:
-        """As `make_form` of the learner's W."""
+        """`make_form` of the learner's W."""
         return self._as_scored(make_form(cast(Any, learner).W, number, config, own), own)
 
     def is_judged(self, config: ServingConfig, own: OwnRanking | None) -> bool:

@@ -56,8 +56,8 @@ def verdicts_from_json(measures: Mapping[str, Any]) -> dict[str, KeyVerdict] | N
 
 @dataclass(frozen=True, slots=True)
 class KeyVerdicts:
-    """What the ledger says about keys. versions: the judged ones, ascending. by_key: key -> the versions that
-    were judged on it, ascending, and the newest verdict of each.
+    """The verdicts of the ledger on keys. versions: the judged ones, ascending. by_key: key -> the versions
+    judged on it, ascending, and the newest verdict of each.
     """
 
     versions: tuple[int, ...] = ()

@@ -91,7 +91,7 @@ def serving_form(
     try:
         kept = versions.attached(number, DERIVED)
     except CheckpointError as error:
-        log.warning("serving form cannot be read; made anew", version=number, error=str(error))
+        log.warning("serving form cannot be read; recomputed", version=number, error=str(error))
         return kind.make(learner, number, config, own, choice)
     if kept is not None:
         arrays, meta = kept

@@ -29,7 +29,7 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What lies at one address."""
+    """The stores at one address."""
 
     versions: VersionStore
     ledger: Ledger
@@ -72,7 +72,7 @@ def open_for_reading(config: Config) -> tuple[VersionStore, Ledger]:
 
 
 def _split(address: str | Path) -> tuple[str, str]:
-    """(scheme, the rest)."""
+    """Split an address into its scheme and the rest."""
     found = _SCHEME.fullmatch(str(address))
     return (found[1], found[2]) if found else ("file", str(address))
 

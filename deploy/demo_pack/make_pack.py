@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make_pack.py", description="make the demo pack")
     parser.add_argument("--photos", type=Path, required=True, help="tar of <split>/<class>/<id>.jpg")
     parser.add_argument("--out", type=Path, required=True, help="folder of the pack")
-    parser.add_argument("--licence", type=Path, help="licence of the photos (default: beside the tar)")
+    parser.add_argument("--licence", type=Path, help="licence of the photos (default: next to the tar)")
     options = parser.parse_args(arguments)
     try:
         photos = read_photos(options.photos)

@@ -23,7 +23,7 @@ from learners.spectrum import symmetric
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockLayout:
-    """Where the blocks lie.
+    """The columns of each block.
 
     starts: int64 [m + 1], block k is columns starts[k]..starts[k + 1]. places: int64 [m + 1], its matrix
     [D_k, D_k] is entries places[k]..places[k + 1] of the flat array.

@@ -105,7 +105,7 @@ class Embedding:
 
     @classmethod
     def of(cls, form: ServedForm) -> Embedding:
-        """Of a form. Raises ConfigError for one that does not fold."""
+        """The embedding of a form. Raises ConfigError for one that does not fold."""
         if not folds(form):
             raise ConfigError(
                 "its similarity is no inner product of finite vectors: each pair is scored by kernels of the "
@@ -125,7 +125,7 @@ class Embedding:
 
     @property
     def dim(self) -> int:
-        """Of the vectors."""
+        """The dimension of the vectors."""
         return self.form.dim + (2 if self.root is None and by_distance(self.form) else 0)
 
     def documents(self, objects: Any) -> Block:
@@ -137,7 +137,7 @@ class Embedding:
         return self._lengthened(self.root.turned(self.root.scaled(rows)))
 
     def queries(self, objects: Any) -> Block:
-        """What an index is asked with. Raises BlockError as `as_block`."""
+        """The vectors to query an index with. Raises BlockError as `as_block`."""
         if self.symmetric:
             return self.documents(objects)
         rows = as_block(objects, self.form.dim, "queries")

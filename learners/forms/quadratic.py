@@ -52,7 +52,7 @@ LEAST_ROWS = 16
 
 
 def whole(count: int) -> Iterator[slice]:
-    """All at once."""
+    """All rows as one batch."""
     yield slice(0, count)
 
 

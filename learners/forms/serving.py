@@ -249,7 +249,7 @@ class BackoffForm:
 
     @property
     def normalised(self) -> bool:
-        """As what was learned."""
+        """Whether the learned part is normalised."""
         return self.learned.normalised
 
     def fold(self, queries: Any) -> Float32s:

@@ -197,7 +197,7 @@ class ViewMap:
         return None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """What was fitted, by name."""
+        """The fitted arrays by name."""
         return {name: getattr(self, name) for name in self.fitted}
 
     def spec(self) -> dict[str, Any]:
@@ -313,18 +313,18 @@ class IdentityMap(ViewMap):
         return cls(option_whole(cls.kind, spec, "dim_in"), bool(spec["sparse"]))
 
     def transform(self, block: Block) -> Block:
-        """The same rows, in new arrays."""
+        """Copy the rows."""
         if self.sparse:
             rows = require_sparse(self.kind, block, self.dim_in)
             return SparseBlock(rows.indptr, rows.indices, rows.values.copy(), rows.dim)
         return DenseBlock(require_dense(self.kind, block, self.dim_in).values.copy())
 
     def metric(self) -> ViewMetric | None:
-        """I."""
+        """The identity."""
         return ViewMetric(np.ones(self.dim_in), "kept")
 
     def linear(self) -> LinearRows | None:
-        """I."""
+        """The identity."""
         return LinearRows(np.ones(self.dim_in))
 
     def spec(self) -> dict[str, Any]:

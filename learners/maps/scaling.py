@@ -211,7 +211,7 @@ class WhitenMap(ViewMap):
         return LinearRows(self.components.astype(np.float64), self.mean.astype(np.float64))
 
     def spec(self) -> dict[str, Any]:
-        """Dimensions and options."""
+        """The map's dimensions and options."""
         return {"dim_in": self.dim_in, "dim": self.dim, "options": dict(self.options)}
 
 
@@ -287,15 +287,15 @@ class PreconditionMap(ViewMap):
         return DenseBlock(out)
 
     def metric(self) -> ViewMetric | None:
-        """D."""
+        """The diagonal metric D."""
         return ViewMetric(self.weights.astype(np.float64), "kept")
 
     def linear(self) -> LinearRows | None:
-        """V D^(-1/2)."""
+        """The matrix V D^(-1/2)."""
         return LinearRows(self.components.astype(np.float64))
 
     def spec(self) -> dict[str, Any]:
-        """Dimension and options."""
+        """The map's dimension and options."""
         return {"dim_in": self.dim_in, "options": dict(self.options)}
 
 

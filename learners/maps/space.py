@@ -84,7 +84,7 @@ def _sparse(parts: Sequence[tuple[Block | None, int]], rows: int) -> SparseBlock
 
 
 class MapsMap(ViewMap):
-    """What maps made of maps share. maps: in order; their arrays are named `place.array`."""
+    """Base of maps that are made of maps. maps: in order; their arrays are named `place.array`."""
 
     maps: Sequence[ViewMap]
 
@@ -155,7 +155,7 @@ class ChainMap(MapsMap):
         return found
 
     def linear(self) -> LinearRows | None:
-        """What the maps do together."""
+        """The linear maps one after the other, as one; None where one is not linear."""
         found = self.maps[0].linear()
         for step in self.maps[1:]:
             after = step.linear()

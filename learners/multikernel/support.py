@@ -51,7 +51,7 @@ class SupportSet:
 
     @classmethod
     def empty(cls, dim: int, config: OmksConfig) -> Self:
-        """Nothing kept yet."""
+        """An empty support set."""
         tiles = -(-config.objects // LANES)
         width = -(-config.kernels // WIDTH) * WIDTH
         return cls(
@@ -66,7 +66,7 @@ class SupportSet:
     def read(
         cls, arrays: Mapping[str, NDArray[Any]], dim: int, config: OmksConfig, plan: Plan, copy: bool
     ) -> Self:
-        """Of saved arrays. Raises StateError naming the one that does not fit."""
+        """Restore from saved arrays. Raises StateError naming the one that does not fit."""
         model = cls.empty(dim, config)
         kept = {name: saved_array(arrays, name, getattr(model, name), copy) for name in cls.names()}
         triplets, slots = kept["triplets"], model.rows.shape[0] * LANES
@@ -83,7 +83,7 @@ class SupportSet:
         return "rows", "triplets", "tau", "joined"
 
     def arrays(self) -> tuple[Float32s, Int32s, Float32s, Int64s]:
-        """As kernels take them."""
+        """The arrays as kernels take them."""
         return self.rows, self.triplets, self.tau, self.joined
 
     def step(  # noqa: PLR0917  (as the kernel takes them)

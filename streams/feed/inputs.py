@@ -145,5 +145,5 @@ def _open(path: str) -> io.BufferedReader:
 def _damaged(place: str, error: BaseException) -> FeedError:
     return FeedError(
         f"{place}: cannot be read any further: {error}",
-        "the file is damaged or cut short; what came before was fed; copy it again and feed it anew",
+        "the file is damaged or cut short; what came before was fed; copy it and feed it again",
     )

@@ -115,7 +115,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
         NO_SHOWN: "the shown list is empty or absent; log query_response_hit_ids, or impression events",
         NOT_JSON: "write one JSON object per line",
         NOT_UTF8: "encode the file as UTF-8",
-        NOT_MSGPACK: "the rest of this file cannot be told apart; write it again as whole msgpack maps",
+        NOT_MSGPACK: "the rest of this file cannot be parsed; write it again as whole msgpack maps",
         TOO_LONG: "split the line; one impression or triplet per line",
         NOT_AN_OBJECT: "an object is a string id, or a map with 'x' or 'views' (and perhaps 'id')",
         MISSING_FIELD: "write the missing field",

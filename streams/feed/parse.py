@@ -56,7 +56,7 @@ def check_fields(line: Mapping[str, Any], required: tuple[str, ...], known: froz
 
 
 def text(value: Any, field: str) -> str:
-    """A non-empty string."""
+    """Read a non-empty string."""
     if not isinstance(value, str):
         raise BadItemError(reasons.WRONG_TYPE, f"{field} is {_kind(value)}, not a string")
     if not value:

@@ -87,7 +87,7 @@ Observe = Callable[[str, Decision], None]
 
 
 class Outlet(Protocol):
-    """Where records go."""
+    """The destination of records."""
 
     def write(self, training: list[OutRecord], holdout: list[OutRecord]) -> None:
         """Write both; durable when it returns."""
@@ -113,7 +113,7 @@ class NoOutlet:
     """Writes nothing: a dry run."""
 
     def write(self, training: list[OutRecord], holdout: list[OutRecord]) -> None:
-        """Nothing."""
+        """Write nothing."""
 
 
 class FeedRun:

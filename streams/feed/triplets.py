@@ -38,7 +38,7 @@ class Candidates(Protocol):
         ...
 
     def at(self, index: int) -> ObjectRef:
-        """One of them."""
+        """The candidate at this place."""
         ...
 
     def see(self, shown: Sequence[ObjectRef]) -> None:

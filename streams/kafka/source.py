@@ -71,7 +71,7 @@ class Connection:
             client.close()
 
     def close(self) -> None:
-        """Throw everything away."""
+        """Discard the consumer and its state."""
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             attempt.abandon(_close)

@@ -121,11 +121,11 @@ def open_log(path: str, *, durable: bool, timeout_s: float = BUSY_TIMEOUT_S) -> 
     return connection
 
 
-_UNWRITABLE = (LogNotWritable, "; readers, too, write beside the log: make it and its folder writable")
+_UNWRITABLE = (LogNotWritable, "; readers, too, write next to the log: make it and its folder writable")
 _LOCKED = (
     StreamUnavailable,
     ": another process has held the log for too long, nothing was written; try again (one that is frozen "
-    "holds it until it goes on or ends)",
+    "holds it until it resumes or ends)",
 )
 _ADVICE: dict[int, tuple[type[StreamError], str]] = {
     sqlite3.SQLITE_NOTADB: (LogFileError, ": this is not a log; choose another path"),

@@ -62,7 +62,7 @@ class HeaderFields:
         return self.number(name) if self._left.get(name, 0) is not None else self._take(name, type(None))
 
     def flag(self, name: str) -> bool:
-        """True or false."""
+        """Read a boolean."""
         return bool(self._take(name, bool))
 
     def one_of(self, name: str, known: tuple[str, ...]) -> str:

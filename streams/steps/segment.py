@@ -250,9 +250,9 @@ class Unpacked:
 
 
 def unpack(layout: PayloadLayout, payload: bytes) -> Unpacked:
-    """The arrays. Raises BadSegment unless all can be applied: step sizes above 0, weights not below it,
-    numbers ascending, no key without a text, everything finite, indices strictly increasing within 0..dim -
-    1."""
+    """Unpack the arrays. Raises BadSegment unless all can be applied: step sizes above 0, weights not below
+    it, numbers ascending, no key without a text, everything finite, indices strictly increasing within
+    0..dim - 1."""
     if len(payload) != layout.size:
         raise BadSegment(
             OUT_OF_RANGE, f"a payload of {len(payload)} bytes where the header says {layout.size}"

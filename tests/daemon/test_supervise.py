@@ -108,7 +108,7 @@ def test_a_supervisor_is_ready_when_all_its_roles_run() -> None:
     assert not_ready([learn, replace(tried, state="starting")], 7) == not_ready([learn, tried], 7)
     down = replace(learn, state="down", exit=-9, reason="gone")
     told = not_ready([down, serve], 7)
-    assert told == "learn is down: gone (SIGKILL); mend what it says, then start it again with `kill -HUP 7`"
+    assert told == "learn is down: gone (SIGKILL); fix what it says, then start it again with `kill -HUP 7`"
 
 
 def test_the_reason_is_what_the_role_said_last_or_what_its_code_means() -> None:

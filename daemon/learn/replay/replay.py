@@ -269,7 +269,7 @@ def _check_one_log(links: Sequence[Link], from_version: int) -> None:
         for entry in link.schedule:
             if isinstance(entry, dict) and entry["control"] == "log" and read:
                 raise UserError(
-                    f"version {link.number} went on with another log; what was learned between version "
+                    f"version {link.number} continued with another log; what was learned between version "
                     f"{from_version} and that change is not in it",
                     f"replay from version {link.parent} on, which came right before",
                     EX_DATAERR,

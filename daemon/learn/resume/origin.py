@@ -240,7 +240,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What was asked for."""
+    """The start that the command line asked for."""
 
     config: Config
     options: LearnOptions

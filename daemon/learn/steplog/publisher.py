@@ -73,7 +73,7 @@ class Inbox:
         self._batches += 1
 
     def take(self) -> list[Item]:
-        """Everything that waits."""
+        """Take everything that waits."""
         self._news.clear()
         with self._lock:
             items, self._items = list(self._items), deque()
@@ -85,7 +85,7 @@ class Inbox:
         self._news.wait()
 
     def wake(self) -> None:
-        """Have `wait` return."""
+        """Make `wait` return."""
         self._news.set()
 
 

@@ -134,7 +134,7 @@ class Batcher:
             if self._waiting and self._count + len(job.queries) > self._limits.queue:
                 message = f"{self._count} queries wait already"
                 raise Problem(
-                    503, "queue_full", message, None, "come again in a moment", retry_after=RETRY_AFTER_S
+                    503, "queue_full", message, None, "try again in a moment", retry_after=RETRY_AFTER_S
                 )
             self._waiting.append(job)
             self._count += len(job.queries)

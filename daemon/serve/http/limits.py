@@ -136,7 +136,7 @@ class RequestBodies:
                 raise _too_large("body", self._limits)
             if self._held > self._limits.bodies_bytes and self._held > len(body):
                 message = "the bodies of all requests together are too large"
-                remedy = "come again in a moment"
+                remedy = "try again in a moment"
                 raise Problem(
                     503, "bodies_too_large", message, "body", remedy, retry_after=RETRY_AFTER_S, close=True
                 )

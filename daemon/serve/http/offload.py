@@ -64,7 +64,7 @@ class BoundedThreads:
                 await self._turn.acquire()
                 return await self._start(function)
         except TimeoutError:
-            message = f"there was no end within {self._timeout_s:g} s"
+            message = f"it did not finish within {self._timeout_s:g} s"
             raise Problem(
                 503, "too_slow", message, remedy="look again in a moment", retry_after=RETRY_AFTER_S
             ) from None
@@ -121,7 +121,7 @@ class LowPriorityExecutor:
         except TimeoutError:
             if future.done():
                 raise
-            raise Busy(f"there was no end within {timeout_s:g} s", timeout_s) from None
+            raise Busy(f"it did not finish within {timeout_s:g} s", timeout_s) from None
 
     def start(self, function: Callable[[], Result]) -> Future[Result]:
         """Have it done when its turn comes. Raises Busy when too many wait."""

@@ -42,7 +42,7 @@ MAX_VECTOR = 262_144
 
 
 class Request(BaseModel):
-    """What clients send."""
+    """Base of all that clients send: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     IN_ADDRESS: ClassVar[Mapping[str, bool]] = {}
@@ -65,7 +65,7 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """What we send."""
+    """Base of all that the server sends."""
 
     model_config = ConfigDict(extra="forbid")
 

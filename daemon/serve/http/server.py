@@ -201,7 +201,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _no_place(self) -> Problem:
         message = f"{self._limits.connections} connections are open already"
-        remedy = "come again in a moment, or keep connections open and share them"
+        remedy = "try again in a moment, or keep connections open and share them"
         return Problem(503, "too_many_connections", message, None, remedy)
 
     def _unsupported_upgrade_warning(self) -> None:

@@ -94,7 +94,7 @@ class PageExplorer:
 
 
 def opened_of(live: Live) -> OpenedServing:
-    """The parts. CannotAnswer until there is a version."""
+    """The opened parts of a version. Raises CannotAnswer until there is a version."""
     if live.opened is None:
         raise CannotAnswer("not_serving", "there is no version yet")
     return live.opened

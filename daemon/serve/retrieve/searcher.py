@@ -295,7 +295,7 @@ class _Asked:
     vectors: Sequence[Block | QueryError]
 
     def at(self, places: Sequence[int]) -> _Asked:
-        """Some of them."""
+        """The queries at these places."""
         return _Asked([self.queries[place] for place in places], [self.vectors[place] for place in places])
 
 

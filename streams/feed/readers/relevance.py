@@ -181,7 +181,7 @@ class RelevanceTable:
         self._counts: list[float] = []
 
     def add(self, query: str, item: str, count: float) -> None:
-        """One row."""
+        """Add one row."""
         self._rows.append(self.queries.setdefault(query, len(self.queries)))
         self._columns.append(self.objects.setdefault(item, len(self.objects)))
         self._counts.append(count)

@@ -266,7 +266,7 @@ class _Parts:
         self._parts.append(part)
 
     def joined(self) -> bytes:
-        """All of it."""
+        """The whole content."""
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
 

@@ -89,7 +89,7 @@ def test_a_pruned_version_has_the_place_that_it_had() -> None:
         counters={"updated": 5, "passive": 2, "rejected": 9, "records": 20, "loss_sum": 1.5},
     )
     kept = place_of(manifest)
-    assert kept.marks == ("went on from version 2",)
+    assert kept.marks == ("continued from version 2",)
     assert (kept.records, kept.events) == (20, 7)
     assert list(places_of_pruned([json.loads(manifest.to_json())])) == [kept]
 

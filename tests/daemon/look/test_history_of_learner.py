@@ -55,7 +55,7 @@ def test_a_branch_is_a_line_of_its_own_and_what_it_left_stays(place: Place) -> N
     assert behind.left.version == 1
     assert behind.points == old[2:]
     assert current.points[:2] == old[:2]
-    assert current.points[2].marks[:1] == ("went on from version 1",)
+    assert current.points[2].marks[:1] == ("continued from version 1",)
     # The same records learned again end at the same position.
     assert current.points[-1].records == behind.points[-1].records
 

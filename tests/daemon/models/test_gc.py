@@ -46,8 +46,8 @@ def names(said: list[tuple[str, str, int]]) -> list[LedgerEntry]:
             2,
             {
                 1: ("one step back",),
-                2: ("stable", "a learner goes on from it"),
-                3: ("a learner goes on from it",),
+                2: ("stable", "a learner continues from it"),
+                3: ("a learner continues from it",),
                 4: ("newest",),
                 5: ("newest",),
             },

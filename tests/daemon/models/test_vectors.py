@@ -193,7 +193,7 @@ def test_what_cannot_be_written_is_refused_with_a_remedy(
         (("v.hdf",), "no format has this ending"),
         (("v.npz",), "end it in .npy"),
         (("f.parquet", "--form", "folded"), "end it in .safetensors or .npy"),
-        (("v.npy", "--factor", "A.npy"), "--out or by --factor"),
+        (("v.npy", "--factor", "A.npy"), "--out or --factor"),
         (("v.npy", "--key", "k"), "leave --key out"),
     ):
         code, out = shop.export(*words)

@@ -34,7 +34,7 @@ export class Changes {
     const turn = ++this.turn;
     const told = (text) => { if (turn === this.turn) find("diff-told").textContent = text; };
     find("diff-ask").disabled = true;
-    told("Comparing; it goes on beside the answers, at a low priority…");
+    told("Comparing; it runs beside the answers, at a low priority…");
     try {
       const found = await this.wait(turn, told);
       if (turn === this.turn && found) this.show(found);

@@ -81,11 +81,11 @@ def test_a_topic_created_anew(log: Log) -> None:
     delete_topic(site.address)
     create(site)
     site.feed(make_events(5, seed=1))
-    told = refused(site, "of this name that was deleted; this one was created anew")
+    told = refused(site, "of this name that was deleted; this one was created later")
     assert "topic_id" in told.message
     assert "partition 0: the version stands at 8, this log holds 0 up to 5" in told.message
     assert "--accept-log" in told.remedy
-    refused(site, "created anew", accept_log=True)  # from where on the new one?
+    refused(site, "created later", accept_log=True)  # from where on the new one?
     accept = replace(LEAVE, accept_log=True, start="earliest")
     assert site.learn(accept) == EX_OK
     new = site.newest()

@@ -34,7 +34,7 @@ def test_one_that_never_ends_is_503_and_counts_until_it_ends() -> None:
     async def use() -> None:
         aside = BoundedThreads(1, 0.1)
         for _ in range(3):  # the second and third wait for the first's turn in vain
-            with pytest.raises(Problem, match="no end within") as told:
+            with pytest.raises(Problem, match="did not finish within") as told:
                 await aside.run(stuck)
             assert told.value.status == 503
         assert running == [1]

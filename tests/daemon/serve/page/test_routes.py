@@ -126,7 +126,7 @@ def test_versions_come_newest_first_with_their_verdicts(address: str) -> None:
         (4, []),
         (1, ["stable"]),
     ], "the newest ones, and those that have a name"
-    assert told["versions"][1]["marks"] == ["went on from version 1"]
+    assert told["versions"][1]["marks"] == ["continued from version 1"]
     assert (told["more"], told["count"]) == (3, 6)
     assert [(move["kind"], move["alias"], move["by"]) for move in told["moves"]] == [
         ("ROLLBACK", "stable", "anna"),

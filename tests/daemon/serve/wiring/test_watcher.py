@@ -113,7 +113,7 @@ def test_a_name_that_follows_whole_versions_beside_latest_counts_none_twice() ->
 def test_another_line_of_versions_begins_anew() -> None:
     told = Versions()
     told.version(5, NOW - 5000, "latest")
-    model = ModelId(6, 0, NOW - 100, 210)  # of a learner that went on from version 2
+    model = ModelId(6, 0, NOW - 100, 210)  # of a learner that continued from version 2
     told.watcher.flipped(Flip("latest", model, "version", np.zeros(0, np.int64), 190))
     told.watcher.answered("latest", told.steps(6, 1, 211, NOW - 50))
     assert told.counted("latest") == 1
