@@ -17,10 +17,11 @@ from daemon.client.follow import follow
 from tripletd import check_names
 
 if TYPE_CHECKING:
-    from daemon.client.model import Items, Model, Similar
+    from daemon.client.model import Items, Model, Similar, Vectors
+    from daemon.replica.vectors import NoVectorsError
     from daemon.replica.view import NotServing
 
-__all__ = ["Items", "Model", "NotServing", "Similar", "follow"]
+__all__ = ["Items", "Model", "NoVectorsError", "NotServing", "Similar", "Vectors", "follow"]
 
 
 check_names()  # a folder of one of these names beside the program would be found first
@@ -32,6 +33,10 @@ def __getattr__(name: str) -> Any:
         from daemon.replica.view import NotServing
 
         return NotServing
+    if name == "NoVectorsError":
+        from daemon.replica.vectors import NoVectorsError
+
+        return NoVectorsError
     if name in __all__:
         from daemon.client import model
 

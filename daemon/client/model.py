@@ -12,6 +12,7 @@ from typing import Any, Self, TypeAlias
 from daemon.replica.keys import KeyModels, SeenVerdicts
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Hooks, OpenStepLog, VersionSource
+from daemon.replica.vectors import GivenView, Mode, VectorMaker, Wanted, as_arrays
 from daemon.replica.view import ModelId, ReplicaStatus, View
 from daemon.versions.forms import KeyedForm
 from learners.block import Block, Float32s, against, without_sense
@@ -61,6 +62,24 @@ class Similar:
 
 
 @dataclass(frozen=True, slots=True)
+class Vectors:
+    """Vectors for an index of your own, made by `Model.fold` and `Model.embed`.
+
+    rows: float32 [n, dim], or scipy's CSR where the space is sparse and they are. similarity: what of a query
+    and a document is the served score, `inner_product` or `squared_euclidean`, minus the square of the
+    distance; of folded ones up to what is each document's own. symmetric: whether an object has one vector as
+    a query and as a document. model: what made them: vectors of different versions do not go together.
+    views: where each view lies in a folded vector.
+    """
+
+    rows: Any
+    similarity: str
+    symmetric: bool
+    model: ModelId
+    views: tuple[GivenView, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedItems:
     """Items under one model. terms: what `View.terms` gives of each, float32 [n], None where scores need
     nothing. features: float32 [n, F], see `learners.forms.quadratic.FeaturedForm`; None where there are
@@ -94,7 +113,7 @@ class Items:
         return PreparedItems(terms, known)
 
 
-Vectors: TypeAlias = Any
+Features: TypeAlias = Any
 """Objects in the user's own features: numbers in one axis (one object) or two, a scipy sparse array (views
 that are sparse need one), or a mapping from view names to those; a space of a single view needs no name."""
 
@@ -115,7 +134,7 @@ class Model:
     def __init__(
         self, source: VersionSource, fitted: FittedSpaceMap, alias: str, steps: OpenStepLog | None = None
     ) -> None:
-        self._fitted = fitted
+        self._fitted, self._maker = fitted, VectorMaker(fitted)
         self._lock = threading.Lock()
         self._known: weakref.WeakSet[Items] = weakref.WeakSet()
         verdicts = SeenVerdicts()
@@ -125,7 +144,7 @@ class Model:
         self._replica.start()
 
     def similar(
-        self, query: Vectors, items: Items | Vectors, k: int = 10, *, key: str | None = None
+        self, query: Features, items: Items | Features, k: int = 10, *, key: str | None = None
     ) -> Similar:
         """The k items most similar to one query, exactly; fewer where there are fewer. Of a model whose
         similarity does not fold, the best of the SHORTLIST items nearest by cosine.
@@ -155,7 +174,7 @@ class Model:
         ids = tuple(own.ids[row] for row in found) if own.ids else ()
         return Similar(found, ids, tuple(map(float, scores[0][: len(found)])), model, formed, by)
 
-    def scores(self, queries: Vectors, items: Items | Vectors, *, key: str | None = None) -> Float32s:
+    def scores(self, queries: Features, items: Items | Features, *, key: str | None = None) -> Float32s:
         """Scores of all pairs, float32 [queries, items], all from one model; key: as in `similar`. NaN for a
         query that holds a value that is not finite."""
         own, block = self._items(items), self._map(queries)
@@ -167,13 +186,29 @@ class Model:
                 scores = apply_terms(view.search, scores, ready.terms)
             return without_sense(_of_queries(view, block, scores), block, own.mapped)
 
-    def items(self, vectors: Vectors, ids: Sequence[str] = ()) -> Items:
+    def items(self, vectors: Features, ids: Sequence[str] = ()) -> Items:
         """Objects to be searched many times, mapped now; ids: names for them in answers."""
         made = Items(self._map(vectors), ids)
         with self._lock:
             self._known.add(made)
         self._replica.prepare_again()
         return made
+
+    def fold(self, queries: Features, mode: Mode = "folded") -> Vectors:
+        """What to ask an index of your own with. `folded`: for one that holds the vectors as you gave them,
+        those of several views side by side; the products are the served scores up to each object's norm.
+        `embedded`: for one that holds what `embed`, or `tripletd models export --out`, gives of the same
+        version; the products are the served scores. Raises NoVectorsError where there are none."""
+        return self._vectors(queries, mode)
+
+    def embed(self, objects: Features) -> Vectors:
+        """What an index of your own is to hold of objects, for queries that are `embedded`. Raises
+        NoVectorsError where there is none."""
+        return self._vectors(objects, "document")
+
+    def _vectors(self, given: Features, wanted: Wanted) -> Vectors:
+        made = self._maker.make(self._replica.read, self._map(given), wanted)
+        return Vectors(as_arrays(made.rows), made.similarity, made.symmetric, made.model, made.views)
 
     @property
     def model(self) -> ModelId:
@@ -213,10 +248,10 @@ class Model:
                 own.prepared = weakref.WeakKeyDictionary()
             yield replace(view, form=own.form, formed=found.formed, prepared=own.prepared), OWN
 
-    def _map(self, vectors: Vectors) -> Block:
+    def _map(self, vectors: Features) -> Block:
         return self._fitted.transform(vectors)
 
-    def _items(self, items: Items | Vectors) -> Items:
+    def _items(self, items: Items | Features) -> Items:
         return items if isinstance(items, Items) else Items(self._map(items), ())
 
     def _prepare(self, view: View) -> PreparedOf:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,14 +19,16 @@ from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space, step_log_of
-from daemon.replica.view import ModelSpace, ReplicaStatus
+from daemon.replica.vectors import NoVectorsError, VectorMaker, Wanted
+from daemon.replica.view import ModelSpace, NotServing, ReplicaStatus
 from daemon.serve.clicks import RecentClicks
 from daemon.serve.freshness import Freshness
 from daemon.serve.items.catalog import CatalogStatus, ServingCatalog, build_catalog
 from daemon.serve.items.snapshot import IndexSnapshot, resolve
-from daemon.serve.query import AnsweringModel, Answers, Query, QueryError
+from daemon.serve.query import AnsweringModel, Answers, Numbers, Query, QueryError, VectorAnswers, ViewPlace
 from daemon.serve.retrieve import AnnSettings, GuardResult, KeySettings, Observing, Searcher
 from daemon.serve.retrieve.explaining import Explainer
+from learners.block import Block, DenseBlock, SparseBlock, concatenate
 from learners.maps import FittedSpaceMap
 from streams.open import open_source
 
@@ -138,6 +140,16 @@ class OpenedServing:
     explorer: VersionCache
     verdicts: SeenVerdicts
     clicks: RecentClicks
+    vectors: VectorMaker
+
+    @property
+    def empty(self) -> Block:
+        """No mapped objects."""
+        dim = self.fitted.dim
+        if not self.fitted.sparse:
+            return DenseBlock(np.zeros((0, dim), np.float32))
+        none = np.zeros(0, np.int32), np.zeros(0, np.float32)
+        return SparseBlock(np.zeros(1, np.int64), *none, dim)
 
 
 class Live:
@@ -189,7 +201,9 @@ class Live:
                 alias, source, self._following(), hooks, step_log_of(self._config, alias)
             )
         explorer = VersionCache(source, Hooks(searcher.prepare))
-        self.opened = OpenedServing(space, fitted, catalog, replicas, searcher, explorer, verdicts, clicks)
+        self.opened = OpenedServing(
+            space, fitted, catalog, replicas, searcher, explorer, verdicts, clicks, VectorMaker(fitted)
+        )
         catalog.listen(lambda snapshot: self._items_changed())
         catalog.start()
         for replica in replicas.values():
@@ -199,10 +213,36 @@ class Live:
     def search(self, alias: str, queries: Sequence[Query], between: Callable[[], None]) -> Answers:
         """All answers from one model of the alias; QueryError 503 while there is none."""
         if self.opened is None:
-            raise QueryError(
-                "not_serving", "there is no version yet", remedy="start `tripletd learn`", status=503
-            )
+            raise _no_version()
         return self.opened.searcher.search(alias, queries, between)
+
+    def vectors(self, alias: str, queries: Sequence[Query], wanted: Wanted) -> VectorAnswers:
+        """Vectors of objects for an index that is not ours, by one model of the alias. Raises QueryError
+        where it has none, and 503 while there is no model."""
+        opened = self.opened
+        if opened is None:
+            raise _no_version()
+        found = resolve(queries, opened.catalog.current, opened.catalog.space, opened.fitted)
+        places = [place for place, one in enumerate(found) if not isinstance(one, QueryError)]
+        mapped = concatenate([one for one in found if not isinstance(one, QueryError)]) if places else None
+        try:
+            made = opened.vectors.make(
+                opened.replicas[alias].read, opened.empty if mapped is None else mapped, wanted
+            )
+        except NotServing as error:
+            raise QueryError("not_serving", str(error), "alias", "ask again shortly", 503) from error
+        except NoVectorsError as error:
+            status = 503 if error.code == "busy" else 422
+            raise QueryError(error.code, str(error), "alias", error.remedy, status) from error
+        if isinstance(made.rows, DenseBlock) and made.rows.values.size > MOST_NUMBERS:
+            told = f"{len(queries)} vectors of {made.rows.dim:,} numbers are too many for one answer"
+            raise QueryError("too_many", told, "", f"ask for {MOST_NUMBERS // made.rows.dim} at a time")
+        results: list[Numbers | QueryError] = [one if isinstance(one, QueryError) else [] for one in found]
+        for place, row in zip(places, _rows(made.rows), strict=True):
+            results[place] = row
+        views = [ViewPlace(one.name, one.start, one.dim, one.unit) for one in made.views]
+        about = made.similarity, made.symmetric, made.rows.dim
+        return VectorAnswers(made.model, made.formed, results, *about, views)
 
     def statuses(self) -> list[ReplicaStatus]:
         """How each alias stands."""
@@ -260,3 +300,20 @@ class Live:
     def _following(self) -> FollowSettings:
         serve = self._config.serve
         return FollowSettings(serve.look_every, serve.refine_every, serve.refine_share)
+
+
+MOST_NUMBERS = 1 << 20
+"""In the vectors of one answer: some 20 MB of JSON."""
+
+
+def _no_version() -> QueryError:
+    return QueryError("not_serving", "there is no version yet", remedy="start `tripletd learn`", status=503)
+
+
+def _rows(rows: Block) -> Iterator[Numbers]:
+    if isinstance(rows, DenseBlock):
+        yield from rows.values.tolist()
+        return
+    for row in range(len(rows)):
+        part = slice(int(rows.indptr[row]), int(rows.indptr[row + 1]))
+        yield {"indices": rows.indices[part].tolist(), "values": rows.values[part].tolist()}

@@ -150,3 +150,34 @@ class Answers:
     formed: int
     exact: Sequence[bool]
     by: Sequence[KeyChoice | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPlace:
+    """Where a view lies in a folded vector, and whether an index is to hold it at unit length."""
+
+    name: str
+    start: int
+    dim: int
+    unit: bool
+
+
+Numbers = list[float] | dict[str, list[Any]]
+"""A vector as JSON gives it: dense, or `indices` and `values`."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorAnswers:
+    """Vectors of several objects by one model, in their order, for an index that is not ours.
+
+    results[i]: its numbers, or the `QueryError` of object i alone. similarity, symmetric, dim: of all, see
+    `daemon.replica.vectors`. views: of folded vectors, () of others.
+    """
+
+    model: AnsweringModel
+    formed: int
+    results: Sequence[Numbers | QueryError]
+    similarity: str
+    symmetric: bool
+    dim: int
+    views: Sequence[ViewPlace] = ()

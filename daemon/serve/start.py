@@ -103,6 +103,7 @@ def build(stack: ExitStack, config: Config, runtime: RoleRuntime, metrics: Serve
     metrics.follow(live.statuses, live.items, watcher.waiting)
     parts = Parts(
         searcher=live,
+        vectors=live,
         answered=watcher.answered,
         store=StoreActions(versions, ledger, config.checkpoints.keep, live.statuses),
         aliases=config.serve.aliases,

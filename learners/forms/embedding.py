@@ -91,7 +91,11 @@ def root_of(form: ServedForm) -> Root | None:
         return _root_beside(form)
     if not isinstance(form, ServingForm) or form.dim > MAX_FULL_DIM:
         return None
-    parts = _eigen(_matrix(form))
+    S = _matrix(form)
+    diagonal = S.diagonal()
+    if np.count_nonzero(S) == np.count_nonzero(diagonal) and diagonal.min(initial=0) >= 0:
+        return Root(np.sqrt(diagonal).astype(np.float32))  # as version 0 has it: sparse rows stay sparse
+    parts = _eigen(S)
     return None if parts is None else Root(matrix=_power(parts, np.sqrt))
 
 

@@ -24,7 +24,8 @@ from learners.maps.space import FittedSpaceMap, joined
 @dataclass(frozen=True, slots=True)
 class LinearView:
     """One view of the joined given vectors. columns: of it there. mapped: of it in the mapped vectors. unit:
-    whether an index holds it at unit length. linear: its map and the space's weight of it."""
+    whether an index holds it at unit length, since the map does, or since its length does not matter. linear:
+    its map and the space's weight of it."""
 
     name: str
     columns: slice
@@ -80,7 +81,7 @@ def linear_space(fitted: FittedSpaceMap) -> LinearSpace | None:
     """How folded queries are taken back to given vectors; None where a map is not linear, or where one of
     several views is scaled row by row in another way than to unit length."""
     views: list[LinearView] = []
-    start = column = 0
+    start, column, alone = 0, 0, len(fitted.views) == 1
     for name, view in fitted.views.items():
         found = view.linear()
         if found is None:
@@ -88,11 +89,13 @@ def linear_space(fitted: FittedSpaceMap) -> LinearSpace | None:
         if fitted.unit and not fitted.effective:  # each view is brought to unit length behind its map
             found = found.then(LinearRows(np.ones(view.dim), rows="unit"))
             assert found is not None
-        if found.rows == "scaled" and len(fitted.views) > 1:
+        if found.rows == "scaled" and not alone:
             return None
         scaled = replace(found, matrix=found.matrix * fitted.scales.get(name, 1.0))
         columns, mapped = slice(column, column + view.dim_in), slice(start, start + view.dim)
-        views.append(LinearView(name, columns, mapped, found.rows == "unit", scaled))
+        any_length = alone and found.shift is None and (fitted.unit or found.rows == "scaled")
+        unit = found.rows == "unit" or any_length
+        views.append(LinearView(name, columns, mapped, unit, scaled))
         start, column = mapped.stop, columns.stop
     return LinearSpace(tuple(views), fitted.sparse)
 

@@ -74,6 +74,7 @@ ONE_VECTOR: dict[str, ServedForm] = {
     "diagonal": DiagonalForm(WEIGHTS, True),
     "diagonal, by distance": DiagonalForm(WEIGHTS, False, True),
     "sharpened": learned(),
+    "untrained": learned(noise=0.0),
     "raw": learned(normalised=False),
     "distance": replace(learned(normalised=False), distance=True),
     "blocks": blocks(True),
@@ -111,7 +112,7 @@ def test_vectors_of_a_normalised_form_have_unit_length(name: str) -> None:
 
 def test_what_is_sparse_and_has_a_diagonal_root_stays_sparse() -> None:
     items = rows(ITEMS, 3, thin=True)
-    for name in ("cosine", "diagonal"):
+    for name in ("cosine", "diagonal", "untrained"):
         assert isinstance(Embedding.of(ONE_VECTOR[name]).documents(items), SparseBlock)
     assert isinstance(Embedding.of(TWO_VECTORS["the ends removed"]).documents(items), SparseBlock)
 

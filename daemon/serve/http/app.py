@@ -36,6 +36,7 @@ from daemon.serve.http.schemas import (
     Versions,
 )
 from daemon.serve.http.similar import SimilarEndpoints
+from daemon.serve.http.vectors import MakingVectors, VectorEndpoints
 from daemon.serve.interleave import ListMaker
 from daemon.serve.query import AnsweringModel
 from daemon.serve.store import StoreActions
@@ -105,14 +106,16 @@ Found: TypeAlias = tuple[int, bytes, str] | None
 class Parts:
     """What the application is made of.
 
-    searcher: finds nearest objects. answered: called with the alias and the model of every answer; quick.
-    store: what is said of the versions, and done with them. aliases: names that may be asked, the first where
-    none is named. registry: what /metrics shows; the HTTP side adds its own families. token: bearer token of
-    what changes state, "" refuses all of that. hosts: names under which it may be asked, beside addresses and
-    localhost. page: more routes, such as those of the page. pulse: sign of life of the compute thread.
+    searcher: finds nearest objects. vectors: makes those of other indexes. answered: called with the alias
+    and the model of every answer; quick. store: what is said of the versions, and done with them. aliases:
+    names that may be asked, the first where none is named. registry: what /metrics shows; the HTTP side adds
+    its own families. token: bearer token of what changes state, "" refuses all of that. hosts: names under
+    which it may be asked, beside addresses and localhost. page: more routes, such as those of the page.
+    pulse: sign of life of the compute thread.
     """
 
     searcher: Searching
+    vectors: MakingVectors
     answered: Callable[[str, AnsweringModel], None]
     store: StoreActions
     aliases: Sequence[str]
@@ -153,6 +156,7 @@ def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[
     similar = SimilarEndpoints(
         batcher, parts.answered, parts.aliases, bodies, parts.limits, lists=parts.lists
     )
+    vectors = VectorEndpoints(parts.vectors, parts.answered, parts.aliases, bodies, parts.limits)
     admin = AdminEndpoints(parts.store, TokenGuard(parts.token), bodies)
     described = to_json(document(parts.limits))
 
@@ -162,6 +166,8 @@ def _handlers(parts: Parts, batcher: Batcher, bodies: RequestBodies) -> Mapping[
     return {
         "/v1/similar": similar.single,
         "/v1/similar/batch": similar.batch,
+        "/v1/fold": vectors.fold,
+        "/v1/embed": vectors.embed,
         "/v1/versions": admin.versions,
         "/v1/openapi.json": openapi,
         "/v1/models/promote": admin.moving("promote", PromoteRequest),

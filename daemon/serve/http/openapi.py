@@ -69,6 +69,8 @@ OPERATIONS = (
         schemas.BatchAnswer,
         schemas.BatchRequest,
     ),
+    _ask("POST", "/v1/fold", "Queries for an index of your own", schemas.FoldAnswer, schemas.FoldRequest),
+    _ask("POST", "/v1/embed", "Objects for an index of your own", schemas.EmbedAnswer, schemas.EmbedRequest),
     Operation("GET", "/v1/versions", "What is served, what is kept", schemas.Versions),
     Operation("GET", "/v1/openapi.json", "This document"),
     _change("promote", "Point a name at a version", schemas.PromoteRequest, schemas.Moved),
@@ -172,5 +174,10 @@ def _schemas(limits: HttpLimits) -> dict[str, Any]:
     models: dict[str, Any] = found["$defs"]
     for name in ("Question", "SimilarRequest"):
         models[name]["properties"]["k"]["maximum"] = limits.k_max
-    models["BatchRequest"]["properties"]["queries"]["maxItems"] = limits.batch_max
+    for name, several in (
+        ("BatchRequest", "queries"),
+        ("FoldRequest", "queries"),
+        ("EmbedRequest", "objects"),
+    ):
+        models[name]["properties"][several]["maxItems"] = limits.batch_max
     return models

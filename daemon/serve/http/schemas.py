@@ -165,19 +165,34 @@ def _given(*names: str) -> JsonDict:
 _ONE_OBJECT: JsonDict = {"oneOf": [_given(name) for name in OBJECT]}
 
 
-class Question(Request):
-    """One query: an object, by id or by its vectors, and how many of the nearest are wanted."""
+class GivenObject(Request):
+    """An object, by id or by its vectors."""
 
     model_config = ConfigDict(json_schema_extra=_ONE_OBJECT)
+
+    id: Id | None = Field(
+        None, description=f"an object of the catalog; at most {MAX_TEXT_BYTES} bytes of UTF-8"
+    )
+    x: Numbers | None = Field(None, description='the vector of the view called "x"')
+    views: Annotated[dict[Id, Numbers], Field(min_length=1, max_length=MAX_MAP_ENTRIES)] | None = Field(
+        None, description="view name -> vector"
+    )
+
+    @model_validator(mode="after")
+    def _one_object(self) -> Self:
+        given = [name for name in OBJECT if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"expected exactly one of id, x, views; found {' and '.join(given) or 'none'}")
+        return self
+
+
+class Question(GivenObject):
+    """One query: an object, by id or by its vectors, and how many of the nearest are wanted."""
 
     id: Id | None = Field(
         None,
         description="an object of the catalog; it is left out of its own answer; "
         f"at most {MAX_TEXT_BYTES} bytes of UTF-8",
-    )
-    x: Numbers | None = Field(None, description='the vector of the view called "x"')
-    views: Annotated[dict[Id, Numbers], Field(min_length=1, max_length=MAX_MAP_ENTRIES)] | None = Field(
-        None, description="view name -> vector"
     )
     k: Whole = Field(10, ge=1, description="most results")
     filter: Filter | None = None
@@ -186,13 +201,6 @@ class Question(Request):
         description="whose model answers, where one is learned per key; "
         f"at most {MAX_KEY_BYTES} bytes of UTF-8 without U+0000",
     )
-
-    @model_validator(mode="after")
-    def _one_object(self) -> Question:
-        given = [name for name in OBJECT if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"expected exactly one of id, x, views; found {' and '.join(given) or 'none'}")
-        return self
 
 
 class SimilarRequest(Question):
@@ -227,6 +235,27 @@ class BatchRequest(Request):
 
     queries: list[Question] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
     alias: AliasName | None = Field(None, description="which model answers; the first followed if left out")
+
+
+FOLDED, EMBEDDED = "folded", "embedded"
+
+
+class FoldRequest(Request):
+    """Body of POST /v1/fold: what to ask an index of your own with."""
+
+    queries: list[GivenObject] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
+    mode: Literal["folded", "embedded"] = Field(
+        description="`folded`: for an index that holds the vectors as you gave them; `embedded`: for one "
+        "that holds exported vectors, those of `models export` or /v1/embed"
+    )
+    alias: AliasName | None = Field(None, description="which model folds; the first followed if left out")
+
+
+class EmbedRequest(Request):
+    """Body of POST /v1/embed: what an index of your own is to hold, for queries that are `embedded`."""
+
+    objects: list[GivenObject] = Field(min_length=1, max_length=MAX_LIST, fail_fast=True)
+    alias: AliasName | None = Field(None, description="which model embeds; the first followed if left out")
 
 
 class ErrorBody(Answer):
@@ -391,6 +420,58 @@ class BatchAnswer(Origin):
     """One entry per query, in their order."""
 
     answers: list[BatchResult]
+
+
+class SparseNumbersMade(Answer):
+    """A vector of a sparse space: where it is not 0."""
+
+    indices: list[int]
+    values: list[float]
+
+
+class MadeVector(Answer):
+    """One object's vector, or why it has none."""
+
+    vector: list[float] | SparseNumbersMade | None = None
+    error: ErrorBody | None = None
+
+
+class FoldedView(Answer):
+    """Where a view lies in a folded vector."""
+
+    name: str
+    start: int = Field(description="first number, from 0")
+    dim: int
+    unit: bool = Field(description="whether the index is to hold this view at unit length")
+
+
+_SIMILARITY = (
+    "what of a query's vector and a document's is the score of /v1/similar: their `inner_product`, or minus "
+    "the square of their distance (`squared_euclidean`)"
+)
+
+
+class FoldAnswer(Origin):
+    """One vector per query, in their order. Vectors of one version go with documents of the same one."""
+
+    mode: Literal["folded", "embedded"]
+    similarity: Literal["inner_product", "squared_euclidean"] = Field(
+        description=_SIMILARITY + "; of `folded` queries up to what is each object's own, such as its norm"
+    )
+    dim: int
+    views: list[FoldedView] = Field(description="of a folded vector, side by side; [] where it is embedded")
+    vectors: list[MadeVector]
+
+
+class EmbedAnswer(Origin):
+    """One vector per object, in their order."""
+
+    similarity: Literal["inner_product", "squared_euclidean"] = Field(description=_SIMILARITY)
+    symmetric: bool = Field(
+        description="whether an object has the same vector as a query; else ask with those of /v1/fold"
+    )
+    dim: int
+    vectors: list[MadeVector]
 
 
 class ServedAlias(Answer):

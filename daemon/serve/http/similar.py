@@ -43,8 +43,8 @@ def to_query(question: Question, limits: HttpLimits, prefix: str = "") -> Query:
     views = question.views
     return Query(
         id=question.id,
-        x=_plain(question.x),
-        views=None if views is None else {name: _plain(vector) for name, vector in views.items()},
+        x=as_given(question.x),
+        views=None if views is None else {name: as_given(vector) for name, vector in views.items()},
         k=question.k,
         include=None if wanted.include is None else frozenset(wanted.include),
         exclude=frozenset(wanted.exclude),
@@ -55,8 +55,7 @@ def to_query(question: Question, limits: HttpLimits, prefix: str = "") -> Query:
 
 def to_queries(questions: Sequence[Question], limits: HttpLimits) -> list[Query]:
     """A batch. Raises Problem 422 when it has too many queries or asks for too many results in all."""
-    if len(questions) > limits.batch_max:
-        raise _too_many("queries", len(questions), limits.batch_max, "queries", "serve.batch_max")
+    require_few("queries", len(questions), limits)
     queries = [to_query(question, limits, f"queries[{n}].") for n, question in enumerate(questions)]
     wanted = sum(query.k for query in queries)
     most = max(limits.results_max, limits.k_max)
@@ -64,6 +63,33 @@ def to_queries(questions: Sequence[Question], limits: HttpLimits) -> list[Query]
         message = f"queries: {wanted} results are asked for in all; at most {most} are given"
         raise Problem(422, "too_many", message, "queries", "ask for fewer per query, or in several requests")
     return queries
+
+
+def require_few(field: str, found: int, limits: HttpLimits) -> None:
+    """Raises Problem 422 for more than one request may have."""
+    if found > limits.batch_max:
+        raise _too_many(field, found, limits.batch_max, "of them", "serve.batch_max")
+
+
+def as_given(vector: list[float] | SparseNumbers | None) -> list[float] | Mapping[str, Any] | None:
+    """A checked vector as `Query` has it."""
+    if isinstance(vector, SparseNumbers):
+        return {"indices": vector.indices, "values": vector.values}
+    return vector
+
+
+def origin_of(model: AnsweringModel, formed: int, alias: str, started: float) -> dict[str, Any]:
+    """The values of `schemas.Origin`. started: by `time.perf_counter`."""
+    return {
+        "version": str(model),
+        "base": model.version,
+        "line": model.line or None,
+        "records": model.total,
+        "formed": formed,
+        "watermark": model.watermark,
+        "alias": alias,
+        "took_ms": round((time.perf_counter() - started) * 1e3, 3),
+    }
 
 
 def known_alias(name: str | None, aliases: Sequence[str], field: str = "alias") -> str:
@@ -74,12 +100,6 @@ def known_alias(name: str | None, aliases: Sequence[str], field: str = "alias") 
         remedy = f"ask for one of {', '.join(aliases)}; serve.aliases names what is followed"
         raise Problem(404, "unknown_alias", "this alias is not served", field, remedy)
     return name
-
-
-def _plain(vector: list[float] | SparseNumbers | None) -> list[float] | Mapping[str, Any] | None:
-    if isinstance(vector, SparseNumbers):
-        return {"indices": vector.indices, "values": vector.values}
-    return vector
 
 
 def _too_many(field: str, found: int, most: int, what: str, key: str) -> Problem:
@@ -289,16 +309,7 @@ class SimilarEndpoints:
         model = answers.model
         if not all(isinstance(result, QueryError) for result in answers.results):
             self._answered(alias, model)
-        return answers, {
-            "version": str(model),
-            "base": model.version,
-            "line": model.line or None,
-            "records": model.total,
-            "formed": answers.formed,
-            "watermark": model.watermark,
-            "alias": alias,
-            "took_ms": round((time.perf_counter() - start) * 1e3, 3),
-        }
+        return answers, origin_of(model, answers.formed, alias, start)
 
 
 def _entry(

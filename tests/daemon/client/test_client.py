@@ -3,11 +3,13 @@ answers."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,14 @@ from checkpoints import Ledger, LocalStore, VersionMeta, VersionStore
 from daemon.client import Model, NotServing, follow
 from daemon.config.schema import ServingConfig
 from daemon.exits import UserError
+from daemon.replica.vectors import NoVectorsError, VectorMaker
+from daemon.replica.view import ModelId, View
 from daemon.versions.contents import pack
 from daemon.versions.forms import make_form
 from daemon.versions.restore import serving_form
 from learners.block import DenseBlock
 from learners.errors import LearnerError
+from learners.forms.quadratic import IdentityForm
 from learners.maps import FittedSpaceMap, SpaceMap
 from learners.maps.space import ViewConfig
 from tests.daemon.models.moves import promote, rollback, unpin
@@ -321,3 +326,56 @@ def test_what_cannot_be_followed_is_told(shop: Shop, tmp_path: Path) -> None:
         follow(tmp_path / "empty", wait_s=0.1)
     with pytest.raises(NotServing, match="nobody does not answer"):
         follow(shop.folder, "nobody", wait_s=0.5)
+
+
+def test_vectors_for_an_index_of_ones_own_rank_as_the_model_does(shop: Shop) -> None:
+    shop.promote(2)
+    given = vectors(ITEMS, seed=2)
+    with follow(shop.folder) as model:
+        wanted = model.scores(given, given)
+        asked, held = model.fold(given, "embedded"), model.embed(given)
+        assert (asked.symmetric, asked.similarity, str(asked.model)) == (True, "inner_product", "2")
+        np.testing.assert_allclose(asked.rows @ held.rows.T, wanted, atol=1e-5)
+        folded = model.fold(given)
+        assert [(one.name, one.start, one.dim, one.unit) for one in folded.views] == [("x", 0, DIM, True)]
+        products = folded.rows @ (given / np.linalg.norm(given, axis=1, keepdims=True)).T
+        norms = (products / wanted).mean(axis=0)  # each object's own: what folding leaves out
+        assert (norms > 0).all()
+        np.testing.assert_allclose(products / norms, wanted, atol=1e-4)
+        shop.promote(3)
+        until(lambda: str(model.model) == "3")
+        assert str(model.embed(given[:1]).model) == "3"
+        assert np.abs(model.embed(given).rows - held.rows).max() > 1e-3, "of another version"
+
+
+def test_what_has_no_vectors_says_why(tmp_path: Path) -> None:
+    rows = csr_array(vectors(9, seed=1))
+    space = SpaceMap({"x": ViewConfig("rff", {"components": 8})}).fit({"x": rows.toarray()})
+    maker = VectorMaker(space)
+    mapped = space.transform({"x": rows.toarray()})
+    form = IdentityForm(space.dim, True)
+    view = View(ModelId(1), space.id, form, 0)
+    read = lambda: contextlib.nullcontext(view)
+    with pytest.raises(NoVectorsError, match="not linear"):
+        maker.make(read, mapped, "folded")
+    assert maker.make(read, mapped, "embedded").rows.dim == space.dim
+    view = replace(view, model=ModelId(1, behind=3))
+    with pytest.raises(NoVectorsError, match="step by step"):
+        maker.make(read, mapped, "document")
+
+    class Pairs:
+        dim, normalised = space.dim, True
+
+    view = replace(view, model=ModelId(1), form=Pairs())  # type: ignore[arg-type]
+    for wanted in ("folded", "embedded"):
+        with pytest.raises(NoVectorsError, match="no inner product"):
+            maker.make(read, mapped, wanted)  # type: ignore[arg-type]
+
+
+def test_sparse_rows_give_sparse_vectors(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, as_rows=csr_array)
+    given = csr_array(vectors(ITEMS, seed=2))
+    with follow(shop.folder, "latest") as model:
+        asked, held = model.fold(given, "embedded").rows, model.embed(given).rows
+        np.testing.assert_allclose((asked @ held.T).toarray(), model.scores(given, given), atol=1e-5)
+        assert model.fold(given).rows.shape == (ITEMS, DIM)

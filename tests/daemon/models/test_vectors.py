@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -222,14 +223,50 @@ def role(tmp_path: Path) -> Iterator[RolePlace]:
 def test_the_files_give_the_lists_of_a_running_server(role: RolePlace) -> None:
     out = role.folder / "vectors.npy"
     assert main(["models", "export", "latest", "--out", str(out), "--config", str(role.file)]) == EX_OK
+    assert main(["models", "promote", "latest", "--config", str(role.file)]) == EX_OK
     vectors, told = read(out), json.loads(Path(f"{out}.json").read_text())
     server: Role = role.start("serve")
-    until(lambda: server.get("/v1/similar?id=o3&alias=latest")[0] == 200, server.said)
+    until(lambda: server.get("/v1/similar?id=o3")[1].get("base") == told["version"], server.said)
     for asked in (3, 17):
-        status, answer = server.get(f"/v1/similar?id=o{asked}&alias=latest&k=12")
+        status, answer = server.get(f"/v1/similar?id=o{asked}&k=12")
         assert (status, answer["version"]) == (200, str(told["version"]))
         products = vectors @ vectors[asked]
         products[asked] = -np.inf  # an object is left out of its own answer
         best = np.argsort(-products, kind="stable")[: len(answer["results"])]
         assert [told["ids"][row] for row in best] == [hit["id"] for hit in answer["results"]]
         np.testing.assert_allclose(products[best], [hit["score"] for hit in answer["results"]], atol=1e-5)
+    given = [{"id": "o3"}, {"x": role.rows[3].tolist()}, {"x": [1.0]}]
+    for path, field, more in (("embed", "objects", {}), ("fold", "queries", {"mode": "embedded"})):
+        status, made = post(server, f"/v1/{path}", {field: given, **more})
+        assert (status, made["version"], made["similarity"]) == (
+            200,
+            str(told["version"]),
+            told["similarity"],
+        )
+        by_id, by_vector, wrong = made["vectors"]
+        np.testing.assert_allclose([by_id["vector"], by_vector["vector"]], vectors[[3, 3]], atol=1e-6)
+        assert wrong["error"]["code"] == "wrong_dim"
+        assert wrong["error"]["field"] == f"{field}[2].x"
+    folded = post(server, "/v1/fold", {"queries": given[1:2], "mode": "folded"})[1]
+    assert folded["views"] == [{"name": "x", "start": 0, "dim": 6, "unit": False}]
+    held = role.rows
+    found = held @ np.array(folded["vectors"][0]["vector"])  # the served scores, times each object's norm
+    near = np.argsort(-found, kind="stable")[:20]
+    asked = {"id": "o3", "k": 20, "filter": {"include": [told["ids"][row] for row in near]}}
+    rescored = post(server, "/v1/similar", asked)[1]["results"]
+    scores = {hit["id"]: hit["score"] for hit in rescored}
+    norms = [found[row] / scores[f"o{row}"] for row in near if row != 3]
+    assert min(norms) > 0
+    again = post(server, "/v1/fold", {"queries": [{"x": role.rows[9].tolist()}], "mode": "folded"})[1]
+    others = [(held @ np.array(again["vectors"][0]["vector"]))[row] for row in near if row != 3]
+    exact = {
+        hit["id"]: hit["score"] for hit in post(server, "/v1/similar", {**asked, "id": "o9"})[1]["results"]
+    }
+    for row, norm, other in zip([row for row in near if row != 3], norms, others, strict=True):
+        assert row == 9 or other / norm == pytest.approx(exact[f"o{row}"], abs=1e-4)
+
+
+def post(role: Role, path: str, body: Any) -> tuple[int, Any]:
+    request = urllib.request.Request(role.url() + path, json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return answer.status, json.loads(answer.read())

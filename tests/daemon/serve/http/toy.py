@@ -20,7 +20,17 @@ from daemon.serve.http import HttpLimits, HttpServer, Parts, create_app, serve
 from daemon.serve.http.batching import Searching
 from daemon.serve.http.openapi import document
 from daemon.serve.interleave import ListMaker
-from daemon.serve.query import OWN, AnsweringModel, Answers, KeyChoice, Query, QueryError, ScoredId
+from daemon.serve.query import (
+    OWN,
+    AnsweringModel,
+    Answers,
+    KeyChoice,
+    Query,
+    QueryError,
+    ScoredId,
+    VectorAnswers,
+    ViewPlace,
+)
 from daemon.telemetry.metrics import add_build_info
 from daemon.telemetry.server import Health
 from tests.daemon.serve.http.contract import Contract
@@ -69,6 +79,22 @@ class ToySearcher:
         exact = [query.k % 2 == 0 for query in queries]
         by = [None if query.key is None else KeyChoice(query.key, OWN, None, 1230) for query in queries]
         return Answers(self.model, [self._one(query) for query in queries], self.formed, exact, by)
+
+    def vectors(self, alias: str, queries: Sequence[Query], wanted: str) -> VectorAnswers:
+        """The given numbers, doubled for a folded query."""
+        if (error := self.fails(queries)) is not None:
+            raise error
+        results: list[Any] = []
+        for query in queries:
+            if query.id is not None and query.id not in self.ids:
+                results.append(QueryError("unknown_object", "no such object", "id", "add it", 404))
+            elif isinstance(query.x, Mapping):
+                results.append(dict(query.x))
+            else:
+                given = query.x if query.x is not None else self.items[0].tolist()
+                results.append([2 * one if wanted == "folded" else one for one in given])
+        views = [ViewPlace("x", 0, DIM, True)] if wanted == "folded" else []
+        return VectorAnswers(self.model, self.formed, results, "inner_product", True, DIM, views)
 
     def _one(self, query: Query) -> Sequence[ScoredId] | QueryError:
         if query.id is not None:
@@ -206,6 +232,7 @@ def running(
     add_build_info(registry, "serve")
     parts = Parts(
         searching or toy,
+        toy,
         watched.answered,
         store or toy_store,  # type: ignore[arg-type]
         ("stable", "latest"),

@@ -1,0 +1,170 @@
+"""Vectors for an index that is not ours, by the model that answers (`learners.forms.embedding`).
+
+`embedded`: in the space of the vectors that `models export --form served` writes of the same version.
+`folded`: queries alone, in the space of the vectors as they were given (`learners.maps.linear`).
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from daemon.replica.view import ModelId, View
+from daemon.versions.forms import KeyedForm
+from learners.block import Block, DenseBlock, SparseBlock, as_block
+from learners.forms.carried import CarriedForm
+from learners.forms.embedding import Embedding, Root, root_of
+from learners.forms.quadratic import inverse_roots
+from learners.forms.serving import learned_of
+from learners.maps import FittedSpaceMap
+from learners.maps.linear import linear_space
+
+Mode: TypeAlias = Literal["folded", "embedded"]
+"""Of a query: for an index of given vectors, and for one of exported vectors."""
+Wanted: TypeAlias = Literal["folded", "embedded", "document"]
+"""The same, and an object as a document of an index of exported vectors."""
+ReadView: TypeAlias = Callable[[], AbstractContextManager[View]]
+
+ROOTS = 4
+"""Models whose root is kept."""
+TRIES = 3
+"""Times that a root is made anew, when the model changes meanwhile."""
+
+
+class NoVectorsError(ValueError):
+    """A model has no vectors of the kind that was asked for. `code` is short, for programs."""
+
+    def __init__(self, code: str, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.code, self.remedy = code, remedy
+
+
+@dataclass(frozen=True, slots=True)
+class GivenView:
+    """Where a view lies in a folded vector. unit: whether the index is to hold it at unit length."""
+
+    name: str
+    start: int
+    dim: int
+    unit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MadeVectors:
+    """rows: one for each object. similarity: what of a query's vector and a document's is the score, folded
+    ones up to what is each object's own. symmetric: whether an object has one vector for both sides, always
+    False where they are folded. model, formed: as in `View`. views: of a folded vector, () of another."""
+
+    rows: Block
+    similarity: str
+    symmetric: bool
+    model: ModelId
+    formed: int
+    views: tuple[GivenView, ...] = ()
+
+
+class VectorMaker:
+    """Makes them. Any thread; what a model needs for it is computed once, by the first who asks."""
+
+    def __init__(self, fitted: FittedSpaceMap) -> None:
+        self._linear = linear_space(fitted)
+        self._roots: OrderedDict[ModelId, Root | None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+
+    @property
+    def views(self) -> tuple[GivenView, ...]:
+        """Of folded vectors; () where the map is not linear."""
+        views = () if self._linear is None else self._linear.views
+        return tuple(
+            GivenView(one.name, one.columns.start, one.columns.stop - one.columns.start, one.unit)
+            for one in views
+        )
+
+    def make(self, read: ReadView, mapped: Block, wanted: Wanted) -> MadeVectors:
+        """Of mapped objects, by the model that `read` gives. Raises NoVectorsError."""
+        if wanted == "folded":
+            with read() as view:
+                return self._folded(view, mapped)
+        for _ in range(TRIES):
+            with read() as view:
+                _refuse(view)
+                known, root = self._known(view.model)
+                if known:
+                    return _embedded(view, mapped, root, wanted)
+                model, form = view.model, copy.deepcopy(view.form)  # readers must not keep a model for long
+            with self._making:
+                if not self._known(model)[0]:
+                    self._keep(model, root_of(form))
+        raise NoVectorsError("busy", "the model changed while it was prepared", "ask again shortly")
+
+    def _folded(self, view: View, mapped: Block) -> MadeVectors:
+        if view.rescored or isinstance(view.form, KeyedForm):
+            _refuse(view)
+        if self._linear is None:
+            raise NoVectorsError(
+                "not_linear",
+                "the map of this space is not linear: no given vector stands for a folded query",
+                "ask for the mode embedded, and index exported vectors",
+            )
+        folded = view.fold(mapped)
+        if view.normalised:
+            folded = folded * inverse_roots(view.self_scores(mapped))[:, None]
+        given: Block = DenseBlock(self._linear.back(folded))
+        if self._linear.sparse:
+            given = as_block(sparse.csr_array(given.values))
+        return MadeVectors(given, "inner_product", False, view.model, view.formed, self.views)
+
+    def _known(self, model: ModelId) -> tuple[bool, Root | None]:
+        with self._lock:
+            if model not in self._roots:
+                return False, None
+            self._roots.move_to_end(model)
+            return True, self._roots[model]
+
+    def _keep(self, model: ModelId, root: Root | None) -> None:
+        with self._lock:
+            self._roots[model] = root
+            while len(self._roots) > ROOTS:
+                self._roots.popitem(last=False)
+
+
+def _embedded(view: View, mapped: Block, root: Root | None, wanted: Wanted) -> MadeVectors:
+    embedding = Embedding(view.search, root)
+    rows = embedding.documents(mapped) if wanted == "document" else embedding.queries(mapped)
+    return MadeVectors(rows, embedding.similarity, embedding.symmetric, view.model, view.formed)
+
+
+def _refuse(view: View) -> None:
+    """Raise for a model of which nothing is exported."""
+    if isinstance(view.form, KeyedForm):
+        raise NoVectorsError(
+            "one_model_per_key",
+            "one model per key is learned here: there is no one space of vectors",
+            "ask /v1/similar with a key, or export a key's model: tripletd models export --key",
+        )
+    if view.rescored:
+        raise NoVectorsError(
+            "no_vectors",
+            "the similarity of this model is no inner product of finite vectors",
+            "ask /v1/similar; models of omks-maps and oasis have vectors",
+        )
+    if view.model.behind or isinstance(learned_of(view.form), CarriedForm):
+        raise NoVectorsError(
+            "between_versions",
+            "this name follows the learner step by step, and vectors are exported of versions",
+            "ask a name that stands for versions, such as stable, or for the mode folded",
+        )
+
+
+def as_arrays(rows: Block) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | sparse.csr_array:
+    """Rows for a user's own program: float32 [n, dim], or scipy's CSR."""
+    return rows.checked_csr() if isinstance(rows, SparseBlock) else rows.values
