@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias
 from daemon.replica.keys import KeyModels, SeenVerdicts
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Hooks, OpenStepLog, VersionSource
-from daemon.replica.vectors import GivenView, Mode, VectorMaker, Wanted, as_arrays
+from daemon.replica.vectors import GivenView, Mode, VectorMaker, WantedVector, as_arrays
 from daemon.replica.view import ModelId, ReplicaStatus, View
 from daemon.versions.forms import KeyedForm
 from learners.block import Block, Float32s, against, without_sense
@@ -206,7 +206,7 @@ class Model:
         NoVectorsError where there is none."""
         return self._vectors(objects, "document")
 
-    def _vectors(self, given: Features, wanted: Wanted) -> Vectors:
+    def _vectors(self, given: Features, wanted: WantedVector) -> Vectors:
         made = self._maker.make(self._replica.read, self._map(given), wanted)
         return Vectors(as_arrays(made.rows), made.similarity, made.symmetric, made.model, made.views)
 

@@ -29,7 +29,7 @@ from learners.maps.linear import linear_space
 
 Mode: TypeAlias = Literal["folded", "embedded"]
 """Of a query: for an index of given vectors, and for one of exported vectors."""
-Wanted: TypeAlias = Literal["folded", "embedded", "document"]
+WantedVector: TypeAlias = Literal["folded", "embedded", "document"]
 """The same, and an object as a document of an index of exported vectors."""
 ReadView: TypeAlias = Callable[[], AbstractContextManager[View]]
 
@@ -89,7 +89,7 @@ class VectorMaker:
             for one in views
         )
 
-    def make(self, read: ReadView, mapped: Block, wanted: Wanted) -> MadeVectors:
+    def make(self, read: ReadView, mapped: Block, wanted: WantedVector) -> MadeVectors:
         """Of mapped objects, by the model that `read` gives. Raises NoVectorsError."""
         if wanted == "folded":
             with read() as view:
@@ -137,7 +137,7 @@ class VectorMaker:
                 self._roots.popitem(last=False)
 
 
-def _embedded(view: View, mapped: Block, root: Root | None, wanted: Wanted) -> MadeVectors:
+def _embedded(view: View, mapped: Block, root: Root | None, wanted: WantedVector) -> MadeVectors:
     embedding = Embedding(view.search, root)
     rows = embedding.documents(mapped) if wanted == "document" else embedding.queries(mapped)
     return MadeVectors(rows, embedding.similarity, embedding.symmetric, view.model, view.formed)

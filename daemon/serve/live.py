@@ -19,7 +19,7 @@ from daemon.replica.explore import VersionCache
 from daemon.replica.keys import SeenVerdicts
 from daemon.replica.replica import Replica
 from daemon.replica.settings import Flip, FollowSettings, Hooks, VersionSource, read_space, step_log_of
-from daemon.replica.vectors import NoVectorsError, VectorMaker, Wanted
+from daemon.replica.vectors import NoVectorsError, VectorMaker, WantedVector
 from daemon.replica.view import ModelSpace, NotServing, ReplicaStatus
 from daemon.serve.clicks import RecentClicks
 from daemon.serve.freshness import Freshness
@@ -216,7 +216,7 @@ class Live:
             raise _no_version()
         return self.opened.searcher.search(alias, queries, between)
 
-    def vectors(self, alias: str, queries: Sequence[Query], wanted: Wanted) -> VectorAnswers:
+    def vectors(self, alias: str, queries: Sequence[Query], wanted: WantedVector) -> VectorAnswers:
         """Vectors of objects for an index that is not ours, by one model of the alias. Raises QueryError
         where it has none, and 503 while there is no model."""
         opened = self.opened

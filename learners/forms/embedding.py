@@ -89,14 +89,7 @@ def root_of(form: ServedForm) -> Root | None:
         return _root_of_blocks(form)
     if isinstance(form, BackoffForm):
         return _root_beside(form)
-    if not isinstance(form, ServingForm) or form.dim > MAX_FULL_DIM:
-        return None
-    S = _matrix(form)
-    diagonal = S.diagonal()
-    if np.count_nonzero(S) == np.count_nonzero(diagonal) and diagonal.min(initial=0) >= 0:
-        return Root(np.sqrt(diagonal).astype(np.float32))  # as version 0 has it: sparse rows stay sparse
-    parts = _eigen(S)
-    return None if parts is None else Root(matrix=_power(parts, np.sqrt))
+    return _root_of_matrix(form) if isinstance(form, ServingForm) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,6 +214,17 @@ def _eigen(S: NDArray[np.float64]) -> _Eigen | None:
 def _power(parts: _Eigen, of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Float32s:
     values, vectors = parts
     return np.ascontiguousarray((vectors * of(values)) @ vectors.T, np.float32)
+
+
+def _root_of_matrix(form: ServingForm) -> Root | None:
+    if form.dim > MAX_FULL_DIM:
+        return None
+    S = _matrix(form)
+    diagonal = S.diagonal()
+    if np.count_nonzero(S) == np.count_nonzero(diagonal) and diagonal.min(initial=0) >= 0:
+        return Root(np.sqrt(diagonal).astype(np.float32))  # as version 0 has it: sparse rows stay sparse
+    parts = _eigen(S)
+    return None if parts is None else Root(matrix=_power(parts, np.sqrt))
 
 
 def _root_of_blocks(form: BlocksForm) -> Root | None:

@@ -16,6 +16,7 @@ from learners.block import DenseBlock
 from learners.forms.embedding import Embedding
 from streams.catalog import load_catalog
 from streams.codec import decode_event
+from tests.daemon.serve.http.toy import running
 
 ROOT = Path(__file__).parents[2]
 
@@ -85,3 +86,16 @@ def test_an_export_ranks_as_the_server_does(tmp_path: Path, monkeypatch: pytest.
     best = run("docs/your-own-index.md", "items.npy.json")["best"]
     served = form.scores(items[3:4], items)[0]
     assert best == [f"o{row}" for row in np.argsort(-served) if row != 3][:10]
+
+
+def test_an_index_of_ones_own_is_asked_with_folded_queries() -> None:
+    with running() as served:
+        known = {"server": f"http://127.0.0.1:{served.port}", "features": [1.0, 2.0, 3.0, 4.0]}
+        known |= run("docs/your-own-index.md", "def vectors", **known)
+        assert known["document"] == known["query"] == known["features"]
+        toy = served.searcher
+        known = run("docs/your-own-index.md", "faiss", **known, yours=toy.items, ids=toy.ids)
+        assert known["folded"] == [2.0, 4.0, 6.0, 8.0]
+        assert known["version"] == str(toy.model)
+        assert known["include"][0] == toy.ids[known["rows"][0][0]]
+        assert {hit["id"] for hit in known["hits"]} <= set(known["include"])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from learners.block import DenseBlock
-from learners.maps import SpaceMap, ViewConfig
+from learners.maps import FittedSpaceMap, SpaceMap, ViewConfig
 from learners.maps.base import OwnRanking, Start, first_diagonal
 from tests.quality.bench.sets import Floats, RawSet
 
@@ -17,11 +17,13 @@ from tests.quality.bench.sets import Floats, RawSet
 @dataclass(frozen=True)
 class Space:
     """Z: rows of the catalog, dense float32 [n, d] or CSR. metric: diagonal of the owner's metric,
-    float32 [d]. own: the same as the product has it; None where the map loses something."""
+    float32 [d]. own: the same as the product has it; None where the map loses something. fitted: the map;
+    None where rows are as they were."""
 
     Z: Any
     metric: Floats
     own: OwnRanking | None = field(default=None, repr=False)
+    fitted: FittedSpaceMap | None = field(default=None, repr=False)
 
     @property
     def dim(self) -> int:
@@ -44,4 +46,4 @@ def mapped(data: RawSet, kind: str, **options: Any) -> Space:
     rows = fitted.transform(data.views)
     assert isinstance(rows, DenseBlock)
     metric = np.ones(rows.dim, np.float32) if fitted.own is None else fitted.own.metric
-    return Space(rows.values, metric, fitted.own)
+    return Space(rows.values, metric, fitted.own, fitted)

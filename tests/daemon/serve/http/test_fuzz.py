@@ -53,7 +53,7 @@ def fine(served: Served, status: int, answer: Any) -> None:
 
 
 @QUICK
-@given(body=bodies, path=st.sampled_from(["/v1/similar", "/v1/similar/batch"]))
+@given(body=bodies, path=st.sampled_from(["/v1/similar", "/v1/similar/batch", "/v1/fold", "/v1/embed"]))
 def test_any_json_is_answered(served: Served, body: Any, path: str) -> None:
     fine(served, *served.post(json.dumps(body), path))
 
@@ -87,7 +87,7 @@ def test_any_bytes_on_the_wire_end_in_an_answer_or_in_silence(
     assert served.metric("tripletd_http_bugs_total") == 0
 
 
-@pytest.mark.parametrize("path", ["/v1/similar", "/v1/similar/batch"])
+@pytest.mark.parametrize("path", ["/v1/similar", "/v1/similar/batch", "/v1/fold", "/v1/embed"])
 def test_every_prefix_of_a_good_body_is_bad_json(served: Served, path: str) -> None:
     body = json.dumps({"x": [1, 2.5e0, -3, 4], "k": 3, "filter": {"tags": ["a"]}}).encode()
     for length in range(len(body)):
