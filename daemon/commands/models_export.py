@@ -16,6 +16,7 @@ from daemon.exits import EX_OK, EX_USAGE, UserError
 if TYPE_CHECKING:
     from checkpoints import VersionStore
     from daemon.config import Config
+    from daemon.models.onnx_model import ModelDescription
     from daemon.models.vectors import AdapterDescription, ExportSource, VectorsDescription
 
 
@@ -38,7 +39,8 @@ FileOption = Annotated[
     typer.Option(
         metavar="FILE",
         show_default=False,
-        help="What is written, by its ending: .npy, .npz (sparse), .parquet or .safetensors.",
+        help="What is written, by its ending: .npy, .npz (sparse), .parquet or .safetensors; .onnx is a "
+        "model that computes it from your vectors.",
     ),
 ]
 
@@ -99,8 +101,10 @@ def export(
     versions, _, entries = common.opened(settings)
     number = number_of(name, versions.versions(), entries)
     served = ExportSource.load(versions, number, settings.serving, key)
-    made: AdapterDescription | VectorsDescription
-    if form is ExportedForm.folded:
+    made: AdapterDescription | ModelDescription | VectorsDescription
+    if out.suffix == ".onnx":
+        made, line = _export_model(served, out, form, side)
+    elif form is ExportedForm.folded:
         made = export_adapter(served, out)
         line = f"version {number}: a matrix of {made.dim:,} x {made.dim:,}, exact {made.exact}"
     else:
@@ -124,6 +128,17 @@ def _export_vectors(
         common.write_note(_two_sides(written))
     told = f"{written.rows:,} {side.value} of {written.dim:,} numbers, {written.similarity}"
     return written, f"version {number}: {told}"
+
+
+def _export_model(
+    served: ExportSource, out: Path, form: ExportedForm, side: ExportedSide
+) -> tuple[ModelDescription, str]:
+    from daemon.models.onnx_model import export_folding, export_model
+
+    folded = form is ExportedForm.folded
+    made = export_folding(served, out) if folded else export_model(served, out, side.value)
+    inputs = ", ".join(f"{name} {dim:,}" for name, dim in made.inputs.items())
+    return made, f"version {made.version}: a model from {inputs} to {made.side} of {made.dim:,} numbers"
 
 
 def _two_sides(written: VectorsDescription) -> str:

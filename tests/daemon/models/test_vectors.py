@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from scipy import sparse
 
 from daemon.cli import main
 from daemon.config import load_config
-from daemon.exits import EX_CANTCREAT, EX_OK, EX_USAGE
+from daemon.exits import EX_CANTCREAT, EX_OK, EX_UNAVAILABLE, EX_USAGE
 from daemon.models.compare import catalog_objects
 from daemon.versions.forms import OFFERED, FormChoice
 from daemon.versions.restore import FormByChoice, serving_form
@@ -40,11 +41,18 @@ VIEWS = {
 class Shop(Place):
     """Learned once, by one learner; `served` is what its newest version answers with."""
 
-    def __init__(self, folder: Path, weights: dict[str, float], more: str = "", similarity: str = "cosine"):
-        super().__init__(folder, similarity, weights, more)
-        text = self.file.read_text()
+    def __init__(
+        self,
+        folder: Path,
+        weights: dict[str, float],
+        more: str = "",
+        similarity: str = "cosine",
+        text: str = "",
+    ) -> None:
+        super().__init__(folder, similarity, weights, more, text)
+        written = self.file.read_text()
         if "text" not in weights:
-            self.file.write_text(text.replace("[space.views.text]\ndim = 8\n", ""))
+            self.file.write_text(written.replace("[space.views.text]\ndim = 8\n", ""))
         self.learn(40)
 
     def choose(self) -> None:
@@ -151,6 +159,7 @@ def test_every_format_holds_the_same_vectors(tmp_path: Path, views: str, names: 
     wanted, _ = shop.vectors("v.npy")
     for name in names or ("v.parquet", "v.npz", "v.safetensors"):
         np.testing.assert_array_equal(shop.vectors(name)[0], wanted)
+    assert shop.export("v.onnx")[0] == (EX_OK if names else EX_USAGE), "models read dense rows"
 
 
 def test_version_0_is_exported_as_the_users_own_ranking(tmp_path: Path) -> None:
@@ -184,6 +193,64 @@ def test_the_folded_matrix_ranks_given_vectors_up_to_their_norms(tmp_path: Path)
     found = folded[familiar] @ held.T
     norms = np.sqrt(np.einsum("nd,nd->n", held @ weight, held))  # rescored with the normaliser
     same_lists(found / norms / norms[familiar, None], shop.scores()[familiar])
+
+
+@pytest.mark.parametrize(
+    ("weights", "more", "text"),
+    [
+        ({"text": 1.0}, "judged", ""),
+        ({"text": 1.0, "shape": 2.5}, "judged", ""),
+        ({"text": 1.0, "shape": 2.5}, "", ""),
+        ({"text": 1.0, "shape": 2.5}, '[learner]\nalgorithm = "omks-maps"', ""),
+        ({"text": 1.0}, "", 'map = "whiten"'),
+    ],
+    ids=str,
+)
+def test_a_model_gives_the_same_vectors_from_given_ones(
+    tmp_path: Path, weights: dict[str, float], more: str, text: str
+) -> None:
+    shop = Shop(tmp_path, weights, more.removeprefix("judged"), "" if text else "cosine", text)
+    if more == "judged":
+        shop.choose()
+    for side in ("documents", "queries"):
+        wanted, told = shop.vectors(f"{side}.npy", "--side", side)
+        found, about = model_of(shop, f"{side}.onnx", "--side", side)
+        np.testing.assert_allclose(found, wanted, atol=2e-5)
+        assert (about["side"], about["dim"], about["symmetric"]) == (side, told["dim"], told["symmetric"])
+    code, adapter = shop.export("adapter.safetensors", "--form", "folded")
+    assert code == EX_OK
+    layer, views = load_file(adapter), json.loads(Path(f"{adapter}.json").read_text())["views"]
+    held = []
+    for name, (_, _, unit) in views.items():
+        rows = given()[name].astype(np.float32)
+        held.append(rows / np.linalg.norm(rows, axis=1, keepdims=True) if unit else rows)
+    folded = np.hstack(held) @ layer["linear.weight"].T + layer.get("linear.bias", np.float32(0))
+    assert ("linear.bias" in layer) == bool(text)
+    found, _ = model_of(shop, "folded.onnx", "--form", "folded")
+    np.testing.assert_allclose(found, folded, atol=1e-4 * np.abs(folded).max())
+
+
+def model_of(shop: Shop, name: str, *words: str) -> tuple[np.ndarray, dict[str, Any]]:
+    """What the model of a file gives for the given vectors, and what is said of it."""
+    import onnxruntime
+
+    code, out = shop.export(name, *words)
+    assert code == EX_OK
+    about = json.loads(Path(f"{out}.json").read_text())
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(out), settings)
+    (vectors,) = session.run(["vector"], {view: given()[view].astype(np.float32) for view in about["inputs"]})
+    return vectors, about
+
+
+def test_a_model_without_the_package_says_what_to_install(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(tmp_path, VIEWS["dense"])
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert shop.export("v.onnx")[0] == EX_UNAVAILABLE
+    assert "pip install 'tripletd[onnx]'" in capsys.readouterr().err
 
 
 def test_what_cannot_be_written_is_refused_with_a_remedy(
