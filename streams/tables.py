@@ -55,10 +55,11 @@ class Table:
     """A table, opened: its schema is read, its rows are not.
 
     `text` names columns that CSV must not take for numbers (`007` is an id); other kinds of file say what
-    their columns are. Raises TableError.
+    their columns are. In CSV an empty field is null, and where `words_are_null` so are `NA`, `null`, `nan`
+    and their like. Raises TableError.
     """
 
-    def __init__(self, path: str | Path, text: Collection[str] = ()) -> None:
+    def __init__(self, path: str | Path, text: Collection[str] = (), words_are_null: bool = True) -> None:
         self.name = str(path)
         place = Path(path)
         suffix = _suffix(place)
@@ -66,7 +67,7 @@ class Table:
             raise TableError(f"{path} is no table", f"the name of one ends in {', '.join(SUFFIXES)}")
         self._countable = not suffix.startswith((".csv", ".tsv"))
         with self._errors():
-            self._dataset = _open(place, suffix, text)
+            self._dataset = _open(place, suffix, text, words_are_null)
         self._schema = self._dataset.schema
         self.columns: tuple[str, ...] = tuple(self._schema.names)
         """The names of its columns, in their order."""
@@ -150,6 +151,8 @@ def text_values(array: pyarrow.Array[Any]) -> list[str | None]:
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
+    if types.is_decimal(kind) and kind.scale == 0:  # how warehouses write whole numbers
+        array, kind = array.cast(pyarrow.string()), pyarrow.string()
     texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_integer, types.is_null)
     if not any(fits(kind) for fits in texts):
         raise ValueError(f"is of type {kind}, neither text nor whole numbers")
@@ -165,7 +168,7 @@ def _suffix(path: Path) -> str | None:
     return next((suffix for name in files for suffix in SUFFIXES if name.endswith(suffix)), None)
 
 
-def _open(path: Path, suffix: str, text: Collection[str]) -> pyarrow.dataset.Dataset:
+def _open(path: Path, suffix: str, text: Collection[str], words_are_null: bool) -> pyarrow.dataset.Dataset:
     import pyarrow
     import pyarrow.csv
     import pyarrow.dataset as datasets
@@ -178,7 +181,9 @@ def _open(path: Path, suffix: str, text: Collection[str]) -> pyarrow.dataset.Dat
             ),
             read_options=pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES),
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(text, pyarrow.string()), strings_can_be_null=True
+                column_types=dict.fromkeys(text, pyarrow.string()),
+                strings_can_be_null=True,
+                null_values=None if words_are_null else [""],
             ),
         )
     elif kind == "parquet":

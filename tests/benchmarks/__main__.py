@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks [NAME ...]`: measure, print, and write results.json beside this file.
 
 Names: step, decode, path, kafka, checkpoints, steps, topk, freshness, swaps, items, carried, soml,
-soml_kafka, omks_maps, oks, dense; all of them without any.
+soml_kafka, omks_maps, oks, dense, feed; all of them without any.
 `kafka`, `soml_kafka` and `freshness` start a broker (Java 17). Vowpal Wabbit is measured where the
 interpreter that runs this has it, or where TRIPLETD_VW_PYTHON names one that does (pip install vowpalwabbit);
 PyTorch where the interpreter has it (pip install torch).
@@ -19,6 +19,7 @@ from tests.benchmarks import (
     checkpoint_cost,
     decode_speed,
     dense_step,
+    feed_rows,
     freshness,
     items_rate,
     kafka_path,
@@ -38,7 +39,7 @@ from tests.benchmarks.harness import Figure, record
 COMMAND = "make bench"
 NAMES = (
     *("step", "decode", "path", "kafka", "checkpoints", "steps", "topk", "freshness", "swaps", "items"),
-    *("carried", "soml", "soml_kafka", "omks_maps", "oks", "dense"),
+    *("carried", "soml", "soml_kafka", "omks_maps", "oks", "dense", "feed"),
 )
 
 
@@ -65,6 +66,7 @@ def main(names: list[str]) -> int:
         "omks_maps": omks_maps.figures,
         "oks": oks_step.figures,
         "dense": dense_step.figures,
+        "feed": feed_rows.figures,
     }
     for name in names or NAMES:
         figures = groups[name]()

@@ -16,6 +16,8 @@ RULES = "streams/feed/test_feed_rules.py"
 PIPELINE = "streams/feed/test_feed_pipeline.py"
 NEGATIVES = "streams/feed/test_feed_negatives.py"
 CAP = "streams/feed/test_feed_pair_cap.py"
+MAPPED = "streams/feed/test_feed_mapping.py"
+PATHS = "streams/feed/test_feed_paths.py"
 READING = "streams/contract/test_reading_contract.py -k 'not kafka'"
 WRITING = "streams/contract/test_writing_contract.py -k 'not kafka'"
 STEPS = "streams/steps/test_codec.py streams/steps/test_step_vectors.py"
@@ -110,6 +112,17 @@ FEED = (
     _m("relevance.own-object", "def _row_blocks(", "(piece.row + start) != piece.col", "piece.row != piece.col", RELEVANCE),
 )
 
+MAPPING = (
+    _m("mapping.click-too-late", "def _in_time(self", "0 <= click.ts - one.said.ts <= self._within_ms", "0 <= click.ts - one.said.ts", MAPPED),
+    _m("mapping.click-of-first", "def _best(self, click", "max(fits, key=lambda one: one.said.ts, default=None)", "fits[0] if fits else None", MAPPED),
+    _m("mapping.closed-while-pieces-come", "def shown( self, said: Said", "self._open.move_to_end(said.id)", "pass", MAPPED),
+    _m("mapping.order-of-file", "def item(self, refs", "sorted(range(len(objects)), key=places.__getitem__)", "list(range(len(objects)))", MAPPED),
+    _m("mapping.clicks-before-lists", "class JoinedEvents(", "sorted(moves, key=itemgetter(0))", "moves", MAPPED),
+    _m("mapping.file-after-file", "def _side_by_side(", "(_begin(rows, mapping), number, rows, batches)", "(0, number, rows, batches)", MAPPED),
+    _m("mapping.last-of-key", "def _by_key(", "chosen[row_of[at][::-1]] = at[::-1]", "chosen[row_of[at]] = at", PATHS),
+    _m("mapping.always-first", "def _in_list(", "ends - sizes + step.at", "ends - sizes", PATHS),
+)
+
 MORE = (
     _m("steps.chain-not-checked", "def decode_segment(", "if link(before, head, payload) != after:", "if False:", STEPS),
     _m("steps.link-order", "def link(before", "digest.update(head)\n    digest.update(payload)", "digest.update(payload)\n    digest.update(head)", STEPS),
@@ -125,4 +138,4 @@ MORE = (
     _m("catalog.refused-not-finite", "def check_vector(", "np.isfinite(", "np.isreal(", CODEC + " streams/test_catalog.py"),
 )
 
-MUTATIONS = (*OPEN_TRANSACTIONS, *WIRE, *IDS, *LOG, *FEED, *MORE)
+MUTATIONS = (*OPEN_TRANSACTIONS, *WIRE, *IDS, *LOG, *FEED, *MAPPING, *MORE)

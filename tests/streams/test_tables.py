@@ -90,6 +90,7 @@ def test_ids_are_texts(tmp_path: Path) -> None:
     assert text_values(batch.columns["id"]) == ["007", None]
     assert text_values(batch.columns["title"]) == ["two\nlines", "x"]
     assert text_values(pyarrow.array([7, None])) == ["7", None]
+    assert text_values(pyarrow.array([7, None], pyarrow.decimal128(38, 0))) == ["7", None]
     assert text_values(pyarrow.array(["a", "b", "a"]).dictionary_encode()) == ["a", "b", "a"]
     with pytest.raises(ValueError, match="double"):
         text_values(pyarrow.array([7.0]))

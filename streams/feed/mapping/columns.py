@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
+
+import msgpack
 
 from streams.feed import items as reasons
 from streams.feed.items import BadItemError, Dropped, Placed
@@ -49,7 +50,10 @@ class RowColumns:
 
     def __getitem__(self, name: str) -> list[Any]:
         """A column; None in every row where the mapping names none."""
-        return self._lists[name] if name in self._lists else [None] * len(self.chosen)
+        found = self._lists.get(name)
+        if found is None:
+            found = self._lists[name] = [None] * len(self.chosen)
+        return found
 
     def of(self, name: str, default: list[Any]) -> list[Any]:
         """A column, or the default where the mapping names none."""
@@ -91,5 +95,5 @@ def id_of(key: RowKey | None, *otherwise: Any) -> str:
     """The id that a key stands for; without one, made of what else there is: the same gives the same."""
     if isinstance(key, str):
         return key
-    text = json.dumps(key or otherwise, separators=(",", ":"), ensure_ascii=False)
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    packed: bytes = msgpack.packb(key or otherwise, unicode_errors="surrogatepass")
+    return blake2b(packed, digest_size=12).hexdigest()

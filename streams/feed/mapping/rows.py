@@ -209,7 +209,8 @@ class RowSource:
         table = Table(path)
         every = [steps for one in mapping.named.values() for steps in one.alternatives]
         names = {name for steps in every for name in _prefixes(steps)}
-        self._table = table = Table(path, text=[name for name in table.columns if name in names])
+        read_as_text = [name for name in table.columns if name in names]
+        self._table = table = Table(path, read_as_text, words_are_null=False)  # somebody asks for nan bread
         for key, one in mapping.named.items():
             said = ""
             for steps in one.alternatives:

@@ -206,12 +206,15 @@ class JoinWindow:
 
     def _given(self, click: WaitingClick, one: OpenImpression, same: list[OpenImpression]) -> bool:
         """Give the click to this impression if it belongs to it."""
-        best = self._best(click, same)
-        if best is one:
-            self._give(click, one)
-        elif self._in_time(click, one):
+        if not self._in_time(click, one):
+            return False
+        if click.object not in one.objects:
             click.missed = True
-        return best is one
+            return False
+        if len(same) > 1 and self._best(click, same) is not one:
+            return False
+        self._give(click, one)
+        return True
 
     def _give(self, click: WaitingClick, one: OpenImpression) -> None:
         if click.object in one.clicked:

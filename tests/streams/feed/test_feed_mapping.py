@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,14 @@ where.country = ["de", "at"]
     where = {item.reason: place for place, item in placed if isinstance(item, Dropped | Ignored)}
     assert where[reasons.BAD_TIMESTAMP].endswith("t.csv:row 6")
     assert where[reasons.OTHER_ROW].endswith("t.csv:row 7")
+
+
+def test_words_that_look_like_nothing_are_words(tmp_path: Path) -> None:
+    words = ["nan", "NA", "null", "007", "1e5"]
+    rows = [{"id": word, "ts": 5, "q": word, "results": words, "clicks": [2]} for word in words]
+    for kind in KINDS:
+        found = impressions(feed(tmp_path, WHOLE, write(tmp_path / f"t.{kind}", rows)))
+        assert found == {word: (5, word, words, (1,)) for word in words}
 
 
 OBJECTS = """
@@ -374,6 +383,7 @@ weight = "w"
             "s",
             1_700_000_000_123,
         ),
+        (pyarrow.array([Decimal(1_700_000_000)], pyarrow.decimal128(38, 0)), "s", 1_700_000_000_000),
         (pyarrow.array([19_675], pyarrow.date32()), "s", 19_675 * 86_400_000),
     ],
 )
